@@ -1,0 +1,85 @@
+//! Device operations and their completions.
+//!
+//! Buffers are owned: they go in with the operation and come back with the completion. Once
+//! submitted, memory belongs to the device until the completion has been seen; there is no
+//! cancellation. All offsets and lengths are multiples of [`crate::BLOCK_SIZE`].
+
+use crate::{Page, PageRef};
+
+/// Index of a device in the table of the world that opened it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceId(pub u32);
+
+/// One device operation.
+#[derive(Debug)]
+pub enum Op {
+    /// Fills `pages`, which are consecutive on the device from `offset` (bytes). At most 1 MiB.
+    Read {
+        /// Where to read.
+        device: DeviceId,
+        /// First byte.
+        offset: u64,
+        /// One page per block.
+        pages: Vec<Page>,
+    },
+    /// Writes `pages` consecutively from `offset` (bytes). At most 1 MiB.
+    Write {
+        /// Where to write.
+        device: DeviceId,
+        /// First byte.
+        offset: u64,
+        /// One page per block.
+        pages: Vec<PageRef>,
+        /// Complete only when this write (not others) is on stable storage.
+        durable: bool,
+    },
+    /// Completes when every write completed before the submission is on stable storage.
+    Flush {
+        /// Which device.
+        device: DeviceId,
+    },
+    /// Makes the host reserve real space for the range, so that later writes there cannot fail for
+    /// lack of it. Contents are kept. Completes with [`DiskError::NoSpace`] if the host is full.
+    Allocate {
+        /// Which device.
+        device: DeviceId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Gives the range back to the host. Contents become undefined (zeroes or the old bytes).
+    Punch {
+        /// Which device.
+        device: DeviceId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+}
+
+/// The end of an operation.
+#[derive(Debug)]
+pub struct Completion {
+    /// The token given at submission.
+    pub token: u64,
+    /// What happened. A short transfer is an error here, never a partial success.
+    pub result: Result<(), DiskError>,
+    /// The pages of a read, filled if `result` is `Ok`; empty for other operations.
+    pub pages: Vec<Page>,
+}
+
+/// Why a device operation failed, by what the caller can do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DiskError {
+    /// The host has no room. Nothing was changed; retry when there is room.
+    #[error("the host has no space left")]
+    NoSpace,
+    /// The device reports that it cannot do this (media error, bad sector, I/O error).
+    #[error("device I/O error (errno {0})")]
+    Io(i32),
+    /// The device has vanished or was closed.
+    #[error("the device is gone")]
+    Gone,
+}

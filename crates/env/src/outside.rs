@@ -1,0 +1,64 @@
+//! The two views of the world: one per reactor for the data path, one blocking for start-up.
+
+use crate::{Completion, DeviceId, DiskError, Op};
+
+/// Monotonic time in nanoseconds since an arbitrary start (virtual in simulation).
+pub type Nanos = u64;
+
+/// What one reactor may ask of the outside world. Never blocks.
+pub trait Outside {
+    /// Starts `op`. Exactly one [`Completion`] with `token` follows from [`Outside::poll`], also for
+    /// operations that fail at once. Never fails, never completes inside the call.
+    fn submit(&mut self, op: Op, token: u64);
+
+    /// Appends the completions that are ready. Does not wait.
+    fn poll(&mut self, done: &mut Vec<Completion>);
+
+    /// Monotonic time.
+    fn now(&self) -> Nanos;
+
+    /// Seconds since 1970-01-01 UTC, for timestamps shown to people.
+    fn wall_seconds(&self) -> u64;
+
+    /// A random number (from the seed in simulation).
+    fn random(&mut self) -> u64;
+
+    /// Makes reactor `reactor` poll soon, wherever it waits. May be called for oneself.
+    fn wake(&self, reactor: usize);
+
+    /// Bytes the host could still give to this device, beyond what is already allocated to it;
+    /// `None` where the device owns its space (block devices). May be a second old.
+    fn host_free_bytes(&self, device: DeviceId) -> Option<u64>;
+}
+
+/// Blocking access to opened devices, for labels, mounting, formatting and offline tools.
+///
+/// Not for the data path. Offsets and lengths are multiples of [`crate::BLOCK_SIZE`].
+pub trait Storage: Send + Sync {
+    /// Usable size of the device in bytes, a multiple of the block size.
+    fn size_bytes(&self, device: DeviceId) -> u64;
+
+    /// Reads exactly `buffer.len()` bytes. Parts never written read as zeroes.
+    ///
+    /// # Errors
+    /// The device's error.
+    fn read(&self, device: DeviceId, offset: u64, buffer: &mut [u8]) -> Result<(), DiskError>;
+
+    /// Writes all of `bytes`.
+    ///
+    /// # Errors
+    /// The device's error; the range then holds old, new or torn contents.
+    fn write(&self, device: DeviceId, offset: u64, bytes: &[u8]) -> Result<(), DiskError>;
+
+    /// Returns when all completed writes are on stable storage.
+    ///
+    /// # Errors
+    /// The device's error; nothing may be assumed durable.
+    fn flush(&self, device: DeviceId) -> Result<(), DiskError>;
+
+    /// Reserves host space for the range (see [`Op::Allocate`]).
+    ///
+    /// # Errors
+    /// [`DiskError::NoSpace`] if the host is full.
+    fn allocate(&self, device: DeviceId, offset: u64, length: u64) -> Result<(), DiskError>;
+}

@@ -1,0 +1,2 @@
+//! The `everglade` binary.
+fn main() {}

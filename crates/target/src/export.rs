@@ -1,0 +1,29 @@
+//! What clients can attach to.
+
+/// One export as shown to clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// `volume/lun`.
+    pub name: String,
+    /// Size in bytes, a multiple of the block size.
+    pub size_bytes: u64,
+    /// Writes are refused.
+    pub read_only: bool,
+}
+
+/// Sizes a protocol advertises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Smallest unit accepted, bytes.
+    pub block_min: u32,
+    /// Unit that costs least, bytes.
+    pub block_preferred: u32,
+    /// Longest request payload a protocol should accept, bytes.
+    pub payload_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { block_min: 1, block_preferred: 4096, payload_max: 32 << 20 }
+    }
+}

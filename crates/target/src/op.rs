@@ -1,0 +1,98 @@
+//! Operations, completions, and the trait that joins protocols to storage.
+
+use crate::{Error, Export, ReadSpan, WriteSpan};
+
+/// Longest read or write submitted as one operation, in bytes (K-06, DESIGN §5).
+pub const OP_BYTES_MAX: u32 = 1 << 20;
+
+/// Chosen by the submitter, returned with the completion. Unique among its operations in flight.
+pub type Token = u64;
+
+/// An open LUN. Valid until closed; names nothing else afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LunHandle(pub u64);
+
+/// One operation on a LUN. Offsets and lengths are in bytes and may have any alignment.
+#[derive(Debug)]
+pub enum Op {
+    /// Returns the bytes.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// 1 ..= [`OP_BYTES_MAX`].
+        length: u32,
+    },
+    /// Stores bytes.
+    Write {
+        /// Range and contents, at most [`OP_BYTES_MAX`] long.
+        data: WriteSpan,
+        /// Complete only when durable (FUA).
+        durable: bool,
+    },
+    /// See contract 3.
+    Flush,
+    /// The range is no longer needed: it reads as zeroes afterwards and its space is freed. Partial
+    /// blocks at the edges keep their contents.
+    Discard {
+        /// First byte.
+        offset: u64,
+        /// Bytes, any length.
+        length: u64,
+        /// Complete only when durable.
+        durable: bool,
+    },
+    /// The range reads as zeroes afterwards, to the byte.
+    WriteZeroes {
+        /// First byte.
+        offset: u64,
+        /// Bytes, any length.
+        length: u64,
+        /// Keep space allocated for the range instead of freeing it.
+        allocate: bool,
+        /// Complete only when durable.
+        durable: bool,
+    },
+}
+
+/// What a successful operation returns.
+#[derive(Debug)]
+pub enum Reply {
+    /// The bytes of a read.
+    Data(ReadSpan),
+    /// Everything else.
+    Done,
+}
+
+/// The end of an operation.
+#[derive(Debug)]
+pub struct Completion {
+    /// The token given at submission.
+    pub token: Token,
+    /// What happened.
+    pub result: Result<Reply, Error>,
+}
+
+/// Storage as one reactor's protocol sessions see it. Never blocks.
+pub trait Target {
+    /// All exports, sorted by name.
+    fn exports(&self) -> Vec<Export>;
+
+    /// Opens a LUN by name (`volume/lun`).
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] or [`Error::Gone`].
+    fn open(&mut self, name: &str) -> Result<(LunHandle, Export), Error>;
+
+    /// Closes a handle. Operations in flight still complete.
+    fn close(&mut self, lun: LunHandle);
+
+    /// Current size of an open LUN in bytes; `None` when it is gone.
+    fn size_bytes(&self, lun: LunHandle) -> Option<u64>;
+
+    /// Starts an operation. Exactly one [`Completion`] with `token` follows from [`Target::poll`],
+    /// possibly already by the next call.
+    fn submit(&mut self, lun: LunHandle, op: Op, token: Token);
+
+    /// Appends finished operations, in the order in which they finished. Does not wait.
+    fn poll(&mut self, done: &mut Vec<Completion>);
+}

@@ -1,0 +1,100 @@
+//! Byte ranges over pages: how data crosses between protocols and storage without being copied.
+//!
+//! A span covers `length` bytes of a LUN from `offset`. Its pages line up with the LUN's blocks:
+//! page `i` stands for block `offset / 4096 + i`, and a byte sits in its page where it sits in its
+//! block. So a protocol that receives a payload into a [`WriteSpan`] hands whole blocks over as they
+//! are, and only the edges of an unaligned write need merging.
+
+use everglade_env::{BLOCK_SIZE, Page, PageRef};
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+
+/// Bytes to write. Bytes of the first and last page outside the range are ignored.
+#[derive(Debug)]
+pub struct WriteSpan {
+    /// First byte on the LUN.
+    pub offset: u64,
+    /// Bytes, at least 1.
+    pub length: u32,
+    /// One page per block touched.
+    pub pages: Vec<Page>,
+}
+
+/// Bytes that were read. Bytes of the first and last page outside the range must not be shown.
+#[derive(Debug)]
+pub struct ReadSpan {
+    /// First byte on the LUN.
+    pub offset: u64,
+    /// Bytes, at least 1.
+    pub length: u32,
+    /// One page per block touched.
+    pub pages: Vec<PageRef>,
+}
+
+/// Number of blocks touched by `length` bytes from `offset`.
+#[must_use]
+pub fn block_count(offset: u64, length: u64) -> u64 {
+    if length == 0 { 0 } else { (offset + length - 1) / BLOCK - offset / BLOCK + 1 }
+}
+
+/// The parts of a span, page by page: (page index, byte range inside the page).
+pub fn parts(offset: u64, length: u32) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> {
+    let end = offset + u64::from(length);
+    let first = offset / BLOCK;
+    (0..block_count(offset, u64::from(length))).map(move |i| {
+        let base = (first + i) * BLOCK;
+        let from = offset.max(base) - base;
+        let to = end.min(base + BLOCK) - base;
+        // All three are at most 4,096 or a count of pages in memory.
+        #[expect(clippy::cast_possible_truncation, reason = "bounded by the block size")]
+        (i as usize, from as usize..to as usize)
+    })
+}
+
+impl WriteSpan {
+    /// A span of zeroes to be filled by the caller.
+    #[must_use]
+    pub fn zeroed(offset: u64, length: u32) -> Self {
+        let pages = (0..block_count(offset, u64::from(length))).map(|_| Page::zeroed()).collect();
+        WriteSpan { offset, length, pages }
+    }
+
+    /// A span holding a copy of `bytes`.
+    #[must_use]
+    pub fn copy_of(offset: u64, bytes: &[u8]) -> Self {
+        let length = u32::try_from(bytes.len()).expect("a span is at most 1 MiB");
+        let mut span = Self::zeroed(offset, length);
+        let mut rest = bytes;
+        for (page, range) in parts(offset, length) {
+            let (now, later) = rest.split_at(range.len());
+            span.pages[page][range].copy_from_slice(now);
+            rest = later;
+        }
+        span
+    }
+
+    /// The pieces of memory to receive into, in order.
+    pub fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let mut ranges = parts(self.offset, self.length);
+        self.pages.iter_mut().map(move |page| {
+            let (_, range) = ranges.next().expect("one part per page");
+            &mut page[range]
+        })
+    }
+}
+
+impl ReadSpan {
+    /// The pieces of memory to send, in order.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        parts(self.offset, self.length).map(|(page, range)| &self.pages[page][range])
+    }
+
+    /// The bytes in one piece (a copy).
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.slices().fold(Vec::with_capacity(self.length as usize), |mut all, piece| {
+            all.extend_from_slice(piece);
+            all
+        })
+    }
+}
