@@ -1,0 +1,426 @@
+//! Config record: what an aggregate consists of, held in the label of every member.
+//!
+//! 64 KiB, replaced by a record with a higher epoch in the other of two slots.
+//!
+//! | offset | bytes | field |
+//! | --- | --- | --- |
+//! | 0 | 8 | `EVGLCONF` |
+//! | 8 | 4 | format version |
+//! | 12 | 4 | index of the member that holds this copy |
+//! | 16 | 8 | epoch |
+//! | 24 | 24 | feature flags: compatible, read-only-compatible, incompatible |
+//! | 48 | 16 | aggregate's UUID |
+//! | 64 | 32 | secret |
+//! | 96 | 8 | time of creation, seconds since 1970 UTC |
+//! | 104 | 4 | blocks in an allocation area |
+//! | 108 | 4 | RAID kind (0 = none) |
+//! | 112 | 8 | blocks in the reserve |
+//! | 120 | 4, 4, 8, 8 | journal: member, zero, first dbn, length in blocks (0 = none yet) |
+//! | 144 | 4, 4 | number of members, of extents |
+//! | 152 | 1, 64 | length of the name, name |
+//! | 256 | 40 each | members: UUID 16 · size in blocks 8 · first dbn of data 8 · zero 8 |
+//! | after them | 40 each | extents: base 8 · length 8 · first dbn 8 · member 4 · group 4 · column 4 · zero 4 |
+//! | 65,504 | 32 | BLAKE3 of the bytes before |
+
+use crate::bytes::{array_at, put, u32_at, u64_at};
+use crate::tag::SECRET_BYTES;
+use crate::{Damage, Dbn, FORMAT_VERSION, Geometry};
+
+/// Bytes of a record.
+pub const CONFIG_BYTES: usize = 64 << 10;
+const MAGIC: [u8; 8] = *b"EVGLCONF";
+const CHECK_AT: usize = CONFIG_BYTES - 32;
+const MEMBERS_AT: usize = 256;
+const ENTRY_BYTES: usize = 40;
+const ENTRIES_MAX: usize = (CHECK_AT - MEMBERS_AT) / ENTRY_BYTES;
+/// Longest name of an aggregate, volume or LUN.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// Sixteen bytes that name an aggregate or a device.
+pub type Uuid = [u8; 16];
+
+/// A device of the aggregate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name for ever.
+    pub uuid: Uuid,
+    /// Its size when it joined.
+    pub size_blocks: u64,
+    /// Where data begins on it.
+    pub data_first: Dbn,
+}
+
+/// A run of pvbn space on one member (DESIGN §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First pvbn.
+    pub base: u64,
+    /// Blocks.
+    pub length: u64,
+    /// RAID group.
+    pub group: u32,
+    /// Column in the group.
+    pub column: u32,
+    /// Index in the member table.
+    pub member: u32,
+    /// First block on the member.
+    pub first_dbn: Dbn,
+}
+
+/// A region for the journal; length 0 where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalRegion {
+    /// Index in the member table.
+    pub member: u32,
+    /// First block on the member.
+    pub first: Dbn,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+/// What an aggregate consists of.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Index of the member that holds this copy.
+    pub member_index: u32,
+    /// Grows with every change of membership.
+    pub epoch: u64,
+    /// The aggregate's name for ever.
+    pub uuid: Uuid,
+    /// Key of all tags; never leaves the labels.
+    pub secret: [u8; SECRET_BYTES],
+    /// When it was created.
+    pub created_seconds: u64,
+    /// Blocks in an allocation area.
+    pub area_blocks: u64,
+    /// Blocks kept back for consistency points and deletions (DESIGN §8).
+    pub reserve_blocks: u64,
+    /// Where the journal is.
+    pub journal: JournalRegion,
+    /// The aggregate's name for people.
+    pub name: String,
+    /// Devices.
+    pub members: Vec<Member>,
+    /// Pvbn space.
+    pub extents: Vec<Extent>,
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The secret stays out of logs.
+        f.debug_struct("Config")
+            .field("name", &self.name)
+            .field("epoch", &self.epoch)
+            .field("members", &self.members)
+            .field("extents", &self.extents)
+            .finish_non_exhaustive()
+    }
+}
+
+/// True if `name` may name an aggregate, a volume or a LUN (CONVENTIONS).
+#[must_use]
+pub fn name_is_valid(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    (1..=NAME_BYTES_MAX).contains(&bytes.len())
+        && bytes[0].is_ascii_alphanumeric()
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(b))
+}
+
+impl Config {
+    /// The record as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(
+            self.members.len() + self.extents.len() <= ENTRIES_MAX,
+            "too many members"
+        );
+        assert!(name_is_valid(&self.name), "name {:?}", self.name);
+        let mut out = vec![0; CONFIG_BYTES];
+        put(&mut out, 0, MAGIC);
+        put(&mut out, 8, FORMAT_VERSION.to_le_bytes());
+        put(&mut out, 12, self.member_index.to_le_bytes());
+        put(&mut out, 16, self.epoch.to_le_bytes());
+        put(&mut out, 48, self.uuid);
+        put(&mut out, 64, self.secret);
+        put(&mut out, 96, self.created_seconds.to_le_bytes());
+        put(
+            &mut out,
+            104,
+            u32::try_from(self.area_blocks)
+                .expect("an area fits")
+                .to_le_bytes(),
+        );
+        put(&mut out, 112, self.reserve_blocks.to_le_bytes());
+        put(&mut out, 120, self.journal.member.to_le_bytes());
+        put(&mut out, 128, self.journal.first.0.to_le_bytes());
+        put(&mut out, 136, self.journal.blocks.to_le_bytes());
+        put(
+            &mut out,
+            144,
+            u32::try_from(self.members.len())
+                .expect("bounded")
+                .to_le_bytes(),
+        );
+        put(
+            &mut out,
+            148,
+            u32::try_from(self.extents.len())
+                .expect("bounded")
+                .to_le_bytes(),
+        );
+        out[152] = u8::try_from(self.name.len()).expect("at most 64");
+        out[153..153 + self.name.len()].copy_from_slice(self.name.as_bytes());
+        let mut at = MEMBERS_AT;
+        for member in &self.members {
+            put(&mut out, at, member.uuid);
+            put(&mut out, at + 16, member.size_blocks.to_le_bytes());
+            put(&mut out, at + 24, member.data_first.0.to_le_bytes());
+            at += ENTRY_BYTES;
+        }
+        for extent in &self.extents {
+            put(&mut out, at, extent.base.to_le_bytes());
+            put(&mut out, at + 8, extent.length.to_le_bytes());
+            put(&mut out, at + 16, extent.first_dbn.0.to_le_bytes());
+            put(&mut out, at + 24, extent.member.to_le_bytes());
+            put(&mut out, at + 28, extent.group.to_le_bytes());
+            put(&mut out, at + 32, extent.column.to_le_bytes());
+            at += ENTRY_BYTES;
+        }
+        let check = *blake3::hash(&out[..CHECK_AT]).as_bytes();
+        put(&mut out, CHECK_AT, check);
+        out
+    }
+
+    /// Reads a record; `None` if the place was never written.
+    ///
+    /// # Errors
+    /// Foreign, newer, torn or contradictory bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Config>, Damage> {
+        Damage::unless_equal("config record size", CONFIG_BYTES, bytes.len())?;
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        if array_at::<8>(bytes, 0) != MAGIC {
+            return Err(Damage::new(
+                "config record magic",
+                "EVGLCONF",
+                hex(&bytes[..8]),
+            ));
+        }
+        let version = u32_at(bytes, 8);
+        if version != FORMAT_VERSION {
+            return Err(Damage::new("format version", FORMAT_VERSION, version));
+        }
+        if blake3::hash(&bytes[..CHECK_AT]) != array_at::<32>(bytes, CHECK_AT) {
+            return Err(Damage::new(
+                "config record checksum",
+                "the checksum of its bytes",
+                "another",
+            ));
+        }
+        for (at, what) in [
+            (24, "compatible"),
+            (32, "read-only-compatible"),
+            (40, "incompatible"),
+        ] {
+            let flags = u64_at(bytes, at);
+            if flags != 0 && what != "compatible" {
+                return Err(Damage::new(
+                    "feature flags",
+                    format!("no {what} ones"),
+                    flags,
+                ));
+            }
+        }
+        Damage::unless_equal("RAID kind", 0, u32_at(bytes, 108))?;
+        let (members, extents) = (u32_at(bytes, 144) as usize, u32_at(bytes, 148) as usize);
+        if members == 0 || members.saturating_add(extents) > ENTRIES_MAX {
+            return Err(Damage::new(
+                "number of members",
+                format!("1 to {ENTRIES_MAX}"),
+                members,
+            ));
+        }
+        let name_bytes = usize::from(bytes[152]).min(NAME_BYTES_MAX);
+        let name = String::from_utf8_lossy(&bytes[153..153 + name_bytes]).into_owned();
+        if !name_is_valid(&name) {
+            return Err(Damage::new(
+                "aggregate name",
+                "letters, digits and ._-",
+                name,
+            ));
+        }
+        let entry = |index: usize| MEMBERS_AT + index * ENTRY_BYTES;
+        let config = Config {
+            member_index: u32_at(bytes, 12),
+            epoch: u64_at(bytes, 16),
+            uuid: array_at(bytes, 48),
+            secret: array_at(bytes, 64),
+            created_seconds: u64_at(bytes, 96),
+            area_blocks: u64::from(u32_at(bytes, 104)),
+            reserve_blocks: u64_at(bytes, 112),
+            journal: JournalRegion {
+                member: u32_at(bytes, 120),
+                first: Dbn(u64_at(bytes, 128)),
+                blocks: u64_at(bytes, 136),
+            },
+            name,
+            members: (0..members)
+                .map(|index| Member {
+                    uuid: array_at(bytes, entry(index)),
+                    size_blocks: u64_at(bytes, entry(index) + 16),
+                    data_first: Dbn(u64_at(bytes, entry(index) + 24)),
+                })
+                .collect(),
+            extents: (members..members + extents)
+                .map(|index| Extent {
+                    base: u64_at(bytes, entry(index)),
+                    length: u64_at(bytes, entry(index) + 8),
+                    first_dbn: Dbn(u64_at(bytes, entry(index) + 16)),
+                    member: u32_at(bytes, entry(index) + 24),
+                    group: u32_at(bytes, entry(index) + 28),
+                    column: u32_at(bytes, entry(index) + 32),
+                })
+                .collect(),
+        };
+        config.validate()?;
+        Ok(Some(config))
+    }
+
+    fn validate(&self) -> Result<(), Damage> {
+        let geometry = self.geometry()?;
+        if self.member_index as usize >= self.members.len() {
+            return Err(Damage::new(
+                "member index",
+                self.members.len(),
+                self.member_index,
+            ));
+        }
+        for extent in geometry.extents() {
+            let Some(member) = self.members.get(extent.member as usize) else {
+                return Err(Damage::new(
+                    "extent's member",
+                    self.members.len(),
+                    extent.member,
+                ));
+            };
+            let end = extent.first_dbn.0.checked_add(extent.length);
+            if extent.first_dbn < member.data_first
+                || end.is_none_or(|end| end > member.size_blocks)
+            {
+                return Err(Damage::new("extent", "inside its member", extent.first_dbn));
+            }
+        }
+        if self.reserve_blocks > geometry.block_count() {
+            return Err(Damage::new(
+                "reserve",
+                "within the aggregate",
+                self.reserve_blocks,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Pvbn space, checked.
+    ///
+    /// # Errors
+    /// See [`Geometry::new`].
+    pub fn geometry(&self) -> Result<Geometry, Damage> {
+        Geometry::new(self.area_blocks, self.extents.clone())
+    }
+}
+
+/// Bytes as people read them.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Config {
+        Config {
+            member_index: 1,
+            epoch: 3,
+            uuid: [1; 16],
+            secret: [2; 32],
+            created_seconds: 77,
+            area_blocks: 256,
+            reserve_blocks: 100,
+            journal: JournalRegion::default(),
+            name: "aggr0".into(),
+            members: vec![
+                Member {
+                    uuid: [3; 16],
+                    size_blocks: 5000,
+                    data_first: Dbn(256),
+                },
+                Member {
+                    uuid: [4; 16],
+                    size_blocks: 5000,
+                    data_first: Dbn(256),
+                },
+            ],
+            extents: vec![
+                Extent {
+                    base: 0,
+                    length: 1024,
+                    group: 0,
+                    column: 0,
+                    member: 0,
+                    first_dbn: Dbn(256),
+                },
+                Extent {
+                    base: 1024,
+                    length: 1024,
+                    group: 0,
+                    column: 1,
+                    member: 1,
+                    first_dbn: Dbn(256),
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn a_record_survives_the_round_trip() {
+        assert_eq!(Config::decode(&sample().encode()), Ok(Some(sample())));
+        assert_eq!(
+            Config::decode(&vec![0; CONFIG_BYTES]),
+            Ok(None),
+            "never written"
+        );
+    }
+
+    #[test]
+    fn any_flipped_bit_is_noticed() {
+        let good = sample().encode();
+        for bit in (0..CONFIG_BYTES * 8).step_by(997) {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Config::decode(&bad).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_resealed_record_with_an_extent_beyond_its_member_is_refused() {
+        let mut config = sample();
+        config.extents[1].length = 1 << 30;
+        let damage = Config::decode(&config.encode()).expect_err("too long");
+        assert_eq!(damage.what, "extent");
+    }
+
+    #[test]
+    fn names_follow_the_conventions() {
+        for good in ["a", "A.b_c-9", &"x".repeat(64)] {
+            assert!(name_is_valid(good), "{good}");
+        }
+        for bad in ["", "-a", ".a", "a/b", "a@b", "ä", "a b", &"x".repeat(65)] {
+            assert!(!name_is_valid(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Superblock of an aggregate: the root of everything, and the only block overwritten in place (B-12).
+//!
+//! | offset | bytes | field |
+//! | --- | --- | --- |
+//! | 0 | 8 | `EVGLSUPR` |
+//! | 8 | 4 | format version |
+//! | 12 | 4 | flags: bit 0 = stopped cleanly |
+//! | 16 | 8 | consistency point |
+//! | 24 | 16 | aggregate's UUID |
+//! | 40 | 8 | config epoch |
+//! | 48 | 8 | time, seconds since 1970 UTC |
+//! | 56 | 8 | blocks in use |
+//! | 64 | 8 | frontier: areas from this one on have never been allocated from |
+//! | 72 | 4 | next file id |
+//! | 80 | 288 | inode of the inode file |
+//! | 4,088 | 8 | keyed code of the block with these bytes zero |
+
+use crate::bytes::{array_at, put, u32_at, u64_at};
+use crate::config::{Uuid, hex};
+use crate::inode::INODE_BYTES;
+use crate::{BLOCK_SIZE, Block, CpNumber, Damage, FORMAT_VERSION, FileId, Inode, Layer, TagKey};
+
+const MAGIC: [u8; 8] = *b"EVGLSUPR";
+const CODE_AT: usize = BLOCK_SIZE - 8;
+
+/// Root of an aggregate as of one consistency point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// The consistency point that this block commits.
+    pub cp: CpNumber,
+    /// Whose it is.
+    pub uuid: Uuid,
+    /// Epoch of the config record it goes with.
+    pub epoch: u64,
+    /// When it was written.
+    pub written_seconds: u64,
+    /// The daemon stopped in good order after this consistency point.
+    pub clean: bool,
+    /// Set bits of the active map.
+    pub blocks_used: u64,
+    /// Areas from here on were never allocated from.
+    pub frontier: u64,
+    /// The next file gets this id.
+    pub next_file: FileId,
+    /// Root of all files.
+    pub inode_file: Inode,
+}
+
+impl Superblock {
+    /// The sealed block.
+    #[must_use]
+    pub fn encode(&self, key: &TagKey) -> Block {
+        let mut out = [0; BLOCK_SIZE];
+        put(&mut out, 0, MAGIC);
+        put(&mut out, 8, FORMAT_VERSION.to_le_bytes());
+        put(&mut out, 12, u32::from(self.clean).to_le_bytes());
+        put(&mut out, 16, self.cp.0.to_le_bytes());
+        put(&mut out, 24, self.uuid);
+        put(&mut out, 40, self.epoch.to_le_bytes());
+        put(&mut out, 48, self.written_seconds.to_le_bytes());
+        put(&mut out, 56, self.blocks_used.to_le_bytes());
+        put(&mut out, 64, self.frontier.to_le_bytes());
+        put(&mut out, 72, self.next_file.0.to_le_bytes());
+        put(&mut out, 80, self.inode_file.encode(Layer::Aggregate));
+        let code = key.code(&out);
+        put(&mut out, CODE_AT, code.to_le_bytes());
+        out
+    }
+
+    /// Reads a superblock; `None` if the place was never written.
+    ///
+    /// # Errors
+    /// Foreign, newer or torn bytes.
+    pub fn decode(block: &Block, key: &TagKey, uuid: &Uuid) -> Result<Option<Superblock>, Damage> {
+        if block.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        if array_at::<8>(block, 0) != MAGIC {
+            return Err(Damage::new(
+                "superblock magic",
+                "EVGLSUPR",
+                hex(&block[..8]),
+            ));
+        }
+        let version = u32_at(block, 8);
+        if version != FORMAT_VERSION {
+            return Err(Damage::new("format version", FORMAT_VERSION, version));
+        }
+        let mut unsealed = *block;
+        put(&mut unsealed, CODE_AT, [0; 8]);
+        Damage::unless_equal(
+            "superblock code",
+            key.code(&unsealed),
+            u64_at(block, CODE_AT),
+        )?;
+        if array_at::<16>(block, 24) != *uuid {
+            return Err(Damage::new(
+                "superblock's aggregate",
+                hex(uuid),
+                hex(&block[24..40]),
+            ));
+        }
+        let flags = u32_at(block, 12);
+        if flags > 1 {
+            return Err(Damage::new("superblock flags", "0 or 1", flags));
+        }
+        let inode_file = Inode::decode(&array_at::<INODE_BYTES>(block, 80), Layer::Aggregate)?;
+        Ok(Some(Superblock {
+            cp: CpNumber(u64_at(block, 16)),
+            uuid: *uuid,
+            epoch: u64_at(block, 40),
+            written_seconds: u64_at(block, 48),
+            clean: flags == 1,
+            blocks_used: u64_at(block, 56),
+            frontier: u64_at(block, 64),
+            next_file: FileId(u32_at(block, 72)),
+            inode_file,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inode::Kind;
+    use crate::metafile::INODE_FILE;
+
+    #[test]
+    fn a_superblock_survives_the_round_trip_and_no_flipped_bit_does() {
+        let key = TagKey::new(&[3; 32]);
+        let superblock = Superblock {
+            cp: CpNumber(9),
+            uuid: [5; 16],
+            epoch: 1,
+            written_seconds: 2,
+            clean: true,
+            blocks_used: 3,
+            frontier: 4,
+            next_file: FileId(64),
+            inode_file: Inode::new(INODE_FILE, Kind::Metafile, CpNumber(0), 0),
+        };
+        let good = superblock.encode(&key);
+        assert_eq!(
+            Superblock::decode(&good, &key, &[5; 16]),
+            Ok(Some(superblock))
+        );
+        assert!(
+            Superblock::decode(&good, &key, &[6; 16]).is_err(),
+            "another aggregate's"
+        );
+        for bit in (0..BLOCK_SIZE * 8).step_by(89) {
+            let mut bad = good;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                Superblock::decode(&bad, &key, &[5; 16]).is_err(),
+                "bit {bit}"
+            );
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Superblock of a volume: vvbn 1 of its container, the only vvbn that is ever rewritten.
+//!
+//! | offset | bytes | field |
+//! | --- | --- | --- |
+//! | 0 | 8 | `EVGLVOLU` |
+//! | 8 | 4 | format version |
+//! | 12 | 4 | volume id |
+//! | 16 | 8 | consistency point |
+//! | 24 | 16 | aggregate's UUID |
+//! | 40 | 8 | blocks in use in the volume, this one included |
+//! | 48 | 8 | frontier: areas of vvbn space from this one on were never allocated from |
+//! | 56 | 4 | next file id |
+//! | 60 | 1 | sync: 0 = standard, 1 = always |
+//! | 80 | 288 | inode of the inode file |
+//!
+//! Its tag is in the container, so it carries no check of its own.
+
+use crate::bytes::{array_at, put, u32_at, u64_at};
+use crate::config::{Uuid, hex};
+use crate::inode::INODE_BYTES;
+use crate::{BLOCK_SIZE, Block, CpNumber, Damage, FORMAT_VERSION, FileId, Inode, Layer, Vvbn};
+
+const MAGIC: [u8; 8] = *b"EVGLVOLU";
+/// Where every volume's superblock is.
+pub const SUPERBLOCK_VVBN: Vvbn = Vvbn(1);
+/// Blocks in an allocation area of vvbn space: one block of the volume's active map.
+pub const VOLUME_AREA_BLOCKS: u64 = crate::BITS_PER_BLOCK;
+
+/// When a write counts as done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Sync {
+    /// Volatile until flushed.
+    #[default]
+    Standard = 0,
+    /// Every acknowledgement is durable.
+    Always = 1,
+}
+
+/// Root of a volume as of one consistency point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSuperblock {
+    /// The container's file id.
+    pub volume: FileId,
+    /// The consistency point that wrote this block.
+    pub cp: CpNumber,
+    /// The aggregate it lives in.
+    pub uuid: Uuid,
+    /// Set bits of the volume's active map.
+    pub blocks_used: u64,
+    /// Areas from here on were never allocated from.
+    pub frontier: u64,
+    /// The next file gets this id.
+    pub next_file: FileId,
+    /// When a write counts as done.
+    pub sync: Sync,
+    /// Root of all files of the volume.
+    pub inode_file: Inode,
+}
+
+impl VolumeSuperblock {
+    /// The block.
+    #[must_use]
+    pub fn encode(&self) -> Block {
+        let mut out = [0; BLOCK_SIZE];
+        put(&mut out, 0, MAGIC);
+        put(&mut out, 8, FORMAT_VERSION.to_le_bytes());
+        put(&mut out, 12, self.volume.0.to_le_bytes());
+        put(&mut out, 16, self.cp.0.to_le_bytes());
+        put(&mut out, 24, self.uuid);
+        put(&mut out, 40, self.blocks_used.to_le_bytes());
+        put(&mut out, 48, self.frontier.to_le_bytes());
+        put(&mut out, 56, self.next_file.0.to_le_bytes());
+        out[60] = self.sync as u8;
+        put(&mut out, 80, self.inode_file.encode(Layer::Volume));
+        out
+    }
+
+    /// Reads a volume's superblock.
+    ///
+    /// # Errors
+    /// Foreign or contradictory bytes.
+    pub fn decode(block: &Block, volume: FileId, uuid: &Uuid) -> Result<VolumeSuperblock, Damage> {
+        if array_at::<8>(block, 0) != MAGIC {
+            return Err(Damage::new(
+                "volume superblock magic",
+                "EVGLVOLU",
+                hex(&block[..8]),
+            ));
+        }
+        Damage::unless_equal("volume format version", FORMAT_VERSION, u32_at(block, 8))?;
+        Damage::unless_equal("volume id", volume.0, u32_at(block, 12))?;
+        if array_at::<16>(block, 24) != *uuid {
+            return Err(Damage::new(
+                "volume's aggregate",
+                hex(uuid),
+                hex(&block[24..40]),
+            ));
+        }
+        let sync = match block[60] {
+            0 => Sync::Standard,
+            1 => Sync::Always,
+            other => return Err(Damage::new("volume sync", "0 or 1", other)),
+        };
+        Ok(VolumeSuperblock {
+            volume,
+            cp: CpNumber(u64_at(block, 16)),
+            uuid: *uuid,
+            blocks_used: u64_at(block, 40),
+            frontier: u64_at(block, 48),
+            next_file: FileId(u32_at(block, 56)),
+            sync,
+            inode_file: Inode::decode(&array_at::<INODE_BYTES>(block, 80), Layer::Volume)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inode::Kind;
+    use crate::metafile::INODE_FILE;
+
+    #[test]
+    fn a_volume_superblock_survives_the_round_trip() {
+        let superblock = VolumeSuperblock {
+            volume: FileId(64),
+            cp: CpNumber(9),
+            uuid: [5; 16],
+            blocks_used: 3,
+            frontier: 4,
+            next_file: FileId(65),
+            sync: Sync::Always,
+            inode_file: Inode::new(INODE_FILE, Kind::Metafile, CpNumber(0), 0),
+        };
+        let block = superblock.encode();
+        assert_eq!(
+            VolumeSuperblock::decode(&block, FileId(64), &[5; 16]),
+            Ok(superblock)
+        );
+        assert!(VolumeSuperblock::decode(&block, FileId(65), &[5; 16]).is_err());
+    }
+}
