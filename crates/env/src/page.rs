@@ -3,33 +3,49 @@
 //! A [`Page`] is unique and writable; [`Page::freeze`] turns it into a [`PageRef`], which is shared
 //! and never changes. A page under I/O is always frozen (writes) or owned by the device (reads), so
 //! a copy is never torn by construction.
+//!
+//! Both are one pointer wide and cost no allocation of their own: `pool` lends the memory and keeps
+//! the number of holders beside it.
+
+mod pool;
+#[cfg(test)]
+mod tests;
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::LazyLock;
 
 use crate::BLOCK_SIZE;
-
-#[repr(align(4096))]
-struct Aligned([u8; BLOCK_SIZE]);
+use pool::Memory;
 
 /// A writable page with one owner.
-pub struct Page(Arc<Box<Aligned>>);
+///
+/// Invariant: nobody else holds the memory (asserted wherever a page is made from shared memory).
+pub struct Page(Memory);
 
 /// A shared page whose contents no longer change.
 #[derive(Clone)]
-pub struct PageRef(Arc<Box<Aligned>>);
+pub struct PageRef(Memory);
 
 impl Page {
     /// A page of zeroes.
     #[must_use]
     pub fn zeroed() -> Self {
-        Page(Arc::new(Box::new(Aligned([0; BLOCK_SIZE]))))
+        let mut page = Page::for_read();
+        page.fill(0);
+        page
+    }
+
+    /// A page to be overwritten whole, as by a device read. It holds whatever its last owner left:
+    /// never show it to anybody before it was filled.
+    #[must_use]
+    pub fn for_read() -> Self {
+        Page(Memory::take())
     }
 
     /// A page holding a copy of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8; BLOCK_SIZE]) -> Self {
-        let mut page = Page::zeroed();
+        let mut page = Page::for_read();
         page.copy_from_slice(bytes);
         page
     }
@@ -45,54 +61,61 @@ impl PageRef {
     /// The shared page of zeroes.
     #[must_use]
     pub fn zero() -> PageRef {
-        static ZERO: std::sync::LazyLock<PageRef> = std::sync::LazyLock::new(|| Page::zeroed().freeze());
+        static ZERO: LazyLock<PageRef> = LazyLock::new(|| Page::zeroed().freeze());
         ZERO.clone()
     }
 
     /// True if both name the same memory.
     #[must_use]
     pub fn same_memory(a: &PageRef, b: &PageRef) -> bool {
-        Arc::ptr_eq(&a.0, &b.0)
+        a.0.address() == b.0.address()
     }
 
     /// Writable again, without a copy if nobody else holds it.
     #[must_use]
     pub fn thaw(self) -> Page {
-        match Arc::try_unwrap(self.0) {
-            Ok(memory) => Page(Arc::new(memory)),
-            Err(shared) => Page::copy_of(&shared.0),
+        if self.0.is_unique() {
+            Page(self.0)
+        } else {
+            Page::copy_of(&self)
         }
     }
+}
+
+/// Pages held by somebody, in the whole process. Exact when no page changes hands meanwhile.
+#[must_use]
+pub fn pages_in_use() -> usize {
+    pool::pages_in_use()
 }
 
 impl Deref for Page {
     type Target = [u8; BLOCK_SIZE];
     fn deref(&self) -> &Self::Target {
-        &self.0.0
+        self.0.bytes()
     }
 }
 
 impl DerefMut for Page {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut Arc::get_mut(&mut self.0).expect("a Page has one owner").0
+        self.0.bytes_mut()
     }
 }
 
 impl Deref for PageRef {
     type Target = [u8; BLOCK_SIZE];
     fn deref(&self) -> &Self::Target {
-        &self.0.0
+        self.0.bytes()
     }
 }
 
 impl std::fmt::Debug for Page {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Page({:p})", self.0)
+        write!(f, "Page({:p})", self.0.address())
     }
 }
 
 impl std::fmt::Debug for PageRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "PageRef({:p})", self.0)
+        write!(f, "PageRef({:p})", self.0.address())
     }
 }

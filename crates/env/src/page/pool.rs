@@ -1,0 +1,273 @@
+//! The memory of all pages of the process, and who holds which.
+//!
+//! Memory comes in chunks of 2 MiB, aligned to 2 MiB. The first 4 KiB of a chunk are its header, an
+//! array of holder counts; the other 511 are pages. The header of a page is therefore found by
+//! masking its address, and neither a page nor its count is ever allocated one by one.
+//!
+//! free: depot (all threads) --64 at a time--> shelf (this thread) --take()--> held, count 1
+//! held --share()--> count + 1 --drop()--> count - 1, and at 0 back on the shelf of the dropping thread
+//!
+//! 1. A page on a shelf or in the depot has no holder and is named exactly once there.
+//! 2. Only a holder that found itself alone (count 1) writes.
+//! 3. Chunks are never unmapped, so the header of any page ever lent stays valid. The pool is as
+//!    large as the largest number of pages ever in use at once; the memory cap is kept by those who
+//!    take pages.
+//!
+//! Memory is always initialised: by the kernel with zeroes, later by the last holder.
+#![expect(
+    unsafe_code,
+    reason = "the pool hands out raw memory under counted handles"
+)]
+
+use std::cell::RefCell;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::BLOCK_SIZE;
+
+const CHUNK_BYTES: usize = 2 << 20;
+/// Blocks of a chunk, the header included.
+const CHUNK_BLOCKS: usize = CHUNK_BYTES / BLOCK_SIZE;
+/// Pages that move between a shelf and the depot at once, so that the depot's lock is rare.
+const BATCH: usize = 64;
+/// Pages a thread may keep for itself.
+const SHELF_MAX: usize = 2 * BATCH;
+/// More holders than this mean a leak of handles; the count must never wrap.
+const HOLDERS_MAX: u32 = u32::MAX / 2;
+/// Counters of pages in use, so that threads do not share a cache line for it.
+const TALLIES: usize = 16;
+
+#[repr(C, align(4096))]
+struct Header {
+    /// By block of the chunk; the first is the header itself and stays 0.
+    holders: [AtomicU32; CHUNK_BLOCKS],
+}
+
+const _: () = assert!(size_of::<Header>() == BLOCK_SIZE);
+
+/// One holder's handle to a page.
+pub(super) struct Memory(NonNull<[u8; BLOCK_SIZE]>);
+
+// SAFETY: the memory is not bound to a thread, its count is atomic, and writing needs `&mut` on the
+// handle of a sole holder (invariant 2).
+unsafe impl Send for Memory {}
+// SAFETY: as above; `&Memory` gives only reads.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// A page with one holder, its contents arbitrary.
+    pub(super) fn take() -> Memory {
+        let free = SHELF
+            .try_with(|shelf| shelf.borrow_mut().take())
+            .unwrap_or_else(|_| take_without_shelf());
+        let memory = Memory(free.0);
+        let before = memory.holders().swap(1, Ordering::Relaxed);
+        assert_eq!(before, 0, "a free page has no holder");
+        memory
+    }
+
+    pub(super) fn address(&self) -> *const u8 {
+        self.0.as_ptr().cast()
+    }
+
+    /// True if this is the only handle; what other holders did before they let go is visible then.
+    pub(super) fn is_unique(&self) -> bool {
+        self.holders().load(Ordering::Acquire) == 1
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; BLOCK_SIZE] {
+        // SAFETY: a held page is mapped and initialised (invariant 3), and nobody writes to it while
+        // a shared borrow of a handle exists (invariant 2).
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The caller is the only holder: it is a [`super::Page`].
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8; BLOCK_SIZE] {
+        assert!(self.is_unique(), "a page has one owner");
+        // SAFETY: mapped and initialised; this is the only handle and it is borrowed mutably.
+        unsafe { self.0.as_mut() }
+    }
+
+    fn holders(&self) -> &AtomicU32 {
+        let page = self.0.as_ptr().cast::<u8>();
+        let block = (page.addr() % CHUNK_BYTES) / BLOCK_SIZE;
+        let header = page
+            .map_addr(|address| address & !(CHUNK_BYTES - 1))
+            .cast::<Header>();
+        // SAFETY: every page lies in a chunk aligned to its size which starts with a header, is
+        // never unmapped, and whose header is only touched through atomics.
+        unsafe { &(*header).holders[block] }
+    }
+}
+
+impl Clone for Memory {
+    fn clone(&self) -> Memory {
+        let before = self.holders().fetch_add(1, Ordering::Relaxed);
+        assert!(before < HOLDERS_MAX, "too many holders of a page");
+        Memory(self.0)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.holders().fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        // What all earlier holders did happens before the page is lent again.
+        fence(Ordering::Acquire);
+        let free = Free(self.0);
+        if let Err(free) = put_on_shelf(free) {
+            TALLY[0].0.fetch_sub(1, Ordering::Relaxed);
+            depot().push(free);
+        }
+    }
+}
+
+/// A page nobody holds.
+struct Free(NonNull<[u8; BLOCK_SIZE]>);
+
+// SAFETY: a free page belongs to whoever has the value, on any thread.
+unsafe impl Send for Free {}
+
+/// The free pages of one thread.
+struct Shelf {
+    free: Vec<Free>,
+    tally: usize,
+}
+
+thread_local! {
+    static SHELF: RefCell<Shelf> = RefCell::new(Shelf::new());
+}
+
+impl Shelf {
+    fn new() -> Shelf {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Shelf {
+            free: Vec::with_capacity(SHELF_MAX),
+            tally: NEXT.fetch_add(1, Ordering::Relaxed) % TALLIES,
+        }
+    }
+
+    fn take(&mut self) -> Free {
+        if self.free.is_empty() {
+            self.free = refill(BATCH);
+            self.free.reserve(SHELF_MAX - BATCH);
+        }
+        TALLY[self.tally].0.fetch_add(1, Ordering::Relaxed);
+        self.free.pop().expect("a refilled shelf has pages")
+    }
+
+    fn put(&mut self, free: Free) {
+        if self.free.len() == SHELF_MAX {
+            depot().extend(self.free.drain(BATCH..));
+        }
+        self.free.push(free);
+        TALLY[self.tally].0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Shelf {
+    fn drop(&mut self) {
+        depot().append(&mut self.free);
+    }
+}
+
+/// For a thread that is ending and has no shelf any more.
+fn take_without_shelf() -> Free {
+    TALLY[0].0.fetch_add(1, Ordering::Relaxed);
+    refill(1).pop().expect("refill gives what was asked")
+}
+
+/// Puts the page on this thread's shelf, or gives it back if the thread is ending and has none.
+fn put_on_shelf(free: Free) -> Result<(), Free> {
+    let mut free = Some(free);
+    let done = SHELF.try_with(|shelf| {
+        if let Some(free) = free.take() {
+            shelf.borrow_mut().put(free);
+        }
+    });
+    match (done, free) {
+        (Ok(()), _) | (Err(_), None) => Ok(()),
+        (Err(_), Some(free)) => Err(free),
+    }
+}
+
+/// One counter of pages in use; alone on its cache lines.
+#[repr(align(128))]
+struct Tally(AtomicIsize);
+
+/// Signed, because a page may be taken on one thread and dropped on another: only the sum counts.
+static TALLY: [Tally; TALLIES] = [const { Tally(AtomicIsize::new(0)) }; TALLIES];
+
+pub(super) fn pages_in_use() -> usize {
+    let sum: isize = TALLY
+        .iter()
+        .map(|tally| tally.0.load(Ordering::Relaxed))
+        .sum();
+    usize::try_from(sum).unwrap_or(0)
+}
+
+fn depot() -> std::sync::MutexGuard<'static, Vec<Free>> {
+    static DEPOT: Mutex<Vec<Free>> = Mutex::new(Vec::new());
+    // The list is consistent at every point where a holder of the lock could panic.
+    DEPOT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `count` free pages from the depot, which grows by whole chunks.
+fn refill(count: usize) -> Vec<Free> {
+    let mut depot = depot();
+    while depot.len() < count {
+        carve(&mut depot);
+    }
+    let rest = depot.len() - count;
+    depot.split_off(rest)
+}
+
+/// Maps a chunk and adds its pages.
+fn carve(depot: &mut Vec<Free>) {
+    let chunk = map_aligned();
+    depot.reserve(CHUNK_BLOCKS - 1);
+    // Backwards, because the depot is taken from its end: a batch is then an ascending run, which a
+    // gathered transfer can name in few pieces.
+    for block in (1..CHUNK_BLOCKS).rev() {
+        // SAFETY: within the chunk just mapped, and aligned to a block.
+        let page = unsafe { chunk.add(block * BLOCK_SIZE) };
+        depot.push(Free(page.cast()));
+    }
+}
+
+/// [`CHUNK_BYTES`] of zeroed memory aligned to as much, for ever.
+fn map_aligned() -> NonNull<u8> {
+    // SAFETY: a fresh anonymous mapping touches no memory that exists.
+    let mapped = unsafe {
+        rustix::mm::mmap_anonymous(
+            std::ptr::null_mut(),
+            2 * CHUNK_BYTES,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )
+    };
+    let Ok(mapped) = mapped else {
+        // As any failed allocation of the process.
+        std::alloc::handle_alloc_error(std::alloc::Layout::new::<[Header; CHUNK_BLOCKS]>());
+    };
+    let start = mapped.cast::<u8>();
+    let before = start.addr().next_multiple_of(CHUNK_BYTES) - start.addr();
+    let after = CHUNK_BYTES - before;
+    // SAFETY: `before` and `before + CHUNK_BYTES` lie within the mapping of two chunks; the parts
+    // unmapped are outside of the chunk kept and named by nobody. Unmapping them cannot fail in a
+    // way that matters: the address space is wasted then.
+    unsafe {
+        let chunk = start.add(before);
+        if before > 0 {
+            let _ = rustix::mm::munmap(start.cast(), before);
+        }
+        if after > 0 {
+            let _ = rustix::mm::munmap(chunk.add(CHUNK_BYTES).cast(), after);
+        }
+        NonNull::new(chunk).expect("a mapping is not at address zero")
+    }
+}

@@ -1,0 +1,100 @@
+use std::sync::Mutex;
+
+use super::*;
+
+/// `pages_in_use` is of the whole process, so tests that look at it run one at a time, and no other
+/// unit test of this crate may hold pages meanwhile.
+static ALONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn zeroed_is_zero_after_the_memory_was_used() {
+    for round in 0..300 {
+        let mut pages: Vec<Page> = (0..200).map(|_| Page::zeroed()).collect();
+        for page in &mut pages {
+            assert!(page.iter().all(|&byte| byte == 0), "round {round}");
+            page.fill(0xa5);
+        }
+    }
+}
+
+#[test]
+fn pages_are_aligned_and_distinct() {
+    let pages: Vec<Page> = (0..2000).map(|_| Page::for_read()).collect();
+    let mut addresses: Vec<usize> = pages.iter().map(|page| page.as_ptr().addr()).collect();
+    addresses.sort_unstable();
+    assert!(
+        addresses
+            .iter()
+            .all(|address| address.is_multiple_of(BLOCK_SIZE))
+    );
+    assert!(
+        addresses
+            .windows(2)
+            .all(|pair| pair[1] - pair[0] >= BLOCK_SIZE)
+    );
+}
+
+#[test]
+fn thaw_copies_only_when_shared() {
+    let mut page = Page::zeroed();
+    page[7] = 1;
+    let address = page.as_ptr().addr();
+    let mut page = page.freeze().thaw();
+    assert_eq!(page.as_ptr().addr(), address);
+    page[7] = 2;
+    let shared = page.freeze();
+    let other = shared.clone();
+    assert!(PageRef::same_memory(&shared, &other));
+    let mut copy = shared.thaw();
+    assert_ne!(copy.as_ptr().addr(), address);
+    copy[7] = 3;
+    assert_eq!(other[7], 2);
+    assert_eq!(other.thaw().as_ptr().addr(), address);
+}
+
+#[test]
+fn the_zero_page_is_shared_and_zero() {
+    let zero = PageRef::zero();
+    assert!(PageRef::same_memory(&zero, &PageRef::zero()));
+    let mut thawed = zero.thaw();
+    thawed.fill(9);
+    assert!(PageRef::zero().iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn churn_on_many_threads_neither_loses_nor_doubles_pages() {
+    let _alone = ALONE.lock().unwrap();
+    let (sender, receiver) = crossbeam_channel::bounded::<(u8, PageRef)>(64);
+    let threads = 4u8;
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let sender = sender.clone();
+            let receiver = receiver.clone();
+            scope.spawn(move || {
+                let mut held = Vec::new();
+                for step in 0..20_000u32 {
+                    let mut page = Page::for_read();
+                    page.fill(thread);
+                    let page = page.freeze();
+                    if step % 3 == 0 {
+                        let _ = sender.try_send((thread, page.clone()));
+                    }
+                    held.push(page);
+                    if step % 5 == 0
+                        && let Ok((filler, page)) = receiver.try_recv()
+                    {
+                        assert!(page.iter().all(|&byte| byte == filler));
+                    }
+                    if held.len() > 300 {
+                        for page in held.drain(..150) {
+                            assert!(page.iter().all(|&byte| byte == thread));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    while receiver.try_recv().is_ok() {}
+    // Other tests hold a few thousand at most; this one took 80,000.
+    assert!(pages_in_use() < 4_000, "{} pages leaked", pages_in_use());
+}
