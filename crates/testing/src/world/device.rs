@@ -1,0 +1,276 @@
+//! One simulated device: what is on the medium, what sits in its volatile cache, what may go wrong.
+//!
+//! A change goes through three moments: *effect* (reads see it), *completion* (the submitter is told),
+//! *durable* (a power cut no longer undoes it). Effect lies between submission and completion, where
+//! the die says. Changes with effect that are not durable are the `unflushed` list.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use everglade_env::{BLOCK_SIZE, DiskError, Nanos, Page, PageRef};
+
+use super::blockset::BlockSet;
+use super::change::{Change, Grain};
+use super::fault::{FaultCounts, Faults};
+use super::{EIO, Image};
+use crate::Rng;
+
+/// How long operations take: shortest and longest, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latency {
+    /// Reads.
+    pub read: (Nanos, Nanos),
+    /// Writes, allocations and punches.
+    pub write: (Nanos, Nanos),
+    /// Flushes, and what a durable write takes in addition.
+    pub flush: (Nanos, Nanos),
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Latency {
+            read: (20_000, 200_000),
+            write: (10_000, 500_000),
+            flush: (50_000, 2_000_000),
+        }
+    }
+}
+
+/// What a simulated device is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceSpec {
+    /// Size in bytes, a multiple of the block size.
+    pub size_bytes: u64,
+    /// It owns its space, as block devices do; else the host gives space when it is written.
+    pub owns_space: bool,
+    /// How long operations take.
+    pub latency: Latency,
+}
+
+impl DeviceSpec {
+    /// A file on a host: space comes when it is asked for.
+    #[must_use]
+    pub fn thin(size_bytes: u64) -> DeviceSpec {
+        DeviceSpec {
+            size_bytes,
+            owns_space: false,
+            latency: Latency::default(),
+        }
+    }
+
+    /// A block device: all its space is its own.
+    #[must_use]
+    pub fn block(size_bytes: u64) -> DeviceSpec {
+        DeviceSpec {
+            owns_space: true,
+            ..DeviceSpec::thin(size_bytes)
+        }
+    }
+
+    /// Number of blocks.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.size_bytes / BLOCK_SIZE as u64
+    }
+}
+
+/// A change that reads see and a power cut may undo.
+#[derive(Clone)]
+pub(super) struct Unflushed {
+    pub(super) version: u64,
+    pub(super) change: Change,
+    /// Tick of its completion; a flush covers those completed before it was submitted.
+    pub(super) completed: Option<u64>,
+}
+
+pub(super) struct Device {
+    pub(super) spec: DeviceSpec,
+    pub(super) live: Image,
+    pub(super) live_allocated: BlockSet,
+    pub(super) durable: Image,
+    pub(super) durable_allocated: BlockSet,
+    /// In order of effect, which is the order of versions.
+    pub(super) unflushed: Vec<Unflushed>,
+    /// What blocks held before their last write; kept only while reads may be stale.
+    previous: Image,
+    /// Blocks that cannot be read until they are written again.
+    pub(super) bad: BTreeSet<u64>,
+    pub(super) gone: bool,
+    pub(super) faults: Faults,
+    pub(super) counts: FaultCounts,
+    pub(super) rng: Rng,
+}
+
+impl Device {
+    pub(super) fn new(spec: DeviceSpec, durable: Image, allocated: BlockSet, rng: Rng) -> Device {
+        assert!(
+            spec.size_bytes % BLOCK_SIZE as u64 == 0,
+            "a device has a whole number of blocks"
+        );
+        Device {
+            spec,
+            live: durable.clone(),
+            live_allocated: allocated.clone(),
+            durable,
+            durable_allocated: allocated,
+            unflushed: Vec::new(),
+            previous: Image::default(),
+            bad: BTreeSet::new(),
+            gone: false,
+            faults: Faults::default(),
+            counts: FaultCounts::default(),
+            rng,
+        }
+    }
+
+    /// Blocks the host must find before `range` can be written.
+    pub(super) fn blocks_unallocated(&self, range: &Range<u64>) -> u64 {
+        if self.spec.owns_space {
+            0
+        } else {
+            self.live_allocated.missing(range.clone())
+        }
+    }
+
+    /// Makes reads see `change`.
+    pub(super) fn take_effect(&mut self, change: Change, version: u64) {
+        if let Change::Write(blocks) = &change {
+            for (block, _) in blocks.iter() {
+                self.bad.remove(block);
+                if self.faults.stale_read > 0 {
+                    self.previous.put(*block, version, self.live.read(*block));
+                }
+            }
+        }
+        change.apply(version, &mut self.live, &mut self.live_allocated);
+        self.unflushed.push(Unflushed {
+            version,
+            change,
+            completed: None,
+        });
+    }
+
+    /// The submitter of `version` is being told that it is done.
+    pub(super) fn complete(&mut self, version: u64, tick: u64) {
+        if let Some(entry) = self
+            .unflushed
+            .iter_mut()
+            .rev()
+            .find(|entry| entry.version == version)
+        {
+            entry.completed = Some(tick);
+        }
+    }
+
+    /// Makes `version`, and nothing else, durable.
+    pub(super) fn harden(&mut self, version: u64) {
+        self.harden_if(|entry| entry.version == version);
+    }
+
+    /// Makes everything durable that completed before `tick`.
+    pub(super) fn harden_before(&mut self, tick: u64) {
+        self.harden_if(|entry| entry.completed.is_some_and(|completed| completed < tick));
+    }
+
+    fn harden_if(&mut self, chosen: impl Fn(&Unflushed) -> bool) {
+        let (durable, allocated) = (&mut self.durable, &mut self.durable_allocated);
+        self.unflushed.retain(|entry| {
+            let harden = chosen(entry);
+            if harden {
+                entry.change.apply(entry.version, durable, allocated);
+            }
+            !harden
+        });
+    }
+
+    /// Fills `pages` with what the device says `range` holds.
+    pub(super) fn read(&mut self, first: u64, pages: &mut [Page]) -> Result<(), DiskError> {
+        let range = first..first + pages.len() as u64;
+        let hit = self.faults.concern(&range);
+        if hit && self.rng.one_in(self.faults.read_error)
+            || self.bad.range(range.clone()).next().is_some()
+        {
+            self.counts.read_errors += 1;
+            return Err(DiskError::Io(EIO));
+        }
+        if hit && self.rng.one_in(self.faults.bit_flip) {
+            let block = self.rng.between(range.start, range.end - 1);
+            let bit = self.rng.index(BLOCK_SIZE * 8);
+            self.flip_bit(block, bit);
+        }
+        for (block, page) in range.zip(pages) {
+            let stale = hit && self.rng.one_in(self.faults.stale_read);
+            let source = match self.previous.get(block) {
+                Some(old) if stale => {
+                    self.counts.stale_reads += 1;
+                    old.clone()
+                }
+                _ => self.live.read(block),
+            };
+            page.copy_from_slice(&source[..]);
+        }
+        Ok(())
+    }
+
+    /// Flips one bit on the medium, for good.
+    pub(super) fn flip_bit(&mut self, block: u64, bit: usize) {
+        self.counts.bit_flips += 1;
+        let version = self.live.version(block);
+        let mut page = Page::copy_of(&self.live.read(block));
+        page[bit / 8] ^= 1 << (bit % 8);
+        let page: PageRef = page.freeze();
+        if self.durable.version(block) == version {
+            self.durable.put(block, version, page.clone());
+        }
+        for entry in self
+            .unflushed
+            .iter_mut()
+            .filter(|entry| entry.version == version)
+        {
+            if let Change::Write(blocks) = &mut entry.change {
+                let flipped = |(b, p): &(u64, PageRef)| {
+                    (*b, if *b == block { page.clone() } else { p.clone() })
+                };
+                *blocks = blocks.iter().map(flipped).collect();
+            }
+        }
+        self.live.put(block, version, page);
+    }
+
+    /// What becomes of a write the submitter believes in: all of it, unless a silent fault says else.
+    pub(super) fn deflected(&mut self, change: Change, range: &Range<u64>) -> Option<Change> {
+        if !self.faults.concern(range) {
+            return Some(change);
+        }
+        if self.rng.one_in(self.faults.lost_write) {
+            self.counts.lost_writes += 1;
+            return None;
+        }
+        if self.rng.one_in(self.faults.torn_write) {
+            self.counts.torn_writes += 1;
+            return Some(change.torn(Grain::Sector, &self.live, &mut self.rng));
+        }
+        if self.rng.one_in(self.faults.misdirected_write) {
+            let length = range.end - range.start;
+            let first = self.rng.between(0, self.spec.blocks() - length);
+            if let (Change::Write(blocks), true) = (&change, first != range.start) {
+                self.counts.misdirected_writes += 1;
+                return Some(Change::write(
+                    first,
+                    blocks.iter().map(|(_, p)| p.clone()).collect(),
+                ));
+            }
+        }
+        Some(change)
+    }
+
+    /// How long an operation takes, with a long tail now and then.
+    pub(super) fn latency(&mut self, (shortest, longest): (Nanos, Nanos)) -> Nanos {
+        let usual = self.rng.between(shortest, longest);
+        let tail = if self.rng.one_in(64) { 10 } else { 1 };
+        if self.faults.slow > 1 {
+            self.counts.slowed += 1;
+        }
+        usual * tail * self.faults.slow.max(1)
+    }
+}

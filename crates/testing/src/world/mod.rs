@@ -1,0 +1,334 @@
+//! The seeded world: virtual time, simulated devices, any number of reactors on one thread.
+//!
+//! Everything the code under test learns from outside comes from here, and everything here follows
+//! from a seed: latencies and thereby the order of completions, the order in which reactors get their
+//! turns, the moment at which a write is seen by reads, which faults strike.
+//!
+//! # What a device promises, and nothing more
+//!
+//! 1. Operations complete in any order. A read returns the contents of one moment between its
+//!    submission and its completion (block by block the same moment).
+//! 2. A flush makes durable exactly the writes, punches and allocations that completed before it was
+//!    submitted. A durable write makes itself durable and nothing else.
+//! 3. At a power cut every other change may have happened, or not, or in part ([`cut`]).
+//! 4. The host gives space to blocks that are written or allocated, as long as it has some.
+//! 5. Faults break 1–4 one by one, when switched on ([`fault`]).
+//!
+//! # Who calls what
+//!
+//! [`SimWorld::run`] gives turns until nothing is left to do; [`SimOutside`] is what a reactor holds,
+//! [`SimStorage`] what start-up holds. [`SimWorld::cut_at_write`] stops the world in the middle;
+//! [`SimWorld::watch_cuts`] instead remembers every such moment of a run that goes on, which makes all
+//! cuts of a run as cheap as the run. [`SimWorld::restart`] begins again from what a cut left.
+
+mod blockset;
+mod change;
+pub mod cut;
+mod device;
+pub mod fault;
+mod image;
+mod outside;
+mod state;
+mod storage;
+mod submit;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use everglade_env::{DeviceId, Nanos, Storage};
+
+pub use change::Grain;
+pub use cut::{Cut, CutPoint, Images, Keep, Losses};
+pub use device::{DeviceSpec, Latency};
+pub use fault::{FaultCounts, Faults};
+pub use image::Image;
+pub use outside::SimOutside;
+pub use storage::SimStorage;
+pub use turns::{End, Turn};
+
+use blockset::BlockSet;
+use device::Device;
+use state::{ReactorState, State, Watch};
+
+use crate::{Digest, Rng, Seed};
+
+/// What Linux calls an input/output error, and an invalid argument.
+const EIO: i32 = 5;
+const EINVAL: i32 = 22;
+
+/// Time goes on while the power is off.
+const POWER_OFF: Nanos = 1_000_000_000;
+
+/// First word of a reply's record in the digest.
+const RECORD_REPLY: u64 = 7;
+
+/// A handle on a world. Clones name the same world.
+#[derive(Clone)]
+pub struct SimWorld {
+    state: Arc<Mutex<State>>,
+    seed: Seed,
+    reactors: usize,
+}
+
+impl SimWorld {
+    /// A world with empty devices.
+    #[must_use]
+    pub fn new(seed: Seed, reactors: usize, devices: &[DeviceSpec]) -> SimWorld {
+        let empty = |spec: &DeviceSpec| {
+            (
+                *spec,
+                Image::default(),
+                BlockSet::default(),
+                std::collections::BTreeSet::new(),
+            )
+        };
+        let images = Images {
+            now: 0,
+            tick: 0,
+            writes: 0,
+            digest: Digest::default(),
+            host_capacity: None,
+            devices: devices.iter().map(empty).collect(),
+            losses: Losses::default(),
+        };
+        SimWorld::restart(images, seed, reactors)
+    }
+
+    /// A world that goes on from what is on the media. Clock, digest and write count go on too.
+    #[must_use]
+    pub fn restart(images: Images, seed: Seed, reactors: usize) -> SimWorld {
+        assert!(reactors > 0, "a world without reactors does nothing");
+        let device = |(index, (spec, image, mut allocated, bad)): (usize, _)| {
+            let image: Image = image;
+            image
+                .blocks()
+                .for_each(|(block, _)| BlockSet::insert(&mut allocated, block..block + 1));
+            let rng = Rng::for_part(seed.0, &format!("device {index}"));
+            let mut device = Device::new(spec, image, allocated, rng);
+            device.bad = bad;
+            device
+        };
+        let reactor = |_| ReactorState {
+            runnable: true,
+            ..ReactorState::default()
+        };
+        let state = State {
+            now: images.now + POWER_OFF,
+            tick: images.tick,
+            events: std::collections::BTreeMap::new(),
+            flights: std::collections::BTreeMap::new(),
+            devices: images.devices.into_iter().enumerate().map(device).collect(),
+            reactors: (0..reactors).map(reactor).collect(),
+            rng: Rng::for_part(seed.0, "world"),
+            writes: images.writes,
+            cut_at: None,
+            is_cut: false,
+            watch: None,
+            host_capacity: images.host_capacity,
+            reordered: 0,
+            overlapping: 0,
+            digest: images.digest,
+            trace: VecDeque::new(),
+            trace_max: 0,
+        };
+        SimWorld {
+            state: Arc::new(Mutex::new(state)),
+            seed,
+            reactors,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic under the lock is a failed assertion of the code under test; the trace is still good.
+        self.state
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The outside of reactor `reactor`. To be asked for once per reactor and life of the server.
+    #[must_use]
+    pub fn reactor(&self, reactor: usize) -> SimOutside {
+        assert!(
+            reactor < self.reactors,
+            "the world has {} reactors",
+            self.reactors
+        );
+        let rng = Rng::for_part(self.seed.0, &format!("reactor {reactor}"));
+        SimOutside::new(self.clone(), reactor, rng)
+    }
+
+    /// Number of reactors.
+    #[must_use]
+    pub fn reactors(&self) -> usize {
+        self.reactors
+    }
+
+    /// Blocking access to the devices.
+    #[must_use]
+    pub fn storage(&self) -> Arc<dyn Storage> {
+        Arc::new(SimStorage::new(self.clone()))
+    }
+
+    /// All devices, in order.
+    #[must_use]
+    pub fn devices(&self) -> Vec<DeviceId> {
+        let count = u32::try_from(self.state().devices.len()).expect("few devices");
+        (0..count).map(DeviceId).collect()
+    }
+
+    /// Virtual time.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.state().now
+    }
+
+    /// Device writes and punches so far, blocking ones included.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.state().writes
+    }
+
+    /// Stops the world at write number `write` (the first is 1): it is submitted and nothing more
+    /// ever happens.
+    pub fn cut_at_write(&self, write: u64) {
+        self.state().cut_at = Some(write);
+    }
+
+    /// Stops the world now.
+    pub fn cut_now(&self) {
+        self.state().is_cut = true;
+    }
+
+    /// True once the power has failed.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.state().is_cut
+    }
+
+    /// What a power cut now would find.
+    #[must_use]
+    pub fn cut_point(&self) -> CutPoint {
+        self.state().cut_point()
+    }
+
+    /// The media after a power cut now, or after the one that stopped the world.
+    #[must_use]
+    pub fn after_cut(&self, cut: Cut) -> Images {
+        self.cut_point().images(cut)
+    }
+
+    /// Remembers a cut point at every `stride`-th write from here on, at most `points_max`.
+    pub fn watch_cuts(&self, stride: u64, points_max: usize) {
+        assert!(stride > 0, "every zeroth write is no write");
+        self.state().watch = Some(Watch {
+            points: Vec::new(),
+            points_max,
+            stride,
+        });
+    }
+
+    /// The cut points remembered; stops watching.
+    #[must_use]
+    pub fn take_cuts(&self) -> Vec<CutPoint> {
+        self.state()
+            .watch
+            .take()
+            .map_or(Vec::new(), |watch| watch.points)
+    }
+
+    /// Absorbs a reply given to a client into the digest.
+    pub fn record_reply(&self, token: u64, reply: &[u8]) {
+        let mut state = self.state();
+        let now = state.now;
+        state.digest.numbers(&[RECORD_REPLY, token, now]);
+        state.digest.bytes(reply);
+    }
+
+    /// Everything that happened so far, as one number.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.state().digest
+    }
+
+    /// Keeps the last `lines_max` events as text. Zero, the default, keeps none.
+    pub fn trace(&self, lines_max: usize) {
+        self.state().trace_max = lines_max;
+    }
+
+    /// The events kept.
+    #[must_use]
+    pub fn take_trace(&self) -> Vec<String> {
+        self.state().trace.drain(..).collect()
+    }
+
+    /// Adds a line to the trace, so that it shows what the devices' events are about.
+    pub fn note(&self, line: impl FnOnce() -> String) {
+        self.state().note(line);
+    }
+
+    // Faults.
+
+    /// Switches the faults of a device; takes effect with the next operation.
+    pub fn set_faults(&self, device: DeviceId, faults: Faults) {
+        self.with_device(device, |device| device.faults = faults);
+    }
+
+    /// What has struck so far, since the start or restart.
+    #[must_use]
+    pub fn fault_counts(&self, device: DeviceId) -> FaultCounts {
+        self.with_device(device, |device| device.counts)
+    }
+
+    /// Completions that overtook an earlier operation on their device.
+    #[must_use]
+    pub fn reordered(&self) -> u64 {
+        self.state().reordered
+    }
+
+    /// Writes submitted while one of their blocks was being written; their order is undefined.
+    #[must_use]
+    pub fn overlapping_writes(&self) -> u64 {
+        self.state().overlapping
+    }
+
+    /// The device vanishes: everything under way and everything later fails.
+    pub fn vanish(&self, device: DeviceId) {
+        self.with_device(device, |device| device.gone = true);
+    }
+
+    /// Makes `block` unreadable until it is written.
+    pub fn fail_block(&self, device: DeviceId, block: u64) {
+        self.with_device(device, |device| device.bad.insert(block));
+    }
+
+    /// Flips bit `bit` of `block` on the medium.
+    pub fn flip_bit(&self, device: DeviceId, block: u64, bit: usize) {
+        self.with_device(device, |device| device.flip_bit(block, bit));
+    }
+
+    /// What the medium would answer now for `block`.
+    #[must_use]
+    pub fn peek(&self, device: DeviceId, block: u64) -> everglade_env::PageRef {
+        self.with_device(device, |device| device.live.read(block))
+    }
+
+    /// Bounds what the host can give to all thin devices together; `None` is no bound.
+    pub fn set_host_capacity(&self, bytes: Option<u64>) {
+        self.state().host_capacity = bytes;
+    }
+
+    /// Bytes the host has given to thin devices.
+    #[must_use]
+    pub fn host_used(&self) -> u64 {
+        self.state().host_used()
+    }
+
+    fn with_device<R>(&self, device: DeviceId, act: impl FnOnce(&mut Device) -> R) -> R {
+        let mut state = self.state();
+        let index = usize::try_from(device.0).expect("few devices");
+        act(&mut state.devices[index])
+    }
+}
