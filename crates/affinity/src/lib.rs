@@ -1,1 +1,46 @@
-//! Placeholder, being written.
+//! Affinities: who may touch which part of the file system now. Implements A-04, A-07 and A-09, and
+//! the part of A-02 and A-03 that says a handler is inside one affinity from start to end.
+//!
+//! File-system state is divided into a tree of partitions. Whoever is inside a node excludes all its
+//! ancestors and descendants; everything else may run. Partitioned state therefore needs no locks:
+//! it lives in [`Partitioned`], which checks that its visitor is inside.
+//!
+//! ```text
+//! let volume = VolumeAffinities::add(&affinities, &aggregate, STRIPES, RANGES)?;
+//! match affinities.enter(reactor, volume.stripe(file, index), message) {
+//!     Entry::Entered(permit) => {
+//!         run(message, &permit);
+//!         affinities.leave(permit, &mut granted);    // then post each of `granted` to its reactor
+//!     }
+//!     Entry::Queued => {}                            // comes back as `Granted`, permit included
+//!     Entry::Gone => restart(message),               // the volume was removed meanwhile
+//! }
+//! ```
+//!
+//! Start reading at `affinities.rs`: the algorithm and why it is right. `queues.rs` has the policy.
+//! Deliberately absent: threads, mailboxes, handlers and their suspension, which belong to the engine.
+
+mod affinities;
+mod class;
+mod counters;
+mod node;
+mod partitioned;
+mod permit;
+mod queues;
+mod reactors;
+mod shape;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod word;
+
+pub use affinities::{Affinities, Entry, Gone, Granted, Stranded};
+pub use class::{
+    Aggregate, AggregateVbn, Class, Contains, Kind, ParentOf, Range, Serial, Stripe, Volume,
+    VolumeLogical, VolumeVbn,
+};
+pub use counters::{Count, Counts};
+pub use node::{Affinity, Node};
+pub use partitioned::Partitioned;
+pub use permit::{Covers, Lent, Permit};
+pub use shape::{AggregateAffinities, RANGES, STRIPES, STRIPES_ABLATION, VolumeAffinities};

@@ -1,0 +1,266 @@
+//! The tree of affinities: entering, leaving, adding and removing. Implements A-04, A-07 and A-09.
+//!
+//! An affinity is a permission, not a thread. A reactor with a message asks to *enter* the affinity of
+//! the message and, if it may, runs the handler at once, on its own stack. Otherwise the message waits
+//! in the tree, and whoever ends the last permit in its way gets it back as [`Granted`], permit
+//! included, and posts it to the mailbox of its home reactor. Handlers run to completion; a handler
+//! that suspends (A-03) leaves first and enters again when it restarts.
+//!
+//! # The two halves
+//!
+//! Coarse nodes, pairs of stripes and everything that has to wait go through one lock (`queues.rs`).
+//! A single leaf (Stripe, Range) is entered and left without it:
+//!
+//! ```text
+//! enter(r, leaf)   publish:  published[r] ← leaf      only r writes it; skipped when it is there already
+//!                  look:     every ancestor's word is free                       (lines shared by readers)
+//!                  take:     leaf.word: free → r                     (a line nobody else wants, normally)
+//! leave(r, leaf)   give back: leaf.word: r → free
+//!
+//! enter(coarse)    lock
+//!                  close:    word ← contended                                      (the closing flag)
+//!                  check:    no recorded permit and no earlier ticket conflicts
+//!                  scan:     for every r with published[r] = leaf below: leaf.word ← contended, and if
+//!                            it is owned by r, then r is inside
+//!                  hold or queue; unlock
+//! ```
+//!
+//! The two transitions of the fast half start from a word without the contended bit, so setting that
+//! bit sends the next visitor, and the present owner when it leaves, to the lock.
+//!
+//! # Why it is right
+//!
+//! All accesses named above are sequentially consistent, so there is one order of all of them.
+//!
+//! *Exclusion.* Say coarse node c is held or queued, closed at C, and reactor r takes a leaf below it at
+//! T. If r's look came after C it saw the flag and did not take. So it came before C, and the
+//! publication before that. The scan comes after C and so finds the leaf published (r publishes nothing
+//! else until it has left). If T is before the scan's mark, the mark sees r as owner and c does not
+//! enter. If it is after, the leaf is contended and r is refused; and the leaf remains contended while c
+//! is closed, because `settle` and `enter` open a leaf only when no ancestor is closed. Leaf against
+//! leaf is the compare-and-swap; everything else is decided under the lock from records.
+//!
+//! *No lost wake-up.* A message waits because of a recorded permit, whose end always takes the lock; an
+//! owner of a leaf that was marked contended while it was the owner, so that its give-back is refused
+//! and it takes the lock; or an earlier ticket, which by induction is granted and becomes a recorded
+//! permit. Who takes the lock to leave looks at every message its permit conflicted with.
+//!
+//! *No transient refusals.* A reactor that published, looked and was refused was never inside, and the
+//! scan can tell: the leaf is not owned by it. So nobody ever waits for an attempt that failed, and
+//! entering never has to grant anything to anybody.
+//!
+//! *No barging, no starvation*: tickets, see `queues.rs`. The fast half cannot overtake, because a node
+//! with a queue has a contended word.
+//!
+//! # Cost
+//!
+//! Entering and leaving a leaf again and again is two locked instructions on the leaf's own line and
+//! two for the handle in the permit; one more when the leaf differs from the last one. Coarse entry
+//! reads one line per reactor. The lock is held for a walk along one path, and for a hand-over over the
+//! subtree that has queues; nothing is called, entered or posted under it, so it is a leaf in the lock
+//! order.
+//!
+//! # One thread
+//!
+//! With one thread driving all reactors, what a call returns depends on the calls before it and on
+//! nothing else, since calls do not interleave. The simulation relies on it.
+
+use crate::class::{Kind, ParentOf, Serial};
+use crate::counters::Counts;
+use crate::node::{Affinity, Node};
+use crate::permit::{Hold, Permit};
+use crate::queues::{Queues, Turn};
+use crate::reactors::Reactors;
+use crate::sync::{Mutex, MutexGuard};
+
+/// The affinity tree of a server. `M` is what stands for a message while it waits: something small.
+#[derive(Debug)]
+pub struct Affinities<M> {
+    reactors: Reactors,
+    queues: Mutex<Queues<M>>,
+    serial: Affinity<Serial>,
+}
+
+/// What became of a message that asked to enter.
+#[derive(Debug)]
+#[must_use = "a message that was let in must leave"]
+pub enum Entry {
+    /// Inside: run the handler now, then leave.
+    Entered(Permit),
+    /// The message waits and will be granted by a leaver.
+    Queued,
+    /// The affinity has left the tree. The message was not kept; restart it from the top.
+    Gone,
+}
+
+/// A message whose turn has come, on its way to its home reactor. It holds the permit already.
+#[derive(Debug)]
+#[must_use = "a granted message must be posted to its reactor"]
+pub struct Granted<M> {
+    /// The reactor that asked to enter.
+    pub reactor: usize,
+    /// The message it asked for.
+    pub message: M,
+    /// The permit; whoever runs the message leaves with it.
+    pub permit: Permit,
+}
+
+/// A message that waited in an affinity that left the tree. Post it to its reactor, which restarts it
+/// from the top and finds out what is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a stranded message must be posted to its reactor"]
+pub struct Stranded<M> {
+    /// The reactor that asked to enter.
+    pub reactor: usize,
+    /// The message it asked for.
+    pub message: M,
+}
+
+/// The affinity has left the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the affinity was removed")]
+pub struct Gone;
+
+impl<M: Copy> Affinities<M> {
+    /// A tree that is only a root, for reactors 0 to `reactors` − 1.
+    #[must_use]
+    pub fn new(reactors: usize) -> Affinities<M> {
+        let (queues, root) = Queues::new();
+        Affinities {
+            reactors: Reactors::new(reactors),
+            queues: Mutex::new(queues),
+            serial: Affinity::new(root),
+        }
+    }
+
+    /// The root.
+    #[must_use]
+    pub fn serial(&self) -> &Affinity<Serial> {
+        &self.serial
+    }
+
+    /// Adds an affinity under `parent`. Needs no permit, since nobody can know the new one yet.
+    pub fn add<P: ParentOf<C>, C: Kind>(&self, parent: &Affinity<P>) -> Result<Affinity<C>, Gone> {
+        self.lock().add(C::CLASS, parent).map(Affinity::new)
+    }
+
+    /// Removes an affinity and all below it, and returns the messages that waited there, earliest
+    /// first. The permit must cover the parent, so that nobody is inside. Handles that others still
+    /// have answer [`Entry::Gone`] from now on.
+    pub fn remove(&self, node: &Node, permit: &Permit) -> Result<Vec<Stranded<M>>, Gone> {
+        let covered = node.parent().is_some_and(|parent| permit.covers(parent));
+        assert!(
+            covered,
+            "{node:?} is removed under {permit:?}, which does not cover its parent"
+        );
+        self.lock().remove(node)
+    }
+
+    /// Asks to enter `node` with a message of `reactor`. It must be called by the thread that runs
+    /// the reactor, and not while that is inside an affinity: a message for another affinity goes to
+    /// the reactor's own mailbox first.
+    pub fn enter(&self, reactor: usize, node: &Node, message: M) -> Entry {
+        self.reactors.assert_outside(reactor);
+        if node.class().is_leaf() && self.take(reactor, node) {
+            return self.entered(reactor, node, None, Hold::Word);
+        }
+        self.enter_locked(reactor, node, None, message)
+    }
+
+    /// Asks to enter two sibling stripes, all or nothing. The same stripe twice is one entry, so that
+    /// a tree with a single stripe needs no special case.
+    pub fn enter2(&self, reactor: usize, first: &Node, second: &Node, message: M) -> Entry {
+        if first == second {
+            return self.enter(reactor, first, message);
+        }
+        self.reactors.assert_outside(reactor);
+        let siblings = first.class().is_leaf() && first.parent() == second.parent();
+        assert!(
+            siblings,
+            "{first:?} and {second:?} are entered together but are no sibling leaves"
+        );
+        self.enter_locked(reactor, first, Some(second), message)
+    }
+
+    /// Ends a permit and appends the messages that can run now, each with its permit, in the order in
+    /// which they began to wait.
+    pub fn leave(&self, permit: Permit, granted: &mut Vec<Granted<M>>) {
+        if permit.entered {
+            self.reactors.set_inside(permit.reactor, false);
+        }
+        if permit.hold == Hold::Word && permit.node.word().give_back(permit.reactor) {
+            return;
+        }
+        let before = granted.len();
+        self.lock().leave(&self.reactors, &permit, granted);
+        let counters = self.reactors.counters(permit.reactor);
+        for granted in &granted[before..] {
+            counters.count_granted(granted.permit.node.class());
+        }
+    }
+
+    /// How messages got in since start. Exact only while nobody enters or leaves.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.reactors.counts()
+    }
+
+    /// Messages that wait now.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting()
+    }
+
+    /// The fast half.
+    fn take(&self, reactor: usize, leaf: &Node) -> bool {
+        self.reactors.publish(reactor, leaf.id());
+        let mut above = leaf.parent();
+        while let Some(node) = above {
+            if !node.word().is_open() {
+                return false;
+            }
+            above = node.parent();
+        }
+        leaf.word().take(reactor)
+    }
+
+    fn enter_locked(
+        &self,
+        reactor: usize,
+        first: &Node,
+        second: Option<&Node>,
+        message: M,
+    ) -> Entry {
+        let turn = self
+            .lock()
+            .enter(&self.reactors, reactor, (first, second), message);
+        match turn {
+            Ok(Turn::Enter(hold)) => self.entered(reactor, first, second, hold),
+            Ok(Turn::Wait) => {
+                self.reactors.counters(reactor).count_queued(first.class());
+                Entry::Queued
+            }
+            Err(Gone) => Entry::Gone,
+        }
+    }
+
+    fn entered(&self, reactor: usize, first: &Node, second: Option<&Node>, hold: Hold) -> Entry {
+        self.reactors.set_inside(reactor, true);
+        self.reactors.counters(reactor).count_inline(first.class());
+        let (node, second) = (first.clone(), second.cloned());
+        Entry::Entered(Permit {
+            node,
+            second,
+            reactor,
+            hold,
+            entered: true,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues<M>> {
+        match self.queues.lock() {
+            Ok(guard) => guard,
+            Err(_) => panic!("a thread panicked while it had the affinity queues"),
+        }
+    }
+}

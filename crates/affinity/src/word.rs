@@ -1,0 +1,107 @@
+//! The one shared word of a node, on a cache line of its own. Its rules are in `affinities.rs`.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Nobody is inside and nobody waits.
+const FREE: u64 = 0;
+/// Added to the owner: whoever comes or goes must take the lock.
+const CONTENDED: u64 = 1 << 63;
+/// Owner: a permit that the locked records know of. Reactor r is owner r + 1.
+const RECORDED: u64 = CONTENDED - 1;
+/// Owner: the node left the tree.
+const REMOVED: u64 = CONTENDED - 2;
+
+/// Keeps its content on a pair of cache lines (prefetchers fetch two at a time) of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+/// For a leaf: owner and contended bit. For the others: free, or contended while *closing*.
+#[derive(Debug)]
+pub(crate) struct Word(Padded<AtomicU64>);
+
+impl Word {
+    pub(crate) fn new() -> Word {
+        Word(Padded(AtomicU64::new(FREE)))
+    }
+
+    /// The owner word of a reactor.
+    fn owner(reactor: usize) -> u64 {
+        reactor as u64 + 1
+    }
+
+    /// No closing flag: the subtree may be entered, as far as this node is concerned.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.0.load(Ordering::SeqCst) == FREE
+    }
+
+    /// From free to owned by `reactor`; refused in every other state.
+    pub(crate) fn take(&self, reactor: usize) -> bool {
+        let (from, to) = (FREE, Word::owner(reactor));
+        self.0
+            .0
+            .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    }
+
+    /// From owned by `reactor` to free; refused when the word is contended.
+    pub(crate) fn give_back(&self, reactor: usize) -> bool {
+        let (from, to) = (Word::owner(reactor), FREE);
+        self.0
+            .0
+            .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    }
+
+    /// Sends whoever comes or goes from now on to the lock, and tells the owner at that moment.
+    pub(crate) fn contend(&self) -> Owner {
+        Owner(self.0.0.fetch_or(CONTENDED, Ordering::SeqCst) & !CONTENDED)
+    }
+
+    /// Under the lock, the word being contended: nobody inside, still contended.
+    pub(crate) fn vacate(&self) {
+        self.put(CONTENDED);
+    }
+
+    /// Under the lock, the word being contended: a recorded permit is inside.
+    pub(crate) fn record(&self) {
+        self.put(CONTENDED | RECORDED);
+    }
+
+    /// Under the lock, the word being contended: `reactor` is inside as if it had taken it.
+    pub(crate) fn hand_to(&self, reactor: usize) {
+        self.put(Word::owner(reactor));
+    }
+
+    /// Under the lock, the word being contended: no reason to take the lock any more.
+    pub(crate) fn open(&self) {
+        self.put(FREE);
+    }
+
+    /// Under the lock: nobody enters for ever.
+    pub(crate) fn remove(&self) {
+        self.0.0.store(CONTENDED | REMOVED, Ordering::SeqCst);
+    }
+
+    fn put(&self, value: u64) {
+        let before = self.0.0.swap(value, Ordering::SeqCst);
+        assert!(
+            before & CONTENDED != 0,
+            "word changed under the lock while it was not contended"
+        );
+    }
+}
+
+/// Who a word says is inside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owner(u64);
+
+impl Owner {
+    pub(crate) fn is_nobody(self) -> bool {
+        self.0 == FREE
+    }
+
+    pub(crate) fn is_reactor(self, reactor: usize) -> bool {
+        self.0 == Word::owner(reactor)
+    }
+}
