@@ -236,6 +236,13 @@ impl Config {
         }
         Damage::unless_equal("RAID kind", 0, u32_at(bytes, 108))?;
         let (members, extents) = (u32_at(bytes, 144) as usize, u32_at(bytes, 148) as usize);
+        if extents > crate::superblock::EXTENTS_MAX {
+            return Err(Damage::new(
+                "number of extents",
+                crate::superblock::EXTENTS_MAX,
+                extents,
+            ));
+        }
         if members == 0 || members.saturating_add(extents) > ENTRIES_MAX {
             return Err(Damage::new(
                 "number of members",

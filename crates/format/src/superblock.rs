@@ -10,9 +10,11 @@
 //! | 40 | 8 | config epoch |
 //! | 48 | 8 | time, seconds since 1970 UTC |
 //! | 56 | 8 | blocks in use |
-//! | 64 | 8 | frontier: areas from this one on have never been allocated from |
+//! | 64 | 8 | areas with at least one block in use |
 //! | 72 | 4 | next file id |
+//! | 76 | 4 | number of frontiers, one for each extent |
 //! | 80 | 288 | inode of the inode file |
+//! | 512 | 4 each | frontiers: areas of the extent from this one on (counted from the extent's first) were never allocated from |
 //! | 4,088 | 8 | keyed code of the block with these bytes zero |
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
@@ -22,6 +24,9 @@ use crate::{BLOCK_SIZE, Block, CpNumber, Damage, FORMAT_VERSION, FileId, Inode, 
 
 const MAGIC: [u8; 8] = *b"EVGLSUPR";
 const CODE_AT: usize = BLOCK_SIZE - 8;
+const FRONTIERS_AT: usize = 512;
+/// Most extents an aggregate may have.
+pub const EXTENTS_MAX: usize = (CODE_AT - FRONTIERS_AT) / 4;
 
 /// Root of an aggregate as of one consistency point.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +43,10 @@ pub struct Superblock {
     pub clean: bool,
     /// Set bits of the active map.
     pub blocks_used: u64,
-    /// Areas from here on were never allocated from.
-    pub frontier: u64,
+    /// Areas with at least one block in use.
+    pub areas_used: u64,
+    /// For each extent: its areas from this one on were never allocated from.
+    pub frontiers: Vec<u32>,
     /// The next file gets this id.
     pub next_file: FileId,
     /// Root of all files.
@@ -59,7 +66,22 @@ impl Superblock {
         put(&mut out, 40, self.epoch.to_le_bytes());
         put(&mut out, 48, self.written_seconds.to_le_bytes());
         put(&mut out, 56, self.blocks_used.to_le_bytes());
-        put(&mut out, 64, self.frontier.to_le_bytes());
+        put(&mut out, 64, self.areas_used.to_le_bytes());
+        assert!(
+            self.frontiers.len() <= EXTENTS_MAX,
+            "{} extents",
+            self.frontiers.len()
+        );
+        put(
+            &mut out,
+            76,
+            u32::try_from(self.frontiers.len())
+                .expect("bounded")
+                .to_le_bytes(),
+        );
+        for (index, frontier) in self.frontiers.iter().enumerate() {
+            put(&mut out, FRONTIERS_AT + index * 4, frontier.to_le_bytes());
+        }
         put(&mut out, 72, self.next_file.0.to_le_bytes());
         put(&mut out, 80, self.inode_file.encode(Layer::Aggregate));
         let code = key.code(&out);
@@ -104,6 +126,14 @@ impl Superblock {
         if flags > 1 {
             return Err(Damage::new("superblock flags", "0 or 1", flags));
         }
+        let frontiers = u32_at(block, 76) as usize;
+        if frontiers > EXTENTS_MAX {
+            return Err(Damage::new(
+                "number of frontiers",
+                format!("at most {EXTENTS_MAX}"),
+                frontiers,
+            ));
+        }
         let inode_file = Inode::decode(&array_at::<INODE_BYTES>(block, 80), Layer::Aggregate)?;
         Ok(Some(Superblock {
             cp: CpNumber(u64_at(block, 16)),
@@ -112,7 +142,10 @@ impl Superblock {
             written_seconds: u64_at(block, 48),
             clean: flags == 1,
             blocks_used: u64_at(block, 56),
-            frontier: u64_at(block, 64),
+            areas_used: u64_at(block, 64),
+            frontiers: (0..frontiers)
+                .map(|i| u32_at(block, FRONTIERS_AT + i * 4))
+                .collect(),
             next_file: FileId(u32_at(block, 72)),
             inode_file,
         }))
@@ -135,7 +168,8 @@ mod tests {
             written_seconds: 2,
             clean: true,
             blocks_used: 3,
-            frontier: 4,
+            areas_used: 4,
+            frontiers: vec![5, 6],
             next_file: FileId(64),
             inode_file: Inode::new(INODE_FILE, Kind::Metafile, CpNumber(0), 0),
         };
