@@ -1,1 +1,36 @@
-//! Placeholder, being written.
+//! The daemon around the engine: configuration, data directory, sockets, signals, start and stop.
+//!
+//! The life of one `everglade serve`:
+//!
+//! 1. [`config`]: flags, environment and file become one [`Config`], or a refusal. Nothing was touched.
+//! 2. [`datadir`]: the directory is recognised and locked, or refused without writing a byte to it.
+//! 3. [`listen`]: sockets are bound, so that a busy port is found before the engine starts.
+//! 4. [`reactor`]: the engine opens its devices and the data plane runs, one thread per core.
+//! 5. [`ready`]: the ready line is printed; clients may connect.
+//! 6. [`signal`]: SIGTERM or SIGINT asks for an orderly stop through [`stop`]; the reactors finish
+//!    a consistency point and return; the lock goes last, with the process.
+//!
+//! This crate knows how to *reach* the engine and nothing of what it does: engine types enter in
+//! `reactor` only. Errors of start-up are values and become one line: what happened, what was
+//! expected, what to do.
+
+pub mod config;
+pub mod datadir;
+pub mod error;
+pub mod interval;
+pub mod listen;
+pub mod log;
+pub mod reactor;
+pub mod ready;
+pub mod serve;
+pub mod signal;
+pub mod size;
+pub mod stop;
+
+pub use config::{Config, Settings};
+pub use datadir::DataDir;
+pub use error::{ServeError, StartError};
+pub use interval::Interval;
+pub use serve::serve;
+pub use size::Size;
+pub use stop::Stop;

@@ -1,0 +1,100 @@
+//! Why a configuration cannot be used. Each message is one line: found, expected, what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::SOCKET_PATH_BYTES_MAX;
+
+/// Why a configuration cannot be used. The caller's answer is the same for all: print and end.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration file {path}: {source}; check its path and permissions")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is not TOML.
+    #[error("{path}:{line}: not TOML: {message}; correct the file")]
+    NotToml {
+        /// The file.
+        path: PathBuf,
+        /// 1-based.
+        line: usize,
+        /// What the parser said.
+        message: String,
+    },
+    /// A key that does not exist.
+    #[error("{path}:{line}: unknown key '{key}'; {suggestion}")]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// 1-based.
+        line: usize,
+        /// With its table: `nbd.tpc`.
+        key: String,
+        /// A sentence with what may have been meant.
+        suggestion: String,
+    },
+    /// A key of the contract that this version does nothing with. Ignoring it would be a lie.
+    #[error("{path}:{line}: '{key}' has no effect in this version; remove it")]
+    NotYet {
+        /// The file.
+        path: PathBuf,
+        /// 1-based.
+        line: usize,
+        /// With its table.
+        key: String,
+    },
+    /// A value that is not of the key's kind.
+    #[error("{path}:{line}: '{key}': {problem}")]
+    BadValue {
+        /// The file.
+        path: PathBuf,
+        /// 1-based.
+        line: usize,
+        /// With its table.
+        key: String,
+        /// Found and expected.
+        problem: String,
+    },
+    /// A value outside its bounds, from any source.
+    #[error("{key} is {found}; expected {expected}; change the flag, the environment or the file")]
+    OutOfRange {
+        /// As in the file, or the flag where there is no key.
+        key: &'static str,
+        /// The value.
+        found: String,
+        /// The bounds.
+        expected: String,
+    },
+    /// Both NBD doors are off.
+    #[error("both nbd.tcp and nbd.unix are off, so no client could connect; leave one of them on")]
+    NothingToServe,
+    /// Longer than the kernel takes.
+    #[error(
+        "the socket path {path} has {bytes} bytes; the kernel takes at most \
+         {SOCKET_PATH_BYTES_MAX}; choose a shorter --nbd-unix or --data-dir, or --nbd-unix off"
+    )]
+    SocketPathTooLong {
+        /// The path.
+        path: PathBuf,
+        /// Its length.
+        bytes: usize,
+    },
+    /// No place for data can be derived from the environment.
+    #[error("no data directory: neither XDG_DATA_HOME nor HOME is set; give --data-dir")]
+    NoHome,
+    /// A relative path, and the current directory is gone.
+    #[error(
+        "cannot find the current directory to complete '{path}': {source}; give an absolute path"
+    )]
+    NoCurrentDir {
+        /// The relative path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,179 @@
+//! The TOML file: keys of CONVENTIONS, each known, none ignored.
+//!
+//! A key that does not exist is an error with a suggestion, because a mistyped `memory` that is
+//! silently dropped shows only under load. A key of the contract that this version cannot honour is
+//! an error too. Errors carry the line.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
+
+use super::{ConfigError, Settings, suggest};
+
+/// Nobody's configuration is longer; a path given by mistake (a disk image) is not read whole.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Keys this version honours.
+const KEYS: [&str; 7] = [
+    "data_dir",
+    "memory",
+    "reactors",
+    "nbd.tcp",
+    "nbd.unix",
+    "nbd.connections_max",
+    "cp.interval",
+];
+
+/// Keys of the contract whose subsystems do not exist yet.
+const KEYS_LATER: [&str; 5] = [
+    "api.unix",
+    "api.tcp",
+    "metrics.tcp",
+    "journal.device",
+    "journal.half_size",
+];
+
+/// Reads and understands the file.
+///
+/// # Errors
+/// Unreadable, not TOML, or the first key or value that is wrong.
+pub fn read(path: &Path) -> Result<Settings, ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    let mut text = String::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(unreadable)?;
+    parse(path, &text)
+}
+
+/// Understands `text`; `path` is for messages.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
+    let source = Source { path, text };
+    let table = DeTable::parse(text).map_err(|error| ConfigError::NotToml {
+        path: path.to_owned(),
+        line: source.line(&error.span().unwrap_or_default()),
+        message: error.message().replace('\n', ", "),
+    })?;
+    let mut settings = Settings::default();
+    for (key, value) in table.get_ref() {
+        match value.get_ref() {
+            DeValue::Table(inner) => {
+                for (inner_key, value) in inner {
+                    let full = format!("{}.{}", key.get_ref(), inner_key.get_ref());
+                    source.take(&mut settings, &full, inner_key, value)?;
+                }
+            }
+            _ => source.take(&mut settings, key.get_ref(), key, value)?,
+        }
+    }
+    Ok(settings)
+}
+
+/// The file's text, for finding lines.
+struct Source<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    /// Stores one key's value.
+    fn take(
+        &self,
+        settings: &mut Settings,
+        key: &str,
+        at: &Spanned<DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<(), ConfigError> {
+        match key {
+            "data_dir" => settings.data_dir = Some(PathBuf::from(self.string(key, value)?)),
+            "memory" => settings.memory = Some(self.parsed(key, value)?),
+            "reactors" => settings.reactors = Some(self.parsed(key, value)?),
+            "nbd.tcp" => settings.nbd_tcp = Some(self.parsed(key, value)?),
+            "nbd.unix" => settings.nbd_unix = Some(self.parsed(key, value)?),
+            "nbd.connections_max" => {
+                settings.nbd_connections_max = Some(self.parsed(key, value)?);
+            }
+            "cp.interval" => settings.cp_interval = Some(self.parsed(key, value)?),
+            _ => return Err(self.refuse(key, at)),
+        }
+        Ok(())
+    }
+
+    /// A key nobody honours.
+    fn refuse(&self, key: &str, at: &Spanned<DeString<'_>>) -> ConfigError {
+        let (path, line, key) = (self.path.to_owned(), self.line(&at.span()), key.to_owned());
+        if KEYS_LATER.contains(&key.as_str()) {
+            return ConfigError::NotYet { path, line, key };
+        }
+        let suggestion = match suggest::nearest(&key, KEYS) {
+            Some(known) => format!("did you mean '{known}'?"),
+            None => format!("known keys are {}", KEYS.join(", ")),
+        };
+        ConfigError::UnknownKey {
+            path,
+            line,
+            key,
+            suggestion,
+        }
+    }
+
+    /// A string, or a number written bare where its text means the same.
+    fn string(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<String, ConfigError> {
+        match value.get_ref() {
+            DeValue::String(text) => Ok(text.clone().into_owned()),
+            DeValue::Integer(number) if number.radix() == 10 => Ok(number.as_str().to_owned()),
+            other => Err(ConfigError::BadValue {
+                path: self.path.to_owned(),
+                line: self.line(&value.span()),
+                key: key.to_owned(),
+                problem: format!("found {}, expected a string or a whole number", kind(other)),
+            }),
+        }
+    }
+
+    /// A value parsed as flags and environment are, so that all three mean the same.
+    fn parsed<T: FromStr>(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<T, ConfigError>
+    where
+        T::Err: std::fmt::Display,
+    {
+        self.string(key, value)?
+            .parse()
+            .map_err(|error: T::Err| ConfigError::BadValue {
+                path: self.path.to_owned(),
+                line: self.line(&value.span()),
+                key: key.to_owned(),
+                problem: error.to_string(),
+            })
+    }
+
+    /// 1-based line of a span's start.
+    fn line(&self, span: &Range<usize>) -> usize {
+        let before = self.text.as_bytes().iter().take(span.start);
+        1 + before.filter(|byte| **byte == b'\n').count()
+    }
+}
+
+/// What a person calls a value of this kind.
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a number that is not decimal",
+        DeValue::Float(_) => "a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}

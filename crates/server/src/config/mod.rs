@@ -1,0 +1,323 @@
+//! Configuration: flag > environment > file > default (CONVENTIONS, "Running" and "Places").
+//!
+//! Each source is one [`Settings`], a record of what it says and nothing else; [`Config::resolve`]
+//! lays them over each other, fills in defaults and checks every value and every relation between
+//! values. A [`Config`] is therefore always one that can be served. Nothing here touches the data
+//! directory.
+
+pub mod address;
+pub mod error;
+pub mod file;
+pub mod place;
+pub mod suggest;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+pub use address::{TcpListen, UnixListen};
+pub use error::ConfigError;
+
+use crate::{Interval, Size};
+
+/// One hard cap for everything; below 256 MiB the fixed shares of DESIGN §12 do not fit.
+const MEMORY_DEFAULT: Size = Size::gib(1);
+const MEMORY_MIN: Size = Size::mib(256);
+/// More reactors than this gain nothing measured; the tree of affinities is sized for it.
+const REACTORS_DEFAULT_MAX: usize = 8;
+const REACTORS_MAX: usize = 64;
+const CONNECTIONS_DEFAULT: u32 = 1024;
+const CONNECTIONS_MAX: u32 = 65_536;
+const CP_INTERVAL_DEFAULT: Interval = Interval::seconds(10);
+const CP_INTERVAL_MIN: Interval = Interval::millis(100);
+const CP_INTERVAL_MAX: Interval = Interval::seconds(3600);
+const AGGREGATE_SIZE_DEFAULT: Size = Size::gib(64);
+/// Below this the reserve, the label and the areas leave nothing to sell.
+const AGGREGATE_SIZE_MIN: Size = Size::gib(1);
+const LUN_SIZE_DEFAULT: Size = Size::gib(16);
+/// Block numbers have 40 bits on media (DESIGN §4): 2^40 blocks of 4 KiB.
+const POOL_BYTES_MAX: Size = Size(1 << 52);
+const BLOCK_BYTES: u64 = 4096;
+/// The kernel's `sun_path` less its final zero byte.
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// How devices are driven.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoMode {
+    /// io_uring where the kernel allows it, else threads.
+    #[default]
+    Auto,
+    /// io_uring or no start.
+    Uring,
+    /// Worker threads, for kernels and containers that forbid io_uring.
+    Threads,
+}
+
+impl FromStr for IoMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<IoMode, String> {
+        match text {
+            "auto" => Ok(IoMode::Auto),
+            "uring" => Ok(IoMode::Uring),
+            "threads" => Ok(IoMode::Threads),
+            _ => Err(format!(
+                "'{text}' is not a way to do I/O; expected auto, uring or threads"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for IoMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            IoMode::Auto => "auto",
+            IoMode::Uring => "uring",
+            IoMode::Threads => "threads",
+        })
+    }
+}
+
+/// What one source says. `None` means that it says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Where the daemon keeps its files.
+    pub data_dir: Option<PathBuf>,
+    /// Cap for everything the process allocates.
+    pub memory: Option<Size>,
+    /// Data plane threads.
+    pub reactors: Option<usize>,
+    /// How devices are driven.
+    pub io: Option<IoMode>,
+    /// NBD over TCP.
+    pub nbd_tcp: Option<TcpListen>,
+    /// NBD over a Unix socket.
+    pub nbd_unix: Option<UnixListen>,
+    /// NBD connections at a time.
+    pub nbd_connections_max: Option<u32>,
+    /// Size of the aggregate made at first start.
+    pub aggregate_size: Option<Size>,
+    /// Size of the LUN made at first start.
+    pub lun_size: Option<Size>,
+    /// Longest time between consistency points while there is something to write.
+    pub cp_interval: Option<Interval>,
+}
+
+impl Settings {
+    /// `self` where it says something, else `lower`.
+    #[must_use]
+    pub fn over(self, lower: Settings) -> Settings {
+        Settings {
+            data_dir: self.data_dir.or(lower.data_dir),
+            memory: self.memory.or(lower.memory),
+            reactors: self.reactors.or(lower.reactors),
+            io: self.io.or(lower.io),
+            nbd_tcp: self.nbd_tcp.or(lower.nbd_tcp),
+            nbd_unix: self.nbd_unix.or(lower.nbd_unix),
+            nbd_connections_max: self.nbd_connections_max.or(lower.nbd_connections_max),
+            aggregate_size: self.aggregate_size.or(lower.aggregate_size),
+            lun_size: self.lun_size.or(lower.lun_size),
+            cp_interval: self.cp_interval.or(lower.cp_interval),
+        }
+    }
+}
+
+/// What will be served, complete and checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Absolute.
+    pub data_dir: PathBuf,
+    /// Cap for everything the process allocates.
+    pub memory: Size,
+    /// Data plane threads, at least one.
+    pub reactors: usize,
+    /// How devices are driven.
+    pub io: IoMode,
+    /// The NBD server.
+    pub nbd: Nbd,
+    /// Longest time between consistency points while there is something to write.
+    pub cp_interval: Interval,
+    /// What an empty data directory is filled with.
+    pub first_start: FirstStart,
+}
+
+/// The NBD server. At least one of its two doors is open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nbd {
+    /// Port 0 means that the kernel picks one.
+    pub tcp: Option<SocketAddr>,
+    /// Absolute, short enough for the kernel.
+    pub unix: Option<PathBuf>,
+    /// At a time; one more is closed at once.
+    pub connections_max: u32,
+}
+
+/// What an empty data directory is filled with (CONVENTIONS, "first start").
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstStart {
+    /// Name of the aggregate, on one directory device.
+    pub aggregate: String,
+    /// Its size, thin.
+    pub aggregate_size: Size,
+    /// Name of the volume.
+    pub volume: String,
+    /// Name of the LUN in it.
+    pub lun: String,
+    /// Its size, thin; may exceed the aggregate's.
+    pub lun_size: Size,
+}
+
+impl Config {
+    /// Lays `settings` (flags over environment) over the file, fills in defaults, checks.
+    ///
+    /// `file` is read if given; otherwise the default place is, and may be absent.
+    ///
+    /// # Errors
+    /// The first value that cannot be used, naming its key.
+    pub fn resolve(settings: Settings, file: Option<&Path>) -> Result<Config, ConfigError> {
+        let from_file = match file {
+            Some(path) => file::read(path)?,
+            None => match place::config_file() {
+                Some(path) if path.exists() => file::read(&path)?,
+                _ => Settings::default(),
+            },
+        };
+        Config::complete(settings.over(from_file))
+    }
+
+    /// Defaults and checks.
+    fn complete(settings: Settings) -> Result<Config, ConfigError> {
+        let data_dir = match settings.data_dir {
+            Some(path) => place::absolute(path)?,
+            None => place::data_dir()?,
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let nbd = nbd(
+            settings.nbd_tcp,
+            settings.nbd_unix,
+            settings.nbd_connections_max,
+            &data_dir,
+        )?;
+        Ok(Config {
+            memory: at_least(
+                "memory",
+                settings.memory.unwrap_or(MEMORY_DEFAULT),
+                MEMORY_MIN,
+            )?,
+            reactors: in_range(
+                "reactors",
+                settings
+                    .reactors
+                    .unwrap_or_else(|| cores.min(REACTORS_DEFAULT_MAX)),
+                1..=REACTORS_MAX,
+            )?,
+            io: settings.io.unwrap_or_default(),
+            nbd,
+            cp_interval: in_range(
+                "cp.interval",
+                settings.cp_interval.unwrap_or(CP_INTERVAL_DEFAULT),
+                CP_INTERVAL_MIN..=CP_INTERVAL_MAX,
+            )?,
+            first_start: first_start(settings.aggregate_size, settings.lun_size)?,
+            data_dir,
+        })
+    }
+}
+
+fn nbd(
+    tcp: Option<TcpListen>,
+    unix: Option<UnixListen>,
+    connections_max: Option<u32>,
+    data_dir: &Path,
+) -> Result<Nbd, ConfigError> {
+    let tcp = match tcp.unwrap_or(TcpListen::DEFAULT_NBD) {
+        TcpListen::Off => None,
+        TcpListen::At(address) => Some(address),
+    };
+    let unix = match unix {
+        Some(UnixListen::Off) => None,
+        Some(UnixListen::At(path)) => Some(place::absolute(path)?),
+        None => Some(data_dir.join("run/nbd.sock")),
+    };
+    if tcp.is_none() && unix.is_none() {
+        return Err(ConfigError::NothingToServe);
+    }
+    if let Some(path) = &unix {
+        let bytes = path.as_os_str().len();
+        if bytes > SOCKET_PATH_BYTES_MAX {
+            return Err(ConfigError::SocketPathTooLong {
+                path: path.clone(),
+                bytes,
+            });
+        }
+    }
+    let connections_max = connections_max.unwrap_or(CONNECTIONS_DEFAULT);
+    let connections_max = in_range("nbd.connections_max", connections_max, 1..=CONNECTIONS_MAX)?;
+    Ok(Nbd {
+        tcp,
+        unix,
+        connections_max,
+    })
+}
+
+fn first_start(
+    aggregate_size: Option<Size>,
+    lun_size: Option<Size>,
+) -> Result<FirstStart, ConfigError> {
+    let aggregate_size = aggregate_size.unwrap_or(AGGREGATE_SIZE_DEFAULT);
+    let aggregate_size = in_range(
+        "aggregate-size",
+        aggregate_size,
+        AGGREGATE_SIZE_MIN..=POOL_BYTES_MAX,
+    )?;
+    let lun_size = lun_size.unwrap_or(LUN_SIZE_DEFAULT);
+    let lun_size = in_range("lun-size", lun_size, Size(BLOCK_BYTES)..=POOL_BYTES_MAX)?;
+    Ok(FirstStart {
+        aggregate: "aggr0".to_owned(),
+        aggregate_size: whole_blocks("aggregate-size", aggregate_size)?,
+        volume: "vol0".to_owned(),
+        lun: "lun0".to_owned(),
+        lun_size: whole_blocks("lun-size", lun_size)?,
+    })
+}
+
+fn at_least(key: &'static str, value: Size, least: Size) -> Result<Size, ConfigError> {
+    if value < least {
+        return Err(ConfigError::OutOfRange {
+            key,
+            found: value.to_string(),
+            expected: format!("at least {least}"),
+        });
+    }
+    Ok(value)
+}
+
+fn in_range<T: PartialOrd + fmt::Display>(
+    key: &'static str,
+    value: T,
+    range: std::ops::RangeInclusive<T>,
+) -> Result<T, ConfigError> {
+    if !range.contains(&value) {
+        return Err(ConfigError::OutOfRange {
+            key,
+            found: value.to_string(),
+            expected: format!("{} to {}", range.start(), range.end()),
+        });
+    }
+    Ok(value)
+}
+
+fn whole_blocks(key: &'static str, value: Size) -> Result<Size, ConfigError> {
+    if !value.bytes().is_multiple_of(BLOCK_BYTES) {
+        return Err(ConfigError::OutOfRange {
+            key,
+            found: format!("{} bytes", value.bytes()),
+            expected: format!("a multiple of {BLOCK_BYTES} bytes"),
+        });
+    }
+    Ok(value)
+}

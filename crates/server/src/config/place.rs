@@ -1,0 +1,57 @@
+//! Default places (CONVENTIONS, "Places and defaults").
+
+use std::env;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::ConfigError;
+
+/// Where the data directory is when nobody says.
+///
+/// # Errors
+/// Not root, and the environment names no home.
+pub fn data_dir() -> Result<PathBuf, ConfigError> {
+    if is_root() {
+        return Ok(PathBuf::from("/var/lib/everglade"));
+    }
+    home_based("XDG_DATA_HOME", ".local/share").ok_or(ConfigError::NoHome)
+}
+
+/// Where a configuration file may be when nobody says.
+#[must_use]
+pub fn config_file() -> Option<PathBuf> {
+    if is_root() {
+        return Some(PathBuf::from("/etc/everglade/everglade.toml"));
+    }
+    home_based("XDG_CONFIG_HOME", ".config").map(|home| home.join("everglade.toml"))
+}
+
+/// The `everglade` folder below what `variable` names, else below `fallback` at home. A relative
+/// value is ignored, as the XDG specification demands.
+fn home_based(variable: &str, fallback: &str) -> Option<PathBuf> {
+    let named = env::var_os(variable)
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute());
+    let home = || {
+        env::var_os("HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let base = named.or_else(|| home().map(|home| home.join(fallback)))?;
+    Some(base.join("everglade"))
+}
+
+/// Whether this process acts as root: who owns its own entry in /proc.
+fn is_root() -> bool {
+    Path::new("/proc/self")
+        .metadata()
+        .is_ok_and(|metadata| metadata.uid() == 0)
+}
+
+/// `path` made absolute without asking whether it exists.
+///
+/// # Errors
+/// It is relative, and the current directory is gone; or it is empty.
+pub fn absolute(path: PathBuf) -> Result<PathBuf, ConfigError> {
+    std::path::absolute(&path).map_err(|source| ConfigError::NoCurrentDir { path, source })
+}

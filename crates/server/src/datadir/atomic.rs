@@ -1,0 +1,78 @@
+//! Replacing a small file so that power loss leaves the old one or the new one, whole.
+//!
+//! write `NAME.new` → fsync it → rename over `NAME` → fsync the directory.
+//!
+//! If power fails before the rename is durable, the old file stands and `NAME.new` is a leftover
+//! that the next start removes; nobody ever reads it. The fsync before the rename is what keeps a
+//! file system from making the name durable before the contents.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::DataDirError;
+
+/// Suffix of the file being written. Reserved in the data directory.
+pub const SUFFIX: &str = ".new";
+
+/// Makes `contents` the file at `path`. Durable when it returns.
+///
+/// # Errors
+/// The system refused; the old file stands.
+pub fn replace(path: &Path, contents: &[u8]) -> Result<(), DataDirError> {
+    let new = leftover(path);
+    write_synced(&new, contents).map_err(|error| DataDirError::io("write", &new, error))?;
+    fs::rename(&new, path).map_err(|error| DataDirError::io("replace", path, error))?;
+    match path.parent() {
+        Some(parent) => sync_dir(parent),
+        None => Ok(()),
+    }
+}
+
+fn write_synced(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(contents)?;
+    file.sync_all()
+}
+
+/// Makes the names in a directory durable.
+///
+/// # Errors
+/// The system refused.
+pub fn sync_dir(path: &Path) -> Result<(), DataDirError> {
+    // `parent()` of a one-component relative path is the empty path, which means here.
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    let sync = || File::open(path)?.sync_all();
+    sync().map_err(|error| DataDirError::io("make durable", path, error))
+}
+
+/// Removes what an interrupted [`replace`] of `path` left.
+///
+/// # Errors
+/// The system refused.
+pub fn remove_leftover(path: &Path) -> Result<(), DataDirError> {
+    remove_if_present(&leftover(path))
+}
+
+/// Removes a file; it is fine if there is none.
+///
+/// # Errors
+/// The system refused.
+pub fn remove_if_present(path: &Path) -> Result<(), DataDirError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(DataDirError::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn leftover(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(SUFFIX);
+    PathBuf::from(name)
+}

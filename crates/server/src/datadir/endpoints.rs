@@ -1,0 +1,49 @@
+//! `run/endpoints.json`: where the running daemon listens, for scripts and for our own client.
+//!
+//! Present only while a daemon is ready: written after the sockets are open, removed at an orderly
+//! stop and at every start. A reader still has to expect that the daemon was killed.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::{DataDirError, atomic};
+
+const NAME: &str = "endpoints.json";
+
+/// Where the running daemon listens. `None` where that door is shut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Endpoints {
+    /// NBD over TCP, with the port that was picked.
+    pub nbd_tcp: Option<SocketAddr>,
+    /// NBD over a Unix socket.
+    pub nbd_unix: Option<PathBuf>,
+}
+
+impl Endpoints {
+    /// As JSON of the conventions; `pid` tells a waiting script whom it found.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        json!({
+            "schema_version": 1,
+            "pid": std::process::id(),
+            "nbd_tcp": self.nbd_tcp.map(|address| address.to_string()),
+            "nbd_unix": self.nbd_unix.as_ref().map(|path| path.to_string_lossy()),
+            "api_unix": null,
+        })
+    }
+
+    pub(super) fn write(&self, run_dir: &Path) -> Result<(), DataDirError> {
+        atomic::replace(
+            &run_dir.join(NAME),
+            format!("{:#}\n", self.json()).as_bytes(),
+        )
+    }
+}
+
+pub(super) fn remove(run_dir: &Path) -> Result<(), DataDirError> {
+    let path = run_dir.join(NAME);
+    atomic::remove_leftover(&path)?;
+    atomic::remove_if_present(&path)
+}

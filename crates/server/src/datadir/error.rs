@@ -1,0 +1,92 @@
+//! Why a data directory cannot be used. Each message is one line: found, expected, what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a data directory cannot be used, by what the operator can do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    /// A file or device where a directory is needed.
+    #[error("{path} is not a directory; expected a directory for data; choose another --data-dir")]
+    NotADirectory {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// Somebody else's files.
+    #[error(
+        "{path} does not belong to everglade: found {found}; expected a FORMAT file or an empty \
+         directory; choose another --data-dir, or move those files away"
+    )]
+    NotOurs {
+        /// What was given.
+        path: PathBuf,
+        /// A few of the names, and how many.
+        found: String,
+    },
+    /// Made by a version after this one.
+    #[error(
+        "{path} has format version {found}; this everglade understands version {supported}; \
+         run the newer everglade that made it"
+    )]
+    Newer {
+        /// What was given.
+        path: PathBuf,
+        /// In the FORMAT file.
+        found: u64,
+        /// The newest this program knows.
+        supported: u64,
+    },
+    /// One of our files is not as we leave them.
+    #[error("{path} is damaged: found {found}; expected {expected}; {advice}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        found: String,
+        /// What would be right.
+        expected: &'static str,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// Another process has it open.
+    #[error(
+        "{path} is in use by {holder}; expected to be alone; stop that one, or choose another \
+         --data-dir"
+    )]
+    InUse {
+        /// What was given.
+        path: PathBuf,
+        /// `process N (name)`, or that nobody knows.
+        holder: String,
+    },
+    /// Nothing has been created here, and the caller will not create it.
+    #[error(
+        "{path} holds no aggregates; expected a data directory that was served before; check \
+         --data-dir, or start 'everglade serve' once"
+    )]
+    Nothing {
+        /// What was given.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("cannot {action} {path}: {source}; check the path, its permissions and free space")]
+    Io {
+        /// A verb phrase.
+        action: &'static str,
+        /// What it was done to.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl DataDirError {
+    /// Adds what was being done to a refusal of the system.
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> DataDirError {
+        DataDirError::Io {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `LOCK`: one daemon, or any number of offline readers, at a time.
+//!
+//! The lock is a flock on the open file: the kernel drops it with the process, so a crash never
+//! leaves one behind and a pid in the file proves nothing. The pid is there only so that a refusal
+//! can name the holder, and is checked against what the kernel lists in `/proc/locks` first.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::DataDirError;
+
+/// Name of the file.
+pub const NAME: &str = "LOCK";
+/// A pid and a line end fit well.
+const BYTES_MAX: u64 = 32;
+
+/// A held lock.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Alone, for the daemon.
+    ///
+    /// # Errors
+    /// [`DataDirError::InUse`], or the system refused.
+    pub fn exclusive(directory: &Path) -> Result<Lock, DataDirError> {
+        let path = directory.join(NAME);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|error| DataDirError::io("open", &path, error))?;
+        held(file.try_lock(), &file, directory)?;
+        write_pid(&mut file).map_err(|error| DataDirError::io("write", &path, error))?;
+        Ok(Lock { _file: file })
+    }
+
+    /// With other readers, without writing anything. `None` where no daemon ever ran.
+    ///
+    /// # Errors
+    /// [`DataDirError::InUse`], or the system refused.
+    pub fn shared(directory: &Path) -> Result<Option<Lock>, DataDirError> {
+        let path = directory.join(NAME);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(DataDirError::io("open", &path, error)),
+        };
+        held(file.try_lock_shared(), &file, directory)?;
+        Ok(Some(Lock { _file: file }))
+    }
+}
+
+fn held(
+    outcome: Result<(), TryLockError>,
+    file: &File,
+    directory: &Path,
+) -> Result<(), DataDirError> {
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(DataDirError::InUse {
+            path: directory.to_owned(),
+            holder: holder(file),
+        }),
+        Err(TryLockError::Error(error)) => {
+            Err(DataDirError::io("lock", &directory.join(NAME), error))
+        }
+    }
+}
+
+fn write_pid(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+/// Who holds the lock, as well as this machine can say.
+fn holder(file: &File) -> String {
+    let Some(pid) = listed_holder(file).or_else(|| written_holder(file)) else {
+        return "another process".to_owned();
+    };
+    match fs::read_to_string(format!("/proc/{pid}/comm")) {
+        Ok(name) => format!("process {pid} ({})", name.trim_end()),
+        Err(_) => format!("process {pid}"),
+    }
+}
+
+/// The kernel's list has `1: FLOCK ADVISORY WRITE 4711 fe:00:262150 0 EOF`. Some file systems list
+/// another device number than `stat` gives, so the inode alone decides; pid 0 is another container's.
+fn listed_holder(file: &File) -> Option<u32> {
+    let inode = file.metadata().ok()?.ino().to_string();
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let pid = |line: &str| -> Option<u32> {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_ours = *fields.get(1)? == "FLOCK" && fields.get(5)?.rsplit(':').next()? == inode;
+        let pid = fields.get(4)?.parse().ok()?;
+        (is_ours && pid != 0).then_some(pid)
+    };
+    locks.lines().find_map(pid)
+}
+
+/// What the last daemon wrote, if that process exists.
+fn written_holder(file: &File) -> Option<u32> {
+    let mut text = String::new();
+    let mut file = file;
+    file.rewind().ok()?;
+    file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+    let pid: u32 = text.trim().parse().ok()?;
+    Path::new(&format!("/proc/{pid}")).exists().then_some(pid)
+}

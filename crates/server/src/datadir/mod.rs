@@ -1,0 +1,193 @@
+//! The data directory: recognised, locked, and owned by one daemon at a time.
+//!
+//! ```text
+//! FORMAT                      which program and version this belongs to; written first, never changed
+//! LOCK                        flock of the daemon, and its pid for error messages
+//! state.toml                  devices and membership epoch of each aggregate
+//! aggregates/A/devN/          directory devices
+//! run/{nbd,api}.sock          sockets, stale after a crash
+//! run/endpoints.json          where the running daemon listens
+//! ```
+//!
+//! State of volumes, LUNs and exports is in the pool, not here: losing this directory's small files
+//! loses no data, only the knowledge of where the devices are.
+//!
+//! unknown --recognise()--> blank or ours --lock--> ours alone --prepare()--> open
+//!
+//! 1. What is not ours is never written to: [`recognise`](format_file::recognise) only reads, and
+//!    everything before the lock does nothing else, except to create a directory that was missing.
+//! 2. What was recognised before the lock is recognised again under it: two first starts may race.
+//! 3. `FORMAT` is the first file made and the lock is the only one that may precede it, so a crash in
+//!    a first start leaves either a blank directory or one of ours.
+//! 4. Files are replaced whole ([`atomic`]): power loss leaves the old or the new one.
+//! 5. The lock is the kernel's: it ends with the process, however that ends. The pid in the file is
+//!    never trusted for exclusion.
+
+pub mod atomic;
+pub mod endpoints;
+pub mod error;
+pub mod format_file;
+pub mod lock;
+pub mod offline;
+pub mod socket;
+pub mod state;
+pub mod uuid;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+pub use endpoints::Endpoints;
+pub use error::DataDirError;
+pub use offline::Offline;
+pub use state::{AggregateState, Device, DeviceKind, Phase, State};
+pub use uuid::Uuid;
+
+use format_file::Recognised;
+use lock::Lock;
+
+/// Everybody may look at what runs here; only the owner at the pool's bytes.
+const MODE_OPEN: u32 = 0o755;
+const MODE_PRIVATE: u32 = 0o700;
+
+/// An open data directory. The lock goes with it.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    state: State,
+    _lock: Lock,
+}
+
+impl DataDir {
+    /// Opens `path`, creating or initialising it when it is missing or blank.
+    ///
+    /// # Errors
+    /// Not ours, newer, damaged, in use, or the system refused; nothing was written in the first four.
+    pub fn open(path: &Path) -> Result<DataDir, DataDirError> {
+        if fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            create_dir(path, MODE_OPEN)?;
+        }
+        if format_file::recognise(path)? == Recognised::Ours {
+            // Damage is found before the lock file is touched.
+            State::read(path)?;
+        }
+        let lock = Lock::exclusive(path)?;
+        if format_file::recognise(path)? == Recognised::Blank {
+            format_file::write(path)?;
+        }
+        let state = State::read(path)?;
+        let directory = DataDir {
+            path: path.to_owned(),
+            state,
+            _lock: lock,
+        };
+        directory.prepare()?;
+        Ok(directory)
+    }
+
+    /// Makes the folders and removes what a killed daemon left behind.
+    fn prepare(&self) -> Result<(), DataDirError> {
+        create_dir(&self.path.join("aggregates"), MODE_PRIVATE)?;
+        create_dir(&self.run_dir(), MODE_OPEN)?;
+        for name in ["nbd.sock", "api.sock"] {
+            socket::unlink_stale(&self.run_dir().join(name))?;
+        }
+        endpoints::remove(&self.run_dir())?;
+        for name in [format_file::NAME, state::NAME] {
+            atomic::remove_leftover(&self.path.join(name))?;
+        }
+        Ok(())
+    }
+
+    /// Absolute, as configured.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where sockets and `endpoints.json` are.
+    #[must_use]
+    pub fn run_dir(&self) -> PathBuf {
+        self.path.join("run")
+    }
+
+    /// What is known of aggregates. Empty at first start.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Replaces what is known of aggregates. Durable when it returns.
+    ///
+    /// # Errors
+    /// The system refused; the old state stands, in memory as on disk.
+    pub fn record(&mut self, state: State) -> Result<(), DataDirError> {
+        state.write(&self.path)?;
+        self.state = state;
+        Ok(())
+    }
+
+    /// Makes `aggregates/A/devN` and returns the device as it is to be recorded.
+    ///
+    /// # Errors
+    /// The system refused.
+    ///
+    /// # Panics
+    /// If `aggregate` is not a name; names are checked where they come in.
+    pub fn create_directory_device(
+        &self,
+        aggregate: &str,
+        number: u32,
+        size_bytes: u64,
+    ) -> Result<Device, DataDirError> {
+        assert!(
+            everglade_format::config::name_is_valid(aggregate),
+            "a name becomes a path only after it was checked"
+        );
+        let path = PathBuf::from(format!("aggregates/{aggregate}/dev{number}"));
+        create_dir(&self.path.join(&path), MODE_PRIVATE)?;
+        Ok(Device {
+            path,
+            kind: DeviceKind::Directory,
+            size_bytes,
+        })
+    }
+
+    /// Where a recorded device is.
+    #[must_use]
+    pub fn device_path(&self, device: &Device) -> PathBuf {
+        self.path.join(&device.path)
+    }
+
+    /// Tells scripts where the daemon listens.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn announce(&self, endpoints: &Endpoints) -> Result<(), DataDirError> {
+        endpoints.write(&self.run_dir())
+    }
+
+    /// Orderly end: nobody listens any more. Failing to say so is not worth failing the stop.
+    pub fn close(self) {
+        if let Err(error) = endpoints::remove(&self.run_dir()) {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+/// Makes a directory and its parents, and makes its name durable.
+fn create_dir(path: &Path, mode: u32) -> Result<(), DataDirError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(path)
+        .map_err(|source| DataDirError::io("create the directory", path, source))?;
+    match path.parent() {
+        Some(parent) => atomic::sync_dir(parent),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,43 @@
+//! Socket files that a killed daemon left behind.
+//!
+//! Under the lock nobody of ours listens on a socket of this data directory. A path given by hand
+//! may belong to somebody else, so a socket is removed only if nobody answers on it, and a file that
+//! is not a socket never is.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use super::DataDirError;
+
+/// Removes the socket at `path` if nobody listens on it. Nothing at `path` is fine.
+///
+/// # Errors
+/// Something else is there, somebody listens, or the system refused.
+pub fn unlink_stale(path: &Path) -> Result<(), DataDirError> {
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(DataDirError::io("look at the socket", path, error)),
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(DataDirError::Damaged {
+            path: path.to_owned(),
+            found: "something that is not a socket".to_owned(),
+            expected: "a socket or nothing",
+            advice: "move it away, or choose another path",
+        });
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(DataDirError::InUse {
+            path: path.to_owned(),
+            holder: "another server, which answers on this socket".to_owned(),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(|error| DataDirError::io("remove", path, error))
+        }
+        Err(error) => Err(DataDirError::io("connect to the socket", path, error)),
+    }
+}

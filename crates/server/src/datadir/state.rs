@@ -1,0 +1,345 @@
+//! `state.toml`: which devices make up which aggregate, and the membership epoch last seen.
+//!
+//! ```toml
+//! version = 0
+//!
+//! [[aggregate]]
+//! name = "aggr0"
+//! phase = "ready"            # or "creating"
+//! epoch = 1
+//! uuid = "2f0c…"             # 32 hexadecimal digits; absent while creating
+//!
+//! [[aggregate.device]]
+//! path = "aggregates/aggr0/dev0"
+//! kind = "directory"         # or "file", "block"
+//! size_bytes = 68719476736
+//! # end of state
+//! ```
+//!
+//! absent --record(creating)--> creating --labels durable, record(ready)--> ready
+//!
+//! 1. An aggregate is recorded as *creating* before its devices are written. If power fails before
+//!    it is recorded as *ready*, no client has seen it and the next start makes it again from
+//!    nothing. What is *ready* is never formatted.
+//! 2. The file ends with a mark, because a torn TOML file is often a shorter valid one, and a state
+//!    with fewer devices than the truth is the one error that could cost data. Files are replaced
+//!    whole, so only a damaged host file system tears one.
+//! 3. Without the file, directories below `aggregates/` mean that it was lost: refused, since a first
+//!    start would lay a new pool over the old one.
+//!
+//! The labels on the devices are the truth about identity; this file says where to look and, by its
+//! epoch, whether what is found there is the newest (DESIGN §4, mount).
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use everglade_format::config::name_is_valid;
+
+use super::{DataDirError, Uuid, atomic};
+
+/// Name of the file.
+pub const NAME: &str = "state.toml";
+const VERSION: u64 = 0;
+const END: &str = "# end of state";
+const HEADER: &str =
+    "# Written by everglade. Edit only while it is stopped, and keep the last line.";
+/// Thousands of devices fit.
+const BYTES_MAX: u64 = 1 << 20;
+const ADVICE: &str = "restore the file from a backup, or correct it by hand; nothing was changed";
+
+/// Everything that is known of aggregates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// In order of creation.
+    pub aggregates: Vec<AggregateState>,
+}
+
+/// One aggregate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AggregateState {
+    /// Its name.
+    pub name: String,
+    /// How far its creation got.
+    pub phase: Phase,
+    /// Newest membership epoch this daemon has seen in its labels; 0 while creating.
+    pub epoch: u64,
+    /// Identity in its labels; none while creating.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<Uuid>,
+    /// Its devices, in the order of the label's table.
+    #[serde(rename = "device")]
+    pub devices: Vec<Device>,
+}
+
+/// How far the creation of an aggregate got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Its devices may hold anything, and nothing anybody needs.
+    Creating,
+    /// Its labels and first superblock are durable.
+    Ready,
+}
+
+/// One device of an aggregate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// Absolute, or relative to the data directory.
+    pub path: PathBuf,
+    /// What is at that path.
+    pub kind: DeviceKind,
+    /// The size it was given, in bytes.
+    pub size_bytes: u64,
+}
+
+/// What a device is (CONVENTIONS, "a device is").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    /// A directory of segment files.
+    Directory,
+    /// An existing regular file.
+    File,
+    /// A block device.
+    Block,
+}
+
+/// The file as serde sees it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    version: u64,
+    #[serde(default, rename = "aggregate")]
+    aggregates: Vec<AggregateState>,
+}
+
+impl State {
+    /// The aggregate of this name.
+    #[must_use]
+    pub fn aggregate(&self, name: &str) -> Option<&AggregateState> {
+        self.aggregates
+            .iter()
+            .find(|aggregate| aggregate.name == name)
+    }
+
+    /// Reads the file; a missing one is the empty state of a first start.
+    ///
+    /// # Errors
+    /// Torn, garbage, inconsistent, or missing beside a pool.
+    pub(super) fn read(directory: &Path) -> Result<State, DataDirError> {
+        let path = directory.join(NAME);
+        let mut bytes = Vec::new();
+        match File::open(&path) {
+            Ok(file) => file.take(BYTES_MAX + 1).read_to_end(&mut bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return if has_pool(directory) {
+                    Err(damaged(&path, "no such file beside existing aggregates"))
+                } else {
+                    Ok(State::default())
+                };
+            }
+            Err(error) => Err(error),
+        }
+        .map_err(|error| DataDirError::io("read", &path, error))?;
+        parse(&bytes).map_err(|found| damaged(&path, &found))
+    }
+
+    /// Replaces the file.
+    pub(super) fn write(&self, directory: &Path) -> Result<(), DataDirError> {
+        let path = directory.join(NAME);
+        let document = Document {
+            version: VERSION,
+            aggregates: self.aggregates.clone(),
+        };
+        let body = toml::to_string(&document)
+            .map_err(|error| DataDirError::io("write", &path, io::Error::other(error)))?;
+        let mut text = String::new();
+        writeln!(text, "{HEADER}\n{body}{END}")
+            .map_err(|error| DataDirError::io("write", &path, io::Error::other(error)))?;
+        let readable = parse(text.as_bytes());
+        assert_eq!(
+            readable.as_ref(),
+            Ok(self),
+            "a state that cannot be read back must not be kept"
+        );
+        atomic::replace(&path, text.as_bytes())
+    }
+}
+
+fn damaged(path: &Path, found: &str) -> DataDirError {
+    DataDirError::Damaged {
+        path: path.to_owned(),
+        found: found.to_owned(),
+        expected: "the list of aggregates and their devices as everglade wrote it",
+        advice: ADVICE,
+    }
+}
+
+/// Whether there is anything below `aggregates/`.
+fn has_pool(directory: &Path) -> bool {
+    fs::read_dir(directory.join("aggregates")).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// Understands the file, or says what was found instead.
+fn parse(bytes: &[u8]) -> Result<State, String> {
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(format!("more than {BYTES_MAX} bytes"));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| "bytes that are not text".to_owned())?;
+    if text.trim_end().lines().next_back() != Some(END) {
+        return Err(format!(
+            "a file that does not end with '{END}', so it may be torn"
+        ));
+    }
+    let document: Document =
+        toml::from_str(text).map_err(|error| error.message().replace('\n', ", "))?;
+    if document.version > VERSION {
+        return Err(format!(
+            "version {}, newer than {VERSION}",
+            document.version
+        ));
+    }
+    let state = State {
+        aggregates: document.aggregates,
+    };
+    for (index, aggregate) in state.aggregates.iter().enumerate() {
+        check_aggregate(aggregate)?;
+        let earlier = state.aggregates.iter().take(index);
+        if earlier
+            .into_iter()
+            .any(|other| other.name == aggregate.name)
+        {
+            return Err(format!("two aggregates called '{}'", aggregate.name));
+        }
+    }
+    Ok(state)
+}
+
+fn check_aggregate(aggregate: &AggregateState) -> Result<(), String> {
+    let AggregateState {
+        name,
+        phase,
+        uuid,
+        devices,
+        ..
+    } = aggregate;
+    if !name_is_valid(name) {
+        return Err(format!("'{name}' as the name of an aggregate"));
+    }
+    if *phase == Phase::Ready && uuid.is_none() {
+        return Err(format!("aggregate '{name}' without its uuid"));
+    }
+    if devices.is_empty() {
+        return Err(format!("aggregate '{name}' without devices"));
+    }
+    for device in devices {
+        let inside = |part| matches!(part, Component::Normal(_));
+        let is_fine = device.path.is_absolute() || device.path.components().all(inside);
+        if !is_fine || device.path.as_os_str().is_empty() {
+            return Err(format!(
+                "a device of '{name}' at '{}'",
+                device.path.display()
+            ));
+        }
+        if device.size_bytes == 0 {
+            return Err(format!("a device of '{name}' without a size"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> State {
+        let device = |number: u32| Device {
+            path: PathBuf::from(format!("aggregates/a/dev{number}")),
+            kind: DeviceKind::Directory,
+            size_bytes: 64 << 30,
+        };
+        let block = Device {
+            path: PathBuf::from("/dev/sdb"),
+            kind: DeviceKind::Block,
+            size_bytes: 4096,
+        };
+        State {
+            aggregates: vec![
+                AggregateState {
+                    name: "a".to_owned(),
+                    phase: Phase::Ready,
+                    epoch: 7,
+                    uuid: Some(Uuid(std::array::from_fn(|i| {
+                        u8::try_from(i).expect("small")
+                    }))),
+                    devices: vec![device(0), device(1)],
+                },
+                AggregateState {
+                    name: "b".to_owned(),
+                    phase: Phase::Creating,
+                    epoch: 0,
+                    uuid: None,
+                    devices: vec![block],
+                },
+            ],
+        }
+    }
+
+    fn text_of(state: &State) -> String {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        state.write(directory.path()).expect("written");
+        assert_eq!(&State::read(directory.path()).expect("read back"), state);
+        fs::read_to_string(directory.path().join(NAME)).expect("text")
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        text_of(&State::default());
+        let text = text_of(&sample());
+        assert!(text.ends_with("# end of state\n"), "{text}");
+    }
+
+    #[test]
+    fn every_torn_file_is_refused() {
+        let text = text_of(&sample());
+        for length in 0..text.len() - 1 {
+            let outcome = parse(&text.as_bytes()[..length]);
+            assert!(
+                outcome.is_err(),
+                "the first {length} bytes were taken for the whole"
+            );
+        }
+    }
+
+    #[test]
+    fn garbage_and_nonsense_are_refused() {
+        let good = text_of(&sample());
+        for (from, to) in [
+            ("\"a\"", "\"../a\""),
+            ("\"b\"", "\"a\""),
+            ("version = 0", "version = 1"),
+            ("aggregates/a/dev1", "aggregates/../../etc"),
+            ("size_bytes = 4096", "size_bytes = 0"),
+            ("size_bytes = 4096", "size_bytes = -1"),
+            ("epoch = 7", "epoch = 7\nfrobs = 1"),
+            ("\"block\"", "\"tape\""),
+            ("uuid = \"00", "uuid = \"0"),
+            ("uuid = \"00", "uuid = \"+0"),
+            ("\"creating\"", "\"ready\""),
+        ] {
+            assert!(good.contains(from), "{from} is in {good}");
+            assert!(
+                parse(good.replacen(from, to, 1).as_bytes()).is_err(),
+                "{from} -> {to}"
+            );
+        }
+        assert!(parse(b"\xff\xfe# end of state").is_err());
+        assert!(parse(&vec![b' '; (1 << 20) + 1]).is_err());
+    }
+}

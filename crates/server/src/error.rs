@@ -1,0 +1,64 @@
+//! Why serving ended otherwise than cleanly, by what the exit code will be (CONVENTIONS, "exit").
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::config::ConfigError;
+use crate::datadir::DataDirError;
+
+/// Why the daemon did not start. Nothing that clients stored was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// A TCP address cannot be listened on.
+    #[error(
+        "cannot listen on {address}: {source}; expected a free local address; stop its user, or \
+         choose another with --nbd-tcp (':0' picks a free port, 'off' does without)"
+    )]
+    Tcp {
+        /// As configured.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A Unix socket cannot be listened on.
+    #[error(
+        "cannot listen on {path}: {source}; expected an existing, writable directory; choose \
+         another with --nbd-unix ('off' does without)"
+    )]
+    Unix {
+        /// As configured.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refused something every start needs.
+    #[error("cannot {action}: {source}; check the limits of the system and of this process")]
+    System {
+        /// A verb phrase.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The engine cannot open or create an aggregate: a missing, foreign, stale or damaged device,
+    /// no space on the host, or a way of doing I/O that this kernel forbids.
+    #[error("{0}")]
+    Engine(String),
+}
+
+/// Why serving ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Before the ready line.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// After it: what was not flushed may be lost, what was flushed is not.
+    #[error("stopped by a failure: {0}; see the log above, then start again to recover")]
+    Failed(String),
+}

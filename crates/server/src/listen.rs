@@ -1,0 +1,78 @@
+//! Sockets, bound before the engine starts so that a busy port costs nothing but a message.
+//!
+//! Clients that connect early wait in the kernel's queue until the reactors accept.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use crate::StartError;
+use crate::config::Nbd;
+use crate::datadir::{Endpoints, socket};
+
+/// The open doors, blocking mode; reactors may change that.
+#[derive(Debug)]
+pub struct Listeners {
+    /// NBD over TCP.
+    pub nbd_tcp: Option<TcpListener>,
+    /// NBD over a Unix socket.
+    pub nbd_unix: Option<UnixListener>,
+    endpoints: Endpoints,
+}
+
+impl Listeners {
+    /// Binds what is configured. Call under the lock of the data directory.
+    ///
+    /// # Errors
+    /// A place is taken or cannot be reached.
+    pub fn bind(nbd: &Nbd) -> Result<Listeners, StartError> {
+        let nbd_tcp = nbd.tcp.map(bind_tcp).transpose()?;
+        let nbd_unix = nbd.unix.as_deref().map(bind_unix).transpose()?;
+        let (nbd_tcp, tcp_address) = nbd_tcp.unzip();
+        let endpoints = Endpoints {
+            nbd_tcp: tcp_address,
+            nbd_unix: nbd.unix.clone(),
+        };
+        Ok(Listeners {
+            nbd_tcp,
+            nbd_unix,
+            endpoints,
+        })
+    }
+
+    /// Where clients find them, with the ports that were picked.
+    #[must_use]
+    pub fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
+    }
+}
+
+fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            "NBD on {address} is open to the network without encryption or a check of who connects"
+        );
+    }
+    let bound = TcpListener::bind(address).and_then(|listener| {
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
+    });
+    bound.map_err(|source| StartError::Tcp { address, source })
+}
+
+fn bind_unix(path: &Path) -> Result<UnixListener, StartError> {
+    socket::unlink_stale(path)?;
+    UnixListener::bind(path).map_err(|source| StartError::Unix {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Removes the Unix socket at an orderly end, so that clients see "no such file" at once.
+pub fn unlink(path: Option<&PathBuf>) {
+    if let Some(path) = path
+        && let Err(error) = std::fs::remove_file(path)
+    {
+        tracing::warn!("cannot remove the socket {}: {error}", path.display());
+    }
+}

@@ -1,0 +1,94 @@
+//! The wish to stop, shared by everybody who may have to hear it.
+//!
+//! asked → every waker is called once → each reactor sees [`Stop::is_asked`] on its next turn,
+//! refuses new work, finishes a consistency point and returns.
+//!
+//! A waker registered after the wish is called at once, so no order of start and stop loses it.
+//! The lock protects the list of wakers and the order of "asked" against registration; wakers run
+//! outside it and must not block.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Wakes one sleeper. Called at most once, from any thread.
+type Waker = Box<dyn FnOnce() + Send>;
+
+/// Cheap to clone; all clones are the same wish.
+#[derive(Clone, Default)]
+pub struct Stop {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    asked: AtomicBool,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+impl Stop {
+    /// Nobody has asked yet.
+    #[must_use]
+    pub fn new() -> Stop {
+        Stop::default()
+    }
+
+    /// Asks. Idempotent.
+    pub fn ask(&self) {
+        let wakers = {
+            let mut wakers = self
+                .shared
+                .wakers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            self.shared.asked.store(true, Ordering::SeqCst);
+            std::mem::take(&mut *wakers)
+        };
+        for wake in wakers {
+            wake();
+        }
+    }
+
+    /// Whether somebody has asked. One relaxed-cost load; fit for every turn of a reactor.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.shared.asked.load(Ordering::SeqCst)
+    }
+
+    /// Calls `wake` once when somebody asks, or now if somebody already has.
+    pub fn on_ask(&self, wake: impl FnOnce() + Send + 'static) {
+        {
+            let mut wakers = self
+                .shared
+                .wakers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            if !self.is_asked() {
+                wakers.push(Box::new(wake));
+                return;
+            }
+        }
+        wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn wakers_registered_before_and_after_the_wish_are_called_once() {
+        let stop = Stop::new();
+        let (sender, receiver) = mpsc::channel();
+        let early = sender.clone();
+        stop.on_ask(move || early.send("early").expect("receiver lives"));
+        assert!(!stop.is_asked());
+        assert!(receiver.try_recv().is_err());
+
+        stop.clone().ask();
+        stop.ask();
+        assert!(stop.is_asked());
+        stop.on_ask(move || sender.send("late").expect("receiver lives"));
+        assert_eq!(receiver.iter().collect::<Vec<_>>(), ["early", "late"]);
+    }
+}

@@ -1,0 +1,8 @@
+//! The data directory from outside: what is refused, that a refusal writes nothing, and what a
+//! killed daemon leaves behind.
+
+mod listening;
+mod locking;
+mod opening;
+mod refusals;
+mod world;

@@ -1,0 +1,82 @@
+//! First start, later starts, and what an interrupted one leaves.
+
+use std::fs;
+
+use everglade_server::datadir::{Offline, State};
+
+use crate::world::{World, one_aggregate};
+
+#[test]
+fn a_missing_directory_is_created_with_its_parents() {
+    let mut world = World::missing();
+    world.path = world.path.join("deep/er");
+    let directory = world.open().expect("a first start");
+    assert_eq!(directory.state(), &State::default());
+    assert_eq!(
+        world.text("FORMAT"),
+        "everglade data directory\nversion 0\n"
+    );
+    assert!(world.has("aggregates") && world.has("run"));
+}
+
+#[test]
+fn a_fresh_file_system_counts_as_blank() {
+    let world = World::empty();
+    fs::create_dir(world.path.join("lost+found")).expect("create");
+    world.open().expect("a first start");
+}
+
+#[test]
+fn a_first_start_cut_short_anywhere_can_be_repeated() {
+    let world = World::empty();
+    world.put("LOCK", "");
+    world.open().expect("cut after the lock");
+
+    let world = World::empty();
+    world.put("LOCK", "4711\n");
+    world.put("FORMAT.new", "everglade da");
+    world.open().expect("cut while writing FORMAT");
+    assert!(!world.has("FORMAT.new"), "a leftover is removed");
+
+    let world = World::empty();
+    world.put("FORMAT", "everglade data directory\nversion 0\n");
+    world.open().expect("cut before the folders");
+}
+
+#[test]
+fn what_was_recorded_is_found_by_the_next_start() {
+    let world = World::missing();
+    let mut directory = world.open().expect("a first start");
+    let device = directory
+        .create_directory_device("aggr0", 0, 64 << 30)
+        .expect("a device");
+    assert!(
+        directory
+            .device_path(&device)
+            .ends_with("aggregates/aggr0/dev0")
+    );
+    assert!(directory.device_path(&device).is_dir());
+    let state = one_aggregate(device);
+    directory.record(state.clone()).expect("recorded");
+    assert_eq!(directory.state(), &state);
+    drop(directory);
+    assert_eq!(world.open().expect("a second start").state(), &state);
+    assert_eq!(Offline::open(&world.path).expect("offline").state(), &state);
+}
+
+#[test]
+fn a_state_that_was_being_replaced_when_power_failed_is_the_old_one() {
+    let world = World::served();
+    world.put("state.toml.new", "version = 0\n[[aggr");
+    let directory = world.open().expect("a start after the power cut");
+    assert_eq!(directory.state().aggregates.len(), 1);
+    assert!(!world.has("state.toml.new"));
+}
+
+#[test]
+fn offline_tools_write_nothing() {
+    let world = World::served();
+    let before = world.picture();
+    drop(Offline::open(&world.path).expect("offline"));
+    assert_eq!(world.picture(), before);
+}
