@@ -1,0 +1,78 @@
+//! Moves bytes between a session and a non-blocking stream.
+//!
+//! Everything readable is drained before anything is answered, and everything ready is sent with one
+//! gathered write: on loopback this is worth a factor of three to four (`notes/dependencies.md`, E2).
+
+use std::array;
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
+
+use everglade_target::Target;
+
+use crate::Session;
+
+/// Pieces of memory named to one receive: a quarter of a slice in pages, and the staging buffer.
+const RECEIVE_PIECES: usize = 65;
+/// Pieces of memory named to one send. Linux takes at most 1,024.
+const TRANSMIT_PIECES: usize = 128;
+/// Bytes received from one session before the others get their turn.
+const RECEIVE_BYTES_MAX: usize = 1 << 20;
+
+/// Why receiving from a stream stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// The stream has no more bytes now.
+    Blocked,
+    /// There may be more, but it is the others' turn: call again without waiting for readiness.
+    More,
+    /// The session does not want to read now, see [`Session::wants_read`].
+    Stopped,
+}
+
+/// Receives what `stream` has. A broken stream abandons the session.
+pub fn receive(
+    session: &mut Session,
+    stream: &mut impl Read,
+    target: &mut dyn Target,
+) -> Received {
+    let mut total = 0;
+    while session.wants_read() {
+        let mut pieces: [IoSliceMut<'_>; RECEIVE_PIECES] =
+            array::from_fn(|_| IoSliceMut::new(&mut []));
+        let count = session.receive_buffers(&mut pieces);
+        let pieces = &mut pieces[..count];
+        let room: usize = pieces.iter().map(|piece| piece.len()).sum();
+        match stream.read_vectored(pieces) {
+            Ok(0) => session.received_end(target),
+            Ok(bytes) => {
+                session.received(bytes, target);
+                // A short read has drained the stream: save the call that would say so.
+                if bytes < room {
+                    break;
+                }
+                total += bytes;
+                if total >= RECEIVE_BYTES_MAX {
+                    return Received::More;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(_) => session.abandon(target),
+        }
+    }
+    if session.wants_read() { Received::Blocked } else { Received::Stopped }
+}
+
+/// Sends what the session has, as far as `stream` takes it. A broken stream abandons the session.
+pub fn transmit(session: &mut Session, stream: &mut impl Write, target: &mut dyn Target) {
+    while session.wants_write() {
+        let mut pieces = [IoSlice::new(&[]); TRANSMIT_PIECES];
+        let count = session.transmit_buffers(&mut pieces);
+        match stream.write_vectored(&pieces[..count]) {
+            Ok(0) => session.abandon(target),
+            Ok(bytes) => session.transmitted(bytes, target),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            Err(_) => session.abandon(target),
+        }
+    }
+}

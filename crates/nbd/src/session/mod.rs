@@ -1,0 +1,366 @@
+//! One connection as a state machine.
+//!
+//! ```text
+//! greeting -> client flags -> options -> transmission
+//!                  |            |             |        wrong magic, ABORT, DISC, refusal, end of
+//!                  +------------+-------------+------> stream, LUN gone, server stopping
+//!                                             draining -- no operation in flight,
+//!                                                         nothing left to send ----> closed
+//! ```
+//!
+//! The owner moves bytes: it fills what [`Session::receive_buffers`] names and says how much with
+//! [`Session::received`]; it sends what [`Session::transmit_buffers`] names and says how much with
+//! [`Session::transmitted`]; it passes on completions with [`Session::completed`]. Each of these
+//! calls does everything that has become possible, so between calls a session waits for exactly the
+//! things it says: [`Session::wants_read`], [`Session::wants_write`], operations in flight.
+//!
+//! Invariants:
+//!
+//! 1. Bytes are interpreted in the order received; a payload byte is copied at most once, and not at
+//!    all when its slice was already under way when it was received.
+//! 2. Memory is bounded by [`Settings`]: staging, payload in flight, requests in flight (a request
+//!    counts until the last byte of its reply was sent). At a bound the session stops reading
+//!    (*stalls*) and goes on when something was completed or sent.
+//! 3. While options are haggled, the next option is not looked at before all replies were sent.
+//! 4. A simple reply carries its error in front of its data, so the reply of a read is queued when all
+//!    its slices are known to be good. Replies are queued in the order requests finish.
+//! 5. The LUN is closed after the last operation in flight completed, whatever ended the session.
+
+mod greeting;
+mod open_export;
+mod options;
+mod outgoing;
+mod position;
+mod settings;
+mod staging;
+mod transmission;
+
+use std::io::{IoSlice, IoSliceMut};
+
+use everglade_target::{Error, LunHandle, Reply, Target, Token};
+
+use open_export::OpenExport;
+use options::Haggling;
+use outgoing::Outgoing;
+pub use settings::Settings;
+use staging::Staging;
+use transmission::Transmission;
+
+/// A connection.
+pub struct Session {
+    settings: Settings,
+    staging: Staging,
+    outgoing: Outgoing,
+    phase: Phase,
+    state: State,
+    /// A bound was met; what is staged waits.
+    stalled: bool,
+    /// Added to the tokens of this session's operations.
+    token_base: Token,
+}
+
+enum Phase {
+    ClientFlags,
+    Options(Haggling),
+    Transmission(Transmission),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Nothing is received any more; replies are still sent.
+    Draining,
+    /// The peer is gone; only operations in flight are awaited.
+    Abandoned,
+    Closed,
+}
+
+/// What one step of a phase came to.
+enum Step {
+    /// Something was done; there may be more in the staging buffer.
+    Again,
+    /// The next message is incomplete.
+    NeedBytes,
+    /// A bound was met.
+    Stalled,
+    /// Options are done.
+    Haggle(Haggling),
+    /// The export is chosen.
+    Enter(OpenExport),
+    /// The session ends.
+    End,
+}
+
+/// What the steps of all phases work with.
+struct Cx<'a> {
+    settings: &'a Settings,
+    staging: &'a mut Staging,
+    outgoing: &'a mut Outgoing,
+    target: &'a mut dyn Target,
+    token_base: Token,
+}
+
+impl Session {
+    /// Tokens of a session's operations are `token_base` plus a number below 2³².
+    pub const TOKEN_BITS: u32 = 32;
+
+    /// A new connection, with the greeting ready to be sent.
+    ///
+    /// # Panics
+    /// If the low 32 bits of `token_base` are not zero.
+    #[must_use]
+    pub fn new(token_base: Token, settings: Settings) -> Self {
+        assert_eq!(token_base.trailing_zeros().min(Self::TOKEN_BITS), Self::TOKEN_BITS);
+        let settings = settings.checked();
+        let mut outgoing = Outgoing::default();
+        greeting::greet(&mut outgoing);
+        Session {
+            staging: Staging::new(settings.staging_bytes),
+            settings,
+            outgoing,
+            phase: Phase::ClientFlags,
+            state: State::Open,
+            stalled: false,
+            token_base,
+        }
+    }
+
+    /// Names the memory the next bytes should be received into, in order, and returns how many of
+    /// `buffers` were set. At least one, unless the session does not want to read.
+    pub fn receive_buffers<'a>(&'a mut self, buffers: &mut [IoSliceMut<'a>]) -> usize {
+        if !self.wants_read() {
+            return 0;
+        }
+        let mut count = 0;
+        if let Phase::Transmission(transmission) = &mut self.phase
+            && let Some(payload) = transmission.payload()
+        {
+            let more_slices = payload.more_slices();
+            for piece in payload.unfilled() {
+                if count == buffers.len() {
+                    return count;
+                }
+                buffers[count] = IoSliceMut::new(piece);
+                count += 1;
+            }
+            // What follows belongs into pages that do not exist yet.
+            if more_slices {
+                return count;
+            }
+        }
+        if count < buffers.len() {
+            buffers[count] = IoSliceMut::new(self.staging.free());
+            count += 1;
+        }
+        count
+    }
+
+    /// `bytes` bytes were received into the buffers named last.
+    ///
+    /// # Panics
+    /// If these are more than there was room for.
+    pub fn received(&mut self, bytes: usize, target: &mut dyn Target) {
+        assert!(self.wants_read(), "received while not reading");
+        let direct = match &mut self.phase {
+            Phase::Transmission(transmission) => match transmission.payload() {
+                Some(payload) => payload.filled_in_place(bytes),
+                None => 0,
+            },
+            _ => 0,
+        };
+        self.staging.filled(bytes - direct);
+        self.advance(target);
+    }
+
+    /// The peer will send nothing more. What it asked for is still answered.
+    pub fn received_end(&mut self, target: &mut dyn Target) {
+        self.drain();
+        self.settle(target);
+    }
+
+    /// The server stops, or wants to be rid of this session: as if the peer had disconnected.
+    pub fn stop(&mut self, target: &mut dyn Target) {
+        self.drain();
+        self.settle(target);
+    }
+
+    /// The stream is broken: nothing can be received or sent any more.
+    pub fn abandon(&mut self, target: &mut dyn Target) {
+        self.drain();
+        if self.state == State::Draining {
+            self.state = State::Abandoned;
+            let released = self.outgoing.clear();
+            if let Phase::Transmission(transmission) = &mut self.phase {
+                transmission.release(released);
+            }
+        }
+        self.settle(target);
+    }
+
+    /// Names the bytes to send next, in order, and returns how many of `buffers` were set.
+    pub fn transmit_buffers<'a>(&'a self, buffers: &mut [IoSlice<'a>]) -> usize {
+        if self.wants_write() { self.outgoing.gather(buffers) } else { 0 }
+    }
+
+    /// The first `bytes` bytes of those named last were sent.
+    ///
+    /// # Panics
+    /// If these are more than were to be sent.
+    pub fn transmitted(&mut self, bytes: usize, target: &mut dyn Target) {
+        let released = self.outgoing.transmitted(bytes);
+        if let Phase::Transmission(transmission) = &mut self.phase {
+            transmission.release(released);
+        }
+        if self.stalled {
+            self.advance(target);
+        }
+        self.settle(target);
+    }
+
+    /// An operation of this session finished.
+    ///
+    /// # Panics
+    /// If `token` is not one of its operations in flight: the target broke its contract.
+    pub fn completed(
+        &mut self,
+        token: Token,
+        result: Result<Reply, Error>,
+        target: &mut dyn Target,
+    ) {
+        let low = token.checked_sub(self.token_base).expect("a token of this session");
+        let Phase::Transmission(transmission) = &mut self.phase else {
+            panic!("an operation completed before transmission began");
+        };
+        let gone = matches!(result, Err(Error::Gone));
+        let outgoing = if self.state == State::Abandoned { None } else { Some(&mut self.outgoing) };
+        transmission.completed(low, result, outgoing);
+        if gone {
+            self.drain();
+        }
+        if self.stalled {
+            self.advance(target);
+        }
+        self.settle(target);
+    }
+
+    /// There is room for bytes from the peer. Otherwise do not read from the socket now.
+    #[must_use]
+    pub fn wants_read(&self) -> bool {
+        self.state == State::Open && !self.stalled
+    }
+
+    /// There are bytes for the peer.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        matches!(self.state, State::Open | State::Draining) && !self.outgoing.is_empty()
+    }
+
+    /// The session is over: nothing is in flight, the LUN is closed, the connection may be dropped.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// The session is ending, and waits for operations in flight or for its peer to take replies.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        matches!(self.state, State::Draining | State::Abandoned)
+    }
+
+    /// No export has been chosen yet.
+    #[must_use]
+    pub fn is_in_handshake(&self) -> bool {
+        !matches!(self.phase, Phase::Transmission(_))
+    }
+
+    /// The LUN being served.
+    #[must_use]
+    pub fn lun(&self) -> Option<LunHandle> {
+        match &self.phase {
+            Phase::Transmission(transmission) => Some(transmission.lun()),
+            _ => None,
+        }
+    }
+
+    /// Operations submitted to the target and not completed.
+    #[must_use]
+    pub fn operations_in_flight(&self) -> usize {
+        match &self.phase {
+            Phase::Transmission(transmission) => transmission.operations_in_flight(),
+            _ => 0,
+        }
+    }
+
+    /// Bytes of payload held for requests and replies: received, being read, or waiting to be sent.
+    #[must_use]
+    pub fn payload_in_flight(&self) -> u64 {
+        match &self.phase {
+            Phase::Transmission(transmission) => transmission.payload_in_flight(),
+            _ => 0,
+        }
+    }
+
+    /// Changes the bound on payload in flight; one request of any permitted size always fits.
+    pub fn set_payload_in_flight_max(&mut self, bytes: u64) {
+        self.settings.payload_in_flight_max = bytes;
+        self.settings = self.settings.checked();
+    }
+
+    /// Interprets what is staged until bytes are missing, a bound is met or the session ends.
+    fn advance(&mut self, target: &mut dyn Target) {
+        self.stalled = false;
+        while self.state == State::Open {
+            let mut cx = Cx {
+                settings: &self.settings,
+                staging: &mut self.staging,
+                outgoing: &mut self.outgoing,
+                target: &mut *target,
+                token_base: self.token_base,
+            };
+            let step = match &mut self.phase {
+                Phase::ClientFlags => greeting::read_client_flags(&mut cx),
+                Phase::Options(haggling) => haggling.step(&mut cx),
+                Phase::Transmission(transmission) => transmission.step(&mut cx),
+            };
+            match step {
+                Step::Again => {}
+                Step::NeedBytes => break,
+                Step::Stalled => {
+                    self.stalled = true;
+                    break;
+                }
+                Step::Haggle(haggling) => self.phase = Phase::Options(haggling),
+                Step::Enter(export) => {
+                    self.phase = Phase::Transmission(Transmission::new(&export));
+                }
+                Step::End => self.drain(),
+            }
+        }
+        self.settle(target);
+    }
+
+    /// Stops receiving. A write whose payload is incomplete is forgotten.
+    fn drain(&mut self) {
+        if self.state != State::Open {
+            return;
+        }
+        self.state = State::Draining;
+        self.stalled = false;
+        self.staging = Staging::new(0);
+        if let Phase::Transmission(transmission) = &mut self.phase {
+            transmission.forget_incoming();
+        }
+    }
+
+    /// Closes a draining session that has nothing left to wait for.
+    fn settle(&mut self, target: &mut dyn Target) {
+        let done = self.operations_in_flight() == 0 && self.outgoing.is_empty();
+        if !self.is_draining() || !done {
+            return;
+        }
+        self.state = State::Closed;
+        if let Some(lun) = self.lun() {
+            target.close(lun);
+        }
+    }
+}

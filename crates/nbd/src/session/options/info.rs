@@ -1,0 +1,48 @@
+//! `NBD_OPT_INFO` and `NBD_OPT_GO` (proto "Option types"): the facts of an export, and the way in.
+
+use super::super::open_export::Refusal;
+use super::{Cx, OpenExport, Outcome, glance, refuse};
+use crate::wire::info::{block_size_data, export_data, facts, name_data};
+use crate::wire::option::{options, replies};
+use crate::wire::{InfoRequest, OptionReply};
+
+/// Describes an export.
+pub(super) fn info(data: &[u8], cx: &mut Cx<'_>) -> Outcome {
+    let Some(request) = InfoRequest::parse(data) else { return malformed(options::INFO) };
+    match glance(&request.name, cx.target) {
+        Ok(export) => Outcome::Reply(describe(options::INFO, &request, &export, cx)),
+        Err(refusal) => refused(options::INFO, &refusal),
+    }
+}
+
+/// Describes an export and enters transmission with it.
+pub(super) fn go(data: &[u8], cx: &mut Cx<'_>) -> Outcome {
+    let Some(request) = InfoRequest::parse(data) else { return malformed(options::GO) };
+    match OpenExport::open(&request.name, cx.target) {
+        Ok(export) => Outcome::Enter(describe(options::GO, &request, &export, cx), export),
+        Err(refusal) => refused(options::GO, &refusal),
+    }
+}
+
+/// `EXPORT` always, the others if wanted; then the acknowledgement.
+fn describe(option: u32, request: &InfoRequest, open: &OpenExport, cx: &Cx<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut tell = |data: &[u8]| OptionReply::append(&mut bytes, option, replies::INFO, data);
+    tell(&export_data(&open.parameters()));
+    if request.wanted.contains(&facts::NAME) {
+        tell(&name_data(&open.export.name));
+    }
+    if request.wanted.contains(&facts::BLOCK_SIZE) {
+        tell(&block_size_data(&cx.settings.limits));
+    }
+    OptionReply::append(&mut bytes, option, replies::ACK, &[]);
+    bytes
+}
+
+fn malformed(option: u32) -> Outcome {
+    Outcome::Reply(refuse(option, replies::ERR_INVALID, "malformed option data"))
+}
+
+fn refused(option: u32, refusal: &Refusal) -> Outcome {
+    Outcome::Reply(refuse(option, refusal.kind, &refusal.text))
+}

@@ -1,0 +1,136 @@
+//! Option haggling (proto "Fixed newstyle negotiation"): one option, its replies, the next option.
+//!
+//! One file per option. A new option is a new file, its number in `wire::option` and a line in
+//! [`Haggling::answer`]; what it negotiates is kept in [`Haggling`] and handed to transmission with
+//! the export. Structured replies and metadata contexts will come in here; until then they are
+//! unknown options, as are STARTTLS and everything else, which clients expect and handle.
+
+mod export_name;
+mod info;
+mod list;
+
+use everglade_target::Target;
+
+use super::open_export::OpenExport;
+use super::{Cx, Settings, Step};
+use crate::wire::option::{options, replies};
+use crate::wire::{ClientFlags, OptionHeader, OptionReply};
+
+/// The state of the negotiation.
+pub(super) struct Haggling {
+    client: ClientFlags,
+    /// Options seen so far.
+    options_count: u32,
+    /// Data of a refused option still to be skipped.
+    skip: Option<Skip>,
+}
+
+struct Skip {
+    option: u32,
+    rest: u32,
+}
+
+/// What answering an option came to.
+enum Outcome {
+    Reply(Vec<u8>),
+    /// The session ends after these bytes.
+    End(Vec<u8>),
+    /// Transmission begins after these bytes.
+    Enter(Vec<u8>, OpenExport),
+}
+
+impl Haggling {
+    pub(super) fn new(client: ClientFlags) -> Self {
+        Haggling { client, options_count: 0, skip: None }
+    }
+
+    pub(super) fn step(&mut self, cx: &mut Cx<'_>) -> Step {
+        // The client must not send the next option before the last reply (proto "Fixed newstyle
+        // negotiation"); one that does waits, so that replies cannot pile up.
+        if !cx.outgoing.is_empty() {
+            return Step::Stalled;
+        }
+        if let Some(skip) = &mut self.skip {
+            skip.rest -= cx.staging.skip(skip.rest);
+            if skip.rest > 0 {
+                return Step::NeedBytes;
+            }
+            let text = format!("option data above {} bytes", Settings::OPTION_BYTES_MAX);
+            cx.outgoing.push_bytes(refuse(skip.option, replies::ERR_TOO_BIG, &text));
+            self.skip = None;
+            return Step::Again;
+        }
+        let Some(bytes) = cx.staging.bytes().first_chunk() else { return Step::NeedBytes };
+        let Some(header) = OptionHeader::parse(bytes) else { return Step::End };
+        if self.options_count == cx.settings.options_max {
+            return Step::End;
+        }
+        if header.length > Settings::OPTION_BYTES_MAX {
+            return self.too_big(header, cx);
+        }
+        let whole = OptionHeader::BYTES + header.length as usize;
+        let Some(message) = cx.staging.bytes().get(..whole) else { return Step::NeedBytes };
+        let data = message[OptionHeader::BYTES..].to_vec();
+        cx.staging.consume(whole);
+        self.options_count += 1;
+        match self.answer(header.option, &data, cx) {
+            Outcome::Reply(bytes) => {
+                cx.outgoing.push_bytes(bytes);
+                Step::Again
+            }
+            Outcome::End(bytes) => {
+                cx.outgoing.push_bytes(bytes);
+                Step::End
+            }
+            Outcome::Enter(bytes, export) => {
+                cx.outgoing.push_bytes(bytes);
+                Step::Enter(export)
+            }
+        }
+    }
+
+    fn answer(&mut self, option: u32, data: &[u8], cx: &mut Cx<'_>) -> Outcome {
+        match option {
+            options::EXPORT_NAME => export_name::answer(data, self.client.no_zeroes, cx.target),
+            options::GO => info::go(data, cx),
+            options::INFO => info::info(data, cx),
+            options::LIST => Outcome::Reply(list::answer(data, cx.target)),
+            // Data sent with ABORT is ignored (proto "Option types").
+            options::ABORT => Outcome::End(acknowledge(option)),
+            _ => Outcome::Reply(refuse(option, replies::ERR_UNSUP, "option not supported")),
+        }
+    }
+
+    fn too_big(&mut self, header: OptionHeader, cx: &mut Cx<'_>) -> Step {
+        let hopeless = header.length > Settings::OPTION_SKIP_BYTES_MAX;
+        // EXPORT_NAME has no error reply (proto "Option types").
+        if hopeless || header.option == options::EXPORT_NAME {
+            return Step::End;
+        }
+        cx.staging.consume(OptionHeader::BYTES);
+        self.options_count += 1;
+        self.skip = Some(Skip { option: header.option, rest: header.length });
+        Step::Again
+    }
+}
+
+fn acknowledge(option: u32) -> Vec<u8> {
+    reply(option, replies::ACK, &[])
+}
+
+fn refuse(option: u32, kind: u32, text: &str) -> Vec<u8> {
+    reply(option, kind, text.as_bytes())
+}
+
+fn reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(OptionReply::BYTES + data.len());
+    OptionReply::append(&mut bytes, option, kind, data);
+    bytes
+}
+
+/// Opens an export to look at it, and closes it again.
+fn glance(name: &str, target: &mut dyn Target) -> Result<OpenExport, super::open_export::Refusal> {
+    let open = OpenExport::open(name, target)?;
+    target.close(open.lun);
+    Ok(open)
+}

@@ -1,0 +1,56 @@
+//! The bounds of a session.
+
+use everglade_target::Limits;
+
+/// Bounds of one session. [`Settings::default`] is what we ship.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Sizes told to clients and enforced.
+    pub limits: Limits,
+    /// Bytes of payload held at once: writes being received or executed, reads being executed or
+    /// sent. Never below one request of `limits.payload_max`, which would otherwise never fit.
+    pub payload_in_flight_max: u64,
+    /// Requests at once, each counted until its reply was sent. Below 65,536, because the number of
+    /// a request is 16 bits of its operations' tokens.
+    pub requests_in_flight_max: usize,
+    /// Size of the buffer for everything that is not received in place.
+    pub staging_bytes: usize,
+    /// Options a client may send before it must have chosen; a handshake needs about five.
+    pub options_max: u32,
+}
+
+impl Settings {
+    /// Longest data of one option that is looked at; the longest proper one has a name of 4,096
+    /// bytes and some words of 2 bytes.
+    pub(crate) const OPTION_BYTES_MAX: u32 = 8 << 10;
+    /// Longest option data that is skipped, to answer with an error; beyond, the peer is not sane.
+    pub(crate) const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
+    /// Longest payload of a refused write that is skipped: twice what a client may send, so that
+    /// one that ignores our limit a little still gets its error (proto "Size constraints").
+    pub(crate) const PAYLOAD_SKIP_FACTOR: u32 = 2;
+    /// The least useful staging: one option with its header, or some requests.
+    const STAGING_BYTES_MIN: usize = 16 << 10;
+
+    /// The same, with values that cannot work moved to the nearest that can.
+    #[must_use]
+    pub fn checked(mut self) -> Self {
+        self.payload_in_flight_max =
+            self.payload_in_flight_max.max(u64::from(self.limits.payload_max));
+        self.requests_in_flight_max = self.requests_in_flight_max.clamp(1, 0xffff);
+        self.staging_bytes = self.staging_bytes.max(Self::STAGING_BYTES_MIN);
+        self.options_max = self.options_max.max(1);
+        self
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            limits: Limits::default(),
+            payload_in_flight_max: 64 << 20,
+            requests_in_flight_max: 256,
+            staging_bytes: 64 << 10,
+            options_max: 64,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The buffer for received bytes that have no better place yet: messages of the handshake, request
+//! headers, and the payloads that arrive together with them.
+//!
+//! Between two receives it holds less than one message, unless the session is stalled (then nothing
+//! is received). So making room by moving the rest to the front moves little, and there is always
+//! room to receive into.
+
+/// Bytes received and not yet interpreted.
+pub(super) struct Staging {
+    memory: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Staging {
+    pub(super) fn new(bytes: usize) -> Self {
+        Staging { memory: vec![0; bytes].into_boxed_slice(), start: 0, end: 0 }
+    }
+
+    /// What has been received and not yet consumed.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..self.end]
+    }
+
+    /// The first `count` bytes have been interpreted.
+    pub(super) fn consume(&mut self, count: usize) {
+        assert!(count <= self.end - self.start, "consumed more than was received");
+        self.start += count;
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+    }
+
+    /// Consumes up to `count` bytes and returns how many there were.
+    pub(super) fn skip(&mut self, count: u32) -> u32 {
+        let here = u32::try_from(self.bytes().len()).unwrap_or(u32::MAX).min(count);
+        self.consume(here as usize);
+        here
+    }
+
+    /// Room to receive into.
+    pub(super) fn free(&mut self) -> &mut [u8] {
+        if self.start > 0 {
+            self.memory.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        assert!(self.end < self.memory.len(), "a reading session has room");
+        &mut self.memory[self.end..]
+    }
+
+    /// `count` bytes were received into [`Self::free`].
+    pub(super) fn filled(&mut self, count: usize) {
+        assert!(count <= self.memory.len() - self.end, "received more than there was room for");
+        self.end += count;
+    }
+}

@@ -1,0 +1,307 @@
+//! All sessions of one reactor: numbers them, routes completions to them by token, ends them in time.
+//!
+//! A token is: 4 bits zero (for the owner of several protocols to tell them apart), 12 bits generation
+//! and 16 bits index of the session, 32 bits for the session's own use. An index is reused only after
+//! its session is closed, which awaits all its operations; the generation turns a routing mistake
+//! into a failed assertion instead of a wrong answer.
+//!
+//! A reactor's turn:
+//!
+//! 1. [`Sessions::receive`] for every readable socket;
+//! 2. let the target work, then [`Sessions::poll`];
+//! 3. [`Sessions::transmit`] for every id from [`Sessions::next_ready`] and every writable socket.
+//!    Sending frees room, which may start more operations: back to 2 while there are any;
+//! 4. [`Sessions::interest`] of the sessions touched: what to wait for. A session that is closed is
+//!    to be [detached](Sessions::detach) and its socket dropped;
+//! 5. about once a second, [`Sessions::sweep`].
+
+use std::io::{Read, Write};
+
+use everglade_env::Nanos;
+use everglade_target::{Completion, Target, Token};
+
+use crate::server::{self, Received};
+use crate::{Session, Settings};
+
+/// A handshake must be over after this time (CONVENTIONS), and so must the sending of last replies
+/// to a peer that does not take them.
+const PATIENCE: Nanos = 10_000_000_000;
+
+const INDEX_BITS: u32 = 16;
+const GENERATION_MASK: u32 = 0xfff;
+const SESSIONS_MAX: usize = 1 << INDEX_BITS;
+
+/// Names a session of one table; never reused while it could be confused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionId(u32);
+
+/// What the owner of a session's socket should wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// Readable: then [`Sessions::receive`].
+    pub read: bool,
+    /// Writable: then [`Sessions::transmit`].
+    pub write: bool,
+    /// Nothing any more: drop the socket and [`Sessions::detach`].
+    pub closed: bool,
+}
+
+/// The sessions of a reactor.
+pub struct Sessions {
+    settings: Settings,
+    payload_total_max: u64,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    ready: Vec<SessionId>,
+    /// Reused between polls.
+    completions: Vec<Completion>,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    seat: Option<Seat>,
+}
+
+struct Seat {
+    session: Session,
+    /// When the session began, or began to drain.
+    since: Nanos,
+    /// `since` is the beginning of draining.
+    drains: bool,
+    /// Already in the list of ready sessions.
+    ready: bool,
+}
+
+impl SessionId {
+    fn index(self) -> usize {
+        (self.0 & (SESSIONS_MAX as u32 - 1)) as usize
+    }
+
+    fn generation(self) -> u32 {
+        self.0 >> INDEX_BITS
+    }
+
+    fn of_token(token: Token) -> Self {
+        SessionId(u32::try_from(token >> Session::TOKEN_BITS).expect("32 bits remain"))
+    }
+
+    fn token_base(self) -> Token {
+        u64::from(self.0) << Session::TOKEN_BITS
+    }
+}
+
+impl Sessions {
+    /// No sessions yet. Together they hold at most about `payload_total_max` bytes of payload: each
+    /// gets an equal share of it, but at least one request of any permitted size and at most what
+    /// `settings` allows.
+    #[must_use]
+    pub fn new(settings: Settings, payload_total_max: u64) -> Self {
+        Sessions {
+            settings: settings.checked(),
+            payload_total_max,
+            slots: Vec::new(),
+            free: Vec::new(),
+            ready: Vec::new(),
+            completions: Vec::new(),
+        }
+    }
+
+    /// Number of sessions that are not detached.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// There are no sessions.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A new connection; it has its greeting ready to be sent. `None` if the table is full.
+    pub fn attach(&mut self, now: Nanos) -> Option<SessionId> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() == SESSIONS_MAX => return None,
+            None => {
+                self.slots.push(Slot::default());
+                u32::try_from(self.slots.len() - 1).expect("the table is bounded")
+            }
+        };
+        let slot = &mut self.slots[index as usize];
+        let id = SessionId(slot.generation << INDEX_BITS | index);
+        let session = Session::new(id.token_base(), self.settings);
+        slot.seat = Some(Seat { session, since: now, drains: false, ready: false });
+        self.share_payload();
+        self.mark_ready(id);
+        Some(id)
+    }
+
+    /// Forgets a closed session.
+    ///
+    /// # Panics
+    /// If it is not closed.
+    pub fn detach(&mut self, id: SessionId) {
+        assert!(self.session(id).is_closed(), "a session is detached after it closed");
+        let slot = &mut self.slots[id.index()];
+        slot.seat = None;
+        slot.generation = (slot.generation + 1) & GENERATION_MASK;
+        self.free.push(id.0 & (SESSIONS_MAX as u32 - 1));
+        self.share_payload();
+    }
+
+    /// The session.
+    ///
+    /// # Panics
+    /// If it was detached.
+    #[must_use]
+    pub fn session(&self, id: SessionId) -> &Session {
+        &self.seat(id).session
+    }
+
+    /// What to wait for.
+    #[must_use]
+    pub fn interest(&self, id: SessionId) -> Interest {
+        let session = self.session(id);
+        Interest {
+            read: session.wants_read(),
+            write: session.wants_write(),
+            closed: session.is_closed(),
+        }
+    }
+
+    /// Receives what `stream` has, and starts the operations asked for.
+    pub fn receive(
+        &mut self,
+        id: SessionId,
+        stream: &mut impl Read,
+        target: &mut dyn Target,
+    ) -> Received {
+        let received = server::receive(&mut self.seat_mut(id).session, stream, target);
+        let interest = self.interest(id);
+        if interest.write || interest.closed {
+            self.mark_ready(id);
+        }
+        received
+    }
+
+    /// Sends what is to be sent, as far as `stream` takes it.
+    pub fn transmit(&mut self, id: SessionId, stream: &mut impl Write, target: &mut dyn Target) {
+        server::transmit(&mut self.seat_mut(id).session, stream, target);
+    }
+
+    /// The socket is broken.
+    pub fn abandon(&mut self, id: SessionId, target: &mut dyn Target) {
+        self.seat_mut(id).session.abandon(target);
+        self.mark_ready(id);
+    }
+
+    /// Takes all completions from `target` and returns how many there were. For a target that serves
+    /// nobody else; otherwise see [`Sessions::complete`].
+    pub fn poll(&mut self, target: &mut dyn Target) -> usize {
+        let mut completions = std::mem::take(&mut self.completions);
+        target.poll(&mut completions);
+        let count = completions.len();
+        completions.drain(..).for_each(|completion| self.complete(completion, target));
+        self.completions = completions;
+        count
+    }
+
+    /// Routes one completion.
+    ///
+    /// # Panics
+    /// If its token belongs to no session here.
+    pub fn complete(&mut self, completion: Completion, target: &mut dyn Target) {
+        let Completion { token, result } = completion;
+        let id = SessionId::of_token(token);
+        self.seat_mut(id).session.completed(token, result, target);
+        self.mark_ready(id);
+    }
+
+    /// A session that may have bytes to send, may have closed, or may want to read again. Each is
+    /// returned once, until something else happens to it.
+    pub fn next_ready(&mut self) -> Option<SessionId> {
+        while let Some(id) = self.ready.pop() {
+            let slot = &mut self.slots[id.index()];
+            if slot.generation == id.generation()
+                && let Some(seat) = &mut slot.seat
+            {
+                seat.ready = false;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Ends sessions that take too long to choose an export or to take their last replies, and those
+    /// whose LUN is gone. They become ready.
+    pub fn sweep(&mut self, now: Nanos, target: &mut dyn Target) {
+        for id in self.ids() {
+            let seat = self.seat_mut(id);
+            let late = now.saturating_sub(seat.since) > PATIENCE;
+            let session = &mut seat.session;
+            if session.is_draining() {
+                if !seat.drains {
+                    seat.drains = true;
+                    seat.since = now;
+                } else if late {
+                    session.abandon(target);
+                }
+            } else if session.is_in_handshake() {
+                if late {
+                    session.abandon(target);
+                }
+            } else if session.lun().is_some_and(|lun| target.size_bytes(lun).is_none()) {
+                session.stop(target);
+            }
+            let Interest { write, closed, .. } = self.interest(id);
+            if write || closed {
+                self.mark_ready(id);
+            }
+        }
+    }
+
+    /// The server stops: every session finishes what is in flight, sends its replies and closes.
+    pub fn stop(&mut self, target: &mut dyn Target) {
+        for id in self.ids() {
+            self.seat_mut(id).session.stop(target);
+            self.mark_ready(id);
+        }
+    }
+
+    /// All sessions.
+    #[must_use]
+    pub fn ids(&self) -> Vec<SessionId> {
+        let seats = self.slots.iter().zip(0u32..).filter(|(slot, _)| slot.seat.is_some());
+        seats.map(|(slot, index)| SessionId(slot.generation << INDEX_BITS | index)).collect()
+    }
+
+    fn share_payload(&mut self) {
+        let share = self.payload_total_max / (self.len().max(1) as u64);
+        let share = share.min(self.settings.payload_in_flight_max);
+        for seat in self.slots.iter_mut().filter_map(|slot| slot.seat.as_mut()) {
+            seat.session.set_payload_in_flight_max(share);
+        }
+    }
+
+    fn mark_ready(&mut self, id: SessionId) {
+        let seat = self.seat_mut(id);
+        if !seat.ready {
+            seat.ready = true;
+            self.ready.push(id);
+        }
+    }
+
+    fn seat(&self, id: SessionId) -> &Seat {
+        let slot = &self.slots[id.index()];
+        assert_eq!(slot.generation, id.generation(), "the session was detached");
+        slot.seat.as_ref().expect("the session was detached")
+    }
+
+    fn seat_mut(&mut self, id: SessionId) -> &mut Seat {
+        let slot = &mut self.slots[id.index()];
+        assert_eq!(slot.generation, id.generation(), "the session was detached");
+        slot.seat.as_mut().expect("the session was detached")
+    }
+}
