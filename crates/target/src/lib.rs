@@ -16,8 +16,10 @@
 //! 5. An operation that fails has either happened whole or not at all, except that a failed write
 //!    may be visible until the next restart.
 
+pub mod conformance;
 pub mod error;
 pub mod export;
+pub mod model;
 pub mod op;
 pub mod span;
 

@@ -1,0 +1,42 @@
+//! The conformance suite: what every [`Target`] must do, checked from outside.
+//!
+//! [`run`] takes any target, the name of an empty LUN on it of at least 4 MiB, and a closure that lets
+//! the target make progress (nothing for one that works when polled; a step of the reactor or of
+//! simulated time otherwise). It panics at the first difference and names the seed.
+//!
+//! Operations are submitted in groups whose outcome does not depend on the order in which the target
+//! carries them out; so the [`Model`](crate::model::Model), which does one at a time, predicts it exactly. The one place
+//! where order is left open, readers racing a writer, is [`atomic`]'s.
+
+pub mod action;
+pub mod atomic;
+pub mod bench;
+pub mod dice;
+pub mod edges;
+pub mod random;
+
+pub use action::Action;
+pub use bench::Bench;
+pub use dice::Dice;
+
+use crate::Target;
+
+/// Groups of random operations in one [`run`].
+const GROUPS: u32 = 150;
+
+/// Everything, on an empty LUN.
+///
+/// # Panics
+/// When the target breaks the contract.
+pub fn run<T: Target + ?Sized>(
+    target: &mut T,
+    export: &str,
+    progress: &mut dyn FnMut(&mut T),
+    seed: u64,
+) {
+    let mut bench = Bench::open(target, export, progress, seed);
+    edges::run(&mut bench);
+    atomic::run(&mut bench);
+    random::run(&mut bench, GROUPS);
+    bench.close();
+}
