@@ -29,6 +29,7 @@ const PATIENCE: Nanos = 10_000_000_000;
 
 const INDEX_BITS: u32 = 16;
 const GENERATION_MASK: u32 = 0xfff;
+const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 const SESSIONS_MAX: usize = 1 << INDEX_BITS;
 
 /// Names a session of one table; never reused while it could be confused.
@@ -75,7 +76,7 @@ struct Seat {
 
 impl SessionId {
     fn index(self) -> usize {
-        (self.0 & (SESSIONS_MAX as u32 - 1)) as usize
+        (self.0 & INDEX_MASK) as usize
     }
 
     fn generation(self) -> u32 {
@@ -147,7 +148,7 @@ impl Sessions {
         let slot = &mut self.slots[id.index()];
         slot.seat = None;
         slot.generation = (slot.generation + 1) & GENERATION_MASK;
-        self.free.push(id.0 & (SESSIONS_MAX as u32 - 1));
+        self.free.push(id.0 & INDEX_MASK);
         self.share_payload();
     }
 
