@@ -1,2 +1,30 @@
-//! The `everglade` binary.
-fn main() {}
+//! The `everglade` binary: one grammar over the daemon and the offline tools (CONVENTIONS, "Running").
+//!
+//! This crate only parses arguments, calls one crate per verb, and turns outcomes into exit codes;
+//! the table of those is [`exit`]. stdout carries data, stderr everything else.
+
+mod args;
+mod check;
+mod exit;
+mod serve;
+mod version;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Verb};
+
+fn main() -> ExitCode {
+    exit::stop_on_broken_invariants();
+    let args = Args::parse();
+    let outcome = match &args.verb {
+        Verb::Serve(serve) => serve::run(&args.global, serve),
+        Verb::Check(check) => check::run(&args.global, check),
+        Verb::Version => version::run(&args.global),
+    };
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("everglade: {}", failure.message);
+        ExitCode::from(failure.code)
+    })
+}

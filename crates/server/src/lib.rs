@@ -27,6 +27,9 @@ pub mod signal;
 pub mod size;
 pub mod stop;
 
+/// Version of the bytes this build writes to devices.
+pub use everglade_format::FORMAT_VERSION as MEDIA_VERSION;
+
 pub use config::{Config, Settings};
 pub use datadir::DataDir;
 pub use error::{ServeError, StartError};

@@ -1,0 +1,188 @@
+//! The command line. What a flag means is decided where it is used; here is only how it is written.
+
+use std::path::PathBuf;
+
+use clap::builder::FalseyValueParser;
+use clap::{Parser, Subcommand};
+use everglade_server::config::{IoMode, TcpListen, UnixListen};
+use everglade_server::{Interval, Size};
+
+/// A copy-on-write storage server in user space: thin volumes on pooled files or devices, served
+/// over NBD.
+#[derive(Debug, Parser)]
+#[command(name = "everglade", version, disable_help_subcommand = true)]
+#[command(after_help = "Start with 'everglade serve'; it prints how to connect.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// Options of every verb.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// Where the daemon keeps its files [default: /var/lib/everglade for root, else
+    /// $XDG_DATA_HOME/everglade]
+    #[arg(long, global = true, value_name = "DIR", env = "EVERGLADE_DATA_DIR")]
+    #[arg(hide_env_values = true)]
+    pub(crate) data_dir: Option<PathBuf>,
+
+    /// Configuration file [default: /etc/everglade/everglade.toml for root, else
+    /// $XDG_CONFIG_HOME/everglade/everglade.toml, if it exists]
+    #[arg(long, global = true, value_name = "FILE", env = "EVERGLADE_CONFIG")]
+    #[arg(hide_env_values = true)]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Print JSON instead of text
+    #[arg(long, global = true, env = "EVERGLADE_JSON", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(crate) json: bool,
+
+    /// Print results and errors only
+    #[arg(long, global = true, env = "EVERGLADE_QUIET", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(crate) quiet: bool,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run the storage server; an empty data directory gets a volume and a 16 GiB disk to try
+    Serve(Serve),
+    /// Verify aggregates while no server runs; changes nothing
+    Check(Check),
+    /// Print the versions of the program and of its formats
+    Version,
+}
+
+/// Options of `serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// Address for NBD over TCP: IP:PORT, :PORT on the loopback (:0 picks one), or off
+    /// [default: 127.0.0.1:10809]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "EVERGLADE_NBD_TCP",
+        hide_env_values = true
+    )]
+    pub(crate) nbd_tcp: Option<TcpListen>,
+
+    /// Socket for NBD, or off [default: run/nbd.sock in the data directory]
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "EVERGLADE_NBD_UNIX",
+        hide_env_values = true
+    )]
+    pub(crate) nbd_unix: Option<UnixListen>,
+
+    /// Cap for all memory of the process, at least 256MiB [default: 1GiB]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        env = "EVERGLADE_MEMORY",
+        hide_env_values = true
+    )]
+    pub(crate) memory: Option<Size>,
+
+    /// Data plane threads [default: one per core, at most 8]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "EVERGLADE_REACTORS",
+        hide_env_values = true
+    )]
+    pub(crate) reactors: Option<usize>,
+
+    /// How devices are driven: auto, uring, threads [default: auto]
+    #[arg(long, value_name = "WAY", env = "EVERGLADE_IO", hide_env_values = true)]
+    pub(crate) io: Option<IoMode>,
+
+    /// Longest time between consistency points [default: 10s]
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "EVERGLADE_CP_INTERVAL",
+        hide_env_values = true
+    )]
+    pub(crate) cp_interval: Option<Interval>,
+
+    /// Size of the thin aggregate made at first start [default: 64GiB]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        env = "EVERGLADE_AGGREGATE_SIZE",
+        hide_env_values = true
+    )]
+    pub(crate) aggregate_size: Option<Size>,
+
+    /// Size of the thin disk made at first start [default: 16GiB]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        env = "EVERGLADE_LUN_SIZE",
+        hide_env_values = true
+    )]
+    pub(crate) lun_size: Option<Size>,
+}
+
+/// Options of `check`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit code: 0 clean, 1 problems found, 2 cannot read.")]
+pub(crate) struct Check {
+    /// Aggregates to verify [default: all]
+    #[arg(value_name = "AGGREGATE")]
+    pub(crate) aggregates: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn globals_may_stand_anywhere() {
+        for words in [
+            ["everglade", "--data-dir", "/d", "serve"],
+            ["everglade", "serve", "--data-dir", "/d"],
+        ] {
+            let args = Args::try_parse_from(words).expect("good usage");
+            assert_eq!(args.global.data_dir, Some(PathBuf::from("/d")));
+        }
+    }
+
+    #[test]
+    fn values_are_understood_while_parsing() {
+        let words = [
+            "everglade",
+            "serve",
+            "--nbd-tcp",
+            ":0",
+            "--memory",
+            "512MiB",
+            "--io",
+            "threads",
+        ];
+        let Verb::Serve(serve) = Args::try_parse_from(words).expect("good usage").verb else {
+            panic!("another verb");
+        };
+        assert_eq!(serve.memory, Some(Size::mib(512)));
+        assert_eq!(serve.io, Some(IoMode::Threads));
+        for bad in [
+            ["--memory", "lots"],
+            ["--nbd-tcp", "everywhere"],
+            ["--cp-interval", "soon"],
+        ] {
+            let words = ["everglade", "serve", bad[0], bad[1]];
+            assert!(Args::try_parse_from(words).is_err(), "{bad:?}");
+        }
+    }
+}

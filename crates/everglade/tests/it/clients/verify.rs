@@ -1,0 +1,83 @@
+//! fio with verification: many random requests in flight, every block read back and checked.
+
+use super::{LUN, ready_for, serve};
+use crate::running::Place;
+use crate::tools::{have, must, run, skip};
+
+/// Whether this fio was built with its NBD engine.
+fn fio_speaks_nbd() -> bool {
+    if !have(&["fio"]) {
+        return false;
+    }
+    let speaks = run("fio", &["--enghelp=nbd"]).status.success();
+    if !speaks {
+        skip("this fio has no NBD engine");
+    }
+    speaks
+}
+
+fn fio(uri: &str, options: &[&str]) {
+    let uri = format!("--uri={uri}");
+    let mut args = vec![
+        "--name=verify",
+        "--ioengine=nbd",
+        &uri,
+        "--verify=crc32c",
+        "--verify_fatal=1",
+    ];
+    args.extend(["--size=48M", "--randseed=2", "--group_reporting"]);
+    args.extend(options);
+    let said = must("fio", &args);
+    assert!(said.contains("err= 0"), "{said}");
+}
+
+#[test]
+fn fio_verifies_random_writes() {
+    if !ready_for(&[]) || !fio_speaks_nbd() {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place);
+    fio(
+        &server.uri(LUN),
+        &["--rw=randwrite", "--bs=4k", "--iodepth=32"],
+    );
+    server.stop();
+}
+
+#[test]
+fn fio_verifies_mixed_sizes_over_the_unix_socket() {
+    if !ready_for(&[]) || !fio_speaks_nbd() {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place);
+    let mixed = [
+        "--rw=randrw",
+        "--bsrange=512-128k",
+        "--blockalign=512",
+        "--iodepth=16",
+    ];
+    fio(&server.unix_uri(LUN), &mixed);
+    server.stop();
+}
+
+#[test]
+fn fio_verifies_rewrites_across_a_restart() {
+    if !ready_for(&[]) || !fio_speaks_nbd() {
+        return;
+    }
+    let place = Place::new();
+    let load = [
+        "--rw=randwrite",
+        "--bs=8k",
+        "--iodepth=16",
+        "--verify_state_save=0",
+    ];
+    let server = serve(&place);
+    fio(&server.uri(LUN), &[&load[..], &["--do_verify=0"]].concat());
+    server.stop();
+    let server = serve(&place);
+    fio(&server.uri(LUN), &[&load[..], &["--verify_only"]].concat());
+    server.stop();
+}

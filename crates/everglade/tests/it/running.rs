@@ -1,0 +1,213 @@
+//! Starting the built binary, waiting for its ready line, and ending it.
+//!
+//! Everything lives in a temporary data directory; servers listen on a port the kernel picks and on
+//! a socket in that directory. A server that a test forgets is killed when it is dropped.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A first start lays out an aggregate; on a busy machine of two cores that may take a while.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// `everglade` with the machine's own settings shut out.
+pub(crate) fn everglade(data_dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_everglade"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("EVERGLADE_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env("EVERGLADE_CONFIG", "/dev/null")
+        .env("EVERGLADE_DATA_DIR", data_dir);
+    command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
+    command
+}
+
+/// Exit code of a finished process, as a shell shows it: 128 + signal when killed.
+pub(crate) fn code(output: &Output) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    let status = output.status;
+    status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .expect("an end")
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A temporary directory with a place for data in it and room for files beside.
+pub(crate) struct Place {
+    keep: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        Place {
+            keep: tempfile::tempdir().expect("a temporary directory"),
+        }
+    }
+
+    /// Not created yet.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.keep.path().join("data")
+    }
+
+    /// A file of that name beside the data directory.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.keep.path().join(name)
+    }
+
+    /// Runs a verb to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        everglade(&self.data_dir())
+            .args(args)
+            .output()
+            .expect("the binary runs")
+    }
+
+    /// Starts a server and waits until it is ready.
+    pub(crate) fn serve(&self, args: &[&str]) -> Server {
+        Server::start(self, args)
+    }
+}
+
+/// A ready server.
+pub(crate) struct Server {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    log: PathBuf,
+    /// `127.0.0.1:PORT`.
+    pub(crate) tcp: String,
+    /// Path of the socket.
+    pub(crate) unix: String,
+}
+
+impl Server {
+    fn start(place: &Place, args: &[&str]) -> Server {
+        let log = place.file("server.log");
+        let append = File::options()
+            .append(true)
+            .create(true)
+            .open(&log)
+            .expect("a log");
+        let mut child = everglade(&place.data_dir())
+            .args(["serve", "--nbd-tcp", ":0"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(append)
+            .spawn()
+            .expect("the binary starts");
+        let stdout = child.stdout.take().expect("a pipe");
+        let (line, stdout) = first_line(stdout);
+        let Some(line) = line else {
+            let _ = child.kill();
+            let status = child.wait().expect("an end");
+            panic!("no ready line ({status}); log:\n{}", read(&log));
+        };
+        let field = |name: &str| {
+            let found = line.split(' ').find_map(|word| word.strip_prefix(name));
+            found
+                .unwrap_or_else(|| panic!("no {name} in: {line}"))
+                .to_owned()
+        };
+        assert!(line.starts_with("ready nbd="), "not a ready line: {line}");
+        Server {
+            child,
+            stdout,
+            log,
+            tcp: field("nbd="),
+            unix: field("nbd-unix="),
+        }
+    }
+
+    /// `nbd://127.0.0.1:PORT/EXPORT`.
+    pub(crate) fn uri(&self, export: &str) -> String {
+        format!("nbd://{}/{export}", self.tcp)
+    }
+
+    /// `nbd+unix:///EXPORT?socket=PATH`.
+    pub(crate) fn unix_uri(&self, export: &str) -> String {
+        format!("nbd+unix:///{export}?socket={}", self.unix)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a status").is_none()
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .expect("a pid");
+        kill_process(pid, signal).expect("our own child");
+    }
+
+    /// SIGTERM; asserts that the end is clean, and returns what was left on stdout.
+    pub(crate) fn stop(mut self) -> String {
+        self.signal(Signal::TERM);
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).expect("stdout");
+        let status = self.child.wait().expect("an end");
+        assert_eq!(
+            status.code(),
+            Some(0),
+            "{status} after SIGTERM; log:\n{}",
+            read(&self.log)
+        );
+        rest
+    }
+
+    /// SIGKILL, as a crash of the process.
+    pub(crate) fn kill(mut self) {
+        self.signal(Signal::KILL);
+        self.child.wait().expect("an end");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail harmlessly when the process has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!("--- log of the server ---\n{}", read(&self.log));
+        }
+    }
+}
+
+fn read(log: &Path) -> String {
+    fs::read_to_string(log).unwrap_or_else(|error| error.to_string())
+}
+
+/// The first line, or `None` at the end of the stream or after too long. The reader is handed back
+/// through the same channel, so a silent server blocks only a thread of its own.
+fn first_line(stdout: ChildStdout) -> (Option<String>, BufReader<ChildStdout>) {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut reader = BufReader::new(stdout);
+        let mut line = String::new();
+        let length = reader.read_line(&mut line).expect("stdout is text");
+        // Nobody may be waiting any more.
+        let _ = sender.send(((length > 0).then(|| line.trim_end().to_owned()), reader));
+    });
+    let outcome = receiver.recv_timeout(READY_WITHIN);
+    outcome.unwrap_or_else(|_| panic!("no ready line within {READY_WITHIN:?}"))
+}

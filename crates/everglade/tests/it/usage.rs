@@ -1,0 +1,72 @@
+//! Usage errors and exit codes: contracts with scripts (CONVENTIONS, "exit").
+
+use crate::running::{Place, code, stderr, stdout};
+
+#[test]
+fn wrong_usage_is_2_and_goes_to_stderr() {
+    let place = Place::new();
+    for args in [
+        &[][..],
+        &["frobnicate"],
+        &["serve", "--frobnicate"],
+        &["serve", "extra"],
+        &["serve", "--memory", "lots"],
+        &["serve", "--memory", "1GB"],
+        &["serve", "--io", "magic"],
+        &["serve", "--nbd-tcp", "somewhere"],
+        &["serve", "--reactors", "-1"],
+        &["serve", "--cp-interval", "soon"],
+    ] {
+        let output = place.run(args);
+        assert_eq!(code(&output), 2, "{args:?}: {}", stderr(&output));
+        assert!(stdout(&output).is_empty(), "{args:?}");
+        assert!(!stderr(&output).is_empty(), "{args:?}");
+    }
+    assert!(!place.data_dir().exists(), "wrong usage touches nothing");
+}
+
+#[test]
+fn help_names_every_verb_and_is_data() {
+    let output = Place::new().run(&["--help"]);
+    assert_eq!(code(&output), 0);
+    for word in [
+        "serve",
+        "check",
+        "version",
+        "--data-dir",
+        "--json",
+        "--quiet",
+    ] {
+        assert!(stdout(&output).contains(word), "{word}");
+    }
+}
+
+#[test]
+fn version_says_what_decides_about_compatibility() {
+    let place = Place::new();
+    let output = place.run(&["version"]);
+    assert_eq!(code(&output), 0);
+    assert!(stdout(&output).starts_with(concat!("everglade ", env!("CARGO_PKG_VERSION"))));
+
+    let output = place.run(&["version", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    assert_eq!(value["schema_version"], 1);
+    assert_eq!(value["media_format"], 0);
+}
+
+#[test]
+fn wrong_environment_is_wrong_usage() {
+    let place = Place::new();
+    let mut command = crate::running::everglade(&place.data_dir());
+    let output = command
+        .env("EVERGLADE_MEMORY", "lots")
+        .arg("serve")
+        .output()
+        .expect("runs");
+    assert_eq!(code(&output), 2);
+    assert!(
+        stderr(&output).contains("is not a size"),
+        "{}",
+        stderr(&output)
+    );
+}
