@@ -104,7 +104,7 @@ pub(super) struct Device {
 impl Device {
     pub(super) fn new(spec: DeviceSpec, durable: Image, allocated: BlockSet, rng: Rng) -> Device {
         assert!(
-            spec.size_bytes % BLOCK_SIZE as u64 == 0,
+            spec.size_bytes.is_multiple_of(BLOCK_SIZE as u64),
             "a device has a whole number of blocks"
         );
         Device {

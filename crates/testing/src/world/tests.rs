@@ -198,7 +198,7 @@ fn busy_run(seed: u64, cut_at: Option<u64>) -> SimWorld {
             return Turn::Idle { until: None };
         }
         let block = outside.random() % 64;
-        let device = DeviceId(reactor as u32);
+        let device = DeviceId(u32::try_from(reactor).expect("two reactors"));
         let (offset, pages) = (
             block * BLOCK,
             vec![page(u8::try_from(*turns).expect("small")); 2],

@@ -1,0 +1,134 @@
+//! Volumes and LUNs come, grow and go.
+
+use super::{Lun, LunId, Model, OpId, Volume, VolumeId, What};
+
+impl Model {
+    /// A volume that is there from the start.
+    pub fn add_volume(&mut self, name: &str, aggregate: u32) -> VolumeId {
+        let name = name.to_owned();
+        self.volumes.push(Volume {
+            name,
+            aggregate,
+            created: None,
+            deletes: Vec::new(),
+        });
+        VolumeId(self.volumes.len() - 1)
+    }
+
+    /// A LUN that is there from the start, full of zeroes. `name` is its export name.
+    pub fn add_lun(&mut self, volume: VolumeId, name: &str, size_bytes: u64) -> LunId {
+        self.luns.push(Lun {
+            name: name.to_owned(),
+            volume,
+            created: None,
+            deletes: Vec::new(),
+            sizes: vec![(None, size_bytes)],
+            blocks: std::collections::BTreeMap::new(),
+            reads_in_flight: 0,
+        });
+        LunId(self.luns.len() - 1)
+    }
+
+    /// Creation of a volume was asked for. Like all of these it is durable once acknowledged.
+    pub fn begin_create_volume(&mut self, name: &str, aggregate: u32) -> (OpId, VolumeId) {
+        let volume = self.add_volume(name, aggregate);
+        let op = self.record(What::CreateVolume(volume), aggregate, true);
+        self.volumes[volume.0].created = Some(op);
+        (op, volume)
+    }
+
+    /// Deletion of a volume, with its LUNs, was asked for.
+    pub fn begin_delete_volume(&mut self, volume: VolumeId) -> OpId {
+        let aggregate = self.volumes[volume.0].aggregate;
+        let op = self.record(What::DeleteVolume(volume), aggregate, true);
+        self.volumes[volume.0].deletes.push(op);
+        for lun in self.luns.iter_mut().filter(|lun| lun.volume == volume) {
+            lun.deletes.push(op);
+        }
+        op
+    }
+
+    /// Creation of a LUN was asked for.
+    pub fn begin_create_lun(
+        &mut self,
+        volume: VolumeId,
+        name: &str,
+        size_bytes: u64,
+    ) -> (OpId, LunId) {
+        let lun = self.add_lun(volume, name, size_bytes);
+        let op = self.begin(What::CreateLun(lun), lun, true);
+        self.luns[lun.0].created = Some(op);
+        (op, lun)
+    }
+
+    /// Deletion of a LUN was asked for.
+    pub fn begin_delete_lun(&mut self, lun: LunId) -> OpId {
+        let op = self.begin(What::DeleteLun(lun), lun, true);
+        self.luns[lun.0].deletes.push(op);
+        op
+    }
+
+    /// Growth of a LUN was asked for.
+    pub fn begin_grow(&mut self, lun: LunId, size_bytes: u64) -> OpId {
+        let op = self.begin(What::Grow(lun, size_bytes), lun, true);
+        self.luns[lun.0].sizes.push((Some(op), size_bytes));
+        op
+    }
+
+    pub(super) fn withdraw_lifecycle(&mut self, op: OpId) {
+        match self.ops[op.0].what {
+            // It was never there: as if deleted by its own creation.
+            What::CreateVolume(volume) => self.volumes[volume.0].deletes.push(op),
+            What::CreateLun(lun) => self.luns[lun.0].deletes.push(op),
+            What::DeleteVolume(volume) => {
+                self.volumes[volume.0]
+                    .deletes
+                    .retain(|&delete| delete != op);
+                self.luns
+                    .iter_mut()
+                    .for_each(|lun| lun.deletes.retain(|&delete| delete != op));
+            }
+            What::DeleteLun(lun) => self.luns[lun.0].deletes.retain(|&delete| delete != op),
+            What::Grow(lun, _) => self.luns[lun.0].sizes.retain(|&(by, _)| by != Some(op)),
+            _ => {}
+        }
+    }
+
+    /// The LUN of this export name, if it may exist; the youngest if names were used again.
+    #[must_use]
+    pub fn lun(&self, name: &str) -> Option<LunId> {
+        let index = self.luns.iter().rposition(|lun| lun.name == name)?;
+        self.luns[index].deletes.is_empty().then_some(LunId(index))
+    }
+
+    /// The volume of this name, if it may exist.
+    #[must_use]
+    pub fn volume(&self, name: &str) -> Option<VolumeId> {
+        let index = self
+            .volumes
+            .iter()
+            .rposition(|volume| volume.name == name)?;
+        self.volumes[index]
+            .deletes
+            .is_empty()
+            .then_some(VolumeId(index))
+    }
+
+    /// True once the deletion of the LUN or its volume was asked for.
+    #[must_use]
+    pub fn is_deleting(&self, lun: LunId) -> bool {
+        !self.luns[lun.0].deletes.is_empty()
+    }
+
+    /// Export name of a LUN.
+    #[must_use]
+    pub fn name(&self, lun: LunId) -> &str {
+        &self.luns[lun.0].name
+    }
+
+    /// Size of a LUN once everything under way is done.
+    #[must_use]
+    pub fn size_bytes(&self, lun: LunId) -> u64 {
+        self.luns[lun.0].sizes.last().expect("a LUN has a size").1
+    }
+}

@@ -1,0 +1,421 @@
+//! After a crash: is what is left something a crash may leave?
+//!
+//! `model.recover(at)` → `exports(…)` → `block(…)` for every block of `blocks_known` (and any others)
+//! → `finish(cp)`. Here an event counts as having happened if the world had counted fewer than `at`
+//! writes, so that one run answers for each of its cuts.
+
+use std::collections::BTreeMap;
+
+use everglade_env::{BLOCK_SIZE, PageRef};
+
+use super::history::BlockHistory;
+use super::{LunId, Model, Moment, OpId, Rule, Violation, VolumeId};
+
+/// Where an operation shows and where it is missing.
+#[derive(Default)]
+struct Sight {
+    seen: Option<String>,
+    unseen: Option<String>,
+}
+
+/// The judgement of one recovered system.
+pub struct Recovery<'m> {
+    model: &'m Model,
+    at: u64,
+    /// Per aggregate: everything acknowledged before this is durable, by the flushes that ended.
+    covered: BTreeMap<u32, Moment>,
+    sights: BTreeMap<OpId, Sight>,
+    present: BTreeMap<LunId, u64>,
+    volumes: Option<Vec<VolumeId>>,
+    /// Set if the model shall go on from what is found.
+    found: Option<BTreeMap<LunId, BTreeMap<u64, PageRef>>>,
+}
+
+impl Model {
+    /// Judges a system recovered from a cut at device write `at` ([`u64::MAX`]: after everything told).
+    #[must_use]
+    pub fn recover(&self, at: u64) -> Recovery<'_> {
+        let mut covered = BTreeMap::new();
+        for mark in self.marks.iter().filter(|mark| mark.since.writes < at) {
+            let covers = covered.entry(mark.aggregate).or_insert(mark.covers);
+            *covers = mark.covers.max(*covers);
+        }
+        Recovery {
+            model: self,
+            at,
+            covered,
+            sights: BTreeMap::new(),
+            present: BTreeMap::new(),
+            volumes: None,
+            found: None,
+        }
+    }
+
+    fn happened(&self, op: OpId, at: u64) -> bool {
+        self.ops[op.0].issued.writes < at
+    }
+}
+
+impl<'m> Recovery<'m> {
+    /// Remembers what is found, so that [`Recovery::adopt`] can go on from it.
+    #[must_use]
+    pub fn adopting(mut self) -> Self {
+        self.found = Some(BTreeMap::new());
+        self
+    }
+
+    /// May something exist that `created` made and `deletes` removed? (may be present, may be absent)
+    fn may_exist(&self, created: Option<OpId>, deletes: &[OpId]) -> (bool, bool) {
+        let came = created.is_none_or(|op| self.model.happened(op, self.at));
+        let came_for_good = created.is_none_or(|op| self.is_durable(op));
+        let went = deletes.iter().any(|&op| self.model.happened(op, self.at));
+        let went_for_good = deletes
+            .iter()
+            .any(|&op| self.is_durable(op) || created == Some(op));
+        (came && !went_for_good, !came_for_good || went)
+    }
+
+    /// True if no crash at this moment may take `op` away.
+    fn is_durable(&self, op: OpId) -> bool {
+        let record = &self.model.ops[op.0];
+        let Some(acked) = record.acked.filter(|acked| acked.writes < self.at) else {
+            return false;
+        };
+        record.durable
+            || self
+                .covered
+                .get(&record.aggregate)
+                .is_some_and(|covers| acked < *covers)
+    }
+
+    /// Judges the list of exports (name and size in bytes) and, if given, that of volumes.
+    ///
+    /// # Errors
+    /// The list is one no crash may leave.
+    pub fn exports(
+        &mut self,
+        exports: &[(String, u64)],
+        volumes: Option<&[String]>,
+    ) -> Result<(), Violation> {
+        let mut unknown: BTreeMap<&str, u64> = exports
+            .iter()
+            .map(|(name, size)| (name.as_str(), *size))
+            .collect();
+        // Youngest first: where a name was used again, it is the younger one's.
+        for (index, lun) in self.model.luns.iter().enumerate().rev() {
+            let size = unknown.remove(lun.name.as_str());
+            let is_present = size.is_some();
+            self.existence(&lun.name, lun.created, &lun.deletes, is_present)?;
+            if let Some(size) = size {
+                self.size(LunId(index), size)?;
+                self.present.insert(LunId(index), size);
+            }
+        }
+        if let Some((name, _)) = unknown.first_key_value() {
+            let detail = format!("LUN {name} exists and was never asked for");
+            return Err(Violation::new(Rule::Exports, detail));
+        }
+        let Some(names) = volumes else { return Ok(()) };
+        let mut unknown: Vec<&String> = names.iter().collect();
+        let mut present = Vec::new();
+        for (index, volume) in self.model.volumes.iter().enumerate().rev() {
+            let place = unknown.iter().position(|name| **name == volume.name);
+            if let Some(place) = place {
+                unknown.remove(place);
+                present.push(VolumeId(index));
+            }
+            self.existence(
+                &volume.name,
+                volume.created,
+                &volume.deletes,
+                place.is_some(),
+            )?;
+        }
+        self.volumes = Some(present);
+        match unknown.first() {
+            None => Ok(()),
+            Some(name) => {
+                let detail = format!("volume {name} exists and was never asked for");
+                Err(Violation::new(Rule::Exports, detail))
+            }
+        }
+    }
+
+    fn existence(
+        &mut self,
+        name: &str,
+        created: Option<OpId>,
+        deletes: &[OpId],
+        is_present: bool,
+    ) -> Result<(), Violation> {
+        let (may_be_present, may_be_absent) = self.may_exist(created, deletes);
+        let broken = |detail: String| Err(Violation::new(Rule::Exports, detail));
+        if is_present && !may_be_present {
+            return broken(format!("{name} exists after a deletion that was durable"));
+        }
+        if !is_present && !may_be_absent {
+            return broken(format!("{name} is gone"));
+        }
+        let at = self.at;
+        let deletes = deletes.iter().filter(|&&op| created != Some(op));
+        let deletes: Vec<OpId> = deletes
+            .copied()
+            .filter(|&op| self.model.happened(op, at))
+            .collect();
+        if is_present {
+            self.saw(created, name);
+            deletes.into_iter().for_each(|op| self.missed(op, name));
+        } else if deletes.is_empty() {
+            created.into_iter().for_each(|op| self.missed(op, name));
+        } else if created.is_none_or(|op| self.is_durable(op)) && deletes.len() == 1 {
+            self.saw(Some(deletes[0]), name);
+        }
+        Ok(())
+    }
+
+    fn size(&mut self, lun: LunId, size: u64) -> Result<(), Violation> {
+        let known = &self.model.luns[lun.0];
+        let durable = |op: Option<OpId>| op.is_none_or(|op| self.is_durable(op));
+        let first = known
+            .sizes
+            .iter()
+            .rposition(|&(op, _)| durable(op))
+            .unwrap_or(0);
+        let fits = known
+            .sizes
+            .iter()
+            .skip(first)
+            .any(|&(_, known)| known == size);
+        if !fits {
+            let detail = format!(
+                "{} has {size} bytes, not one of {:?}",
+                known.name, known.sizes
+            );
+            return Err(Violation::new(Rule::Exports, detail));
+        }
+        for &(op, known_size) in &known.sizes {
+            match op {
+                Some(op) if known_size <= size => self.saw(Some(op), &known.name),
+                Some(op) if self.model.happened(op, self.at) => self.missed(op, &known.name),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Id, name and size of the LUNs that are there.
+    #[must_use]
+    pub fn luns(&self) -> Vec<(LunId, String, u64)> {
+        let named =
+            |(&lun, &size): (&LunId, &u64)| (lun, self.model.luns[lun.0].name.clone(), size);
+        self.present.iter().map(named).collect()
+    }
+
+    /// Blocks of a LUN that were ever written and lie inside its size.
+    #[must_use]
+    pub fn blocks_known(&self, lun: LunId) -> Vec<u64> {
+        let blocks = self
+            .present
+            .get(&lun)
+            .map_or(0, |size| size.div_ceil(BLOCK_SIZE as u64));
+        self.model.luns[lun.0]
+            .blocks
+            .range(..blocks)
+            .map(|(&block, _)| block)
+            .collect()
+    }
+
+    /// Judges what a block holds. `bytes` is the whole block, or its part inside the LUN.
+    ///
+    /// # Errors
+    /// No crash may leave this there.
+    pub fn block(&mut self, lun: LunId, block: u64, bytes: &[u8]) -> Result<(), Violation> {
+        if let Some(found) = &mut self.found
+            && bytes.len() == BLOCK_SIZE
+        {
+            let mut page = everglade_env::Page::zeroed();
+            page.copy_from_slice(bytes);
+            found.entry(lun).or_default().insert(block, page.freeze());
+        }
+        let model = self.model;
+        let known = &model.luns[lun.0];
+        let place = format!("{} block {block}", known.name);
+        let Some(history) = known.blocks.get(&block) else {
+            if bytes.iter().all(|&byte| byte == 0) {
+                return Ok(());
+            }
+            return Err(Violation::new(
+                Rule::Foreign,
+                format!("{place}: written by nobody"),
+            ));
+        };
+        let at = self.at;
+        let happened = |op: OpId| model.happened(op, at);
+        let versions = history.versions();
+        let floor = versions
+            .iter()
+            .rposition(|v| v.op.is_none_or(|op| self.is_durable(op)));
+        let floor = floor.unwrap_or(0);
+        let Some((least, greatest)) = history.fitting(floor, 0, bytes, happened) else {
+            return Err(self.unfitting(history, &place, floor, bytes));
+        };
+        for (index, version) in versions.iter().enumerate().skip(1) {
+            let Some(op) = version.op.filter(|&op| happened(op)) else {
+                continue;
+            };
+            if least >= index {
+                self.saw(Some(op), &place);
+            } else if greatest < index {
+                self.missed(op, &place);
+            }
+        }
+        Ok(())
+    }
+
+    fn unfitting(
+        &self,
+        history: &BlockHistory,
+        place: &str,
+        floor: usize,
+        bytes: &[u8],
+    ) -> Violation {
+        let by = |index: usize| match history.versions()[index].op {
+            Some(op) => self.model.describe(op).to_string(),
+            None => "what was there at first".to_owned(),
+        };
+        match history.fitting(0, 0, bytes, |_| true) {
+            Some((_, greatest)) if greatest < floor => {
+                let detail = format!(
+                    "{place}: holds {}, lost {}, which was durable",
+                    by(greatest),
+                    by(floor)
+                );
+                Violation::new(Rule::Durable, detail)
+            }
+            Some((least, _)) => {
+                let detail = format!("{place}: holds {}, which comes after the cut", by(least));
+                Violation::new(Rule::Foreign, detail)
+            }
+            None => {
+                let zero = if bytes.iter().all(|&byte| byte == 0) {
+                    " (zeroes)"
+                } else {
+                    ""
+                };
+                let detail = format!(
+                    "{place}: holds what it never held{zero}; durable is {}",
+                    by(floor)
+                );
+                Violation::new(Rule::Foreign, detail)
+            }
+        }
+    }
+
+    fn saw(&mut self, op: Option<OpId>, place: &str) {
+        if let Some(op) = op {
+            self.sights
+                .entry(op)
+                .or_default()
+                .seen
+                .get_or_insert_with(|| place.to_owned());
+        }
+    }
+
+    fn missed(&mut self, op: OpId, place: &str) {
+        self.sights
+            .entry(op)
+            .or_default()
+            .unseen
+            .get_or_insert_with(|| place.to_owned());
+    }
+
+    /// Judges everything seen together. `cp` is the consistency point recovery says it found, to be
+    /// compared with what operations said they joined.
+    ///
+    /// # Errors
+    /// The parts do not make a whole any crash may leave.
+    pub fn finish(&self, cp: Option<u64>) -> Result<(), Violation> {
+        let model = self.model;
+        // Per aggregate, the youngest operation that survived.
+        let mut youngest: BTreeMap<u32, OpId> = BTreeMap::new();
+        for (&op, sight) in &self.sights {
+            if let (Some(seen), Some(unseen)) = (&sight.seen, &sight.unseen) {
+                let what = model.describe(op);
+                let detail = format!("{what} is there in {seen} and not in {unseen}");
+                return Err(Violation::new(Rule::Whole, detail));
+            }
+            if sight.seen.is_some() {
+                let best = youngest.entry(model.ops[op.0].aggregate).or_insert(op);
+                if model.ops[best.0].issued < model.ops[op.0].issued {
+                    *best = op;
+                }
+            }
+        }
+        for (&op, sight) in &self.sights {
+            let record = &model.ops[op.0];
+            if let (Some(tag), Some(cp)) = (record.cp, cp) {
+                let belongs = tag <= cp;
+                if belongs && sight.unseen.is_some() || !belongs && sight.seen.is_some() {
+                    let what = model.describe(op);
+                    let but = if belongs { "is missing" } else { "is there" };
+                    let detail = format!("recovered at {cp}, but {what} {but}");
+                    return Err(Violation::new(Rule::ConsistencyPoint, detail));
+                }
+            }
+            let Some(unseen) = &sight.unseen else {
+                continue;
+            };
+            if self.is_durable(op) {
+                let detail = format!("{} was durable and is not in {unseen}", model.describe(op));
+                return Err(Violation::new(Rule::Durable, detail));
+            }
+            let acked = record.acked.filter(|acked| acked.writes < self.at);
+            if let (Some(acked), Some(later)) = (acked, youngest.get(&record.aggregate))
+                && acked < model.ops[later.0].issued
+            {
+                let detail = format!(
+                    "{} is not in {unseen}, but {} survived, which began after it was acknowledged",
+                    model.describe(op),
+                    model.describe(*later)
+                );
+                return Err(Violation::new(Rule::Prefix, detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// The model of the system as found, to go on with: one version per block, nothing under way.
+    #[must_use]
+    pub fn adopt(self) -> Model {
+        let found = self.found.expect("adopting() was asked for before looking");
+        let mut next = Model {
+            order: self.model.order,
+            writes: self.model.writes,
+            ..Model::default()
+        };
+        let mut ids = BTreeMap::new();
+        for (index, volume) in self.model.volumes.iter().enumerate() {
+            let id = VolumeId(index);
+            let is_present = match &self.volumes {
+                Some(present) => present.contains(&id),
+                None => volume.deletes.is_empty(),
+            };
+            if is_present {
+                ids.insert(id, next.add_volume(&volume.name, volume.aggregate));
+            }
+        }
+        for (&lun, &size) in &self.present {
+            let known = &self.model.luns[lun.0];
+            // A LUN whose volume is being deleted can still be there only with its volume.
+            let Some(&volume) = ids.get(&known.volume) else {
+                continue;
+            };
+            let adopted = next.add_lun(volume, &known.name, size);
+            let blocks = found.get(&lun).into_iter().flatten();
+            next.luns[adopted.0].blocks = blocks
+                .map(|(&block, page)| (block, BlockHistory::starting_with(page.clone())))
+                .collect();
+        }
+        next
+    }
+}
