@@ -29,11 +29,7 @@ pub enum Received {
 }
 
 /// Receives what `stream` has. A broken stream abandons the session.
-pub fn receive(
-    session: &mut Session,
-    stream: &mut impl Read,
-    target: &mut dyn Target,
-) -> Received {
+pub fn receive(session: &mut Session, stream: &mut impl Read, target: &mut dyn Target) -> Received {
     let mut total = 0;
     while session.wants_read() {
         let mut pieces: [IoSliceMut<'_>; RECEIVE_PIECES] =
@@ -59,7 +55,11 @@ pub fn receive(
             Err(_) => session.abandon(target),
         }
     }
-    if session.wants_read() { Received::Blocked } else { Received::Stopped }
+    if session.wants_read() {
+        Received::Blocked
+    } else {
+        Received::Stopped
+    }
 }
 
 /// Sends what the session has, as far as `stream` takes it. A broken stream abandons the session.

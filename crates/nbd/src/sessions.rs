@@ -133,7 +133,12 @@ impl Sessions {
         let slot = &mut self.slots[index as usize];
         let id = SessionId(slot.generation << INDEX_BITS | index);
         let session = Session::new(id.token_base(), self.settings);
-        slot.seat = Some(Seat { session, since: now, drains: false, ready: false });
+        slot.seat = Some(Seat {
+            session,
+            since: now,
+            drains: false,
+            ready: false,
+        });
         self.share_payload();
         self.mark_ready(id);
         Some(id)
@@ -144,7 +149,10 @@ impl Sessions {
     /// # Panics
     /// If it is not closed.
     pub fn detach(&mut self, id: SessionId) {
-        assert!(self.session(id).is_closed(), "a session is detached after it closed");
+        assert!(
+            self.session(id).is_closed(),
+            "a session is detached after it closed"
+        );
         let slot = &mut self.slots[id.index()];
         slot.seat = None;
         slot.generation = (slot.generation + 1) & GENERATION_MASK;
@@ -204,7 +212,9 @@ impl Sessions {
         let mut completions = std::mem::take(&mut self.completions);
         target.poll(&mut completions);
         let count = completions.len();
-        completions.drain(..).for_each(|completion| self.complete(completion, target));
+        completions
+            .drain(..)
+            .for_each(|completion| self.complete(completion, target));
         self.completions = completions;
         count
     }
@@ -253,7 +263,10 @@ impl Sessions {
                 if late {
                     session.abandon(target);
                 }
-            } else if session.lun().is_some_and(|lun| target.size_bytes(lun).is_none()) {
+            } else if session
+                .lun()
+                .is_some_and(|lun| target.size_bytes(lun).is_none())
+            {
                 session.stop(target);
             }
             let Interest { write, closed, .. } = self.interest(id);
@@ -274,8 +287,14 @@ impl Sessions {
     /// All sessions.
     #[must_use]
     pub fn ids(&self) -> Vec<SessionId> {
-        let seats = self.slots.iter().zip(0u32..).filter(|(slot, _)| slot.seat.is_some());
-        seats.map(|(slot, index)| SessionId(slot.generation << INDEX_BITS | index)).collect()
+        let seats = self
+            .slots
+            .iter()
+            .zip(0u32..)
+            .filter(|(slot, _)| slot.seat.is_some());
+        seats
+            .map(|(slot, index)| SessionId(slot.generation << INDEX_BITS | index))
+            .collect()
     }
 
     fn share_payload(&mut self) {

@@ -5,16 +5,22 @@ use crate::wire::handshake::{FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES};
 use crate::wire::{ClientFlags, Greeting};
 
 pub(super) fn greet(outgoing: &mut Outgoing) {
-    let greeting = Greeting { flags: FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES };
+    let greeting = Greeting {
+        flags: FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES,
+    };
     outgoing.push_bytes(greeting.encode().to_vec());
 }
 
 /// Clients that do not claim to speak fixed newstyle are served as well: those who send nothing but
 /// `EXPORT_NAME` notice no difference (proto "Client flags": "Servers MAY choose to honour").
 pub(super) fn read_client_flags(cx: &mut Cx<'_>) -> Step {
-    let Some(bytes) = cx.staging.bytes().first_chunk() else { return Step::NeedBytes };
+    let Some(bytes) = cx.staging.bytes().first_chunk() else {
+        return Step::NeedBytes;
+    };
     // Proto "Client flags": the server MUST drop the connection if an unknown flag is set.
-    let Some(flags) = ClientFlags::parse(bytes) else { return Step::End };
+    let Some(flags) = ClientFlags::parse(bytes) else {
+        return Step::End;
+    };
     cx.staging.consume(ClientFlags::BYTES);
     Step::Haggle(Haggling::new(flags))
 }

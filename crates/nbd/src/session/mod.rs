@@ -110,7 +110,10 @@ impl Session {
     /// If the low 32 bits of `token_base` are not zero.
     #[must_use]
     pub fn new(token_base: Token, settings: Settings) -> Self {
-        assert_eq!(token_base.trailing_zeros().min(Self::TOKEN_BITS), Self::TOKEN_BITS);
+        assert_eq!(
+            token_base.trailing_zeros().min(Self::TOKEN_BITS),
+            Self::TOKEN_BITS
+        );
         let settings = settings.checked();
         let mut outgoing = Outgoing::default();
         greeting::greet(&mut outgoing);
@@ -199,7 +202,11 @@ impl Session {
 
     /// Names the bytes to send next, in order, and returns how many of `buffers` were set.
     pub fn transmit_buffers<'a>(&'a self, buffers: &mut [IoSlice<'a>]) -> usize {
-        if self.wants_write() { self.outgoing.gather(buffers) } else { 0 }
+        if self.wants_write() {
+            self.outgoing.gather(buffers)
+        } else {
+            0
+        }
     }
 
     /// The first `bytes` bytes of those named last were sent.
@@ -227,12 +234,18 @@ impl Session {
         result: Result<Reply, Error>,
         target: &mut dyn Target,
     ) {
-        let low = token.checked_sub(self.token_base).expect("a token of this session");
+        let low = token
+            .checked_sub(self.token_base)
+            .expect("a token of this session");
         let Phase::Transmission(transmission) = &mut self.phase else {
             panic!("an operation completed before transmission began");
         };
         let gone = matches!(result, Err(Error::Gone));
-        let outgoing = if self.state == State::Abandoned { None } else { Some(&mut self.outgoing) };
+        let outgoing = if self.state == State::Abandoned {
+            None
+        } else {
+            Some(&mut self.outgoing)
+        };
         transmission.completed(low, result, outgoing);
         if gone {
             self.drain();

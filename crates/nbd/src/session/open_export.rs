@@ -28,7 +28,11 @@ pub(super) struct Refusal {
 impl OpenExport {
     /// Opens the export called `name`; the empty name means the only one there is.
     pub(super) fn open(name: &str, target: &mut dyn Target) -> Result<Self, Refusal> {
-        let name = if name.is_empty() { only_export(target)? } else { name.to_owned() };
+        let name = if name.is_empty() {
+            only_export(target)?
+        } else {
+            name.to_owned()
+        };
         match target.open(&name) {
             Ok((lun, export)) => Ok(OpenExport { lun, export }),
             Err(Error::NotFound(_)) => Err(unknown(&name, target)),
@@ -36,7 +40,10 @@ impl OpenExport {
                 kind: replies::ERR_SHUTDOWN,
                 text: "the export is going away".to_owned(),
             }),
-            Err(error) => Err(Refusal { kind: replies::ERR_UNKNOWN, text: error.to_string() }),
+            Err(error) => Err(Refusal {
+                kind: replies::ERR_UNKNOWN,
+                text: error.to_string(),
+            }),
         }
     }
 
@@ -50,8 +57,15 @@ impl OpenExport {
             | flags::SEND_TRIM
             | flags::SEND_WRITE_ZEROES
             | flags::CAN_MULTI_CONN;
-        let read_only = if self.export.read_only { flags::READ_ONLY } else { 0 };
-        ExportParameters { size_bytes: self.export.size_bytes, flags: always | read_only }
+        let read_only = if self.export.read_only {
+            flags::READ_ONLY
+        } else {
+            0
+        };
+        ExportParameters {
+            size_bytes: self.export.size_bytes,
+            flags: always | read_only,
+        }
     }
 }
 
@@ -63,9 +77,15 @@ fn only_export(target: &dyn Target) -> Result<String, Refusal> {
     let text = if exports.is_empty() {
         "there is no LUN yet".to_owned()
     } else {
-        format!("name an export, there is more than one: {}", names(&exports))
+        format!(
+            "name an export, there is more than one: {}",
+            names(&exports)
+        )
     };
-    Err(Refusal { kind: replies::ERR_UNKNOWN, text })
+    Err(Refusal {
+        kind: replies::ERR_UNKNOWN,
+        text,
+    })
 }
 
 fn unknown(name: &str, target: &dyn Target) -> Refusal {
@@ -76,11 +96,18 @@ fn unknown(name: &str, target: &dyn Target) -> Refusal {
     } else {
         format!("there is {}", names(&exports))
     };
-    Refusal { kind: replies::ERR_UNKNOWN, text: format!("no export {asked:?}; {instead}") }
+    Refusal {
+        kind: replies::ERR_UNKNOWN,
+        text: format!("no export {asked:?}; {instead}"),
+    }
 }
 
 fn names(exports: &[Export]) -> String {
-    let shown: Vec<&str> = exports.iter().take(NAMES_SHOWN_MAX).map(|e| e.name.as_str()).collect();
+    let shown: Vec<&str> = exports
+        .iter()
+        .take(NAMES_SHOWN_MAX)
+        .map(|e| e.name.as_str())
+        .collect();
     match exports.len().saturating_sub(NAMES_SHOWN_MAX) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),

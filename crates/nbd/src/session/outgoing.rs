@@ -69,7 +69,10 @@ impl Outgoing {
     /// Drops everything. Returns how many bytes of read data are no longer held.
     pub(super) fn clear(&mut self) -> u64 {
         self.sent = 0;
-        self.messages.drain(..).map(|message| message.data.length()).sum()
+        self.messages
+            .drain(..)
+            .map(|message| message.data.length())
+            .sum()
     }
 
     /// Messages not completely sent.
@@ -92,7 +95,11 @@ impl Outgoing {
     /// Queues a reply and the data that follows it.
     pub(super) fn push_reply(&mut self, reply: SimpleReply, data: Data) {
         let length = SimpleReply::BYTES as u64 + data.length();
-        self.messages.push_back(Message { head: Head::Reply(reply.encode()), data, length });
+        self.messages.push_back(Message {
+            head: Head::Reply(reply.encode()),
+            data,
+            length,
+        });
     }
 
     /// Names the bytes to send next, in as many of `buffers` as there are.
@@ -123,7 +130,10 @@ impl Outgoing {
             released += first.data.length();
             self.messages.pop_front();
         }
-        assert!(self.sent == 0 || !self.messages.is_empty(), "sent more than there was");
+        assert!(
+            self.sent == 0 || !self.messages.is_empty(),
+            "sent more than there was"
+        );
         released
     }
 }
@@ -135,11 +145,12 @@ impl Message {
         let head_skip = usize::try_from(skip).unwrap_or(usize::MAX).min(head.len());
         let rest = Some(&head[head_skip..]).filter(|rest| !rest.is_empty());
         let mut skip = skip.saturating_sub(head.len() as u64);
-        rest.into_iter().chain(self.data.spans().iter().flat_map(move |span| {
-            let here = u32::try_from(skip).unwrap_or(u32::MAX).min(span.length);
-            skip -= u64::from(here);
-            span_pieces(span, here)
-        }))
+        rest.into_iter()
+            .chain(self.data.spans().iter().flat_map(move |span| {
+                let here = u32::try_from(skip).unwrap_or(u32::MAX).min(span.length);
+                skip -= u64::from(here);
+                span_pieces(span, here)
+            }))
     }
 }
 

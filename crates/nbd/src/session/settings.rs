@@ -34,8 +34,9 @@ impl Settings {
     /// The same, with values that cannot work moved to the nearest that can.
     #[must_use]
     pub fn checked(mut self) -> Self {
-        self.payload_in_flight_max =
-            self.payload_in_flight_max.max(u64::from(self.limits.payload_max));
+        self.payload_in_flight_max = self
+            .payload_in_flight_max
+            .max(u64::from(self.limits.payload_max));
         self.requests_in_flight_max = self.requests_in_flight_max.clamp(1, 0xffff);
         self.staging_bytes = self.staging_bytes.max(Self::STAGING_BYTES_MIN);
         self.options_max = self.options_max.max(1);

@@ -14,7 +14,11 @@ pub(super) struct Staging {
 
 impl Staging {
     pub(super) fn new(bytes: usize) -> Self {
-        Staging { memory: vec![0; bytes].into_boxed_slice(), start: 0, end: 0 }
+        Staging {
+            memory: vec![0; bytes].into_boxed_slice(),
+            start: 0,
+            end: 0,
+        }
     }
 
     /// What has been received and not yet consumed.
@@ -24,7 +28,10 @@ impl Staging {
 
     /// The first `count` bytes have been interpreted.
     pub(super) fn consume(&mut self, count: usize) {
-        assert!(count <= self.end - self.start, "consumed more than was received");
+        assert!(
+            count <= self.end - self.start,
+            "consumed more than was received"
+        );
         self.start += count;
         if self.start == self.end {
             self.start = 0;
@@ -34,7 +41,9 @@ impl Staging {
 
     /// Consumes up to `count` bytes and returns how many there were.
     pub(super) fn skip(&mut self, count: u32) -> u32 {
-        let here = u32::try_from(self.bytes().len()).unwrap_or(u32::MAX).min(count);
+        let here = u32::try_from(self.bytes().len())
+            .unwrap_or(u32::MAX)
+            .min(count);
         self.consume(here as usize);
         here
     }
@@ -52,7 +61,10 @@ impl Staging {
 
     /// `count` bytes were received into [`Self::free`].
     pub(super) fn filled(&mut self, count: usize) {
-        assert!(count <= self.memory.len() - self.end, "received more than there was room for");
+        assert!(
+            count <= self.memory.len() - self.end,
+            "received more than there was room for"
+        );
         self.end += count;
     }
 }

@@ -86,7 +86,11 @@ impl ClientFlags {
     /// The bytes to send.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
-        let fixed = if self.fixed_newstyle { FLAG_C_FIXED_NEWSTYLE } else { 0 };
+        let fixed = if self.fixed_newstyle {
+            FLAG_C_FIXED_NEWSTYLE
+        } else {
+            0
+        };
         let no_zeroes = if self.no_zeroes { FLAG_C_NO_ZEROES } else { 0 };
         (fixed | no_zeroes).to_be_bytes()
     }

@@ -43,7 +43,9 @@ impl InfoRequest {
         let mut bytes = name_bytes.to_be_bytes().to_vec();
         bytes.extend_from_slice(self.name.as_bytes());
         bytes.extend_from_slice(&count.to_be_bytes());
-        self.wanted.iter().for_each(|fact| bytes.extend_from_slice(&fact.to_be_bytes()));
+        self.wanted
+            .iter()
+            .for_each(|fact| bytes.extend_from_slice(&fact.to_be_bytes()));
         bytes
     }
 
@@ -57,8 +59,13 @@ impl InfoRequest {
         if rest.len() != 2 * count {
             return None;
         }
-        let wanted = rest.chunks_exact(2).map(|fact| u16::from_be_bytes([fact[0], fact[1]]));
-        Some(InfoRequest { name, wanted: wanted.collect() })
+        let wanted = rest
+            .chunks_exact(2)
+            .map(|fact| u16::from_be_bytes([fact[0], fact[1]]));
+        Some(InfoRequest {
+            name,
+            wanted: wanted.collect(),
+        })
     }
 }
 

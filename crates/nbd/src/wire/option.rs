@@ -75,7 +75,10 @@ impl OptionHeader {
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
         let magic = take_u64(&mut rest)?;
-        let header = OptionHeader { option: take_u32(&mut rest)?, length: take_u32(&mut rest)? };
+        let header = OptionHeader {
+            option: take_u32(&mut rest)?,
+            length: take_u32(&mut rest)?,
+        };
         (magic == OPTION_MAGIC).then_some(header)
     }
 }
@@ -122,7 +125,14 @@ impl OptionReply {
     /// Appends a whole reply: header and `data`.
     pub fn append(into: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
         let length = u32::try_from(data.len()).expect("our own replies are short");
-        into.extend_from_slice(&OptionReply { option, kind, length }.encode());
+        into.extend_from_slice(
+            &OptionReply {
+                option,
+                kind,
+                length,
+            }
+            .encode(),
+        );
         into.extend_from_slice(data);
     }
 

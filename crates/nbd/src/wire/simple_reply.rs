@@ -33,7 +33,10 @@ impl SimpleReply {
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
         let magic = take_u32(&mut rest)?;
-        let reply = SimpleReply { error: take_u32(&mut rest)?, cookie: take_u64(&mut rest)? };
+        let reply = SimpleReply {
+            error: take_u32(&mut rest)?,
+            cookie: take_u64(&mut rest)?,
+        };
         (magic == SIMPLE_REPLY_MAGIC).then_some(reply)
     }
 }

@@ -8,7 +8,9 @@ use crate::wire::{InfoRequest, OptionReply};
 
 /// Describes an export.
 pub(super) fn info(data: &[u8], cx: &mut Cx<'_>) -> Outcome {
-    let Some(request) = InfoRequest::parse(data) else { return malformed(options::INFO) };
+    let Some(request) = InfoRequest::parse(data) else {
+        return malformed(options::INFO);
+    };
     match glance(&request.name, cx.target) {
         Ok(export) => Outcome::Reply(describe(options::INFO, &request, &export, cx)),
         Err(refusal) => refused(options::INFO, &refusal),
@@ -17,7 +19,9 @@ pub(super) fn info(data: &[u8], cx: &mut Cx<'_>) -> Outcome {
 
 /// Describes an export and enters transmission with it.
 pub(super) fn go(data: &[u8], cx: &mut Cx<'_>) -> Outcome {
-    let Some(request) = InfoRequest::parse(data) else { return malformed(options::GO) };
+    let Some(request) = InfoRequest::parse(data) else {
+        return malformed(options::GO);
+    };
     match OpenExport::open(&request.name, cx.target) {
         Ok(export) => Outcome::Enter(describe(options::GO, &request, &export, cx), export),
         Err(refusal) => refused(options::GO, &refusal),
@@ -40,7 +44,11 @@ fn describe(option: u32, request: &InfoRequest, open: &OpenExport, cx: &Cx<'_>) 
 }
 
 fn malformed(option: u32) -> Outcome {
-    Outcome::Reply(refuse(option, replies::ERR_INVALID, "malformed option data"))
+    Outcome::Reply(refuse(
+        option,
+        replies::ERR_INVALID,
+        "malformed option data",
+    ))
 }
 
 fn refused(option: u32, refusal: &Refusal) -> Outcome {

@@ -41,7 +41,11 @@ enum Outcome {
 
 impl Haggling {
     pub(super) fn new(client: ClientFlags) -> Self {
-        Haggling { client, options_count: 0, skip: None }
+        Haggling {
+            client,
+            options_count: 0,
+            skip: None,
+        }
     }
 
     pub(super) fn step(&mut self, cx: &mut Cx<'_>) -> Step {
@@ -56,12 +60,17 @@ impl Haggling {
                 return Step::NeedBytes;
             }
             let text = format!("option data above {} bytes", Settings::OPTION_BYTES_MAX);
-            cx.outgoing.push_bytes(refuse(skip.option, replies::ERR_TOO_BIG, &text));
+            cx.outgoing
+                .push_bytes(refuse(skip.option, replies::ERR_TOO_BIG, &text));
             self.skip = None;
             return Step::Again;
         }
-        let Some(bytes) = cx.staging.bytes().first_chunk() else { return Step::NeedBytes };
-        let Some(header) = OptionHeader::parse(bytes) else { return Step::End };
+        let Some(bytes) = cx.staging.bytes().first_chunk() else {
+            return Step::NeedBytes;
+        };
+        let Some(header) = OptionHeader::parse(bytes) else {
+            return Step::End;
+        };
         if self.options_count == cx.settings.options_max {
             return Step::End;
         }
@@ -69,7 +78,9 @@ impl Haggling {
             return self.too_big(header, cx);
         }
         let whole = OptionHeader::BYTES + header.length as usize;
-        let Some(message) = cx.staging.bytes().get(..whole) else { return Step::NeedBytes };
+        let Some(message) = cx.staging.bytes().get(..whole) else {
+            return Step::NeedBytes;
+        };
         let data = message[OptionHeader::BYTES..].to_vec();
         cx.staging.consume(whole);
         self.options_count += 1;
@@ -109,7 +120,10 @@ impl Haggling {
         }
         cx.staging.consume(OptionHeader::BYTES);
         self.options_count += 1;
-        self.skip = Some(Skip { option: header.option, rest: header.length });
+        self.skip = Some(Skip {
+            option: header.option,
+            rest: header.length,
+        });
         Step::Again
     }
 }

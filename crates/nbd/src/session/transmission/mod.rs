@@ -45,7 +45,10 @@ enum Receiving {
     /// The payload of a write being executed.
     Payload(Payload),
     /// The payload of a write that was refused.
-    Skip { rest: u32, reply: SimpleReply },
+    Skip {
+        rest: u32,
+        reply: SimpleReply,
+    },
 }
 
 impl Transmission {
@@ -86,7 +89,10 @@ impl Transmission {
 
     /// Payload is no longer held.
     pub(super) fn release(&mut self, bytes: u64) {
-        assert!(bytes <= self.payload_in_flight, "released more payload than was charged");
+        assert!(
+            bytes <= self.payload_in_flight,
+            "released more payload than was charged"
+        );
         self.payload_in_flight -= bytes;
     }
 
@@ -107,9 +113,13 @@ impl Transmission {
     }
 
     fn next_request(&mut self, cx: &mut Cx<'_>) -> Step {
-        let Some(bytes) = cx.staging.bytes().first_chunk() else { return Step::NeedBytes };
+        let Some(bytes) = cx.staging.bytes().first_chunk() else {
+            return Step::NeedBytes;
+        };
         // A wrong magic number: the stream cannot be followed any more.
-        let Some(request) = Request::parse(bytes) else { return Step::End };
+        let Some(request) = Request::parse(bytes) else {
+            return Step::End;
+        };
         // Proto "Terminating the transmission phase": DISC has no reply and its fields do not matter.
         if request.command == Command::Disconnect.code() {
             return Step::End;
@@ -118,7 +128,8 @@ impl Transmission {
             return Step::Stalled;
         }
         let Some(size_bytes) = cx.target.size_bytes(self.lun) else {
-            cx.outgoing.push_reply(failure(&request, Errno::Shutdown), Data::None);
+            cx.outgoing
+                .push_reply(failure(&request, Errno::Shutdown), Data::None);
             return Step::End;
         };
         match judge(&request, size_bytes, self.read_only, &cx.settings.limits) {
@@ -148,12 +159,19 @@ impl Transmission {
             cx.outgoing.push_reply(reply, Data::None);
             return Step::Again;
         }
-        let skip_max = cx.settings.limits.payload_max.saturating_mul(Settings::PAYLOAD_SKIP_FACTOR);
+        let skip_max = cx
+            .settings
+            .limits
+            .payload_max
+            .saturating_mul(Settings::PAYLOAD_SKIP_FACTOR);
         if request.length > skip_max {
             cx.outgoing.push_reply(reply, Data::None);
             return Step::End;
         }
-        self.receiving = Receiving::Skip { rest: request.length, reply };
+        self.receiving = Receiving::Skip {
+            rest: request.length,
+            reply,
+        };
         Step::Again
     }
 
@@ -162,11 +180,16 @@ impl Transmission {
         let durable = request.flags & command_flags::FUA != 0;
         // Proto leaves requests of length 0 open, but wants no disconnect: nothing is done, well.
         if length == 0 && command != Command::Flush {
-            let reply = SimpleReply { error: 0, cookie: request.cookie };
+            let reply = SimpleReply {
+                error: 0,
+                cookie: request.cookie,
+            };
             cx.outgoing.push_reply(reply, Data::None);
             return;
         }
-        let id = self.requests.insert(request.cookie, command, offset, length);
+        let id = self
+            .requests
+            .insert(request.cookie, command, offset, length);
         match command {
             Command::Read => {
                 for (offset, length) in Slices::new(offset, length) {
@@ -181,12 +204,25 @@ impl Transmission {
             Command::Flush => self.submit_only(id, Op::Flush, cx),
             Command::Trim => {
                 let length = u64::from(length);
-                self.submit_only(id, Op::Discard { offset, length, durable }, cx);
+                self.submit_only(
+                    id,
+                    Op::Discard {
+                        offset,
+                        length,
+                        durable,
+                    },
+                    cx,
+                );
             }
             Command::WriteZeroes => {
                 let allocate = request.flags & command_flags::NO_HOLE != 0;
                 let length = u64::from(length);
-                let op = Op::WriteZeroes { offset, length, allocate, durable };
+                let op = Op::WriteZeroes {
+                    offset,
+                    length,
+                    allocate,
+                    durable,
+                };
                 self.submit_only(id, op, cx);
             }
             Command::Disconnect => unreachable!("disconnects are not admitted"),
@@ -200,7 +236,8 @@ impl Transmission {
 
     fn submit(&mut self, id: usize, op: Op, cx: &mut Cx<'_>) {
         let token = self.requests.submitted(id);
-        cx.target.submit(self.lun, op, cx.token_base + u64::from(token));
+        cx.target
+            .submit(self.lun, op, cx.token_base + u64::from(token));
     }
 
     /// Moves staged payload into pages, and submits every slice that is full.
@@ -211,7 +248,9 @@ impl Transmission {
         let copied = payload.fill_from(cx.staging.bytes());
         cx.staging.consume(copied);
         let (id, durable) = (payload.request_id(), payload.durable());
-        let Some(data) = payload.take_full() else { return Step::NeedBytes };
+        let Some(data) = payload.take_full() else {
+            return Step::NeedBytes;
+        };
         let last = payload.is_complete();
         self.submit(id, Op::Write { data, durable }, cx);
         if last {
@@ -229,8 +268,14 @@ impl Transmission {
         result: Result<Reply, Error>,
         outgoing: Option<&mut Outgoing>,
     ) {
-        let Some(finished) = self.requests.completed(low, result) else { return };
-        let Finished { cookie, payload, result } = finished;
+        let Some(finished) = self.requests.completed(low, result) else {
+            return;
+        };
+        let Finished {
+            cookie,
+            payload,
+            result,
+        } = finished;
         match (result, outgoing) {
             (Ok(data), Some(outgoing)) => {
                 let reply = SimpleReply { error: 0, cookie };
@@ -242,7 +287,13 @@ impl Transmission {
             }
             (Err(errno), Some(outgoing)) => {
                 self.release(payload);
-                outgoing.push_reply(SimpleReply { error: errno.code(), cookie }, Data::None);
+                outgoing.push_reply(
+                    SimpleReply {
+                        error: errno.code(),
+                        cookie,
+                    },
+                    Data::None,
+                );
             }
             (_, None) => self.release(payload),
         }
@@ -250,5 +301,8 @@ impl Transmission {
 }
 
 fn failure(request: &Request, errno: Errno) -> SimpleReply {
-    SimpleReply { error: errno.code(), cookie: request.cookie }
+    SimpleReply {
+        error: errno.code(),
+        cookie: request.cookie,
+    }
 }

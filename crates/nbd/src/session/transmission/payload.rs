@@ -23,9 +23,20 @@ pub(in crate::session) struct Payload {
 impl Payload {
     /// `slices` must not be empty.
     pub(super) fn new(request_id: usize, mut slices: Slices, durable: bool) -> Self {
-        let slice = slices.next().map(|(offset, length)| WriteSpan::zeroed(offset, length));
-        assert!(slice.is_some(), "a write without payload has nothing to receive");
-        Payload { request_id, durable, slice, filled: 0, rest: slices }
+        let slice = slices
+            .next()
+            .map(|(offset, length)| WriteSpan::zeroed(offset, length));
+        assert!(
+            slice.is_some(),
+            "a write without payload has nothing to receive"
+        );
+        Payload {
+            request_id,
+            durable,
+            slice,
+            filled: 0,
+            rest: slices,
+        }
     }
 
     pub(super) fn request_id(&self) -> usize {
@@ -53,10 +64,15 @@ impl Payload {
             let start = slice.offset + u64::from(filled);
             let first_page = page_index(slice.offset, start);
             let parts = span::parts(start, slice.length - filled);
-            slice.pages.iter_mut().skip(first_page).zip(parts).map(|(page, (_, range))| {
-                let page: &mut [u8] = &mut page[..];
-                &mut page[range]
-            })
+            slice
+                .pages
+                .iter_mut()
+                .skip(first_page)
+                .zip(parts)
+                .map(|(page, (_, range))| {
+                    let page: &mut [u8] = &mut page[..];
+                    &mut page[range]
+                })
         })
     }
 
@@ -88,12 +104,17 @@ impl Payload {
         if self.missing() > 0 {
             return None;
         }
-        let next = self.rest.next().map(|(offset, length)| WriteSpan::zeroed(offset, length));
+        let next = self
+            .rest
+            .next()
+            .map(|(offset, length)| WriteSpan::zeroed(offset, length));
         self.filled = 0;
         std::mem::replace(&mut self.slice, next)
     }
 
     fn missing(&self) -> u32 {
-        self.slice.as_ref().map_or(0, |slice| slice.length - self.filled)
+        self.slice
+            .as_ref()
+            .map_or(0, |slice| slice.length - self.filled)
     }
 }

@@ -85,7 +85,10 @@ impl RequestTable {
     pub(super) fn submitted(&mut self, id: usize) -> u32 {
         let row = &mut self.rows[id];
         let slice = u32::from(row.submitted);
-        row.submitted = row.submitted.checked_add(1).expect("a request has few slices");
+        row.submitted = row
+            .submitted
+            .checked_add(1)
+            .expect("a request has few slices");
         row.in_flight += 1;
         self.operations += 1;
         let id = u16::try_from(id).expect("requests in flight are bounded");
@@ -94,20 +97,25 @@ impl RequestTable {
 
     /// No more operations will follow. At least one is in flight.
     pub(super) fn all_submitted(&mut self, id: usize) {
-        assert!(self.rows[id].in_flight > 0, "a request is replied to when an operation completes");
+        assert!(
+            self.rows[id].in_flight > 0,
+            "a request is replied to when an operation completes"
+        );
         self.rows[id].growing = false;
     }
 
     /// An operation finished; returns its request if that finished as well.
-    pub(super) fn completed(
-        &mut self,
-        low: u64,
-        result: Result<Reply, Error>,
-    ) -> Option<Finished> {
+    pub(super) fn completed(&mut self, low: u64, result: Result<Reply, Error>) -> Option<Finished> {
         let id = usize::try_from(low >> SLICE_BITS).expect("a token of this session");
         let slice = usize::try_from(low & ((1 << SLICE_BITS) - 1)).expect("16 bits");
-        let row = self.rows.get_mut(id).expect("the request of an operation in flight");
-        assert!(row.in_flight > 0 && slice < usize::from(row.submitted), "an operation in flight");
+        let row = self
+            .rows
+            .get_mut(id)
+            .expect("the request of an operation in flight");
+        assert!(
+            row.in_flight > 0 && slice < usize::from(row.submitted),
+            "an operation in flight"
+        );
         row.in_flight -= 1;
         self.operations -= 1;
         match result {
@@ -128,7 +136,11 @@ impl Row {
     fn keep(&mut self, slice: usize, span: ReadSpan) {
         let expected = Slices::new(self.offset, self.length).nth(slice);
         assert_eq!(self.command, Command::Read, "only reads return data");
-        assert_eq!(expected, Some((span.offset, span.length)), "a read returns its range");
+        assert_eq!(
+            expected,
+            Some((span.offset, span.length)),
+            "a read returns its range"
+        );
         if self.submitted == 1 && !self.growing {
             self.data = Gathered::One(span);
             return;
@@ -136,7 +148,9 @@ impl Row {
         if !matches!(self.data, Gathered::Many(_)) {
             self.data = Gathered::Many(Vec::new());
         }
-        let Gathered::Many(spans) = &mut self.data else { unreachable!("set above") };
+        let Gathered::Many(spans) = &mut self.data else {
+            unreachable!("set above")
+        };
         if spans.len() <= slice {
             spans.resize_with(slice + 1, || None);
         }
@@ -157,6 +171,10 @@ impl Row {
                 Ok(Data::Many(spans.expect("every slice returned its data")))
             }
         };
-        Finished { cookie: self.cookie, payload, result }
+        Finished {
+            cookie: self.cookie,
+            payload,
+            result,
+        }
     }
 }

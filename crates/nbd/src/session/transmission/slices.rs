@@ -13,7 +13,11 @@ pub(super) struct Slices {
 
 impl Slices {
     pub(super) fn new(offset: u64, length: u32) -> Self {
-        Slices { offset, rest: length, whole: length <= OP_BYTES_MAX }
+        Slices {
+            offset,
+            rest: length,
+            whole: length <= OP_BYTES_MAX,
+        }
     }
 }
 
@@ -25,7 +29,11 @@ impl Iterator for Slices {
             return None;
         }
         let into_unit = u32::try_from(self.offset % u64::from(OP_BYTES_MAX)).ok()?;
-        let length = if self.whole { self.rest } else { self.rest.min(OP_BYTES_MAX - into_unit) };
+        let length = if self.whole {
+            self.rest
+        } else {
+            self.rest.min(OP_BYTES_MAX - into_unit)
+        };
         let slice = (self.offset, length);
         self.offset += u64::from(length);
         self.rest -= length;
@@ -49,7 +57,13 @@ mod tests {
     fn a_long_request_is_cut_at_boundaries_of_the_lun() {
         let mib = u64::from(MIB);
         let slices: Vec<_> = Slices::new(mib - 10, 2 * MIB + 30).collect();
-        assert_eq!(slices, [(mib - 10, 10), (mib, MIB), (2 * mib, MIB), (3 * mib, 20)]);
-        assert_eq!(Slices::new(0, MIB + 1).collect::<Vec<_>>(), [(0, MIB), (mib, 1)]);
+        assert_eq!(
+            slices,
+            [(mib - 10, 10), (mib, MIB), (2 * mib, MIB), (3 * mib, 20)]
+        );
+        assert_eq!(
+            Slices::new(0, MIB + 1).collect::<Vec<_>>(),
+            [(0, MIB), (mib, 1)]
+        );
     }
 }

@@ -20,7 +20,11 @@ pub(super) fn judge(
     if command == Command::Flush {
         // Proto "Request types": reserved, and MUST be zero.
         let zero = request.offset == 0 && request.length == 0;
-        return if zero { Ok(command) } else { Err(Errno::Invalid) };
+        return if zero {
+            Ok(command)
+        } else {
+            Err(Errno::Invalid)
+        };
     }
     // Proto "Error values": EPERM for changes to a read-only export.
     if read_only && command != Command::Read {

@@ -1,0 +1,17 @@
+//! Behaviour of the crate, seen from the other end of the connection.
+
+#![expect(clippy::unwrap_used, reason = "all of this is tests")]
+
+mod bounds;
+mod codec;
+mod fragments;
+mod garbage;
+mod handshake;
+mod held;
+mod host;
+mod ordering;
+mod peer;
+mod real_clients;
+mod refusals;
+mod table;
+mod transmission;
