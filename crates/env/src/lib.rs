@@ -5,13 +5,28 @@
 //! with io_uring (or worker threads where io_uring is forbidden), and the seeded world of
 //! `everglade-testing`. Nothing else in the workspace calls the operating system for these things.
 
+mod clock;
+pub mod device;
 pub mod disk;
+mod gauge;
 pub mod outside;
 pub mod page;
+mod random;
+pub mod reactor;
+mod ring;
+mod storage;
+mod threads;
+mod transfer;
+mod workers;
+pub mod world;
 
+pub use device::{DeviceInfo, DeviceKind, Geometry, OpenError};
 pub use disk::{Completion, DeviceId, DiskError, Op};
 pub use outside::{Nanos, Outside, Storage};
-pub use page::{Page, PageRef};
+pub use page::{Page, PageRef, pages_in_use};
+pub use reactor::{Interest, Ready, Real};
+pub use ring::RingSetup;
+pub use world::{IoMode, IoReport, World, WorldError, WorldOptions};
 
 /// Size of a block, of a page, and of every unit of device I/O, in bytes (B-03).
 pub const BLOCK_SIZE: usize = 4096;

@@ -1,0 +1,287 @@
+//! A directory of segment files: no file-size limit of the host matters, growth is cheap, and space
+//! goes back by punching.
+//!
+//! `DEVICE` says what the directory is: its size and that of its segments, which could not be found
+//! out otherwise while segments are absent. It is also the file whose lock keeps others out. It is
+//! written whole under another name and renamed, so after a crash it is there or not.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{Mode, OFlags};
+
+use super::{Device, DeviceKind, OpenError, SIZE_MAX, Segment, claim};
+use crate::BLOCK_SIZE;
+use crate::transfer::Fault;
+
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+/// Above this, segments are larger, so that their number stays manageable.
+const LARGE: u64 = 8 * TIB;
+/// Names have eight digits, and every segment costs some memory.
+const SEGMENTS_MAX: u64 = 1 << 20;
+const CARD: &str = "DEVICE";
+const CARD_NEW: &str = "DEVICE.new";
+const CARD_TITLE: &str = "everglade directory device 1";
+/// Far more than a card has.
+const CARD_BYTES_MAX: u64 = 4096;
+
+/// Size of a directory device and of its segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Logical size of the device; the host gives space only for what is written.
+    pub size_bytes: u64,
+    /// Length of a segment file.
+    pub segment_bytes: u64,
+}
+
+impl Geometry {
+    /// The default for a size: segments of 1 GiB, above 8 TiB of 16 GiB.
+    #[must_use]
+    pub fn of(size_bytes: u64) -> Geometry {
+        let segment_bytes = if size_bytes > LARGE { 16 * GIB } else { GIB };
+        Geometry {
+            size_bytes,
+            segment_bytes,
+        }
+    }
+
+    fn segments(&self) -> u64 {
+        self.size_bytes.div_ceil(self.segment_bytes)
+    }
+
+    /// The first rule it breaks, in words.
+    fn problem(&self) -> Option<&'static str> {
+        let block = BLOCK_SIZE as u64;
+        match self {
+            _ if self.size_bytes == 0 || self.segment_bytes == 0 => Some("a size of zero"),
+            _ if !self.size_bytes.is_multiple_of(block) => Some("a size that is not whole blocks"),
+            _ if !self.segment_bytes.is_multiple_of(block) => Some("segments not of whole blocks"),
+            _ if self.size_bytes > SIZE_MAX => Some("more than 2^40 blocks"),
+            _ if self.segments() > SEGMENTS_MAX => Some("more than 2^20 segments"),
+            _ => None,
+        }
+    }
+
+    fn card(&self) -> String {
+        let Geometry {
+            size_bytes,
+            segment_bytes,
+        } = self;
+        format!("{CARD_TITLE}\nsize_bytes {size_bytes}\nsegment_bytes {segment_bytes}\n")
+    }
+
+    fn parse(card: &str) -> Option<Geometry> {
+        let mut lines = card.lines();
+        if lines.next()? != CARD_TITLE {
+            return None;
+        }
+        let size_bytes = lines.next()?.strip_prefix("size_bytes ")?.parse().ok()?;
+        let segment_bytes = lines.next()?.strip_prefix("segment_bytes ")?.parse().ok()?;
+        let geometry = Geometry {
+            size_bytes,
+            segment_bytes,
+        };
+        (lines.next().is_none() && geometry.problem().is_none()).then_some(geometry)
+    }
+}
+
+/// The open directory; where segments are found and made.
+pub(crate) struct Directory {
+    /// For names relative to it, and to make names durable.
+    file: File,
+    direct: bool,
+    /// Its lock is the claim on the device; `None` once that was given up.
+    card: Mutex<Option<File>>,
+}
+
+/// Makes the directory a device of ours and opens it. It may exist, but neither as a device nor with
+/// segments in it.
+pub(crate) fn create(path: &Path, geometry: Geometry) -> Result<Device, OpenError> {
+    if let Some(problem) = geometry.problem() {
+        return Err(OpenError::unexpected(path, "a usable device size", problem));
+    }
+    std::fs::create_dir_all(path).map_err(|error| OpenError::host("create", path, error))?;
+    let occupied = |found: &str| OpenError::Occupied {
+        path: path.into(),
+        found: found.into(),
+    };
+    if path
+        .join(CARD)
+        .try_exists()
+        .map_err(|error| OpenError::host("stat", path, error))?
+    {
+        return Err(occupied("a device"));
+    }
+    if !list(path)?.is_empty() {
+        return Err(occupied("segments of another device"));
+    }
+    write_card(path, geometry)?;
+    open(path)
+}
+
+/// Opens and locks a directory made by [`create`].
+pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())
+        .map(File::from)
+        .map_err(|errno| match errno {
+            rustix::io::Errno::NOTDIR => OpenError::unexpected(path, "a directory", "a file"),
+            errno => OpenError::host("open", path, errno),
+        })?;
+    let card_path = path.join(CARD);
+    let card = match claim::open(&card_path, OFlags::NOFOLLOW) {
+        Err(OpenError::Missing { .. }) => {
+            let found = "a directory without one";
+            return Err(OpenError::unexpected(
+                path,
+                "a device with a file DEVICE",
+                found,
+            ));
+        }
+        other => other?,
+    };
+    claim::lock(&card, path)?;
+    let geometry = read_card(&card, &card_path)?;
+    let (_, direct) = claim::open_direct(&card_path, OFlags::NOFOLLOW)?;
+    let count = usize::try_from(geometry.segments()).expect("checked to be few");
+    let mut segments: Vec<Segment> = (0..count).map(|_| Segment::absent()).collect();
+    for index in list(path)? {
+        let Some(segment) = segments.get_mut(index) else {
+            let expected = format!("{count} segments");
+            return Err(OpenError::unexpected(
+                path,
+                expected,
+                format!("segment {}", name(index)),
+            ));
+        };
+        *segment = Segment::existing();
+    }
+    let Geometry {
+        size_bytes,
+        segment_bytes,
+    } = geometry;
+    let directory = Directory {
+        file,
+        direct,
+        card: Mutex::new(Some(card)),
+    };
+    let kind = DeviceKind::Directory;
+    Ok(Device::new(
+        kind,
+        path,
+        size_bytes,
+        segment_bytes,
+        direct,
+        segments,
+        Some(directory),
+    ))
+}
+
+impl Directory {
+    /// Opens the file of a segment that exists. Its length is repaired if the crash of a predecessor
+    /// left it unfinished.
+    pub(super) fn open_segment(&self, index: usize, length: u64) -> Result<File, Fault> {
+        self.open_at(index, length, OFlags::empty())
+    }
+
+    /// Makes the file of a segment, so that it survives a power cut from now on.
+    pub(super) fn make_segment(&self, index: usize, length: u64) -> Result<File, Fault> {
+        let file = self.open_at(index, length, OFlags::CREATE)?;
+        rustix::fs::fsync(&file)?;
+        rustix::fs::fsync(&self.file)?;
+        Ok(file)
+    }
+
+    pub(super) fn unclaim(&self) {
+        *self.card.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn open_at(&self, index: usize, length: u64, extra: OFlags) -> Result<File, Fault> {
+        let direct = if self.direct {
+            OFlags::DIRECT
+        } else {
+            OFlags::empty()
+        };
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | direct | extra;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = File::from(rustix::fs::openat(&self.file, name(index), flags, mode)?);
+        if rustix::fs::fstat(&file)?.st_size.cast_unsigned() < length {
+            rustix::fs::ftruncate(&file, length)?;
+        }
+        Ok(file)
+    }
+}
+
+/// The file name of a segment.
+fn name(index: usize) -> String {
+    format!("{index:08}.seg")
+}
+
+/// The indices of all segment files in the directory.
+fn list(path: &Path) -> Result<Vec<usize>, OpenError> {
+    let failed = |error| OpenError::host("list", path, error);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let file_name = entry.map_err(failed)?.file_name();
+        let index = file_name
+            .to_str()
+            .and_then(|name| name.strip_suffix(".seg"));
+        if let Some(digits) = index
+            && digits.len() == 8
+            && let Ok(index) = digits.parse::<usize>()
+        {
+            found.push(index);
+        }
+    }
+    Ok(found)
+}
+
+fn write_card(path: &Path, geometry: Geometry) -> Result<(), OpenError> {
+    let new = path.join(CARD_NEW);
+    let write = || -> std::io::Result<()> {
+        let mut file = File::create(&new)?;
+        file.write_all(geometry.card().as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, path.join(CARD))?;
+        File::open(path)?.sync_all()?;
+        // The directory itself may be new too.
+        let parent = path.canonicalize()?.parent().map(Path::to_path_buf);
+        File::open(parent.unwrap_or_else(|| PathBuf::from("/")))?.sync_all()
+    };
+    write().map_err(|error| OpenError::host("write", &new, error))
+}
+
+fn read_card(card: &File, path: &Path) -> Result<Geometry, OpenError> {
+    let mut text = String::new();
+    let mut limited = card.take(CARD_BYTES_MAX);
+    match limited.read_to_string(&mut text) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => text.clear(),
+        Err(error) => return Err(OpenError::host("read", path, error)),
+    }
+    Geometry::parse(&text).ok_or_else(|| {
+        let found = format!("{:?}", text.lines().next().unwrap_or_default());
+        OpenError::unexpected(
+            path,
+            format!("a file that begins with {CARD_TITLE:?}"),
+            found,
+        )
+    })
+}
+
+/// A file type in words.
+pub(super) fn describe(kind: std::fs::FileType) -> &'static str {
+    match kind {
+        _ if kind.is_dir() => "a directory",
+        _ if kind.is_file() => "a regular file",
+        _ if kind.is_block_device() => "a block device",
+        _ if kind.is_char_device() => "a character device",
+        _ if kind.is_socket() => "a socket",
+        _ if kind.is_fifo() => "a pipe",
+        _ => "something else",
+    }
+}

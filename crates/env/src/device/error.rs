@@ -1,0 +1,76 @@
+//! Why a device could not be opened, by what the operator can do about it.
+
+use std::path::{Path, PathBuf};
+
+/// A refusal; nothing was changed on the device.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another server, or something else on the host, has it.
+    #[error("{path} is in use by another process")]
+    Busy {
+        /// Which device.
+        path: PathBuf,
+    },
+    /// There is nothing at the path.
+    #[error("{path} does not exist")]
+    Missing {
+        /// Which device.
+        path: PathBuf,
+    },
+    /// A device was to be created where something is already.
+    #[error("{path} already holds {found}")]
+    Occupied {
+        /// Which device.
+        path: PathBuf,
+        /// What is there.
+        found: String,
+    },
+    /// It is there, but is not what was expected.
+    #[error("{path}: expected {expected}, found {found}")]
+    Unexpected {
+        /// Which device or file.
+        path: PathBuf,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// The host reports an error.
+    #[error("cannot {verb} {path}: {source}")]
+    Host {
+        /// What was being done.
+        verb: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the host said.
+        source: std::io::Error,
+    },
+}
+
+impl OpenError {
+    /// Wraps an error of the host; a missing file is told apart.
+    pub(super) fn host(
+        verb: &'static str,
+        path: &Path,
+        source: impl Into<std::io::Error>,
+    ) -> OpenError {
+        let (source, path) = (source.into(), path.to_path_buf());
+        match source.kind() {
+            std::io::ErrorKind::NotFound => OpenError::Missing { path },
+            std::io::ErrorKind::ResourceBusy => OpenError::Busy { path },
+            _ => OpenError::Host { verb, path, source },
+        }
+    }
+
+    pub(super) fn unexpected(
+        path: &Path,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> OpenError {
+        OpenError::Unexpected {
+            path: path.to_path_buf(),
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+}

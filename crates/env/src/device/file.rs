@@ -1,0 +1,39 @@
+//! An existing regular file as a device. Its size is the file's, rounded down to whole blocks; it is
+//! never grown, shrunk or created here.
+
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use super::{Device, DeviceKind, OpenError, SIZE_MAX, claim};
+use crate::BLOCK_SIZE;
+
+/// Opens and locks it.
+pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
+    // Not blocking, because the path might be a pipe that nobody writes to.
+    let (file, direct) = claim::open_direct(path, OFlags::NONBLOCK)?;
+    let metadata = file
+        .metadata()
+        .map_err(|error| OpenError::host("stat", path, error))?;
+    if !metadata.is_file() {
+        let found = super::directory::describe(metadata.file_type());
+        return Err(OpenError::unexpected(path, "a regular file", found));
+    }
+    claim::lock(&file, path)?;
+    let size_bytes = metadata.len() - metadata.len() % BLOCK_SIZE as u64;
+    if size_bytes == 0 || size_bytes > SIZE_MAX {
+        let expected = format!("between {BLOCK_SIZE} and {SIZE_MAX} bytes");
+        return Err(OpenError::unexpected(
+            path,
+            expected,
+            format!("{} bytes", metadata.len()),
+        ));
+    }
+    Ok(Device::of_one(
+        DeviceKind::File,
+        path,
+        file,
+        size_bytes,
+        direct,
+    ))
+}

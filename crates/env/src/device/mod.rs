@@ -1,0 +1,398 @@
+//! Devices: what an aggregate stores its blocks on. A directory of segment files, an existing
+//! regular file, or a block device (CONVENTIONS "a device is", DESIGN §7).
+//!
+//! All three are a row of *segments*, each one open file: a directory has as many as its size needs,
+//! the others exactly one. So splitting, opening, flushing and counting are written once.
+//!
+//! absent --`open_segment(create)`: file, its size, fsync of both file and directory--> open
+//! open --budget needs a descriptor--> closed --`open_segment`--> open
+//!
+//! 1. A segment file is made on a worker and survives a power cut before the first write into it is
+//!    started. It gets its full length at once, so no later write changes the size of a file.
+//! 2. Absent segments read as zeroes without touching the host. What is absent is known from one
+//!    listing at the opening, and stays known because the device is ours alone (`claim`).
+//! 3. A segment is *soiled* when `written > synced`. `written` grows when a write that was not
+//!    durable by itself completes, before its completion is reported; `synced` grows to the value
+//!    `written` had when a successful fdatasync was submitted. A flush syncs all soiled segments,
+//!    also those another reactor is syncing, so it never reports what is only under way.
+//! 4. What was there at the opening counts as soiled: a predecessor that was killed may have written
+//!    it without a flush, and we are about to build on it.
+//! 5. After a failed flush every later flush fails: the kernel forgets what it could not write, so a
+//!    second attempt would succeed and lie.
+//!
+//! Elsewhere on purpose: which reactor waits for what (`reactor`), blocking access (`storage`).
+
+mod block;
+mod budget;
+mod claim;
+mod directory;
+mod error;
+mod file;
+mod segment;
+
+pub(crate) use block::open as open_block;
+pub(crate) use budget::Budget;
+use directory::Directory;
+pub use directory::Geometry;
+pub(crate) use directory::{create as create_directory, open as open_directory};
+pub use error::OpenError;
+pub(crate) use file::open as open_file;
+pub(crate) use segment::{Handle, Segment};
+
+use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+
+use crate::transfer::{self, Fault};
+use crate::{BLOCK_SIZE, DiskError};
+
+/// Opens whatever is at the path.
+pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
+    let metadata = std::fs::metadata(path).map_err(|error| OpenError::host("stat", path, error))?;
+    match metadata.file_type() {
+        kind if kind.is_dir() => open_directory(path),
+        kind if kind.is_file() => open_file(path),
+        kind if kind.is_block_device() => open_block(path),
+        kind => {
+            let expected = "a directory, a regular file or a block device";
+            Err(OpenError::unexpected(
+                path,
+                expected,
+                directory::describe(kind),
+            ))
+        }
+    }
+}
+
+/// No aggregate addresses more than 2^40 blocks.
+pub(crate) const SIZE_MAX: u64 = (1 << 40) * BLOCK_SIZE as u64;
+
+/// What a device is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A directory of segment files.
+    Directory,
+    /// An existing regular file.
+    File,
+    /// A block device.
+    Block,
+}
+
+/// What an operator may want to know about an opened device.
+#[derive(Clone, Debug)]
+pub struct DeviceInfo {
+    /// What it is.
+    pub kind: DeviceKind,
+    /// As it was given at the opening.
+    pub path: PathBuf,
+    /// Usable bytes, a multiple of the block size.
+    pub size_bytes: u64,
+    /// Bytes of one segment; the size of the device if it is not a directory.
+    pub segment_bytes: u64,
+    /// True if I/O bypasses the host's page cache. False where the host refuses O_DIRECT: then
+    /// durability costs an fdatasync of cached data and memory is used twice.
+    pub direct: bool,
+    /// False once the host has refused to reserve space, which makes `Allocate` a wish.
+    pub preallocates: bool,
+    /// Bytes the host could still give; `None` for block devices.
+    pub host_free_bytes: Option<u64>,
+}
+
+/// An opened device, shared by all reactors and workers.
+pub(crate) struct Device {
+    kind: DeviceKind,
+    path: PathBuf,
+    size_bytes: u64,
+    segment_bytes: u64,
+    direct: bool,
+    segments: Box<[Segment]>,
+    /// Where segment files are made; `None` unless the device is a directory.
+    directory: Option<Directory>,
+    preallocates: AtomicBool,
+    closed: AtomicBool,
+    host_free: AtomicU64,
+    /// The errno of the first flush that failed, 0 if none did.
+    flush_failed: AtomicI32,
+}
+
+/// A run of bytes within one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) segment: usize,
+    /// First byte within the segment.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Device {
+    /// A device of one segment that is open from the start.
+    fn of_one(kind: DeviceKind, path: &Path, file: File, size_bytes: u64, direct: bool) -> Device {
+        let segment = Segment::existing();
+        segment.set(Arc::new(file));
+        Device::new(
+            kind,
+            path,
+            size_bytes,
+            size_bytes,
+            direct,
+            vec![segment],
+            None,
+        )
+    }
+
+    fn new(
+        kind: DeviceKind,
+        path: &Path,
+        size_bytes: u64,
+        segment_bytes: u64,
+        direct: bool,
+        segments: Vec<Segment>,
+        directory: Option<Directory>,
+    ) -> Device {
+        assert!(size_bytes > 0, "a device has blocks");
+        assert!(
+            size_bytes.is_multiple_of(BLOCK_SIZE as u64),
+            "a device is whole blocks"
+        );
+        assert!(
+            segment_bytes.is_multiple_of(BLOCK_SIZE as u64),
+            "a segment is whole blocks"
+        );
+        assert_eq!(segments.len() as u64, size_bytes.div_ceil(segment_bytes));
+        let device = Device {
+            kind,
+            path: path.to_path_buf(),
+            size_bytes,
+            segment_bytes,
+            direct,
+            segments: segments.into_boxed_slice(),
+            directory,
+            preallocates: AtomicBool::new(true),
+            closed: AtomicBool::new(false),
+            host_free: AtomicU64::new(0),
+            flush_failed: AtomicI32::new(0),
+        };
+        device.measure_host();
+        device
+    }
+
+    /// Lets go of the device. What is in flight ends as usual; the claim ends with the last of it.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for segment in &self.segments {
+            let _turn = segment.turn();
+            segment.unset();
+        }
+        if let Some(directory) = &self.directory {
+            directory.unclaim();
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    pub(crate) fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            kind: self.kind,
+            path: self.path.clone(),
+            size_bytes: self.size_bytes,
+            segment_bytes: self.segment_bytes,
+            direct: self.direct,
+            preallocates: self.preallocates.load(Ordering::Relaxed),
+            host_free_bytes: self.host_free_bytes(),
+        }
+    }
+
+    /// Stops the process if the range is not whole blocks of this device: the caller checked it.
+    pub(crate) fn assert_range(&self, offset: u64, length: u64) {
+        assert!(
+            offset.is_multiple_of(BLOCK_SIZE as u64),
+            "offset {offset} is not a whole block"
+        );
+        assert!(
+            length.is_multiple_of(BLOCK_SIZE as u64),
+            "length {length} is not whole blocks"
+        );
+        assert!(length > 0, "an operation covers at least one block");
+        let fits = offset
+            .checked_add(length)
+            .is_some_and(|end| end <= self.size_bytes);
+        assert!(
+            fits,
+            "{offset}+{length} is beyond the end of the device, {}",
+            self.size_bytes
+        );
+    }
+
+    /// The range cut at the boundaries of segments, in order.
+    pub(crate) fn pieces(&self, offset: u64, length: u64) -> impl Iterator<Item = Piece> + use<> {
+        let segment_bytes = self.segment_bytes;
+        let end = offset + length;
+        let mut at = offset;
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let within = at % segment_bytes;
+            let bytes = (segment_bytes - within).min(end - at);
+            let segment = usize::try_from(at / segment_bytes).expect("segments are few");
+            at += bytes;
+            Some(Piece {
+                segment,
+                offset: within,
+                bytes,
+            })
+        })
+    }
+
+    pub(crate) fn segment(&self, index: usize) -> &Segment {
+        &self.segments[index]
+    }
+
+    /// The segments a flush has to sync, with what `written` said.
+    pub(crate) fn soiled(&self) -> Vec<(usize, u64)> {
+        let soiled = |(index, segment): (usize, &Segment)| Some((index, segment.soiled()?));
+        self.segments
+            .iter()
+            .enumerate()
+            .filter_map(soiled)
+            .collect()
+    }
+
+    /// The length the file of a segment has: the last one may be shorter than the others.
+    fn segment_length(&self, index: usize) -> u64 {
+        (self.size_bytes - index as u64 * self.segment_bytes).min(self.segment_bytes)
+    }
+
+    /// Opens a segment, making it if it is absent and `create`. `None` if it is absent and stays so.
+    /// Blocks: not for reactors.
+    pub(crate) fn open_segment(
+        self: &Arc<Self>,
+        index: usize,
+        create: bool,
+        budget: &Budget,
+    ) -> Result<Option<Handle>, DiskError> {
+        let segment = &self.segments[index];
+        let _turn = segment.turn();
+        if self.is_closed() {
+            return Err(DiskError::Gone);
+        }
+        if let Some(handle) = segment.handle(budget) {
+            return Ok(Some(handle));
+        }
+        // Only directories have segments that are not open.
+        let Some(directory) = &self.directory else {
+            return Err(DiskError::Gone);
+        };
+        if !segment.exists() && !create {
+            return Ok(None);
+        }
+        budget.make_room();
+        let length = self.segment_length(index);
+        let file = if segment.exists() {
+            directory.open_segment(index, length)
+        } else {
+            directory.make_segment(index, length)
+        };
+        let handle = Arc::new(file.map_err(Fault::disk_error)?);
+        segment.set(Arc::clone(&handle));
+        budget.opened(self, index);
+        Ok(Some(handle))
+    }
+
+    /// Notes the outcome of an fdatasync and says what the flush it belongs to may report.
+    pub(crate) fn synced(
+        &self,
+        index: usize,
+        written: u64,
+        result: Result<(), Fault>,
+    ) -> Result<(), DiskError> {
+        match result {
+            Ok(()) => self.segments[index].synced(written),
+            Err(fault) => {
+                let _ = self.flush_failed.compare_exchange(
+                    0,
+                    fault.errno(),
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                );
+            }
+        }
+        self.flushable()
+    }
+
+    /// Refuses if an earlier flush failed (invariant 5).
+    pub(crate) fn flushable(&self) -> Result<(), DiskError> {
+        match self.flush_failed.load(Ordering::Acquire) {
+            0 => Ok(()),
+            // Not `NoSpace` even if the host said so: there is nothing to retry any more.
+            errno => Err(DiskError::Io(errno)),
+        }
+    }
+
+    /// Reserves host space for a piece. Blocks.
+    pub(crate) fn allocate(
+        self: &Arc<Self>,
+        piece: Piece,
+        budget: &Budget,
+    ) -> Result<(), DiskError> {
+        if self.kind == DeviceKind::Block {
+            return Ok(());
+        }
+        let Some(handle) = self.open_segment(piece.segment, true, budget)? else {
+            return Err(DiskError::Gone);
+        };
+        match transfer::allocate(&handle, piece.offset, piece.bytes) {
+            Ok(()) => {
+                // The reservation is metadata of the host and becomes durable with the next flush.
+                self.segments[piece.segment].soil();
+                Ok(())
+            }
+            Err(fault) if fault.is_unsupported() => {
+                self.preallocates.store(false, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(fault) => Err(fault.disk_error()),
+        }
+    }
+
+    /// Gives a piece back to the host. Blocks.
+    pub(crate) fn punch(self: &Arc<Self>, piece: Piece, budget: &Budget) -> Result<(), DiskError> {
+        let Some(handle) = self.open_segment(piece.segment, false, budget)? else {
+            return Ok(());
+        };
+        let result = if self.kind == DeviceKind::Block {
+            block::discard(&handle, piece.offset, piece.bytes)
+        } else {
+            transfer::punch(&handle, piece.offset, piece.bytes)
+        };
+        match result {
+            // The old bytes may stay, so a host that cannot punch does nothing wrong.
+            Err(fault) if fault.is_unsupported() => Ok(()),
+            other => other.map_err(Fault::disk_error),
+        }
+    }
+
+    pub(crate) fn host_free_bytes(&self) -> Option<u64> {
+        (self.kind != DeviceKind::Block).then(|| self.host_free.load(Ordering::Relaxed))
+    }
+
+    /// Asks the host how much it could still give. Blocks. A host that does not answer leaves the
+    /// last number standing.
+    pub(crate) fn measure_host(&self) {
+        if self.kind == DeviceKind::Block {
+            return;
+        }
+        if let Ok(stat) = rustix::fs::statvfs(&self.path) {
+            let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+            self.host_free.store(free, Ordering::Relaxed);
+        }
+    }
+}

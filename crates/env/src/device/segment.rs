@@ -1,0 +1,117 @@
+//! One segment: whether it exists, its open file if there is one, and what a flush owes it.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Budget;
+
+/// An open segment. Whoever has I/O in flight holds one, so the descriptor outlives the I/O even if
+/// the budget closes the segment meanwhile.
+pub(crate) type Handle = Arc<File>;
+
+/// See the invariants of the module above.
+pub(crate) struct Segment {
+    /// Held for moments only, also by reactors.
+    handle: Mutex<Option<Handle>>,
+    /// Held while the file is being opened or made: by workers and blocking callers, never by
+    /// reactors. Taken before `handle`.
+    turn: Mutex<()>,
+    exists: AtomicBool,
+    /// The round of the budget in which the segment was used last.
+    used: AtomicU64,
+    written: AtomicU64,
+    synced: AtomicU64,
+}
+
+impl Segment {
+    pub(super) fn absent() -> Segment {
+        Segment {
+            handle: Mutex::new(None),
+            turn: Mutex::new(()),
+            exists: AtomicBool::new(false),
+            used: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+        }
+    }
+
+    /// A segment whose file was found at the opening; soiled (invariant 4).
+    pub(super) fn existing() -> Segment {
+        let segment = Segment::absent();
+        segment.exists.store(true, Ordering::Relaxed);
+        segment.soil();
+        segment
+    }
+
+    /// False if the segment was never written: it reads as zeroes.
+    pub(crate) fn exists(&self) -> bool {
+        self.exists.load(Ordering::Acquire)
+    }
+
+    /// The open file, if it is open; counts as a use.
+    pub(crate) fn handle(&self, budget: &Budget) -> Option<Handle> {
+        let handle = self.lock().clone()?;
+        let round = budget.round();
+        if self.used.load(Ordering::Relaxed) != round {
+            self.used.store(round, Ordering::Relaxed);
+        }
+        Some(handle)
+    }
+
+    pub(super) fn set(&self, handle: Handle) {
+        *self.lock() = Some(handle);
+        self.exists.store(true, Ordering::Release);
+    }
+
+    /// Closes the file once nothing is in flight on it.
+    pub(super) fn unset(&self) {
+        *self.lock() = None;
+    }
+
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn last_used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Closes the file unless I/O is in flight on it. True if a descriptor became free.
+    pub(super) fn close_if_idle(&self) -> bool {
+        let mut slot = self.lock();
+        match slot.take() {
+            Some(handle) => match Arc::try_unwrap(handle) {
+                Ok(file) => {
+                    drop(slot);
+                    drop(file);
+                    true
+                }
+                Err(busy) => {
+                    *slot = Some(busy);
+                    false
+                }
+            },
+            None => false,
+        }
+    }
+
+    /// A write completed that is not on stable storage yet.
+    pub(crate) fn soil(&self) {
+        self.written.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// What `written` says, if a flush has to sync this segment.
+    pub(super) fn soiled(&self) -> Option<u64> {
+        let written = self.written.load(Ordering::Acquire);
+        (written > self.synced.load(Ordering::Acquire)).then_some(written)
+    }
+
+    pub(super) fn synced(&self, written: u64) {
+        self.synced.fetch_max(written, Ordering::AcqRel);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Handle>> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

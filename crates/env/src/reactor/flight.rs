@@ -1,0 +1,50 @@
+//! What is in flight: *jobs* (operations as submitted) and their *parts* (what one segment has to
+//! do for them).
+//!
+//! part: waiting for a worker to open its segment --> queued --> in the lane --> done
+//!                                                      ^--rest of a short transfer--|
+//!
+//! A job completes when its last part is done. Its pages stay in the job until then, and the array
+//! naming them stays in the part, so what the kernel was given does not move: see `ring`.
+
+use std::sync::Arc;
+
+use crate::device::{Device, Handle, Piece};
+use crate::transfer::{Action, Gather};
+use crate::{DiskError, Page, PageRef};
+
+pub(super) struct Job {
+    pub(super) token: u64,
+    pub(super) device: Arc<Device>,
+    /// What a read fills; goes back with the completion.
+    pub(super) pages: Vec<Page>,
+    /// What a write writes; held until it is done.
+    pub(super) frozen: Vec<PageRef>,
+    pub(super) parts_left: usize,
+    /// The first error of any part.
+    pub(super) error: Option<DiskError>,
+}
+
+pub(super) struct Part {
+    /// Key of the job.
+    pub(super) job: u64,
+    pub(super) action: Action,
+    /// What is left to do.
+    pub(super) piece: Piece,
+    /// Index in the job of the first page, for a read.
+    pub(super) page: usize,
+    /// Where the pages are; empty for a sync.
+    pub(super) gather: Gather,
+    /// The open segment; the descriptor stays open while this is here.
+    pub(super) handle: Option<Handle>,
+    /// For a sync: what `written` said when the flush was submitted.
+    pub(super) written: u64,
+}
+
+/// What a worker has to say about a part.
+pub(super) enum Report {
+    /// The segment is open, or absent, or cannot be opened.
+    Opened(u64, Result<Option<Handle>, DiskError>),
+    /// The part is done: reserved or punched.
+    Done(u64, Result<(), DiskError>),
+}

@@ -1,0 +1,67 @@
+//! Waking a reactor from any thread, with a system call only if it sleeps.
+//!
+//! awake --`doze`--> asleep --`wake` (writes the eventfd)--> notified --`rouse`--> awake
+//! awake --`wake` (no call)--> notified --`doze` fails, the wait does not sleep--> awake
+//!
+//! Whoever wakes first makes its message visible, then changes the state; the reactor first changes
+//! the state back (`rouse`), then looks for messages. So a message is seen by the look after the
+//! `rouse` that follows its `wake`, or the `wake` happens after that `rouse` and ends the next sleep.
+//! A write that arrives late, when something else ended the sleep, costs one empty wake-up.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+const AWAKE: u8 = 0;
+const ASLEEP: u8 = 1;
+const NOTIFIED: u8 = 2;
+
+/// The bell of one reactor.
+pub(crate) struct Waker {
+    state: AtomicU8,
+    event: OwnedFd,
+}
+
+impl Waker {
+    pub(crate) fn new() -> std::io::Result<Waker> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Waker {
+            state: AtomicU8::new(AWAKE),
+            event,
+        })
+    }
+
+    /// Ends the current or the next sleep.
+    pub(crate) fn wake(&self) {
+        if self.state.swap(NOTIFIED, Ordering::AcqRel) == ASLEEP {
+            // Any number will do. It fails only if the counter is full, which is readable too.
+            let _ = rustix::io::write(&self.event, &[1; 8]);
+        }
+    }
+
+    /// Before sleeping. False if a `wake` came already: then do not sleep.
+    pub(super) fn doze(&self) -> bool {
+        self.state
+            .compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    /// After sleeping, and before looking for messages.
+    pub(super) fn rouse(&self) {
+        self.state.swap(AWAKE, Ordering::AcqRel);
+    }
+
+    /// Empties the eventfd, so that it is not readable any more.
+    pub(super) fn clear(&self) {
+        let mut count = [0; 8];
+        // It fails only if the counter is zero already.
+        let _ = rustix::io::read(&self.event, &mut count);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}

@@ -1,0 +1,66 @@
+//! I/O by threads, where io_uring is forbidden: each transfer is one blocking call on a worker.
+//!
+//! Same contract as `ring`: from `push` until the key has come out of `turn`, file and memory belong
+//! to the worker.
+#![expect(
+    unsafe_code,
+    reason = "runs transfers on memory that the pusher keeps in place"
+)]
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+
+use crate::reactor::Waker;
+use crate::transfer::{Outcome, Transfer};
+use crate::workers::Workers;
+
+/// One reactor's access to the crew of I/O threads.
+pub(crate) struct Threads {
+    crew: Arc<Workers>,
+    waker: Arc<Waker>,
+    sender: Sender<(u64, Outcome)>,
+    receiver: Receiver<(u64, Outcome)>,
+}
+
+impl Threads {
+    pub(crate) fn new(crew: Arc<Workers>, waker: Arc<Waker>) -> Threads {
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        Threads {
+            crew,
+            waker,
+            sender,
+            receiver,
+        }
+    }
+
+    /// Starts a transfer.
+    ///
+    /// # Safety
+    /// The file stays open, and the memory and the array naming it stay in place and unshared (for
+    /// reads) or unchanged (for writes), until the key has come out of [`Threads::turn`].
+    pub(crate) unsafe fn push(&mut self, transfer: Transfer) {
+        let sender = self.sender.clone();
+        let waker = Arc::clone(&self.waker);
+        self.crew.run(move || {
+            // SAFETY: the pusher vouches for it until the key below has been received.
+            let outcome = unsafe { transfer.run() };
+            // A reactor waits for all its transfers before it ends, so somebody listens.
+            let _ = sender.send((transfer.key, outcome));
+            waker.wake();
+        });
+    }
+
+    pub(crate) fn has_completions(&self) -> bool {
+        !self.receiver.is_empty()
+    }
+
+    pub(crate) fn turn(&mut self, done: &mut Vec<(u64, Outcome)>) {
+        done.extend(self.receiver.try_iter());
+    }
+
+    /// Waits until something is complete and takes it.
+    pub(crate) fn wait(&mut self, done: &mut Vec<(u64, Outcome)>) {
+        done.push(self.receiver.recv().expect("this end holds a sender"));
+    }
+}

@@ -1,0 +1,305 @@
+//! Transfers: single calls to the host on one open file, and what its error numbers mean.
+//!
+//! A transfer is what both ways of doing I/O (`ring`, `threads`) carry: a file, a position and an
+//! array of memory pieces. Whoever starts one keeps the array and the memory in place until its
+//! result has been seen.
+#![expect(
+    unsafe_code,
+    reason = "vectored I/O on memory that others keep in place"
+)]
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use crate::{BLOCK_SIZE, DiskError, Page, PageRef};
+
+/// What a transfer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Read,
+    Write,
+    /// A write that is on stable storage when it completes.
+    WriteDurable,
+    /// fdatasync; has no pieces.
+    Sync,
+}
+
+/// One call to the host.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    pub(crate) action: Action,
+    pub(crate) file: RawFd,
+    pub(crate) offset: u64,
+    pub(crate) pieces: *const libc::iovec,
+    pub(crate) count: u32,
+    /// Comes back with the result.
+    pub(crate) key: u64,
+}
+
+// SAFETY: these are addresses and a number; whoever runs it vouches for them.
+unsafe impl Send for Transfer {}
+
+/// The result of a transfer: bytes moved, or the negated error number.
+pub(crate) type Outcome = i32;
+
+impl Transfer {
+    /// Makes the call and waits for it.
+    ///
+    /// # Safety
+    /// The file is open, and pieces and the memory they name stay in place and unshared (for reads)
+    /// or unchanged (for writes) during the call.
+    pub(crate) unsafe fn run(&self) -> Outcome {
+        let count = self.count.cast_signed();
+        let offset = self.offset.cast_signed();
+        // SAFETY: as this function demands.
+        let moved = unsafe {
+            match self.action {
+                Action::Read => libc::preadv2(self.file, self.pieces, count, offset, 0),
+                Action::Write => libc::pwritev2(self.file, self.pieces, count, offset, 0),
+                Action::WriteDurable => {
+                    libc::pwritev2(self.file, self.pieces, count, offset, libc::RWF_DSYNC)
+                }
+                Action::Sync => libc::fdatasync(self.file) as isize,
+            }
+        };
+        if moved < 0 {
+            -std::io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EIO)
+        } else {
+            Outcome::try_from(moved).expect("a transfer is at most 1 MiB")
+        }
+    }
+}
+
+/// An error number of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault(Errno);
+
+impl From<Errno> for Fault {
+    fn from(errno: Errno) -> Fault {
+        Fault(errno)
+    }
+}
+
+impl Fault {
+    /// A transfer that ended before its time: a file shorter than it was, or a host that gives up.
+    pub(crate) const CUT_SHORT: Fault = Fault(Errno::IO);
+
+    /// From a negative outcome.
+    pub(crate) fn of(outcome: Outcome) -> Fault {
+        assert!(outcome < 0, "only a negative outcome is a fault");
+        Fault(Errno::from_raw_os_error(-outcome))
+    }
+
+    pub(crate) fn errno(self) -> i32 {
+        self.0.raw_os_error()
+    }
+
+    /// What the caller of an operation is told.
+    pub(crate) fn disk_error(self) -> DiskError {
+        match self.0 {
+            Errno::NOSPC | Errno::DQUOT => DiskError::NoSpace,
+            Errno::NODEV | Errno::NXIO | Errno::BADF => DiskError::Gone,
+            errno => DiskError::Io(errno.raw_os_error()),
+        }
+    }
+
+    pub(crate) fn io_error(self) -> std::io::Error {
+        self.0.into()
+    }
+
+    /// The call was not tried: do it again.
+    pub(crate) fn is_transient(self) -> bool {
+        self.0 == Errno::AGAIN || self.0 == Errno::INTR
+    }
+
+    /// The host does not know how to do this here.
+    pub(crate) fn is_unsupported(self) -> bool {
+        matches!(self.0, Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY)
+    }
+
+    /// How hosts say that they do not want O_DIRECT.
+    pub(crate) fn is_refusal(self) -> bool {
+        self.0 == Errno::INVAL || self.is_unsupported()
+    }
+}
+
+/// The memory of a transfer, as the host wants to see it.
+#[derive(Debug, Default)]
+pub(crate) struct Gather(Vec<libc::iovec>);
+
+// SAFETY: these are addresses; using them is up to `Transfer::run` and its callers.
+unsafe impl Send for Gather {}
+
+impl Gather {
+    /// Names memory to be overwritten, joining neighbours.
+    pub(crate) fn of_pages(pages: &mut [Page]) -> Gather {
+        let mut gather = Gather(Vec::new());
+        pages
+            .iter_mut()
+            .for_each(|page| gather.push(page.as_mut_ptr()));
+        gather
+    }
+
+    /// Names memory to be read.
+    pub(crate) fn of_frozen(pages: &[PageRef]) -> Gather {
+        let mut gather = Gather(Vec::new());
+        pages
+            .iter()
+            .for_each(|page| gather.push(page.as_ptr().cast_mut()));
+        gather
+    }
+
+    fn push(&mut self, start: *mut u8) {
+        match self.0.last_mut() {
+            Some(last) if last.iov_base.addr() + last.iov_len == start.addr() => {
+                last.iov_len += BLOCK_SIZE;
+            }
+            _ => self.0.push(libc::iovec {
+                iov_base: start.cast(),
+                iov_len: BLOCK_SIZE,
+            }),
+        }
+    }
+
+    /// Drops the first `bytes`: they have been transferred.
+    pub(crate) fn advance(&mut self, mut bytes: usize) {
+        let mut whole = 0;
+        for piece in &mut self.0 {
+            if bytes < piece.iov_len {
+                piece.iov_base = piece.iov_base.wrapping_byte_add(bytes);
+                piece.iov_len -= bytes;
+                break;
+            }
+            bytes -= piece.iov_len;
+            whole += 1;
+        }
+        self.0.drain(..whole);
+    }
+
+    /// The transfer of all of it. Valid while the gather is neither changed nor dropped.
+    pub(crate) fn transfer(&self, action: Action, file: &File, offset: u64, key: u64) -> Transfer {
+        Transfer {
+            action,
+            file: file.as_raw_fd(),
+            offset,
+            pieces: self.0.as_ptr(),
+            count: u32::try_from(self.0.len()).expect("an operation has at most 256 pages"),
+            key,
+        }
+    }
+}
+
+/// What an outcome means for a transfer of which `left` bytes were missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// All of it is done.
+    Done,
+    /// So many bytes are done: go on with the rest.
+    Rest(u64),
+    /// Nothing was tried: repeat.
+    Repeat,
+    Failed(Fault),
+}
+
+impl Step {
+    pub(crate) fn of(outcome: Outcome, left: u64) -> Step {
+        let Ok(moved) = u64::try_from(outcome) else {
+            let fault = Fault::of(outcome);
+            return if fault.is_transient() {
+                Step::Repeat
+            } else {
+                Step::Failed(fault)
+            };
+        };
+        assert!(moved <= left, "the host moved {moved} bytes of {left}");
+        // A torn block is transferred again, because positions must stay aligned.
+        match moved - moved % BLOCK_SIZE as u64 {
+            _ if moved == left => Step::Done,
+            0 => Step::Failed(Fault::CUT_SHORT),
+            whole => Step::Rest(whole),
+        }
+    }
+}
+
+/// Tries to read one block, to see whether the host allows it on this file.
+pub(crate) fn probe(file: &File) -> Result<(), Fault> {
+    let mut page = [Page::for_read()];
+    let gather = Gather::of_pages(&mut page);
+    let transfer = gather.transfer(Action::Read, file, 0, 0);
+    // SAFETY: file, page and gather live until after the call.
+    match unsafe { transfer.run() } {
+        outcome if outcome < 0 => Err(Fault::of(outcome)),
+        _ => Ok(()),
+    }
+}
+
+/// Transfers all of it and waits, for blocking access.
+///
+/// # Safety
+/// The memory named stays in place and unshared (for reads) or unchanged (for writes).
+unsafe fn run_whole(
+    action: Action,
+    file: &File,
+    mut offset: u64,
+    mut gather: Gather,
+    mut left: u64,
+) -> Result<(), Fault> {
+    loop {
+        // SAFETY: the file is borrowed, the gather is ours, the memory is vouched for by the caller.
+        let outcome = unsafe { gather.transfer(action, file, offset, 0).run() };
+        match Step::of(outcome, left) {
+            Step::Done => return Ok(()),
+            Step::Repeat => {}
+            Step::Failed(fault) => return Err(fault),
+            Step::Rest(bytes) => {
+                gather.advance(usize::try_from(bytes).expect("at most 1 MiB"));
+                offset += bytes;
+                left -= bytes;
+            }
+        }
+    }
+}
+
+/// Syncs the data of a file and waits.
+pub(crate) fn sync(file: &File) -> Result<(), Fault> {
+    again(|| rustix::fs::fdatasync(file))
+}
+
+/// Reads into `pages` and waits.
+pub(crate) fn read_whole(file: &File, offset: u64, pages: &mut [Page]) -> Result<(), Fault> {
+    let left = (pages.len() * BLOCK_SIZE) as u64;
+    // SAFETY: the pages are borrowed mutably until after the call.
+    unsafe { run_whole(Action::Read, file, offset, Gather::of_pages(pages), left) }
+}
+
+/// Writes `pages` and waits.
+pub(crate) fn write_whole(file: &File, offset: u64, pages: &[PageRef]) -> Result<(), Fault> {
+    let left = (pages.len() * BLOCK_SIZE) as u64;
+    // SAFETY: frozen pages do not change, and are borrowed until after the call.
+    unsafe { run_whole(Action::Write, file, offset, Gather::of_frozen(pages), left) }
+}
+
+/// Reserves host space, keeping size and contents.
+pub(crate) fn allocate(file: &File, offset: u64, bytes: u64) -> Result<(), Fault> {
+    again(|| rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, offset, bytes))
+}
+
+/// Gives host space back.
+pub(crate) fn punch(file: &File, offset: u64, bytes: u64) -> Result<(), Fault> {
+    let flags = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
+    again(|| rustix::fs::fallocate(file, flags, offset, bytes))
+}
+
+fn again(mut call: impl FnMut() -> rustix::io::Result<()>) -> Result<(), Fault> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result.map_err(Fault::from),
+        }
+    }
+}

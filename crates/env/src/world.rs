@@ -1,0 +1,372 @@
+//! The world outside of one server: its devices, how I/O is done, and the bells of its reactors.
+//!
+//! Devices are opened and closed here, blocking; reactors are handed out once each. A device number
+//! is never given twice, so a late operation on a closed device is refused, not misdirected.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use crate::clock::Clock;
+use crate::device::{self, Budget, Device, DeviceInfo, Geometry, OpenError};
+use crate::gauge::Gauge;
+use crate::reactor::{Real, Waker};
+use crate::ring::{Ring, RingSetup};
+use crate::threads::Threads;
+use crate::workers::Workers;
+use crate::{DeviceId, DiskError, Nanos};
+
+/// Threads for calls that may block.
+const WORKERS: usize = 4;
+/// Threads for I/O where io_uring is forbidden: so many transfers run at once.
+const CREW: usize = 32;
+/// Never more segment files open than this, whatever the host allows.
+const OPEN_FILES_MAX: usize = 4096;
+
+/// How device I/O is to be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoMode {
+    /// io_uring, or threads where it is forbidden.
+    #[default]
+    Auto,
+    /// io_uring, or refuse to start.
+    Uring,
+    /// Threads.
+    Threads,
+}
+
+/// How device I/O is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IoReport {
+    /// By io_uring with this setup.
+    Uring(RingSetup),
+    /// By threads.
+    Threads {
+        /// Why not by io_uring; `None` if threads were asked for.
+        because: Option<String>,
+    },
+}
+
+impl std::fmt::Display for IoReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            IoReport::Uring(RingSetup::Deferred) => f.write_str("io_uring"),
+            IoReport::Uring(RingSetup::Cooperative) => f.write_str("io_uring (cooperative)"),
+            IoReport::Uring(RingSetup::Plain) => f.write_str("io_uring (plain)"),
+            IoReport::Threads { because: None } => f.write_str("threads"),
+            IoReport::Threads { because: Some(why) } => {
+                write!(f, "threads, because io_uring cannot be used: {why}")
+            }
+        }
+    }
+}
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub struct WorldOptions {
+    /// How to do device I/O.
+    pub io: IoMode,
+    /// The setup of rings; by default the best the host allows. For tests and comparisons.
+    pub ring: Option<RingSetup>,
+    /// How many reactors there will be.
+    pub reactors: usize,
+    /// Segment files open at once; by default half of the limit of the process, at most 4,096.
+    pub open_files_max: Option<usize>,
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        WorldOptions {
+            io: IoMode::Auto,
+            ring: None,
+            reactors: 1,
+            open_files_max: None,
+        }
+    }
+}
+
+/// Why there is no world.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    /// io_uring was demanded and is forbidden.
+    #[error("io_uring cannot be used here ({0}); use threads instead")]
+    Uring(std::io::Error),
+    /// The host gives no descriptors, threads or memory.
+    #[error("the host refuses threads or descriptors: {0}")]
+    Host(#[from] std::io::Error),
+}
+
+/// A cheap handle to the world; the world ends with the last handle and reactor.
+#[derive(Clone)]
+pub struct World(Arc<Shared>);
+
+/// What handles and reactors share.
+pub(crate) struct Shared {
+    devices: Table,
+    budget: Arc<Budget>,
+    workers: Workers,
+    /// Made when first needed.
+    crew: OnceLock<Arc<Workers>>,
+    /// Dropped before the table it measures.
+    _gauge: Gauge,
+    bells: Vec<Bell>,
+    io: IoReport,
+    clock: Clock,
+}
+
+/// Devices by number; closed ones leave `None`.
+pub(crate) type Table = Arc<RwLock<Vec<Option<Arc<Device>>>>>;
+
+/// A reactor's place.
+struct Bell {
+    waker: Arc<Waker>,
+    /// True once the reactor was handed out.
+    taken: Mutex<bool>,
+}
+
+impl World {
+    /// A world without devices.
+    ///
+    /// # Errors
+    /// If the host refuses what every world needs.
+    pub fn new(options: &WorldOptions) -> Result<World, WorldError> {
+        assert!(options.reactors > 0, "a world has a reactor");
+        let io = choose(options)?;
+        let devices = Table::default();
+        let mut bells = Vec::with_capacity(options.reactors);
+        for _ in 0..options.reactors {
+            bells.push(Bell {
+                waker: Arc::new(Waker::new()?),
+                taken: Mutex::new(false),
+            });
+        }
+        Ok(World(Arc::new(Shared {
+            budget: Arc::new(Budget::new(
+                options.open_files_max.unwrap_or_else(open_files_max),
+            )),
+            workers: Workers::spawn("worker", WORKERS)?,
+            crew: OnceLock::new(),
+            _gauge: Gauge::start(Arc::clone(&devices))?,
+            devices,
+            bells,
+            io,
+            clock: Clock::new(),
+        })))
+    }
+
+    /// How device I/O is done, and why.
+    #[must_use]
+    pub fn io(&self) -> &IoReport {
+        &self.0.io
+    }
+
+    /// Opens whatever is at the path: a device directory, a regular file or a block device.
+    ///
+    /// # Errors
+    /// [`OpenError`], with nothing changed.
+    pub fn open(&self, path: &Path) -> Result<DeviceId, OpenError> {
+        self.0.admit(device::open(path)?)
+    }
+
+    /// Opens a directory of segments, or makes the directory such a device. An existing one must
+    /// have the given size.
+    ///
+    /// # Errors
+    /// [`OpenError`], with nothing changed.
+    pub fn open_directory(
+        &self,
+        path: &Path,
+        size_bytes: u64,
+        create: bool,
+    ) -> Result<DeviceId, OpenError> {
+        if create {
+            return self.create_directory(path, Geometry::of(size_bytes));
+        }
+        let opened = device::open_directory(path)?;
+        if opened.size_bytes() != size_bytes {
+            return Err(OpenError::Unexpected {
+                path: path.to_path_buf(),
+                expected: format!("a device of {size_bytes} bytes"),
+                found: format!("one of {} bytes", opened.size_bytes()),
+            });
+        }
+        self.0.admit(opened)
+    }
+
+    /// Makes the directory a device of this geometry and opens it.
+    ///
+    /// # Errors
+    /// [`OpenError::Occupied`] if there is a device already; others.
+    pub fn create_directory(&self, path: &Path, geometry: Geometry) -> Result<DeviceId, OpenError> {
+        self.0.admit(device::create_directory(path, geometry)?)
+    }
+
+    /// Opens an existing regular file.
+    ///
+    /// # Errors
+    /// [`OpenError`], with nothing changed.
+    pub fn open_file(&self, path: &Path) -> Result<DeviceId, OpenError> {
+        self.0.admit(device::open_file(path)?)
+    }
+
+    /// Opens a block device.
+    ///
+    /// # Errors
+    /// [`OpenError`], with nothing changed.
+    pub fn open_block(&self, path: &Path) -> Result<DeviceId, OpenError> {
+        self.0.admit(device::open_block(path)?)
+    }
+
+    /// Closes a device. What is in flight ends as usual; everything later is [`DiskError::Gone`].
+    /// Closing twice does nothing.
+    pub fn close(&self, device: DeviceId) {
+        let mut table = self
+            .0
+            .devices
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let closed = table.get_mut(device.0 as usize).and_then(Option::take);
+        drop(table);
+        if let Some(device) = closed {
+            device.close();
+        }
+    }
+
+    /// What is known about a device; `None` if it is closed.
+    #[must_use]
+    pub fn info(&self, device: DeviceId) -> Option<DeviceInfo> {
+        self.0.device(device).map(|device| device.info())
+    }
+
+    /// Bytes the host could still give to a device; see [`crate::Outside::host_free_bytes`].
+    #[must_use]
+    pub fn host_free_bytes(&self, device: DeviceId) -> Option<u64> {
+        self.0.device(device)?.host_free_bytes()
+    }
+
+    /// Segment files open now, in all directory devices.
+    #[must_use]
+    pub fn open_segments(&self) -> usize {
+        self.0.budget.open_count()
+    }
+
+    /// The handle of one reactor, once. It may be moved to the thread that will run it, and belongs
+    /// to that thread from its first `poll` or `wait`.
+    ///
+    /// # Errors
+    /// If the host gives no descriptors or memory for it.
+    pub fn reactor(&self, index: usize) -> std::io::Result<Real> {
+        let bell = &self.0.bells[index];
+        let mut taken = lock(&bell.taken);
+        assert!(!*taken, "reactor {index} was handed out already");
+        let real = Real::new(Arc::clone(&self.0), Arc::clone(&bell.waker))?;
+        *taken = true;
+        Ok(real)
+    }
+
+    /// Wakes a reactor, from any thread.
+    pub fn wake(&self, reactor: usize) {
+        self.0.wake(reactor);
+    }
+
+    /// Monotonic time, the same as in the reactors.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.0.clock.now()
+    }
+
+    /// Seconds since 1970-01-01 UTC.
+    #[must_use]
+    pub fn wall_seconds(&self) -> u64 {
+        self.0.clock.wall_seconds()
+    }
+
+    pub(crate) fn opened(&self, device: DeviceId) -> Result<Arc<Device>, DiskError> {
+        self.0.device(device).ok_or(DiskError::Gone)
+    }
+
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.0.budget
+    }
+}
+
+impl Shared {
+    fn admit(&self, device: Device) -> Result<DeviceId, OpenError> {
+        let mut table = self.devices.write().unwrap_or_else(PoisonError::into_inner);
+        let id = u32::try_from(table.len()).expect("devices are few");
+        table.push(Some(Arc::new(device)));
+        Ok(DeviceId(id))
+    }
+
+    pub(crate) fn devices(&self) -> Vec<Option<Arc<Device>>> {
+        self.devices
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn device(&self, id: DeviceId) -> Option<Arc<Device>> {
+        let table = self.devices.read().unwrap_or_else(PoisonError::into_inner);
+        table.get(id.0 as usize)?.clone()
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    pub(crate) fn wake(&self, reactor: usize) {
+        self.bells[reactor].waker.wake();
+    }
+
+    /// A ring for a reactor, if I/O is done by rings.
+    pub(crate) fn ring(&self) -> std::io::Result<Option<Ring>> {
+        match self.io {
+            IoReport::Uring(setup) => Ring::with(setup).map(Some),
+            IoReport::Threads { .. } => Ok(None),
+        }
+    }
+
+    pub(crate) fn threads(&self, waker: Arc<Waker>) -> std::io::Result<Threads> {
+        let crew = match self.crew.get() {
+            Some(crew) => crew,
+            None => {
+                let crew = Arc::new(Workers::spawn("io", CREW)?);
+                self.crew.get_or_init(|| crew)
+            }
+        };
+        Ok(Threads::new(Arc::clone(crew), waker))
+    }
+}
+
+/// Tries out what the host allows.
+fn choose(options: &WorldOptions) -> Result<IoReport, WorldError> {
+    if options.io == IoMode::Threads {
+        return Ok(IoReport::Threads { because: None });
+    }
+    match options.ring.map_or_else(Ring::new, Ring::with) {
+        Ok(ring) => Ok(IoReport::Uring(ring.setup())),
+        Err(error) if options.io == IoMode::Uring => Err(WorldError::Uring(error)),
+        Err(error) => Ok(IoReport::Threads {
+            because: Some(error.to_string()),
+        }),
+    }
+}
+
+fn open_files_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let half = limit.map_or(OPEN_FILES_MAX, |limit| {
+        usize::try_from(limit / 2).unwrap_or(usize::MAX)
+    });
+    half.clamp(1, OPEN_FILES_MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

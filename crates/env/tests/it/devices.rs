@@ -1,0 +1,358 @@
+//! The kinds of device: what opens, what is refused, what is found again.
+
+use std::fs::File;
+use std::process::Command;
+
+use everglade_env::{
+    DeviceKind, DiskError, Geometry, IoMode, OpenError, Storage, World, WorldOptions,
+};
+
+use crate::rig::{BLOCK, Rig, SEGMENT, everywhere, one_reactor, pattern};
+
+fn rig() -> Rig {
+    Rig::of("any", World::new(&one_reactor()).unwrap())
+}
+
+#[test]
+fn a_directory_is_found_again_with_its_size_and_data() {
+    let mut rig = rig();
+    let size = 10 * SEGMENT + 3 * BLOCK;
+    let device = rig.directory(size);
+    let end = size - 5 * BLOCK;
+    rig.write(device, end, &pattern(1, 5 * BLOCK as usize))
+        .unwrap();
+    rig.world.close(device);
+    let device = rig
+        .world
+        .open_directory(&rig.path("device"), size, false)
+        .unwrap();
+    let info = rig.world.info(device).unwrap();
+    assert_eq!((info.kind, info.size_bytes), (DeviceKind::Directory, size));
+    assert_eq!(info.segment_bytes, SEGMENT);
+    assert!(info.host_free_bytes.unwrap() > 0);
+    assert_eq!(
+        rig.read(device, end, 5 * BLOCK as usize).unwrap(),
+        pattern(1, 5 * BLOCK as usize)
+    );
+    let last = rig.path("device/00000010.seg").metadata().unwrap().len();
+    assert_eq!(
+        last,
+        3 * BLOCK,
+        "the last segment is as long as it needs to be"
+    );
+}
+
+#[test]
+fn default_segments_grow_with_the_device() {
+    let gib = 1 << 30;
+    assert_eq!(Geometry::of(64 * gib).segment_bytes, gib);
+    assert_eq!(Geometry::of(8192 * gib).segment_bytes, gib);
+    assert_eq!(Geometry::of(8193 * gib).segment_bytes, 16 * gib);
+}
+
+#[test]
+fn a_directory_that_is_not_ours_is_refused() {
+    let rig = rig();
+    let path = rig.path("device");
+    assert!(matches!(
+        rig.world.open(&path),
+        Err(OpenError::Missing { .. })
+    ));
+    std::fs::create_dir(&path).unwrap();
+    assert!(matches!(
+        rig.world.open(&path),
+        Err(OpenError::Unexpected { .. })
+    ));
+    for card in [
+        "",
+        "other\n",
+        "everglade directory device 2\nsize_bytes 4096\n",
+        "\u{0}\u{1}",
+    ] {
+        std::fs::write(path.join("DEVICE"), card).unwrap();
+        assert!(
+            matches!(rig.world.open(&path), Err(OpenError::Unexpected { .. })),
+            "{card:?}"
+        );
+    }
+    let card = |size: &str, segment: &str| {
+        format!("everglade directory device 1\nsize_bytes {size}\nsegment_bytes {segment}\n")
+    };
+    for (size, segment) in [
+        ("0", "4096"),
+        ("4096", "0"),
+        ("4097", "4096"),
+        ("8192", "5000"),
+        ("99999999999999999999", "4096"),
+        ("9999999999999995904", "4096"),
+        ("4398046511104", "4096"),
+        ("-4096", "4096"),
+    ] {
+        std::fs::write(path.join("DEVICE"), card(size, segment)).unwrap();
+        let result = rig.world.open(&path);
+        assert!(
+            matches!(result, Err(OpenError::Unexpected { .. })),
+            "{size} {segment}"
+        );
+    }
+    std::fs::write(path.join("DEVICE"), card("8192", "4096")).unwrap();
+    let device = rig.world.open(&path).unwrap();
+    rig.world.close(device);
+    let result = rig.world.open_directory(&path, 4096, false);
+    assert!(
+        result.unwrap_err().to_string().contains("8192"),
+        "both sizes are named"
+    );
+    File::create(path.join("00000002.seg")).unwrap();
+    assert!(
+        matches!(rig.world.open(&path), Err(OpenError::Unexpected { .. })),
+        "foreign segment"
+    );
+}
+
+#[test]
+fn creating_over_something_is_refused() {
+    let rig = rig();
+    let device = rig.directory(SEGMENT);
+    rig.world.close(device);
+    let again = rig.world.open_directory(&rig.path("device"), SEGMENT, true);
+    assert!(matches!(again, Err(OpenError::Occupied { .. })));
+    std::fs::create_dir(rig.path("other")).unwrap();
+    File::create(rig.path("other/00000000.seg")).unwrap();
+    let over = rig.world.open_directory(&rig.path("other"), SEGMENT, true);
+    assert!(matches!(over, Err(OpenError::Occupied { .. })));
+    let uneven = rig.world.open_directory(&rig.path("third"), 1000, true);
+    assert!(matches!(uneven, Err(OpenError::Unexpected { .. })));
+    assert!(!rig.path("third").exists());
+    File::create(rig.path("file")).unwrap();
+    let file = rig.world.open_directory(&rig.path("file"), SEGMENT, false);
+    assert!(matches!(file, Err(OpenError::Unexpected { .. })));
+}
+
+#[test]
+fn a_segment_left_short_by_a_crash_is_repaired() {
+    let mut rig = rig();
+    let device = rig.directory(4 * SEGMENT);
+    rig.world.close(device);
+    File::create(rig.path("device/00000001.seg")).unwrap();
+    let device = rig.world.open(&rig.path("device")).unwrap();
+    let read = rig.read(device, SEGMENT, SEGMENT as usize).unwrap();
+    assert!(read.iter().all(|&byte| byte == 0));
+    rig.flush(device).unwrap();
+}
+
+#[test]
+fn an_existing_file_is_a_device() {
+    everywhere(|mut rig| {
+        let path = rig.path("disk.img");
+        let file = File::create(&path).unwrap();
+        file.set_len(1_000_000).unwrap();
+        let device = rig.world.open(&path).unwrap();
+        let info = rig.world.info(device).unwrap();
+        assert_eq!(
+            (info.kind, info.size_bytes),
+            (DeviceKind::File, 244 * BLOCK)
+        );
+        rig.write(device, 100 * BLOCK, &pattern(2, 1 << 18))
+            .unwrap();
+        rig.flush(device).unwrap();
+        assert_eq!(
+            rig.read(device, 100 * BLOCK, 1 << 18).unwrap(),
+            pattern(2, 1 << 18)
+        );
+        // Somebody cuts the file under us: an error, not zeroes.
+        file.set_len(50 * BLOCK).unwrap();
+        let read = rig.read(device, 100 * BLOCK, BLOCK as usize);
+        assert!(matches!(read, Err(DiskError::Io(_))), "{read:?}");
+    });
+}
+
+#[test]
+fn files_that_cannot_be_devices_are_refused() {
+    let rig = rig();
+    std::fs::write(rig.path("small"), [0; 4095]).unwrap();
+    assert!(matches!(
+        rig.world.open(&rig.path("small")),
+        Err(OpenError::Unexpected { .. })
+    ));
+    let null = rig.world.open(std::path::Path::new("/dev/null"));
+    assert!(matches!(null, Err(OpenError::Unexpected { .. })));
+    let block = rig.world.open_block(&rig.path("small"));
+    assert!(
+        matches!(block, Err(OpenError::Unexpected { .. })),
+        "{block:?}"
+    );
+    let missing = rig.world.open(&rig.path("missing"));
+    assert!(matches!(missing, Err(OpenError::Missing { .. })));
+}
+
+#[test]
+fn a_device_has_one_server() {
+    let rig = rig();
+    let directory = rig.directory(SEGMENT);
+    let second = World::new(&one_reactor()).unwrap();
+    assert!(matches!(
+        second.open(&rig.path("device")),
+        Err(OpenError::Busy { .. })
+    ));
+    rig.world.close(directory);
+    second.open(&rig.path("device")).unwrap();
+    std::fs::write(rig.path("file"), [0; 8192]).unwrap();
+    let file = rig.world.open(&rig.path("file")).unwrap();
+    assert!(matches!(
+        second.open(&rig.path("file")),
+        Err(OpenError::Busy { .. })
+    ));
+    rig.world.close(file);
+    second.open(&rig.path("file")).unwrap();
+}
+
+/// Runs a tool; false, with a reason printed, if it is missing or fails.
+fn tool(command: &str, arguments: &[&str]) -> Option<String> {
+    match Command::new(command).args(arguments).output() {
+        Ok(output) if output.status.success() => {
+            Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        }
+        Ok(output) => {
+            println!(
+                "skipped: {command}: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+            None
+        }
+        Err(error) => {
+            println!("skipped: {command}: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_block_device_is_a_device() {
+    struct Loop(String);
+    impl Drop for Loop {
+        fn drop(&mut self) {
+            tool("losetup", &["--detach", &self.0]);
+        }
+    }
+    everywhere(|mut rig| {
+        let backing = rig.path("backing");
+        File::create(&backing).unwrap().set_len(8 << 20).unwrap();
+        let arguments = ["--find", "--show", backing.to_str().unwrap()];
+        let Some(name) = tool("losetup", &arguments) else {
+            return;
+        };
+        let attached = Loop(name);
+        let path = std::path::Path::new(&attached.0);
+        let device = rig.world.open(path).unwrap();
+        let info = rig.world.info(device).unwrap();
+        assert_eq!((info.kind, info.size_bytes), (DeviceKind::Block, 8 << 20));
+        assert_eq!(info.host_free_bytes, None);
+        let second = World::new(&one_reactor()).unwrap();
+        assert!(matches!(second.open(path), Err(OpenError::Busy { .. })));
+        rig.write(device, BLOCK, &pattern(3, 1 << 20)).unwrap();
+        rig.flush(device).unwrap();
+        assert_eq!(
+            rig.read(device, BLOCK, 1 << 20).unwrap(),
+            pattern(3, 1 << 20)
+        );
+        use everglade_env::Op;
+        rig.run(Op::Allocate {
+            device,
+            offset: 0,
+            length: 1 << 20,
+        })
+        .result
+        .unwrap();
+        rig.run(Op::Punch {
+            device,
+            offset: 0,
+            length: 1 << 20,
+        })
+        .result
+        .unwrap();
+        rig.world.close(device);
+    });
+}
+
+#[test]
+fn a_full_host_says_no_space_and_keeps_what_is_there() {
+    struct Mounted(std::path::PathBuf);
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            tool("umount", &["--lazy", self.0.to_str().unwrap()]);
+        }
+    }
+    // tmpfs refuses O_DIRECT on older hosts and ext4 does not, so both ways are seen.
+    everywhere(|mut rig| {
+        let at = rig.path("full");
+        std::fs::create_dir(&at).unwrap();
+        let target = at.to_str().unwrap();
+        let arguments = ["-t", "tmpfs", "-o", "size=4m", "tmpfs", target];
+        if tool("mount", &arguments).is_none() {
+            return;
+        }
+        let _mounted = Mounted(at.clone());
+        let geometry = Geometry {
+            size_bytes: 64 << 20,
+            segment_bytes: 1 << 20,
+        };
+        let device = rig
+            .world
+            .create_directory(&at.join("device"), geometry)
+            .unwrap();
+        println!("tmpfs direct: {}", rig.world.info(device).unwrap().direct);
+        rig.write(device, 0, &pattern(4, 1 << 20)).unwrap();
+        use everglade_env::Op;
+        let too_much = rig.run(Op::Allocate {
+            device,
+            offset: 0,
+            length: 32 << 20,
+        });
+        assert_eq!(too_much.result, Err(DiskError::NoSpace));
+        let mut refused = 0;
+        for unit in 1..8 {
+            match rig.write(device, unit << 20, &pattern(unit, 1 << 20)) {
+                Ok(()) => {}
+                Err(DiskError::NoSpace) => refused += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(refused > 0);
+        assert_eq!(rig.read(device, 0, 1 << 20).unwrap(), pattern(4, 1 << 20));
+        rig.run(Op::Punch {
+            device,
+            offset: 1 << 20,
+            length: 8 << 20,
+        })
+        .result
+        .unwrap();
+        rig.write(device, 1 << 20, &pattern(5, 1 << 20)).unwrap();
+        rig.flush(device).unwrap();
+        rig.world.close(device);
+    });
+}
+
+#[test]
+fn a_host_that_refuses_direct_io_is_used_buffered_and_says_so() {
+    let shm = std::path::Path::new("/dev/shm");
+    let Ok(scratch) = tempfile::tempdir_in(shm) else {
+        println!("skipped: no /dev/shm");
+        return;
+    };
+    for io in [IoMode::Auto, IoMode::Threads] {
+        let world = World::new(&WorldOptions {
+            io,
+            ..one_reactor()
+        })
+        .unwrap();
+        let path = scratch.path().join(format!("{io:?}"));
+        let device = world.open_directory(&path, 1 << 20, true).unwrap();
+        println!("tmpfs direct: {}", world.info(device).unwrap().direct);
+        world.write(device, 0, &pattern(6, 1 << 20)).unwrap();
+        world.flush(device).unwrap();
+        let mut read = vec![0; 1 << 20];
+        world.read(device, 0, &mut read).unwrap();
+        assert!(read == pattern(6, 1 << 20));
+    }
+}
