@@ -22,6 +22,10 @@ impl NodeId {
     }
 
     /// Index among the records.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "32 bits fit into any usize we run on"
+    )]
     pub(crate) fn place(self) -> usize {
         (self.0 & u64::from(u32::MAX)) as usize
     }

@@ -355,11 +355,10 @@ impl<M: Copy> Queues<M> {
     /// stays contended, which its next visitor finds out and repairs.
     fn settle(&self, place: usize) {
         let record = self.record(place);
-        let closed_above = || {
-            self.ancestors(place)
-                .any(|above| self.record(above).is_closed())
-        };
-        if !record.is_closed() && !(record.node.class().is_leaf() && closed_above()) {
+        let mut above = self.ancestors(place);
+        let closed = record.is_closed()
+            || record.node.class().is_leaf() && above.any(|above| self.record(above).is_closed());
+        if !closed {
             record.node.word().open();
         }
     }

@@ -38,14 +38,14 @@ impl Reactors {
 
     /// Tells everyone that `reactor` may from now on own the leaf, and no other leaf.
     pub(crate) fn publish(&self, reactor: usize, leaf: NodeId) {
-        let word = &self.0[reactor].0.published;
+        let word = &self.0[reactor].published;
         if word.load(Ordering::Relaxed) != leaf.0 {
             word.store(leaf.0, Ordering::SeqCst);
         }
     }
 
     pub(crate) fn published(&self, reactor: usize) -> NodeId {
-        NodeId(self.0[reactor].0.published.load(Ordering::SeqCst))
+        NodeId(self.0[reactor].published.load(Ordering::SeqCst))
     }
 
     /// Asserts that there is no nested entry.
@@ -56,7 +56,7 @@ impl Reactors {
             "reactor {reactor} of {} enters an affinity",
             self.0.len()
         );
-        let inside = self.0[reactor].0.inside.load(Ordering::Relaxed);
+        let inside = self.0[reactor].inside.load(Ordering::Relaxed);
         assert!(
             !inside,
             "reactor {reactor} enters an affinity while it is inside one"
@@ -64,17 +64,17 @@ impl Reactors {
     }
 
     pub(crate) fn set_inside(&self, reactor: usize, inside: bool) {
-        self.0[reactor].0.inside.store(inside, Ordering::Relaxed);
+        self.0[reactor].inside.store(inside, Ordering::Relaxed);
     }
 
     pub(crate) fn counters(&self, reactor: usize) -> &Counters {
-        &self.0[reactor].0.counters
+        &self.0[reactor].counters
     }
 
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for reactor in &self.0 {
-            reactor.0.counters.add_to(&mut counts);
+            reactor.counters.add_to(&mut counts);
         }
         counts
     }

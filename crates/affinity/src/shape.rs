@@ -125,6 +125,7 @@ fn add_all<M: Copy, P: ParentOf<C>, C: Kind>(
     (0..count).map(|_| affinities.add(parent)).collect()
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "less than a length")]
 fn rotate<C: Kind>(all: &[Affinity<C>], index: u64) -> &Affinity<C> {
     &all[(index % all.len() as u64) as usize]
 }

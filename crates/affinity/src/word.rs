@@ -1,5 +1,7 @@
 //! The one shared word of a node, on a cache line of its own. Its rules are in `affinities.rs`.
 
+use std::ops::Deref;
+
 use crate::sync::{AtomicU64, Ordering};
 
 /// Nobody is inside and nobody waits.
@@ -15,6 +17,14 @@ const REMOVED: u64 = CONTENDED - 2;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
+
+impl<T> Deref for Padded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
 
 /// For a leaf: owner and contended bit. For the others: free, or contended while *closing*.
 #[derive(Debug)]
@@ -32,14 +42,13 @@ impl Word {
 
     /// No closing flag: the subtree may be entered, as far as this node is concerned.
     pub(crate) fn is_open(&self) -> bool {
-        self.0.0.load(Ordering::SeqCst) == FREE
+        self.0.load(Ordering::SeqCst) == FREE
     }
 
     /// From free to owned by `reactor`; refused in every other state.
     pub(crate) fn take(&self, reactor: usize) -> bool {
         let (from, to) = (FREE, Word::owner(reactor));
         self.0
-            .0
             .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
     }
@@ -48,14 +57,13 @@ impl Word {
     pub(crate) fn give_back(&self, reactor: usize) -> bool {
         let (from, to) = (Word::owner(reactor), FREE);
         self.0
-            .0
             .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
     }
 
     /// Sends whoever comes or goes from now on to the lock, and tells the owner at that moment.
     pub(crate) fn contend(&self) -> Owner {
-        Owner(self.0.0.fetch_or(CONTENDED, Ordering::SeqCst) & !CONTENDED)
+        Owner(self.0.fetch_or(CONTENDED, Ordering::SeqCst) & !CONTENDED)
     }
 
     /// Under the lock, the word being contended: nobody inside, still contended.
@@ -80,11 +88,11 @@ impl Word {
 
     /// Under the lock: nobody enters for ever.
     pub(crate) fn remove(&self) {
-        self.0.0.store(CONTENDED | REMOVED, Ordering::SeqCst);
+        self.0.store(CONTENDED | REMOVED, Ordering::SeqCst);
     }
 
     fn put(&self, value: u64) {
-        let before = self.0.0.swap(value, Ordering::SeqCst);
+        let before = self.0.swap(value, Ordering::SeqCst);
         assert!(
             before & CONTENDED != 0,
             "word changed under the lock while it was not contended"

@@ -8,6 +8,7 @@ const REACTORS: usize = 4;
 struct Seeded(u64);
 
 impl Seeded {
+    #[expect(clippy::cast_possible_truncation, reason = "less than a usize")]
     fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

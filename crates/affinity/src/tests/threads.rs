@@ -25,7 +25,8 @@ struct Meeting {
 }
 
 impl Meeting {
-    fn new() -> Meeting {
+    /// For each coarse node, every leaf is among the choices `leaf_weight` times.
+    fn new(leaf_weight: usize) -> Meeting {
         let affinities = Affinities::new(REACTORS);
         let aggregate = AggregateAffinities::add(&affinities, 2).unwrap();
         let add = || VolumeAffinities::add(&affinities, &aggregate.aggregate, 4, 2).unwrap();
@@ -61,7 +62,7 @@ impl Meeting {
                     .map(|two| [two[0].node().clone(), two[1].node().clone()]),
             );
         }
-        for _ in 0..4 {
+        for _ in 0..leaf_weight {
             nodes.extend(leaves.iter().cloned());
         }
         let leaves = leaves
@@ -133,7 +134,7 @@ impl Meeting {
             random ^= random >> 7;
             random ^= random << 17;
             let pick = (random >> 8) as usize;
-            let entry = if pick % 16 == 0 {
+            let entry = if pick.is_multiple_of(16) {
                 let [first, second] = &self.pairs[pick / 16 % self.pairs.len()];
                 self.affinities.enter2(reactor, first, second, 0)
             } else {
@@ -151,8 +152,17 @@ impl Meeting {
 }
 
 #[test]
-fn threads_never_meet_and_every_message_gets_its_turn() {
-    let meeting = Meeting::new();
+fn threads_never_meet_where_coarse_work_is_common() {
+    every_message_gets_its_turn(2);
+}
+
+#[test]
+fn threads_never_meet_where_coarse_work_is_rare() {
+    every_message_gets_its_turn(60);
+}
+
+fn every_message_gets_its_turn(leaf_weight: usize) {
+    let meeting = Meeting::new(leaf_weight);
     let done: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..REACTORS)
             .map(|reactor| {
