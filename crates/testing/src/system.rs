@@ -1,1 +1,120 @@
-//! Being written.
+//! What is judged: something that stores LUNs on the devices of a world.
+//!
+//! The engine is one, the toy another. The simulation sees nothing else of either.
+
+use everglade_target::{Error, Target};
+
+use crate::SimWorld;
+use crate::world::{DeviceSpec, Turn};
+
+/// Something an administrator asks for. Durable once it is reported done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admin {
+    /// A new, empty volume.
+    CreateVolume {
+        /// Its name.
+        name: String,
+    },
+    /// A volume goes, with its LUNs.
+    DeleteVolume {
+        /// Its name.
+        name: String,
+    },
+    /// A new LUN full of zeroes.
+    CreateLun {
+        /// `volume/lun`.
+        name: String,
+        /// A whole number of blocks.
+        size_bytes: u64,
+    },
+    /// A LUN goes.
+    DeleteLun {
+        /// `volume/lun`.
+        name: String,
+    },
+    /// A LUN gets longer; the new part reads as zeroes.
+    GrowLun {
+        /// `volume/lun`.
+        name: String,
+        /// More than it has.
+        size_bytes: u64,
+    },
+    /// Everything acknowledged so far becomes durable.
+    ConsistencyPoint,
+}
+
+/// The end of an administrator's request.
+#[derive(Debug)]
+pub struct AdminDone {
+    /// Given with the request.
+    pub token: u64,
+    /// What happened.
+    pub result: Result<(), Error>,
+}
+
+/// A running server.
+pub trait System {
+    /// Lets reactor `reactor` do some of its work.
+    fn turn(&mut self, reactor: usize) -> Turn;
+
+    /// Storage as the sessions on reactor `reactor` see it.
+    fn target(&mut self, reactor: usize) -> &mut dyn Target;
+
+    /// Starts an administrator's request. Exactly one [`AdminDone`] follows on the same reactor.
+    fn administer(&mut self, reactor: usize, request: Admin, token: u64);
+
+    /// Appends requests that are finished.
+    fn poll_admin(&mut self, reactor: usize, done: &mut Vec<AdminDone>);
+
+    /// The consistency point that the operation just completed with `token` joined, if known.
+    fn cp_of(&mut self, _reactor: usize, _token: u64) -> Option<u64> {
+        None
+    }
+
+    /// The consistency point found when mounting, if known and if nothing later was replayed.
+    fn recovered_cp(&self) -> Option<u64> {
+        None
+    }
+
+    /// Names of all volumes, if it can tell.
+    fn volumes(&self) -> Option<Vec<String>> {
+        None
+    }
+
+    /// Checks invariants that only hold when nothing is under way (space counters, leaks).
+    ///
+    /// # Errors
+    /// What does not hold.
+    fn check_at_rest(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// How a kind of system is put on devices and started from them.
+pub trait Maker {
+    /// What it makes.
+    type System: System;
+
+    /// Devices for `bytes` of storage in all.
+    fn devices(&self, bytes: u64) -> Vec<DeviceSpec>;
+
+    /// Prepares the empty devices of a world. No volume exists afterwards. Must be durable at return.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn format(&self, world: &SimWorld) -> Result<(), String>;
+
+    /// Starts from what is on the devices.
+    ///
+    /// # Errors
+    /// Why it cannot. After a power cut alone there is no reason.
+    fn mount(&self, world: &SimWorld) -> Result<Self::System, String>;
+
+    /// Checks the media of a world in which nothing runs (`everglade check`).
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    fn check(&self, _world: &SimWorld) -> Result<(), String> {
+        Ok(())
+    }
+}

@@ -359,7 +359,7 @@ impl Model {
         self.busy.insert(op, (lun, blocks));
     }
 
-    fn describe(&self, op: OpId) -> impl fmt::Display {
+    pub(crate) fn describe(&self, op: OpId) -> impl fmt::Display {
         let record = &self.ops[op.0];
         let lun = |lun: &LunId| self.luns[lun.0].name.clone();
         let what = match &record.what {

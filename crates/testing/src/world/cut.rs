@@ -101,6 +101,11 @@ impl Images {
         &self.devices[device].1
     }
 
+    /// Bounds what the host can give from now on.
+    pub fn set_host_capacity(&mut self, bytes: Option<u64>) {
+        self.host_capacity = bytes;
+    }
+
     /// Damages a device while nobody looks.
     pub fn image_mut(&mut self, device: usize) -> &mut Image {
         &mut self.devices[device].1

@@ -1,0 +1,200 @@
+//! One run, cut at every write in many ways.
+//!
+//! The run goes through undisturbed while the world remembers a cut point at each write. Then every
+//! point is restarted in several ways, mounted and judged by what the model knows of that moment;
+//! now and then the mounting itself is cut again, at each of its writes.
+
+use super::driver::{Driver, Manners};
+use super::judge::judge;
+use super::{Failure, Report};
+use crate::Seed;
+use crate::model::Model;
+use crate::system::{Admin, Maker};
+use crate::workload::Action;
+use crate::world::{Cut, DeviceSpec, Images, Keep, SimWorld};
+
+/// How thoroughly to cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thoroughness {
+    /// Every so many writes are cut at.
+    pub stride: u64,
+    /// Changes singled out at each write (each is tried missing, torn, alone, …).
+    pub singles_max: usize,
+    /// One recovery in so many is itself cut at each of its writes; zero for none.
+    pub recoveries: u64,
+    /// The media are checked offline after each cut.
+    pub check: bool,
+}
+
+impl Thoroughness {
+    /// Everything there is.
+    pub const ALL: Thoroughness = Thoroughness {
+        stride: 1,
+        singles_max: usize::MAX,
+        recoveries: 1,
+        check: true,
+    };
+    /// Every write, some of the ways.
+    pub const SOME: Thoroughness = Thoroughness {
+        stride: 1,
+        singles_max: 3,
+        recoveries: 7,
+        check: true,
+    };
+}
+
+/// Runs `actions` one after the other (`depth` at a time) on a system with the volume and LUN of
+/// [`crate::workload::small`], cutting as said.
+///
+/// # Errors
+/// A promise was broken; the message names write and cut.
+pub fn run<M: Maker>(
+    seed: Seed,
+    reactors: usize,
+    devices: &[DeviceSpec],
+    maker: &M,
+    actions: &[Action],
+    depth: usize,
+    thoroughness: Thoroughness,
+) -> Result<Report, Failure> {
+    let start = prepare(seed, reactors, devices, maker)?;
+    let world = SimWorld::restart(start.images, seed, reactors);
+    let mut model = start.model;
+    let system = maker
+        .mount(&world)
+        .map_err(|error| Failure::new(error).within("mount"))?;
+    world.watch_cuts(thoroughness.stride, usize::MAX);
+    let manners = Manners {
+        depth,
+        discards_may_skip: false,
+        errors_expected: false,
+    };
+    let mut driver = Driver::new(&world, system, &mut model, manners, seed.0);
+    let mut rest = actions.iter().cloned();
+    driver.run(&mut |_| rest.next())?;
+    let mut report = driver.report;
+    drop(driver);
+    let mut points: Vec<_> = world
+        .take_cuts()
+        .into_iter()
+        .map(|point| (point.writes, point))
+        .collect();
+    report.digest = world.digest();
+    // And after the last write, when everything has been answered.
+    points.push((world.writes() + 1, world.cut_point()));
+    let context = Context {
+        seed,
+        reactors,
+        maker,
+        model: &model,
+        thoroughness,
+    };
+    for (number, (at, point)) in points.iter().enumerate() {
+        for (way, cut) in point.singles(thoroughness.singles_max).enumerate() {
+            let images = point.images(cut);
+            report.cuts += 1;
+            report.dropped += images.losses.dropped as u64;
+            report.torn += images.losses.torn as u64;
+            let nested = thoroughness.recoveries > 0
+                && (number + way)
+                    .is_multiple_of(usize::try_from(thoroughness.recoveries).unwrap_or(1));
+            context
+                .recover(&images, *at, nested, &mut report)
+                .map_err(|failure| {
+                    failure.within(format!("cut at write {}, {cut:?}", point.writes))
+                })?;
+        }
+    }
+    Ok(report)
+}
+
+struct Start {
+    images: Images,
+    model: Model,
+}
+
+/// Devices with the volume and the LUN of the small worlds on them, durable.
+fn prepare<M: Maker>(
+    seed: Seed,
+    reactors: usize,
+    devices: &[DeviceSpec],
+    maker: &M,
+) -> Result<Start, Failure> {
+    use crate::workload::small::{LUN, LUN_BYTES, VOLUME};
+    let world = SimWorld::new(seed, reactors, devices);
+    let mut model = Model::default();
+    maker
+        .format(&world)
+        .map_err(|error| Failure::new(error).within("format"))?;
+    let system = maker
+        .mount(&world)
+        .map_err(|error| Failure::new(error).within("first mount"))?;
+    let manners = Manners {
+        depth: 1,
+        discards_may_skip: false,
+        errors_expected: false,
+    };
+    let mut driver = Driver::new(&world, system, &mut model, manners, seed.0);
+    let mut first = [
+        Action::Admin(Admin::CreateVolume {
+            name: VOLUME.to_owned(),
+        }),
+        Action::Admin(Admin::CreateLun {
+            name: LUN.to_owned(),
+            size_bytes: LUN_BYTES,
+        }),
+        Action::Admin(Admin::ConsistencyPoint),
+    ]
+    .into_iter();
+    driver
+        .run(&mut |_| first.next())
+        .map_err(|failure| failure.within("preparation"))?;
+    drop(driver);
+    model.set_writes(world.writes());
+    Ok(Start {
+        images: world.after_cut(Cut::whole(Keep::Nothing)),
+        model,
+    })
+}
+
+struct Context<'a, M> {
+    seed: Seed,
+    reactors: usize,
+    maker: &'a M,
+    model: &'a Model,
+    thoroughness: Thoroughness,
+}
+
+impl<M: Maker> Context<'_, M> {
+    fn recover(
+        &self,
+        images: &Images,
+        at: u64,
+        nested: bool,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        if self.thoroughness.check {
+            let offline = SimWorld::restart(images.clone(), self.seed, self.reactors);
+            self.maker
+                .check(&offline)
+                .map_err(|error| Failure::new(error).within("check"))?;
+        }
+        let world = SimWorld::restart(images.clone(), self.seed, self.reactors);
+        if nested {
+            world.watch_cuts(1, 1000);
+        }
+        let mounted = self.maker.mount(&world);
+        let mut system = mounted.map_err(|error| Failure::new(error).within("mount"))?;
+        judge(&world, &mut system, self.model, at)?;
+        for point in world.take_cuts() {
+            for cut in point.singles(1) {
+                report.cuts += 1;
+                self.recover(&point.images(cut), at, false, report)
+                    .map_err(|failure| {
+                        failure.within(format!("cut again at write {}, {cut:?}", point.writes))
+                    })?;
+            }
+        }
+        Ok(())
+    }
+}

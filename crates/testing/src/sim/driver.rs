@@ -1,0 +1,514 @@
+//! Clients and administrators: actions go to the system, replies to the model and the digest.
+//!
+//! Life of an action: drawn from the source → held back while its blocks are being changed → begun in
+//! the model, submitted on some reactor → its completion ends it in the model. The replies a cut world
+//! still gives are not looked at: nobody was there to see them.
+
+use std::collections::BTreeMap;
+
+use everglade_env::Nanos;
+use everglade_target::{Error, LunHandle, Op, Reply, WriteSpan};
+
+use super::{Failure, Report};
+use crate::Rng;
+use crate::model::{LunId, Model, OpId, Outcome, ReadId};
+use crate::system::{Admin, AdminDone, System};
+use crate::workload::{Action, contents};
+use crate::world::{End, SimWorld, Turn};
+
+/// Turns after which a run that does not end is declared stuck. A turn is at least 200 ns.
+const TURNS_MAX: u64 = 20_000_000;
+
+/// How clients behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manners {
+    /// Most operations under way on one reactor.
+    pub depth: usize,
+    /// Discards may do nothing: the pool may be full (DESIGN §8).
+    pub discards_may_skip: bool,
+    /// Devices fail, so that operations may fail with [`Error::Io`].
+    pub errors_expected: bool,
+}
+
+/// What a token stands for.
+enum Pending {
+    Read(ReadId),
+    Change(OpId),
+    Admin(OpId, Admin),
+}
+
+/// Drives one life of a system, from mount to power cut or end.
+pub struct Driver<'a, S> {
+    world: &'a SimWorld,
+    system: S,
+    model: &'a mut Model,
+    manners: Manners,
+    rng: Rng,
+    handles: BTreeMap<(usize, String), LunHandle>,
+    pending: BTreeMap<u64, Pending>,
+    /// Operations under way per reactor.
+    load: Vec<usize>,
+    /// Tokens of administrators' requests under way; LUNs are looked up only while there are none.
+    next_token: u64,
+    /// Drawn, and waiting for the blocks it changes.
+    held: Option<Action>,
+    /// No new actions before this.
+    quiet_until: Nanos,
+    /// The first thing that went wrong.
+    failure: Option<Failure>,
+    /// Something failed with [`Error::Io`]: the server wants to be restarted.
+    pub poisoned: bool,
+    /// What was done.
+    pub report: Report,
+}
+
+impl<'a, S: System> Driver<'a, S> {
+    /// A driver of a system that has just been mounted.
+    pub fn new(
+        world: &'a SimWorld,
+        system: S,
+        model: &'a mut Model,
+        manners: Manners,
+        seed: u64,
+    ) -> Self {
+        Driver {
+            world,
+            system,
+            model,
+            manners,
+            rng: Rng::for_part(seed, "driver"),
+            handles: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            load: vec![0; world.reactors()],
+            next_token: 1,
+            held: None,
+            quiet_until: 0,
+            failure: None,
+            poisoned: false,
+            report: Report::default(),
+        }
+    }
+
+    /// The system, to be looked at between actions.
+    pub fn system(&mut self) -> &mut S {
+        &mut self.system
+    }
+
+    /// Carries out what `source` gives until it is empty and everything is answered, or the power
+    /// fails.
+    ///
+    /// # Errors
+    /// A promise was broken, or something is never answered.
+    pub fn run(
+        &mut self,
+        source: &mut dyn FnMut(&Model) -> Option<Action>,
+    ) -> Result<End, Failure> {
+        let world = self.world.clone();
+        let mut source_empty = false;
+        let end = world.run(TURNS_MAX, &mut |reactor| {
+            self.turn(reactor, source, &mut source_empty)
+        });
+        let failure = self.failure.take().or_else(|| match end {
+            End::Quiet => Some(self.stuck("nothing will ever happen again")),
+            End::Exhausted => Some(self.stuck("it goes on without getting anywhere")),
+            End::Stopped | End::Cut => None,
+        });
+        self.report.writes = world.writes();
+        self.report.reordered = world.reordered();
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(end),
+        }
+    }
+
+    fn stuck(&self, how: &str) -> Failure {
+        let waiting: Vec<String> = self
+            .pending
+            .iter()
+            .take(8)
+            .map(|(token, pending)| {
+                let what = match pending {
+                    Pending::Read(_) => "a read".to_owned(),
+                    Pending::Change(op) => self.model.describe(*op).to_string(),
+                    Pending::Admin(_, admin) => format!("{admin:?}"),
+                };
+                format!("token {token:#x}: {what}")
+            })
+            .collect();
+        Failure::new(format!(
+            "stuck: {how}; {} unanswered: {waiting:#?}",
+            self.pending.len()
+        ))
+    }
+
+    fn turn(
+        &mut self,
+        reactor: usize,
+        source: &mut dyn FnMut(&Model) -> Option<Action>,
+        source_empty: &mut bool,
+    ) -> Turn {
+        self.model.set_writes(self.world.writes());
+        // Anything that closes the session ends the life: no new work after the first I/O error.
+        *source_empty |= self.poisoned;
+        let mut waiting = !*source_empty;
+        while !*source_empty && self.load[reactor] < self.manners.depth {
+            if self.world.now() < self.quiet_until {
+                break;
+            }
+            let Some(action) = self.held.take().or_else(|| source(self.model)) else {
+                *source_empty = true;
+                waiting = false;
+                break;
+            };
+            if self.must_wait(&action) {
+                self.held = Some(action);
+                break;
+            }
+            self.begin(reactor, action);
+            if self.world.is_cut() || self.failure.is_some() || self.rng.one_in(4) {
+                break;
+            }
+        }
+        let said = self.system.turn(reactor);
+        if self.world.is_cut() {
+            return Turn::Stop;
+        }
+        self.model.set_writes(self.world.writes());
+        self.collect(reactor);
+        if self.failure.is_some() || *source_empty && self.pending.is_empty() {
+            return Turn::Stop;
+        }
+        let room = self.load[reactor] < self.manners.depth;
+        match said {
+            Turn::Idle { until } if waiting && room && self.held.is_none() => {
+                let next = self.quiet_until.max(self.world.now() + 1);
+                Turn::Idle {
+                    until: Some(until.map_or(next, |until| until.min(next))),
+                }
+            }
+            said => said,
+        }
+    }
+
+    /// True while the action would change what another one is changing.
+    fn must_wait(&self, action: &Action) -> bool {
+        let busy = |lun: &String, offset: u64, length: u64| {
+            self.model
+                .lun(lun)
+                .is_some_and(|lun| self.model.is_busy(lun, offset, length))
+        };
+        let admin_under_way = || {
+            self.pending
+                .values()
+                .any(|pending| matches!(pending, Pending::Admin(..)))
+        };
+        match action {
+            Action::Write {
+                lun,
+                offset,
+                length,
+                ..
+            }
+            | Action::Discard {
+                lun,
+                offset,
+                length,
+                ..
+            }
+            | Action::WriteZeroes {
+                lun,
+                offset,
+                length,
+                ..
+            } => busy(lun, *offset, *length),
+            // Requests about names are asked one at a time, so that the model knows which exist.
+            Action::Admin(Admin::ConsistencyPoint) => false,
+            Action::Admin(_) => admin_under_way(),
+            _ => false,
+        }
+    }
+
+    /// The LUN of this name and a handle on it, if it is there and nobody is creating or deleting it.
+    fn open(&mut self, reactor: usize, name: &str) -> Option<(LunId, LunHandle)> {
+        let lun = self.model.lun(name)?;
+        let changing = self.pending.values().any(|pending| match pending {
+            Pending::Admin(_, Admin::CreateLun { name: other, .. }) => other == name,
+            _ => false,
+        });
+        if changing {
+            return None;
+        }
+        let key = (reactor, name.to_owned());
+        if let Some(&handle) = self.handles.get(&key) {
+            return Some((lun, handle));
+        }
+        match self.system.target(reactor).open(name) {
+            Ok((handle, export)) => {
+                // It may be growing just now.
+                if export.size_bytes > self.model.size_bytes(lun) {
+                    self.fail(format!("{name} has {} bytes, too many", export.size_bytes));
+                }
+                self.handles.insert(key, handle);
+                Some((lun, handle))
+            }
+            Err(error) => {
+                self.fail(format!("{name} cannot be opened: {error}"));
+                None
+            }
+        }
+    }
+
+    fn fail(&mut self, what: String) {
+        self.failure.get_or_insert_with(|| Failure::new(what));
+    }
+
+    fn begin(&mut self, reactor: usize, action: Action) {
+        self.world
+            .note(|| format!("client on reactor {reactor}: {action:?}"));
+        self.model.set_writes(self.world.writes());
+        let token = self.next_token;
+        self.next_token += 1;
+        let lun = match &action {
+            Action::Read { lun, .. }
+            | Action::Write { lun, .. }
+            | Action::Discard { lun, .. }
+            | Action::WriteZeroes { lun, .. }
+            | Action::Flush { lun } => Some(lun.clone()),
+            Action::Admin(_) | Action::Pause(_) => None,
+        };
+        let Some(name) = lun else {
+            return match action {
+                Action::Admin(request) => self.begin_admin(reactor, request, token),
+                Action::Pause(nanos) => self.quiet_until = self.world.now() + nanos,
+                _ => unreachable!("all others name a LUN"),
+            };
+        };
+        let Some((lun, handle)) = self.open(reactor, &name) else {
+            return;
+        };
+        let size = self.size_now(reactor, handle);
+        let inside = |offset: u64, length: u64| offset + length <= size;
+        let (pending, op) = match action {
+            Action::Read { offset, length, .. } if inside(offset, length) => {
+                let read = self.model.begin_read(lun, offset, length);
+                (
+                    Pending::Read(read),
+                    Op::Read {
+                        offset,
+                        length: length_of(length),
+                    },
+                )
+            }
+            Action::Write {
+                offset,
+                length,
+                fill,
+                durable,
+                ..
+            } if inside(offset, length) => {
+                let bytes = contents(fill, length);
+                let op = self.model.begin_write(lun, offset, &bytes, durable);
+                let data = WriteSpan::copy_of(offset, &bytes);
+                (Pending::Change(op), Op::Write { data, durable })
+            }
+            Action::Discard {
+                offset,
+                length,
+                durable,
+                ..
+            } if inside(offset, length) => {
+                let maybe = self.manners.discards_may_skip;
+                let op = self
+                    .model
+                    .begin_discard(lun, offset, length, durable, maybe);
+                (
+                    Pending::Change(op),
+                    Op::Discard {
+                        offset,
+                        length,
+                        durable,
+                    },
+                )
+            }
+            Action::WriteZeroes {
+                offset,
+                length,
+                allocate,
+                durable,
+                ..
+            } if inside(offset, length) => {
+                let op = self.model.begin_zeroes(lun, offset, length, durable);
+                (
+                    Pending::Change(op),
+                    Op::WriteZeroes {
+                        offset,
+                        length,
+                        allocate,
+                        durable,
+                    },
+                )
+            }
+            Action::Flush { .. } => (Pending::Change(self.model.begin_flush(0)), Op::Flush),
+            // A range of a LUN that has yet to grow.
+            _ => return,
+        };
+        self.pending.insert(token, pending);
+        self.load[reactor] += 1;
+        self.report.actions += 1;
+        self.system.target(reactor).submit(handle, op, token);
+    }
+
+    fn size_now(&mut self, reactor: usize, handle: LunHandle) -> u64 {
+        self.system.target(reactor).size_bytes(handle).unwrap_or(0)
+    }
+
+    fn begin_admin(&mut self, reactor: usize, request: Admin, token: u64) {
+        let op = match &request {
+            Admin::CreateVolume { name } => Some(self.model.begin_create_volume(name, 0).0),
+            Admin::DeleteVolume { name } => self
+                .model
+                .volume(name)
+                .map(|volume| self.model.begin_delete_volume(volume)),
+            Admin::CreateLun { name, size_bytes } => {
+                let volume = name
+                    .split('/')
+                    .next()
+                    .and_then(|volume| self.model.volume(volume));
+                volume.map(|volume| self.model.begin_create_lun(volume, name, *size_bytes).0)
+            }
+            Admin::DeleteLun { name } => self
+                .model
+                .lun(name)
+                .map(|lun| self.model.begin_delete_lun(lun)),
+            Admin::GrowLun { name, size_bytes } => {
+                let lun = self.model.lun(name);
+                let lun = lun.filter(|&lun| self.model.size_bytes(lun) < *size_bytes);
+                lun.map(|lun| self.model.begin_grow(lun, *size_bytes))
+            }
+            Admin::ConsistencyPoint => Some(self.model.begin_flush(0)),
+        };
+        // What an earlier request failed to make cannot be asked about.
+        let Some(op) = op else { return };
+        self.pending
+            .insert(token, Pending::Admin(op, request.clone()));
+        self.load[reactor] += 1;
+        self.report.actions += 1;
+        self.system.administer(reactor, request, token);
+    }
+
+    fn collect(&mut self, reactor: usize) {
+        let mut done = Vec::new();
+        self.system.target(reactor).poll(&mut done);
+        let mut requests = Vec::new();
+        self.system.poll_admin(reactor, &mut requests);
+        let any = !done.is_empty() || !requests.is_empty();
+        for completion in done {
+            let Some(pending) = self.take(reactor, completion.token) else {
+                continue;
+            };
+            self.record(completion.token, &completion.result);
+            match (pending, completion.result) {
+                (Pending::Read(read), Ok(Reply::Data(span))) => {
+                    let verdict = self.model.end_read(read, &span.to_vec());
+                    if let Err(violation) = verdict {
+                        self.fail(violation.to_string());
+                    }
+                }
+                (Pending::Read(read), Err(error)) => {
+                    self.model.abandon_read(read);
+                    let _ = self.outcome_of(&error);
+                }
+                (Pending::Read(read), Ok(Reply::Done)) => {
+                    self.model.abandon_read(read);
+                    self.fail("a read was answered without data".to_owned());
+                }
+                (Pending::Change(op), Ok(_)) => {
+                    let cp = self.system.cp_of(reactor, completion.token);
+                    self.model.end(op, Outcome::Done { cp });
+                }
+                (Pending::Change(op), Err(error)) => {
+                    let outcome = self.outcome_of(&error);
+                    self.model.end(op, outcome);
+                }
+                (Pending::Admin(..), _) => {
+                    self.fail("a session was answered what an administrator asked".to_owned());
+                }
+            }
+        }
+        for AdminDone { token, result } in requests {
+            let Some(pending) = self.take(reactor, token) else {
+                continue;
+            };
+            self.world
+                .record_reply(token, format!("{result:?}").as_bytes());
+            let Pending::Admin(op, request) = pending else {
+                self.fail("an administrator was answered what a session asked".to_owned());
+                continue;
+            };
+            let outcome = match &result {
+                Ok(()) => Outcome::DONE,
+                Err(error) => self.outcome_of(error),
+            };
+            if outcome == Outcome::Refused
+                && matches!(
+                    request,
+                    Admin::DeleteLun { .. } | Admin::DeleteVolume { .. }
+                )
+            {
+                self.fail(format!("{request:?} was refused; deletion always succeeds"));
+            }
+            self.model.end(op, outcome);
+        }
+        if any {
+            // What was held back may go now, on any reactor.
+            (0..self.world.reactors()).for_each(|reactor| self.world.wake(reactor));
+        }
+    }
+
+    fn take(&mut self, reactor: usize, token: u64) -> Option<Pending> {
+        let pending = self.pending.remove(&token);
+        match &pending {
+            Some(_) => self.load[reactor] -= 1,
+            None => self.fail(format!(
+                "token {token:#x} was answered twice or never asked"
+            )),
+        }
+        pending
+    }
+
+    fn record(&self, token: u64, result: &Result<Reply, Error>) {
+        match result {
+            Ok(Reply::Data(span)) => self.world.record_reply(token, &span.to_vec()),
+            Ok(Reply::Done) => self.world.record_reply(token, &[]),
+            Err(error) => self.world.record_reply(token, error.to_string().as_bytes()),
+        }
+        self.world.note(|| match result {
+            Ok(_) => format!("client: token {token:#x} done"),
+            Err(error) => format!("client: token {token:#x} failed: {error}"),
+        });
+    }
+
+    fn outcome_of(&mut self, error: &Error) -> Outcome {
+        match error {
+            Error::NoSpace => {
+                self.report.refused += 1;
+                Outcome::Refused
+            }
+            Error::Io(_) if self.manners.errors_expected => {
+                self.poisoned = true;
+                self.report.device_errors += 1;
+                Outcome::Failed
+            }
+            // It was being deleted.
+            Error::Gone | Error::NotFound(_) => Outcome::Failed,
+            Error::Io(_) | Error::Invalid(_) | Error::ReadOnly => {
+                self.fail(format!("a valid request failed: {error}"));
+                Outcome::Failed
+            }
+        }
+    }
+}
+
+fn length_of(length: u64) -> u32 {
+    u32::try_from(length).expect("an operation is at most 1 MiB")
+}

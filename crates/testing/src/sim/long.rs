@@ -1,0 +1,272 @@
+//! One world through many lives: work, power cut or stop, restart, judge, go on with what is left.
+//!
+//! Every life draws its own faults: most only a power cut at some write, torn or not; some a host that
+//! is full, some devices that fail. A life may end in the middle of mounting. After the last one the
+//! media are checked as by `everglade check`.
+
+use everglade_env::BLOCK_SIZE;
+
+use super::driver::{Driver, Manners};
+use super::judge::judge;
+use super::{Failure, Report};
+use crate::model::Model;
+use crate::system::{Admin, Maker, System};
+use crate::workload::{Action, Scale, Workload};
+use crate::world::{Cut, End, Faults, Grain, Images, Keep, SimWorld};
+use crate::{Rng, Seed};
+
+/// How large a simulation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Reactors.
+    pub reactors: usize,
+    /// Bytes of all devices together.
+    pub pool_bytes: u64,
+    /// LUNs and operations.
+    pub scale: Scale,
+    /// Lives.
+    pub lives: u64,
+    /// Actions per life.
+    pub actions: u64,
+    /// Devices fail and hosts are full, too.
+    pub faults: bool,
+    /// Discards may do nothing.
+    pub discards_may_skip: bool,
+    /// Lines of trace kept for a failure.
+    pub trace_lines: usize,
+}
+
+impl Plan {
+    /// The plan a seed stands for: small and large worlds, one and several reactors.
+    #[must_use]
+    pub fn of_seed(seed: Seed) -> Plan {
+        let mut rng = Rng::for_part(seed.0, "plan");
+        let small = rng.one_in(2);
+        Plan {
+            reactors: [1, 1, 2, 3][rng.index(4)],
+            pool_bytes: if small { 256 << 20 } else { 1 << 30 },
+            scale: if small { Scale::SMALL } else { Scale::LARGE },
+            lives: rng.between(2, 6),
+            actions: rng.between(20, if small { 400 } else { 200 }),
+            faults: rng.one_in(3),
+            discards_may_skip: false,
+            trace_lines: 0,
+        }
+    }
+}
+
+/// Runs the simulation of a seed.
+///
+/// # Errors
+/// A promise was broken.
+pub fn run<M: Maker>(seed: Seed, plan: Plan, maker: &M) -> Result<Report, Failure> {
+    let mut life = Life {
+        seed,
+        plan,
+        maker,
+        rng: Rng::for_part(seed.0, "long"),
+        workload: Workload::new(seed.0, plan.scale),
+        model: Model::default(),
+        report: Report::default(),
+    };
+    let world = SimWorld::new(seed, plan.reactors, &maker.devices(plan.pool_bytes));
+    maker
+        .format(&world)
+        .map_err(|error| Failure::new(error).within("format"))?;
+    let mut images = world.after_cut(Cut::whole(Keep::Nothing));
+    for number in 0..plan.lives {
+        images = life
+            .live(number, images)
+            .map_err(|f| f.within(format!("life {number}")))?;
+    }
+    life.end(images)
+        .map_err(|failure| failure.within("at the end"))
+}
+
+struct Life<'m, M> {
+    seed: Seed,
+    plan: Plan,
+    maker: &'m M,
+    rng: Rng,
+    workload: Workload,
+    model: Model,
+    report: Report,
+}
+
+impl<M: Maker> Life<'_, M> {
+    fn start(&mut self, images: Images) -> SimWorld {
+        let world = SimWorld::restart(images, Seed(self.rng.draw()), self.plan.reactors);
+        world.trace(self.plan.trace_lines);
+        world
+    }
+
+    /// One life, from media to media.
+    fn live(&mut self, number: u64, mut images: Images) -> Result<Images, Failure> {
+        // The power may fail while mounting, more than once.
+        while self.rng.one_in(8) {
+            let world = self.start(images.clone());
+            world.cut_at_write(world.writes() + self.rng.between(1, 4));
+            let _ = self.maker.mount(&world);
+            images = self.cut(&world);
+        }
+        let world = self.start(images);
+        let traced = |mut failure: Failure| {
+            failure.trace = world.take_trace();
+            failure
+        };
+        let at = world.writes().saturating_add(1);
+        let system = self.mount_and_judge(&world, at).map_err(traced)?;
+        let manners = self.draw_faults(&world);
+        let is_cut = self.rng.below(4) > 0;
+        if is_cut {
+            // Anywhere in the life, also long before its end.
+            let magnitude = self.rng.between(1, 12);
+            world.cut_at_write(world.writes() + self.rng.between(1, 1 << magnitude));
+        }
+        let mut actions = self.rng.between(1, self.plan.actions);
+        let workload = &mut self.workload;
+        let mut driver = Driver::new(
+            &world,
+            system,
+            &mut self.model,
+            manners,
+            self.seed.nth(number).0,
+        );
+        let mut draw = |_: &Model| {
+            actions = actions.checked_sub(1)?;
+            Some(workload.draw())
+        };
+        let mut end = driver.run(&mut draw).map_err(traced)?;
+        let clean = end == End::Stopped && !driver.poisoned && !is_cut;
+        if clean {
+            let mut last = Some(Action::Admin(Admin::ConsistencyPoint));
+            end = driver.run(&mut |_| last.take()).map_err(traced)?;
+        }
+        if clean && end == End::Stopped && !driver.poisoned {
+            driver
+                .system()
+                .check_at_rest()
+                .map_err(Failure::new)
+                .map_err(traced)?;
+        }
+        let report = driver.report;
+        drop(driver);
+        self.tally(&world, &report);
+        world.cut_now();
+        Ok(self.cut(&world))
+    }
+
+    fn mount_and_judge(&mut self, world: &SimWorld, at: u64) -> Result<M::System, Failure> {
+        let mounted = self.maker.mount(world);
+        let mut system = mounted.map_err(|error| Failure::new(error).within("mount"))?;
+        self.model = judge(world, &mut system, &self.model, at)?;
+        self.model.set_writes(world.writes());
+        let exports = system.target(0).exports();
+        let luns: Vec<_> = exports
+            .into_iter()
+            .map(|e| (e.name, e.size_bytes))
+            .collect();
+        let volumes = system.volumes().unwrap_or_else(|| {
+            let mut volumes: Vec<String> = luns
+                .iter()
+                .filter_map(|(name, _)| Some(name.split_once('/')?.0.to_owned()))
+                .collect();
+            volumes.dedup();
+            volumes
+        });
+        self.workload.set_population(volumes, &luns);
+        Ok(system)
+    }
+
+    fn draw_faults(&mut self, world: &SimWorld) -> Manners {
+        let mut manners = Manners {
+            depth: [1, 4, 16][self.rng.index(3)],
+            discards_may_skip: self.plan.discards_may_skip,
+            errors_expected: false,
+        };
+        if !self.plan.faults {
+            return manners;
+        }
+        match self.rng.below(4) {
+            0 => {
+                let room = self.rng.below(16 << 20) / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
+                world.set_host_capacity(Some(world.host_used() + room));
+                manners.errors_expected = true;
+            }
+            1 => {
+                let mut faults = Faults::default();
+                let kinds = [
+                    &mut faults.read_error,
+                    &mut faults.write_error,
+                    &mut faults.flush_error,
+                ];
+                let magnitude = self.rng.between(4, 10);
+                let kind = self.rng.index(3);
+                if let Some(rate) = kinds.into_iter().nth(kind) {
+                    *rate = 1 << magnitude;
+                }
+                for device in world.devices() {
+                    world.set_faults(device, faults.clone());
+                }
+                manners.errors_expected = true;
+            }
+            2 => {
+                let slow = Faults {
+                    slow: self.rng.between(2, 100),
+                    ..Faults::default()
+                };
+                world
+                    .devices()
+                    .into_iter()
+                    .for_each(|d| world.set_faults(d, slow.clone()));
+            }
+            _ => {}
+        }
+        manners
+    }
+
+    /// Ends a world by a power cut of some kind.
+    fn cut(&mut self, world: &SimWorld) -> Images {
+        let point = world.cut_point();
+        let count = point.unflushed().max(1);
+        let keep = match self.rng.below(8) {
+            0 => Keep::Nothing,
+            1 => Keep::Everything,
+            2 => Keep::AllBut(self.rng.index(count)),
+            3 => Keep::Only(self.rng.index(count)),
+            4 => Keep::First(self.rng.index(count)),
+            _ => Keep::Random(self.rng.draw()),
+        };
+        let tear = [None, Some(Grain::Block), Some(Grain::Sector)][self.rng.index(3)];
+        let mut images = point.images(Cut { keep, tear });
+        self.report.cuts += 1;
+        self.report.dropped += images.losses.dropped as u64;
+        self.report.torn += images.losses.torn as u64;
+        images.set_host_capacity(None);
+        images
+    }
+
+    fn tally(&mut self, world: &SimWorld, report: &Report) {
+        self.report.add(report);
+        self.report.writes = world.writes();
+        for device in world.devices() {
+            let counts = world.fault_counts(device);
+            self.report.host_full += counts.no_space;
+            self.report.device_errors +=
+                counts.read_errors + counts.write_errors + counts.flush_errors;
+        }
+    }
+
+    /// Judges what the last life left, and its media.
+    fn end(mut self, images: Images) -> Result<Report, Failure> {
+        let offline = self.start(images.clone());
+        self.maker
+            .check(&offline)
+            .map_err(|error| Failure::new(error).within("check"))?;
+        let world = self.start(images);
+        let at = world.writes().saturating_add(1);
+        self.mount_and_judge(&world, at)?;
+        self.report.digest = world.digest();
+        Ok(self.report)
+    }
+}
