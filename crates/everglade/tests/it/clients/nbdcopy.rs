@@ -26,7 +26,7 @@ fn nbdinfo_shows_the_export_and_its_size() {
     let names: Vec<_> = all["exports"].as_array().expect("a list").iter().collect();
     assert_eq!(names.len(), 1, "{all}");
     assert_eq!(names[0]["export-name"], LUN);
-    assert_eq!(names[0]["block_preferred"], 4096);
+    assert_eq!(names[0]["block_size_preferred"], 4096);
     server.stop();
 }
 

@@ -1,0 +1,102 @@
+//! `cargo xtask gen`: documents made from the program itself, so that they cannot drift.
+//!
+//! Now: `docs/operating/command-line.md`, from the binary's own help. `--check` writes nothing and
+//! fails if a document is not what would be written.
+
+use std::fs;
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::step::{begin, cargo, end};
+use crate::tally::Tally;
+use crate::{Usage, place};
+
+const COMMAND_LINE: &str = "docs/operating/command-line.md";
+const HEADER: &str = "# Command line\n\n\
+    <!-- Written by `cargo xtask gen`. Change crates/everglade/src/args.rs instead. -->\n\n\
+    Flags win over `EVERGLADE_*` in the environment, and those over the configuration file.\n";
+
+/// Each becomes a section.
+const HELP: [&[&str]; 4] = [&[], &["serve"], &["check"], &["version"]];
+
+/// The verb.
+pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
+    let mut tally = Tally::default();
+    match words {
+        [] => write(&mut tally),
+        [word] if word == "--check" => verify(&mut tally),
+        [word, ..] => return Err(Usage(format!("unexpected '{word}'"))),
+    }
+    Ok(tally.finish())
+}
+
+fn write(tally: &mut Tally) {
+    let begun = begin("generated documents");
+    let outcome = command_line().and_then(|text| {
+        fs::write(place::root().join(COMMAND_LINE), text).map_err(|error| error.to_string())
+    });
+    conclude(tally, begun, outcome);
+}
+
+/// Part of `test`.
+pub(crate) fn verify(tally: &mut Tally) {
+    let begun = begin("generated documents");
+    let outcome = command_line().and_then(|text| {
+        let current = fs::read_to_string(place::root().join(COMMAND_LINE)).unwrap_or_default();
+        if current == text {
+            Ok(())
+        } else {
+            Err(format!(
+                "{COMMAND_LINE} is stale; run 'cargo xtask gen' and commit the result"
+            ))
+        }
+    });
+    conclude(tally, begun, outcome);
+}
+
+fn conclude(tally: &mut Tally, begun: std::time::Instant, outcome: Result<(), String>) {
+    end("generated documents", begun, outcome.is_ok());
+    match outcome {
+        Ok(()) => tally.pass(1),
+        Err(problem) => tally.fail(problem),
+    }
+}
+
+/// The document, from the release binary that `test` and README's first command build.
+fn command_line() -> Result<String, String> {
+    let mut text = HEADER.to_owned();
+    for words in HELP {
+        let title = [&["everglade"], words].concat().join(" ");
+        let output = help(words)
+            .output()
+            .map_err(|error| format!("run '{title}': {error}"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("'{title} --help' failed: {said}"));
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
+        let lines: Vec<_> = said.lines().map(str::trim_end).collect();
+        text.push_str(&format!(
+            "\n## {title}\n\n```text\n{}\n```\n",
+            lines.join("\n").trim_end()
+        ));
+    }
+    Ok(text)
+}
+
+/// Without a terminal and `COLUMNS`, help is 100 columns wide on every machine.
+fn help(words: &[&str]) -> Command {
+    let mut command = cargo(&[
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "everglade",
+        "--",
+    ]);
+    command.args(words).arg("--help");
+    command
+        .env_remove("COLUMNS")
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}

@@ -1,0 +1,51 @@
+//! Where things are in the repository.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders that hold nothing of ours to look at.
+const NOT_OURS: [&str; 4] = [".git", "target", "node_modules", ".cargo"];
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent()
+        .map_or_else(|| here.to_owned(), Path::to_owned)
+}
+
+/// All files below the root, relative to it, sorted; build output and hidden folders left out.
+pub(crate) fn files() -> Vec<PathBuf> {
+    let root = root();
+    let mut found = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder)
+            .unwrap_or_else(|error| panic!("cannot list {}: {error}", folder.display()));
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            if kind.is_dir() && !NOT_OURS.contains(&name.as_str()) && !name.starts_with("target-") {
+                folders.push(entry.path());
+            } else if kind.is_file() {
+                found.extend(entry.path().strip_prefix(&root).ok().map(Path::to_owned));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Whether `crate_name` has a binary of this name, so that a verb can dispatch to it.
+pub(crate) fn has_binary(crate_folder: &str, binary: &str) -> bool {
+    let sources = root().join("crates").join(crate_folder).join("src/bin");
+    let named_in_manifest = || {
+        let manifest = root().join("crates").join(crate_folder).join("Cargo.toml");
+        fs::read_to_string(manifest)
+            .is_ok_and(|text| text.contains("[[bin]]") && text.contains(&format!("\"{binary}\"")))
+    };
+    sources.join(format!("{binary}.rs")).is_file()
+        || sources.join(binary).join("main.rs").is_file()
+        || named_in_manifest()
+}

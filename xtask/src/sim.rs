@@ -1,0 +1,72 @@
+//! `cargo xtask sim`: the engine in the seeded world, a binary of `testing`.
+//!
+//! Its contract: it prints the seed first, ends with `N passed, N failed`, and exits non-zero when a
+//! checker found something. `--seed N` runs one world, `--minutes M` new ones until the time is up.
+
+use std::process::{Command, ExitCode};
+
+use crate::step::{cargo, counted};
+use crate::tally::Tally;
+use crate::{Usage, place};
+
+const MISSING: &str = "the simulation is not there yet: no binary 'sim' in crates/testing";
+
+/// The verb.
+pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
+    understand(words)?;
+    if !place::has_binary("testing", "sim") {
+        eprintln!("xtask sim: {MISSING}");
+        return Ok(ExitCode::FAILURE);
+    }
+    let mut tally = Tally::default();
+    simulate(&mut tally, command(words));
+    Ok(tally.finish())
+}
+
+/// Part of `test`: one minute of new seeds, besides the fixed ones in the crates' own tests.
+pub(crate) fn short(tally: &mut Tally) {
+    if place::has_binary("testing", "sim") {
+        simulate(tally, command(&["--minutes".to_owned(), "1".to_owned()]));
+    } else {
+        tally.skip(MISSING);
+    }
+}
+
+fn understand(words: &[String]) -> Result<(), Usage> {
+    match words {
+        [] => Ok(()),
+        [option, value] if option == "--seed" || option == "--minutes" => {
+            let is_hex = value
+                .strip_prefix("0x")
+                .is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok());
+            if value.parse::<u64>().is_ok() || is_hex {
+                Ok(())
+            } else {
+                Err(Usage(format!("'{value}' is not a number")))
+            }
+        }
+        [word, ..] => Err(Usage(format!("did not understand '{word}'"))),
+    }
+}
+
+fn command(words: &[String]) -> Command {
+    let mut command = cargo(&[
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "everglade-testing",
+    ]);
+    command.args(["--bin", "sim", "--"]).args(words);
+    command
+}
+
+fn simulate(tally: &mut Tally, mut command: Command) {
+    let mut has_counted = false;
+    counted(tally, "simulation", &mut command, |tally, line| {
+        has_counted |= tally.read_plain_line(line);
+    });
+    if !has_counted && tally.failed() == 0 {
+        tally.pass(1);
+    }
+}

@@ -1,0 +1,181 @@
+//! The crate table is the architecture (house style §1, CONVENTIONS "Crates, beyond the table").
+//!
+//! Every manifest below `crates/` may name only those of our crates that its row allows, in every
+//! section but the development one, which may also name `testing` and whatever `testing` may: tests
+//! look at a crate from outside. A crate without a row has no place in the architecture.
+
+use super::{Problem, Source};
+
+/// A crate and ours it may depend on.
+const TABLE: [(&str, &[&str]); 22] = [
+    ("format", &[]),
+    ("env", &[]),
+    // Spans of a request carry the pages that devices fill (DESIGN §2: owned buffers in and out).
+    ("target", &["env"]),
+    ("api", &[]),
+    ("affinity", &["env"]),
+    ("raid", &["env", "format"]),
+    ("journal", &["env", "format"]),
+    // Pages are allocated by `env`, because devices read and write them.
+    ("pagecache", &["format", "env"]),
+    ("freespace", &["format"]),
+    ("readpath", &["pagecache", "raid", "env", "format"]),
+    (
+        "engine",
+        &[
+            "format",
+            "env",
+            "target",
+            "affinity",
+            "raid",
+            "journal",
+            "pagecache",
+            "freespace",
+            "readpath",
+        ],
+    ),
+    ("nbd", PROTOCOL),
+    ("nvme_tcp", PROTOCOL),
+    ("iscsi", PROTOCOL),
+    ("nfs", PROTOCOL),
+    ("fuse", PROTOCOL),
+    (
+        "server",
+        &[
+            "format",
+            "env",
+            "target",
+            "api",
+            "affinity",
+            "raid",
+            "journal",
+            "pagecache",
+            "freespace",
+            "readpath",
+            "engine",
+            "nbd",
+            "nvme_tcp",
+            "iscsi",
+            "nfs",
+            "fuse",
+        ],
+    ),
+    ("cli", &["api"]),
+    ("check", &["format", "env"]),
+    ("everglade", &["server", "cli", "check"]),
+    ("testing", TESTING),
+    ("xtask", &[]),
+];
+
+const PROTOCOL: &[&str] = &["target", "env"];
+
+/// The whole server is simulated, so the simulation may see the layers it injects faults between.
+const TESTING: &[&str] = &[
+    "engine", "target", "env", "api", "format", "check", "nbd", "nvme_tcp", "iscsi", "nfs", "fuse",
+];
+
+pub(super) fn check(sources: &[Source]) -> Vec<Problem> {
+    let manifests = sources
+        .iter()
+        .filter(|source| source.path.ends_with("Cargo.toml"));
+    manifests.flat_map(manifest).collect()
+}
+
+/// Problems of one manifest. The root's has no dependencies of its own and is passed over.
+fn manifest(source: &Source) -> Vec<Problem> {
+    let folder = source.path.parent().and_then(|folder| folder.file_name());
+    let Some(name) = folder.map(|folder| folder.to_string_lossy().into_owned()) else {
+        return Vec::new();
+    };
+    let Some((_, allowed)) = TABLE.iter().find(|(known, _)| *known == name) else {
+        let explanation = format!(
+            "crate '{name}' has no row in the crate table; a new crate is a design conversation \
+             first, then a row in xtask/src/tidy/dependencies.rs"
+        );
+        return vec![Problem::new(source, 0, explanation)];
+    };
+    let mut problems = Vec::new();
+    let mut section = "";
+    for (number, line) in source.lines() {
+        let line = line.trim();
+        if line.starts_with('[') {
+            section = line;
+        }
+        let Some(dependency) = ours(line) else {
+            continue;
+        };
+        let is_for_tests = section.contains("dev-dependencies")
+            && (dependency == "testing" || TESTING.contains(&dependency));
+        if section.contains("dependencies") && !allowed.contains(&dependency) && !is_for_tests {
+            let may = if allowed.is_empty() {
+                "none of ours".to_owned()
+            } else {
+                allowed.join(", ")
+            };
+            let explanation = format!(
+                "'{name}' depends on '{dependency}', which the crate table does not allow (it may \
+                 use: {may}); the table is the architecture, so move the code, or discuss the table"
+            );
+            problems.push(Problem::new(source, number, explanation));
+        }
+    }
+    problems
+}
+
+/// The crate of ours that a line of a manifest names: `everglade-env.workspace = true`,
+/// `[dependencies.everglade-env]`, `everglade-env = { … }`.
+fn ours(line: &str) -> Option<&str> {
+    let from = match line.strip_prefix('[') {
+        Some(section) => section.rsplit_once("dependencies.")?.1,
+        None => line,
+    };
+    let name = from.strip_prefix("everglade-")?;
+    let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-');
+    Some(&name[..end.unwrap_or(name.len())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{lines_of, source};
+    use super::*;
+
+    #[test]
+    fn rows_name_crates_of_the_table_and_have_no_cycle() {
+        let rank = |name: &str| TABLE.iter().position(|(known, _)| *known == name);
+        for (name, allowed) in TABLE {
+            for dependency in allowed {
+                assert!(rank(dependency).is_some(), "{dependency}");
+                assert_ne!(*dependency, name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_dependency_outside_the_row_is_found_in_any_spelling() {
+        let problems = check(&[source(
+            "crates/format/Cargo.toml",
+            "[package]\nname = \"everglade-format\"\n[dependencies]\neverglade-env.workspace = true\n\
+             [dependencies.everglade-engine]\nworkspace = true\n[build-dependencies]\n\
+             everglade-nbd = { path = \"../nbd\" }\n",
+        )]);
+        let at = ["4", "5", "8"].map(|line| format!("crates/format/Cargo.toml:{line}"));
+        assert_eq!(lines_of(&problems), at);
+    }
+
+    #[test]
+    fn tests_may_look_from_outside() {
+        let text = "[dev-dependencies]\neverglade-testing.workspace = true\n";
+        assert!(check(&[source("crates/nbd/Cargo.toml", text)]).is_empty());
+        let text = "[dependencies]\neverglade-testing.workspace = true\n";
+        assert_eq!(check(&[source("crates/nbd/Cargo.toml", text)]).len(), 1);
+        let text = "[dev-dependencies]\neverglade-server.workspace = true\n";
+        assert_eq!(check(&[source("crates/nbd/Cargo.toml", text)]).len(), 1);
+    }
+
+    #[test]
+    fn a_crate_without_a_row_is_found() {
+        let found = check(&[source("crates/util/Cargo.toml", "")]);
+        assert_eq!(lines_of(&found), ["crates/util/Cargo.toml:0"]);
+        assert!(check(&[source("Cargo.toml", "everglade-env = 1")]).is_empty());
+    }
+}
