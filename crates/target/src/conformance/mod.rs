@@ -14,6 +14,8 @@ pub mod bench;
 pub mod dice;
 pub mod edges;
 pub mod random;
+#[cfg(test)]
+mod tests;
 
 pub use action::Action;
 pub use bench::Bench;
