@@ -3,6 +3,7 @@
 //! Pages are made for one slice at a time, when its first byte is expected: a header that promises
 //! 32 MiB costs no more than one slice until they arrive.
 
+use everglade_env::{BLOCK_SIZE, Page};
 use everglade_target::{WriteSpan, span};
 
 use super::super::position::page_index;
@@ -23,9 +24,7 @@ pub(in crate::session) struct Payload {
 impl Payload {
     /// `slices` must not be empty.
     pub(super) fn new(request_id: usize, mut slices: Slices, durable: bool) -> Self {
-        let slice = slices
-            .next()
-            .map(|(offset, length)| WriteSpan::zeroed(offset, length));
+        let slice = slices.next().map(empty_span);
         assert!(
             slice.is_some(),
             "a write without payload has nothing to receive"
@@ -104,10 +103,7 @@ impl Payload {
         if self.missing() > 0 {
             return None;
         }
-        let next = self
-            .rest
-            .next()
-            .map(|(offset, length)| WriteSpan::zeroed(offset, length));
+        let next = self.rest.next().map(empty_span);
         self.filled = 0;
         std::mem::replace(&mut self.slice, next)
     }
@@ -116,5 +112,22 @@ impl Payload {
         self.slice
             .as_ref()
             .map_or(0, |slice| slice.length - self.filled)
+    }
+}
+
+/// A span to receive into. Pages that will be received whole are not cleared first: no span leaves
+/// here before it is full. Pages at the edges are, because parts of them stay as they are.
+fn empty_span((offset, length): (u64, u32)) -> WriteSpan {
+    let page = |(_, range): (usize, std::ops::Range<usize>)| {
+        if range.len() == BLOCK_SIZE {
+            Page::for_read()
+        } else {
+            Page::zeroed()
+        }
+    };
+    WriteSpan {
+        offset,
+        length,
+        pages: span::parts(offset, length).map(page).collect(),
     }
 }
