@@ -29,6 +29,9 @@ pub enum Received {
 }
 
 /// Receives what `stream` has. A broken stream abandons the session.
+///
+/// `stream` must fill all buffers of a vectored read if it has the bytes, as sockets do: a short read is
+/// taken to mean that it is empty.
 pub fn receive(session: &mut Session, stream: &mut impl Read, target: &mut dyn Target) -> Received {
     let mut total = 0;
     while session.wants_read() {

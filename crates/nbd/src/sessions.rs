@@ -15,6 +15,7 @@
 //!    to be [detached](Sessions::detach) and its socket dropped;
 //! 5. about once a second, [`Sessions::sweep`].
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 
 use everglade_env::Nanos;
@@ -53,7 +54,8 @@ pub struct Sessions {
     payload_total_max: u64,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    ready: Vec<SessionId>,
+    /// First come, first served, so that a busy session cannot keep another waiting.
+    ready: VecDeque<SessionId>,
     /// Reused between polls.
     completions: Vec<Completion>,
 }
@@ -103,7 +105,7 @@ impl Sessions {
             payload_total_max,
             slots: Vec::new(),
             free: Vec::new(),
-            ready: Vec::new(),
+            ready: VecDeque::new(),
             completions: Vec::new(),
         }
     }
@@ -233,7 +235,7 @@ impl Sessions {
     /// A session that may have bytes to send, may have closed, or may want to read again. Each is
     /// returned once, until something else happens to it.
     pub fn next_ready(&mut self) -> Option<SessionId> {
-        while let Some(id) = self.ready.pop() {
+        while let Some(id) = self.ready.pop_front() {
             let slot = &mut self.slots[id.index()];
             if slot.generation == id.generation()
                 && let Some(seat) = &mut slot.seat
@@ -309,7 +311,7 @@ impl Sessions {
         let seat = self.seat_mut(id);
         if !seat.ready {
             seat.ready = true;
-            self.ready.push(id);
+            self.ready.push_back(id);
         }
     }
 
