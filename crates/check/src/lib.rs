@@ -1,1 +1,64 @@
-//! Placeholder, being written.
+//! Offline verifier: reads an aggregate and says everything that is wrong with it.
+//!
+//! Shares only `format` with the engine, so that one misunderstanding cannot hide in both. It reads
+//! through [`everglade_env::Storage`], so it runs over real devices and over simulated ones alike, and
+//! it never writes.
+//!
+//! labels --> walk of the aggregate's trees --> per window of pvbn space: Definition 1, contexts, contents
+//! --> per volume, per window of vvbn space: Definition 1, container ↔ volume
+//!
+//! 1. *Walk* (`files`, `tree`): from the newest superblock down, each block that is read is compared with
+//!    the tag in its parent, then with the header it must carry. What cannot be trusted is not followed.
+//!    A block is descended from only as (file, level, index) equal to its own header, and levels fall,
+//!    so damaged trees that overlap or point back at themselves end like sound ones.
+//! 2. *Usage* (`usage`): all references, sorted by block number, are merged with the active map
+//!    (Definition 1) and, in volumes, with the container map.
+//! 3. *Contents* (`contents`): leaves of containers and of the overflow file are read in the order of the
+//!    device, in runs up to 1 MiB, and compared with their tags.
+//!
+//! Memory: 40 bytes for each used block of one window (16 Mi blocks, 64 GiB); a larger aggregate is walked
+//! once per window, its findings reported the first time only. Nothing else grows with what media say.
+//!
+//! Where a part cannot be read, what would only follow from that (blocks that seem lost, files that
+//! seem unnamed) is not reported.
+
+mod aggregate;
+mod contents;
+pub mod describe;
+mod files;
+mod filesystem;
+mod findings;
+mod inodes;
+mod labels;
+mod media;
+mod names;
+pub mod problem;
+mod reference;
+pub mod report;
+mod tree;
+mod unreadable;
+mod usage;
+mod volume;
+
+pub use describe::Description;
+pub use problem::{Kind, Object, Place, Problem};
+pub use report::{Counts, Phase, Progress, Report};
+pub use unreadable::Unreadable;
+
+use everglade_env::{DeviceId, Storage};
+
+/// Verifies the aggregate that lives on `devices` (all of its members, in any order).
+///
+/// # Errors
+/// The labels do not lead to a superblock, so that nothing can be said about the rest.
+pub fn check(
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, Unreadable> {
+    let mut findings = findings::Findings::new();
+    let labels = labels::read(storage, devices, &mut findings)?;
+    let media = media::Media::new(storage, &labels);
+    let counts = aggregate::check(&media, &labels, &mut findings, progress);
+    Ok(Report::new(&labels, counts, findings))
+}

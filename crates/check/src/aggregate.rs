@@ -1,0 +1,261 @@
+//! The aggregate: its trees, Definition 1 over pvbns, contexts and contents; then each volume.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use everglade_format::context::{CONTEXT_BYTES, place as context_place};
+use everglade_format::{Block, Context, FileId, Owner, Pvbn, Tag, metafile};
+
+use crate::contents;
+use crate::files::{self, Files};
+use crate::filesystem::FileSystem;
+use crate::findings::Findings;
+use crate::labels::Labels;
+use crate::media::{Fault, Media};
+use crate::problem::Kind;
+use crate::reference::{Reference, References};
+use crate::report::{Counts, Phase, Progress};
+use crate::tree;
+use crate::usage::{Claims, Frontiers, Number, Usage};
+use crate::volume;
+
+/// Bad blocks of volumes that are kept to be named by the files they belong to; further ones are
+/// reported under their containers.
+const BAD_BLOCKS_MAX: usize = 1 << 16;
+
+/// A block of a volume whose content is not what the container expects.
+pub(crate) struct Bad {
+    pub(crate) reference: Reference,
+    pub(crate) fault: Fault,
+}
+
+/// Bad blocks by container and vvbn.
+pub(crate) type BadBlocks = BTreeMap<(FileId, u64), Bad>;
+
+/// Verifies everything below the superblock.
+pub(crate) fn check(
+    media: &Media<'_>,
+    labels: &Labels,
+    findings: &mut Findings,
+    progress: &mut dyn FnMut(Progress),
+) -> Counts {
+    let superblock = &labels.superblock;
+    let fs = FileSystem {
+        media,
+        cp: superblock.cp,
+        inside: None,
+    };
+    let mut report_progress = |phase, done| {
+        progress(Progress {
+            phase,
+            done,
+            total: superblock.blocks_used,
+        });
+    };
+    report_progress(Phase::Trees, 0);
+    let walk = |references: &mut References, findings: &mut Findings| {
+        let root = &superblock.inode_file;
+        files::walk(&fs, root, superblock.next_file, findings, references)
+    };
+    let mut references = References::new(0);
+    let files = walk(&mut references, findings);
+    let claims = Claims {
+        blocks_used: superblock.blocks_used,
+        areas_used: Some(superblock.areas_used),
+        area_blocks: media.geometry.area_blocks(),
+        frontiers: Frontiers::Extents(&superblock.frontiers),
+    };
+    let mut usage = Usage::new(&fs, &files, claims);
+    let mut blocks = Blocks::new(&fs, &files);
+    let touched = std::mem::take(&mut references.touched);
+    for (position, window) in touched.into_iter().enumerate() {
+        if position > 0 || window > 0 {
+            references = References::new(window);
+            findings.mute(true);
+            walk(&mut references, findings);
+            findings.mute(false);
+        }
+        references.sort();
+        usage.window(&references, findings, &mut |findings, number| {
+            blocks.check_contexts(number, findings);
+        });
+        blocks.verify(&references, findings, &mut |done| {
+            report_progress(Phase::Contents, done);
+        });
+    }
+    usage.finish(findings);
+    let mut counts = Counts {
+        devices: labels.devices.len() as u64,
+        blocks: media.geometry.block_count(),
+        blocks_used: usage.used,
+        blocks_verified: blocks.verified,
+        files: files.inodes.all.len() as u64,
+        overflow_blocks: files.overflow,
+        ..Counts::default()
+    };
+    drop(references);
+    volume::check_all(
+        &fs,
+        &files,
+        blocks.bad,
+        findings,
+        &mut counts,
+        &mut |done| {
+            report_progress(Phase::Volumes, done);
+        },
+    );
+    counts
+}
+
+/// What is known of each block besides its number.
+struct Blocks<'b> {
+    fs: &'b FileSystem<'b>,
+    files: &'b Files,
+    /// The last block of the context map that was looked at; `None` if it cannot be read.
+    contexts: Option<(u64, Option<Option<Rc<Block>>>)>,
+    verified: u64,
+    bad: BadBlocks,
+}
+
+impl<'b> Blocks<'b> {
+    fn new(fs: &'b FileSystem<'b>, files: &'b Files) -> Self {
+        Blocks {
+            fs,
+            files,
+            contexts: None,
+            verified: 0,
+            bad: BTreeMap::new(),
+        }
+    }
+
+    fn check_contexts(&mut self, number: &Number<'_>, findings: &mut Findings) {
+        // Two owners cannot both have the context; that there are two was reported.
+        let [reference] = number.references else {
+            return;
+        };
+        // Blocks in the overflow file keep the context of their old owner.
+        if reference.is_overflow_leaf() {
+            return;
+        }
+        let (leaf, slot) = context_place(Pvbn(number.number));
+        let Some(block) = self.context_block(leaf) else {
+            return;
+        };
+        let object = self.files.object_of(self.fs, reference.file);
+        let place = reference.place_in_aggregate();
+        let expected = expected_context(reference);
+        let wanted = context_text(&expected);
+        let Some(block) = block else {
+            let found = "a hole in the context map";
+            findings.add(Kind::ContextMissing, &object, place, wanted, found);
+            return;
+        };
+        match Context::decode_from(&block, slot) {
+            Ok(found) if found == expected => {}
+            Ok(found) if (found.file, found.owner) == (expected.file, expected.owner) => {
+                let expected = format_args!("tag {} in its context", expected.tag);
+                findings.add(Kind::ContextTag, &object, place, expected, found.tag);
+            }
+            Ok(found) => {
+                let found = context_text(&found);
+                findings.add(Kind::ContextOwner, &object, place, wanted, found);
+            }
+            Err(_) => {
+                let bytes = &block[slot * CONTEXT_BYTES..(slot + 1) * CONTEXT_BYTES];
+                let found = everglade_format::config::hex(bytes);
+                findings.add(Kind::ContextMissing, &object, place, wanted, found);
+            }
+        }
+    }
+
+    fn context_block(&mut self, leaf: u64) -> Option<Option<Rc<Block>>> {
+        if let Some((kept, block)) = &self.contexts
+            && *kept == leaf
+        {
+            return block.clone();
+        }
+        let inode = self.files.metafile(metafile::CONTEXT_MAP)?;
+        let block = tree::leaf_at(self.fs, inode, leaf).ok();
+        self.contexts = Some((leaf, block.clone()));
+        block
+    }
+
+    /// Reads the leaves that the walk took for granted.
+    fn verify(
+        &mut self,
+        references: &References,
+        findings: &mut Findings,
+        done: &mut dyn FnMut(u64),
+    ) {
+        let Blocks {
+            fs,
+            files,
+            verified,
+            bad,
+            ..
+        } = self;
+        let wanted = |r: &Reference| r.is_user_leaf() || r.is_overflow_leaf();
+        let is_volume = |file: FileId| files.names.of.get(&file).is_some_and(|name| !name.hidden);
+        let note = |reference: &Reference, fault: Fault| {
+            if is_volume(reference.file) && bad.len() < BAD_BLOCKS_MAX {
+                let reference = *reference;
+                let key = (reference.file, reference.index());
+                bad.insert(key, Bad { reference, fault });
+            } else {
+                report_bad(fs, files, reference, &fault, findings);
+            }
+        };
+        contents::verify(fs.media, references, wanted, note, |blocks| {
+            *verified += blocks;
+            done(*verified);
+        });
+    }
+}
+
+/// Reports a bad block under the file of the aggregate that owns it.
+pub(crate) fn report_bad(
+    fs: &FileSystem<'_>,
+    files: &Files,
+    reference: &Reference,
+    fault: &Fault,
+    findings: &mut Findings,
+) {
+    let object = files.object_of(fs, reference.file);
+    let place = reference.place_in_aggregate();
+    tree::content_fault(findings, &object, place, reference.tag, fault);
+}
+
+fn expected_context(reference: &Reference) -> Context {
+    let file = reference.file;
+    if reference.is_user_leaf() {
+        let vvbn = reference.index();
+        Context {
+            file,
+            owner: Owner::Container { vvbn },
+            tag: reference.tag,
+        }
+    } else {
+        let (level, index) = (reference.level(), reference.index());
+        Context {
+            file,
+            owner: Owner::File { level, index },
+            tag: Tag(0),
+        }
+    }
+}
+
+/// A context for people.
+pub(crate) fn context_text(context: &Context) -> String {
+    match context.owner {
+        Owner::File { level, index } => {
+            format!(
+                "context file {}, level {level}, block {index}",
+                context.file
+            )
+        }
+        Owner::Container { vvbn } => format!(
+            "context container {}, vvbn {vvbn}, tag {}",
+            context.file, context.tag
+        ),
+    }
+}

@@ -1,0 +1,425 @@
+//! The reader for people: what labels, superblocks, trees and blocks say, damaged or not.
+
+use std::fmt;
+
+use everglade_env::{DeviceId, Storage};
+use everglade_format::config::hex;
+use everglade_format::context::place as context_place;
+use everglade_format::{Context, FileId, Header, Inode, Layer, Owner, Pvbn, bitmap, metafile};
+use serde_json::{Map, Value};
+
+use crate::aggregate::context_text;
+use crate::files::{self, Files};
+use crate::filesystem::{FileSystem, Inside};
+use crate::findings::Findings;
+use crate::labels::{self, Labels};
+use crate::media::Media;
+use crate::problem::Object;
+use crate::reference::References;
+use crate::tree::{self, File, Leaves, Visit};
+use crate::unreadable::Unreadable;
+use crate::volume::read_superblock;
+
+/// A heading, named facts under it, and further descriptions under those.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// What is described.
+    pub title: String,
+    /// Facts.
+    pub facts: Vec<(&'static str, String)>,
+    /// What it consists of.
+    pub parts: Vec<Description>,
+}
+
+impl Description {
+    fn new(title: impl ToString) -> Self {
+        Description {
+            title: title.to_string(),
+            ..Description::default()
+        }
+    }
+
+    fn fact(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.facts.push((name, value.to_string()));
+        self
+    }
+
+    fn indented(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
+        let indent = "  ".repeat(depth);
+        writeln!(f, "{indent}{}", self.title)?;
+        for (name, value) in &self.facts {
+            writeln!(f, "{indent}  {name}: {value}")?;
+        }
+        self.parts
+            .iter()
+            .try_for_each(|part| part.indented(f, depth + 1))
+    }
+
+    /// The description for programs.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let mut object = Map::new();
+        object.insert("title".into(), self.title.clone().into());
+        for (name, value) in &self.facts {
+            object.insert(name.replace(' ', "_"), value.clone().into());
+        }
+        if !self.parts.is_empty() {
+            let parts = self.parts.iter().map(Description::to_json).collect();
+            object.insert("parts".into(), Value::Array(parts));
+        }
+        Value::Object(object)
+    }
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.indented(f, 0)
+    }
+}
+
+/// Every copy of the config record and of the superblocks. The secret is not shown.
+///
+/// # Errors
+/// The labels do not lead to a superblock.
+pub fn labels(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Description, Unreadable> {
+    let labels = labels::read(storage, devices, &mut Findings::deaf())?;
+    let config = &labels.config;
+    let mut out = Description::new(format!("aggregate {}", config.name))
+        .fact("uuid", hex(&config.uuid))
+        .fact("epoch", config.epoch)
+        .fact("area blocks", config.area_blocks)
+        .fact("reserve blocks", config.reserve_blocks)
+        .fact("consistency point", labels.superblock.cp);
+    for (member, entry) in config.members.iter().enumerate() {
+        let title = format!("member {member} is device {}", labels.devices[member].0);
+        let part = Description::new(title)
+            .fact("uuid", hex(&entry.uuid))
+            .fact("blocks", entry.size_blocks)
+            .fact("first data dbn", entry.data_first);
+        out.parts.push(part);
+    }
+    for (index, extent) in config.extents.iter().enumerate() {
+        let part = Description::new(format!("extent {index}"))
+            .fact("pvbns", format!("{} + {}", extent.base, extent.length))
+            .fact("member", extent.member)
+            .fact("first dbn", extent.first_dbn);
+        out.parts.push(part);
+    }
+    for (site, copy) in &labels.records {
+        let state = match copy.valid() {
+            Some(record) => format!("config record of epoch {}", record.epoch),
+            None => copy.trouble(),
+        };
+        out.parts.push(copy_part(site, &state));
+    }
+    for (site, copy) in &labels.superblocks {
+        let state = match copy.valid() {
+            Some(it) => format!("superblock of consistency point {}", it.cp),
+            None => copy.trouble(),
+        };
+        out.parts.push(copy_part(site, &state));
+    }
+    Ok(out)
+}
+
+fn copy_part(site: &labels::Site, state: &str) -> Description {
+    let title = format!("device {} byte {}", site.device.0, site.offset);
+    Description::new(title)
+        .fact("slot", site.slot)
+        .fact("holds", state)
+}
+
+/// The newest superblock, the files of the aggregate, and those of each volume.
+///
+/// # Errors
+/// The labels do not lead to a superblock.
+pub fn superblock(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Description, Unreadable> {
+    let labels = labels::read(storage, devices, &mut Findings::deaf())?;
+    let media = Media::new(storage, &labels);
+    let it = &labels.superblock;
+    let mut out = Description::new(format!("superblock of consistency point {}", it.cp))
+        .fact("blocks used", it.blocks_used)
+        .fact("areas used", it.areas_used)
+        .fact("frontiers", format!("{:?}", it.frontiers))
+        .fact("next file", it.next_file)
+        .fact("stopped cleanly", it.clean)
+        .fact("written seconds", it.written_seconds);
+    let aggregate = aggregate_of(&media, &labels);
+    let files = quiet_walk(&aggregate, &it.inode_file);
+    let root = &it.inode_file;
+    out.parts
+        .push(inode_part(root, &aggregate.metafile(root.id)));
+    for inode in files.inodes.all.values() {
+        let object = files.object_of(&aggregate, inode.id);
+        let mut part = inode_part(inode, &object);
+        if let Some(inside) = inside_of(&aggregate, &files, inode) {
+            part.parts = volume_parts(&media, &aggregate, inside);
+        }
+        out.parts.push(part);
+    }
+    Ok(out)
+}
+
+fn volume_parts<'a>(
+    media: &'a Media<'a>,
+    aggregate: &'a FileSystem<'a>,
+    inside: Inside<'a>,
+) -> Vec<Description> {
+    let volume = FileSystem {
+        media,
+        cp: aggregate.cp,
+        inside: Some(inside),
+    };
+    let read = read_superblock(&volume, &mut Default::default(), &mut Findings::deaf());
+    let Some((superblock, _)) = read else {
+        return vec![Description::new("volume superblock unreadable")];
+    };
+    let head = Description::new(format!("volume superblock of {}", superblock.cp))
+        .fact("blocks used", superblock.blocks_used)
+        .fact("frontier", superblock.frontier)
+        .fact("next file", superblock.next_file)
+        .fact("sync", format!("{:?}", superblock.sync));
+    let files = quiet_walk(&volume, &superblock.inode_file);
+    let root = &superblock.inode_file;
+    let mut parts = vec![head, inode_part(root, &volume.metafile(root.id))];
+    parts.extend(files.inodes.all.values().map(|inode| {
+        let object = files.object_of(&volume, inode.id);
+        inode_part(inode, &object)
+    }));
+    parts
+}
+
+fn inode_part(inode: &Inode, object: &Object) -> Description {
+    let part = Description::new(object)
+        .fact("kind", format!("{:?}", inode.kind))
+        .fact("size bytes", inode.size_bytes)
+        .fact("levels", inode.levels)
+        .fact("blocks", inode.blocks);
+    match &inode.inline {
+        Some(data) => part.fact("data in the inode", hex(data)),
+        None => part.fact("root", format!("{:?}", inode.root)),
+    }
+}
+
+/// The tree of a file: of the aggregate if `volume` is `None`. At most `limit` blocks are listed.
+///
+/// # Errors
+/// The labels do not lead to a superblock.
+pub fn tree(
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    volume: Option<FileId>,
+    file: FileId,
+    limit: usize,
+) -> Result<Description, Unreadable> {
+    let labels = labels::read(storage, devices, &mut Findings::deaf())?;
+    let media = Media::new(storage, &labels);
+    let aggregate = aggregate_of(&media, &labels);
+    let root = &labels.superblock.inode_file;
+    let files = quiet_walk(&aggregate, root);
+    let Some(volume) = volume else {
+        return Ok(tree_part(&aggregate, &files, root, file, limit));
+    };
+    let container = files.inodes.all.get(&volume);
+    let inside = container.and_then(|container| inside_of(&aggregate, &files, container));
+    let Some(inside) = inside else {
+        return Ok(Description::new(format!("no volume {volume}")));
+    };
+    let volume = FileSystem {
+        media: &media,
+        cp: aggregate.cp,
+        inside: Some(inside),
+    };
+    let read = read_superblock(&volume, &mut Default::default(), &mut Findings::deaf());
+    Ok(match read {
+        Some((superblock, _)) => {
+            let root = &superblock.inode_file;
+            let files = quiet_walk(&volume, root);
+            tree_part(&volume, &files, root, file, limit)
+        }
+        None => Description::new("volume superblock unreadable"),
+    })
+}
+
+fn tree_part(
+    fs: &FileSystem<'_>,
+    files: &Files,
+    root: &Inode,
+    id: FileId,
+    limit: usize,
+) -> Description {
+    let found = files.inodes.all.get(&id);
+    let Some(inode) = found.or((id == metafile::INODE_FILE).then_some(root)) else {
+        return Description::new(format!("no file {id}"));
+    };
+    let object = files.object_of(fs, id);
+    let mut out = inode_part(inode, &object);
+    let file = File {
+        inode,
+        object: &object,
+        leaves: Leaves::Opaque,
+        range: 0..u64::MAX,
+        bounded: false,
+    };
+    let mut findings = Findings::new();
+    let mut more = 0u64;
+    tree::walk(fs, &file, &mut findings, &mut |_, visit| {
+        let Visit::Reference {
+            level,
+            index,
+            pointer,
+        } = visit
+        else {
+            return;
+        };
+        if out.parts.len() >= limit {
+            more += 1;
+            return;
+        }
+        let mut part = Description::new(format!("level {level} block {index}"));
+        if fs.layer() == Layer::Volume {
+            part = part
+                .fact("vvbn", pointer.vvbn)
+                .fact("cached pvbn", pointer.pvbn);
+        }
+        let pvbn = fs.pvbn_of(&pointer);
+        let pvbn = pvbn.map_or("none".into(), |pvbn| pvbn.to_string());
+        out.parts
+            .push(part.fact("pvbn", pvbn).fact("tag", pointer.tag));
+    });
+    if more > 0 {
+        out.parts.push(Description::new(format!("and {more} more")));
+    }
+    let problems = findings.problems.iter().map(Description::new);
+    out.parts.extend(problems);
+    out
+}
+
+/// A block of the aggregate: where it is, whether it is in use, who owns it, and what it looks like.
+///
+/// # Errors
+/// The labels do not lead to a superblock.
+pub fn block(
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    pvbn: Pvbn,
+) -> Result<Description, Unreadable> {
+    let labels = labels::read(storage, devices, &mut Findings::deaf())?;
+    let media = Media::new(storage, &labels);
+    let mut out = Description::new(format!("pvbn {pvbn}"));
+    let Some(place) = media.geometry.locate(pvbn) else {
+        return Ok(out.fact("place", "in no extent"));
+    };
+    let device = labels.devices[place.member as usize].0;
+    let text = format!(
+        "member {} (device {device}), dbn {}",
+        place.member, place.dbn
+    );
+    out = out.fact("place", text);
+    let aggregate = aggregate_of(&media, &labels);
+    let files = quiet_walk(&aggregate, &labels.superblock.inode_file);
+    out = out.fact("in use", in_use(&aggregate, &files, pvbn));
+    let (leaf, slot) = context_place(pvbn);
+    let map = files.metafile(metafile::CONTEXT_MAP);
+    let contexts = map.map(|map| tree::leaf_at(&aggregate, map, leaf));
+    if let Some(Ok(Some(contexts))) = contexts {
+        out = match Context::decode_from(&contexts, slot) {
+            Ok(context) => {
+                let owner = files.object_of(&aggregate, context.file);
+                let out = out
+                    .fact("owner", owner)
+                    .fact("context", context_text(&context));
+                with_volume_owner(out, &media, &aggregate, &files, &context)
+            }
+            Err(damage) => out.fact("context", damage),
+        };
+    }
+    Ok(match media.look(pvbn) {
+        Ok((tag, block)) => {
+            let out = out.fact("tag", tag);
+            match Header::decode(&block) {
+                Ok(header) => out.fact("could be a header", format!("{header:?}")),
+                Err(_) => out,
+            }
+        }
+        Err(fault) => out.fact("content", format!("{fault:?}")),
+    })
+}
+
+fn in_use(fs: &FileSystem<'_>, files: &Files, pvbn: Pvbn) -> &'static str {
+    let bits = everglade_format::BITS_PER_BLOCK;
+    let leaf = files
+        .metafile(metafile::ACTIVE_MAP)
+        .map(|map| tree::leaf_at(fs, map, pvbn.0 / bits));
+    match leaf {
+        Some(Ok(Some(block))) if bitmap::is_set(&block, pvbn.0 % bits) => "yes",
+        Some(Ok(_)) => "no",
+        Some(Err(_)) | None => "unknown",
+    }
+}
+
+/// For a block of a volume, the file of the volume that refers to its vvbn.
+fn with_volume_owner(
+    out: Description,
+    media: &Media<'_>,
+    aggregate: &FileSystem<'_>,
+    files: &Files,
+    context: &Context,
+) -> Description {
+    let Owner::Container { vvbn } = context.owner else {
+        return out;
+    };
+    let container = files.inodes.all.get(&context.file);
+    let Some(inside) = container.and_then(|it| inside_of(aggregate, files, it)) else {
+        return out;
+    };
+    let volume = FileSystem {
+        media,
+        cp: aggregate.cp,
+        inside: Some(inside),
+    };
+    let read = read_superblock(&volume, &mut Default::default(), &mut Findings::deaf());
+    let Some((superblock, _)) = read else {
+        return out;
+    };
+    let mut references = References::new(vvbn / crate::reference::WINDOW_BLOCKS);
+    let root = &superblock.inode_file;
+    let deaf = &mut Findings::deaf();
+    let files = files::walk(&volume, root, superblock.next_file, deaf, &mut references);
+    references.sort();
+    let same = references.within(&(vvbn..vvbn + 1));
+    same.iter().fold(out, |out, reference| {
+        let object = files.object_of(&volume, reference.file);
+        let place = reference.place_in_volume(None);
+        out.fact("owner in the volume", format!("{object}, {place}"))
+    })
+}
+
+fn aggregate_of<'a>(media: &'a Media<'a>, labels: &Labels) -> FileSystem<'a> {
+    FileSystem {
+        media,
+        cp: labels.superblock.cp,
+        inside: None,
+    }
+}
+
+fn inside_of<'a>(
+    aggregate: &'a FileSystem<'a>,
+    files: &Files,
+    container: &'a Inode,
+) -> Option<Inside<'a>> {
+    let name = files.names.of.get(&container.id)?;
+    (!name.hidden).then(|| Inside {
+        volume: container.id,
+        name: name.text.clone(),
+        aggregate,
+        container,
+    })
+}
+
+fn quiet_walk(fs: &FileSystem<'_>, root: &Inode) -> Files {
+    // No references are wanted: a window that nothing is in.
+    let mut references = References::new(u64::from(u32::MAX));
+    let mut deaf = Findings::deaf();
+    files::walk(fs, root, FileId(u32::MAX), &mut deaf, &mut references)
+}

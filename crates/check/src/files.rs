@@ -1,0 +1,202 @@
+//! All files of a file system: every tree is walked, every reference noted. One walk for both layers.
+
+use std::sync::Arc;
+
+use everglade_format::indirect::BlockKind;
+use everglade_format::number::NUMBER_END;
+use everglade_format::{BITS_PER_BLOCK, FileId, Inode, Layer, TopAreas, metafile};
+
+use crate::filesystem::FileSystem;
+use crate::findings::Findings;
+use crate::inodes::{self, Inodes, check_block_count};
+use crate::names::{self, Names};
+use crate::problem::{Kind, Object, Place};
+use crate::reference::{Reference, References};
+use crate::tree::{self, File, Leaves, Visit};
+
+/// What a walk over a file system found.
+pub(crate) struct Files {
+    pub(crate) inodes: Inodes,
+    pub(crate) names: Names,
+    /// Some tree could not be followed to its end: blocks may seem lost that are not.
+    pub(crate) partial: bool,
+    /// Some of the active map could not be read.
+    pub(crate) bits_partial: bool,
+    /// Leaves of LUNs or containers that are not hidden.
+    pub(crate) mapped: u64,
+    /// Holes of the same files.
+    pub(crate) holes: u64,
+    /// Blocks the overflow file owns.
+    pub(crate) overflow: u64,
+}
+
+/// Walks the file system whose inode file is `root`.
+pub(crate) fn walk(
+    fs: &FileSystem<'_>,
+    root: &Inode,
+    next_file: FileId,
+    findings: &mut Findings,
+    references: &mut References,
+) -> Files {
+    let inodes = inodes::walk(fs, root, next_file, findings, references);
+    let names = names::walk(fs, &inodes, findings, references);
+    let mut files = Files {
+        partial: inodes.partial || names.partial,
+        inodes,
+        names,
+        bits_partial: false,
+        mapped: 0,
+        holes: 0,
+        overflow: 0,
+    };
+    let ids: Vec<FileId> = files.inodes.all.keys().copied().collect();
+    for id in ids {
+        if id != metafile::DIRECTORY && id != metafile::HIDDEN {
+            files.walk_file(fs, id, findings, references);
+        }
+    }
+    files
+}
+
+impl Files {
+    fn walk_file(
+        &mut self,
+        fs: &FileSystem<'_>,
+        id: FileId,
+        findings: &mut Findings,
+        references: &mut References,
+    ) {
+        let inode = &self.inodes.all[&id];
+        let object = self.object_of(fs, id);
+        let visible = match self.names.of.get(&id) {
+            Some(name) => !name.hidden,
+            None => id < metafile::FIRST_FILE,
+        };
+        let file = File {
+            inode,
+            object: &object,
+            leaves: leaves_of(id),
+            range: 0..u64::MAX,
+            bounded: visible,
+        };
+        let mut next_leaf = 0;
+        let walked = tree::walk(fs, &file, findings, &mut |findings, visit| {
+            note_reference(fs, &file, &visit, findings, references);
+            match visit {
+                Visit::Reference {
+                    level: 0, index, ..
+                } if id == metafile::OVERFLOW => {
+                    if index != next_leaf {
+                        let place = Place {
+                            level: Some(0),
+                            index: Some(next_leaf),
+                            ..Place::NONE
+                        };
+                        let kind = Kind::OverflowGap;
+                        findings.add(kind, &object, place, "a block", "a hole");
+                    }
+                    next_leaf = index + 1;
+                }
+                Visit::Reference {
+                    level: 0,
+                    index,
+                    pointer,
+                } if id == metafile::ACTIVE_MAP => {
+                    let first = index.saturating_mul(BITS_PER_BLOCK);
+                    if first < NUMBER_END {
+                        references.touch(first);
+                    } else {
+                        let place = Place::in_tree(0, index, &pointer);
+                        let expected = format_args!("no bits beyond {NUMBER_END}");
+                        let found = format_args!("a block of bits from {first} on");
+                        findings.add(Kind::MarkedOutside, &object, place, expected, found);
+                    }
+                }
+                Visit::Leaf {
+                    index,
+                    pointer,
+                    block,
+                } if id == metafile::TOP_AREAS => {
+                    if let Err(damage) = TopAreas::decode(block) {
+                        let place = Place::in_tree(0, index, &pointer);
+                        findings.damage(Kind::TopAreasDamaged, &object, place, &damage);
+                    }
+                }
+                _ => {}
+            }
+        });
+        check_block_count(inode, &object, walked, findings);
+        self.partial |= walked.partial;
+        self.bits_partial |= walked.partial && id == metafile::ACTIVE_MAP;
+        if id == metafile::OVERFLOW {
+            self.overflow = walked.leaves;
+        } else if id >= metafile::FIRST_FILE && visible {
+            self.mapped += walked.leaves;
+            self.holes += inode.block_count().saturating_sub(walked.leaves);
+        }
+    }
+
+    /// The inode of a metafile, if there is one.
+    pub(crate) fn metafile(&self, id: FileId) -> Option<&Inode> {
+        self.inodes.all.get(&id)
+    }
+
+    /// A file under its name; 0 stands for the file system itself.
+    pub(crate) fn object_of(&self, fs: &FileSystem<'_>, id: FileId) -> Object {
+        if id == FileId(0) {
+            return fs.object();
+        }
+        if id < metafile::FIRST_FILE {
+            return fs.metafile(id);
+        }
+        let what = match fs.layer() {
+            Layer::Aggregate => "container of",
+            Layer::Volume => "LUN",
+        };
+        let name: Arc<str> = match self.names.of.get(&id) {
+            Some(name) if name.hidden => format!("deleted {what} {}", name.text).into(),
+            Some(name) => format!("{what} {}", name.text).into(),
+            None => "unnamed file".into(),
+        };
+        fs.file(id, name)
+    }
+}
+
+fn leaves_of(id: FileId) -> Leaves {
+    match id {
+        metafile::ACTIVE_MAP | metafile::CONTEXT_MAP => Leaves::Plain,
+        metafile::TOP_AREAS => Leaves::Headed(BlockKind::TopAreas),
+        _ => Leaves::Opaque,
+    }
+}
+
+/// Notes the reference of a visit under the number that counts at the layer.
+pub(crate) fn note_reference(
+    fs: &FileSystem<'_>,
+    file: &File<'_>,
+    visit: &Visit<'_>,
+    findings: &mut Findings,
+    references: &mut References,
+) {
+    let Visit::Reference {
+        level,
+        index,
+        pointer,
+    } = visit
+    else {
+        return;
+    };
+    let number = match fs.layer() {
+        Layer::Aggregate => pointer.pvbn.0,
+        Layer::Volume => pointer.vvbn.0,
+    };
+    if fs.layer() == Layer::Aggregate && fs.media.geometry.locate(pointer.pvbn).is_none() {
+        let place = Place::in_tree(*level, *index, pointer);
+        let expected = "a block of an extent";
+        let found = pointer.pvbn;
+        findings.add(Kind::OutsideExtents, file.object, place, expected, found);
+        return;
+    }
+    let reference = Reference::new(number, file.inode.id, *level, *index, pointer);
+    references.push(reference);
+}

@@ -1,0 +1,99 @@
+//! The two file systems behind one face: an aggregate, and a volume inside its container.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use everglade_format::{Block, CpNumber, FileId, Inode, Layer, Pointer, Pvbn, metafile};
+
+use crate::media::{Fault, Media};
+use crate::problem::Object;
+use crate::tree;
+
+/// What makes a file system a volume.
+#[derive(Clone)]
+pub(crate) struct Inside<'a> {
+    pub(crate) volume: FileId,
+    pub(crate) name: Arc<str>,
+    pub(crate) aggregate: &'a FileSystem<'a>,
+    pub(crate) container: &'a Inode,
+}
+
+pub(crate) struct FileSystem<'a> {
+    pub(crate) media: &'a Media<'a>,
+    /// Nothing is stamped later than this.
+    pub(crate) cp: CpNumber,
+    /// `None` for the aggregate.
+    pub(crate) inside: Option<Inside<'a>>,
+}
+
+impl FileSystem<'_> {
+    pub(crate) fn layer(&self) -> Layer {
+        match self.inside {
+            None => Layer::Aggregate,
+            Some(_) => Layer::Volume,
+        }
+    }
+
+    /// The file system as a whole.
+    pub(crate) fn object(&self) -> Object {
+        match &self.inside {
+            None => Object::Aggregate,
+            Some(inside) => Object::Volume {
+                volume: inside.volume,
+                name: inside.name.clone(),
+            },
+        }
+    }
+
+    /// A file of it, `name` saying what it is.
+    pub(crate) fn file(&self, file: FileId, name: Arc<str>) -> Object {
+        match &self.inside {
+            None => Object::File { file, name },
+            Some(inside) => Object::VolumeFile {
+                volume: inside.volume,
+                volume_name: inside.name.clone(),
+                file,
+                name,
+            },
+        }
+    }
+
+    /// A metafile of it.
+    pub(crate) fn metafile(&self, file: FileId) -> Object {
+        let known = metafile::METAFILES.iter().find(|known| known.id == file);
+        let name = match known {
+            Some(known) => known.name,
+            None if file == metafile::INODE_FILE => "inode file",
+            None => "unknown metafile",
+        };
+        self.file(file, name.into())
+    }
+
+    /// Where the block that `pointer` names really is.
+    pub(crate) fn pvbn_of(&self, pointer: &Pointer) -> Option<Pvbn> {
+        let pvbn = match &self.inside {
+            None => pointer.pvbn,
+            Some(inside) => {
+                tree::pointer_at(inside.aggregate, inside.container, pointer.vvbn.0)
+                    .ok()?
+                    .pvbn
+            }
+        };
+        (pvbn.0 != 0).then_some(pvbn)
+    }
+
+    /// The block that `pointer` names, through the container in a volume, with the content it expects.
+    pub(crate) fn read(&self, pointer: &Pointer) -> Result<Rc<Block>, Fault> {
+        let Some(inside) = &self.inside else {
+            return self.media.read(pointer.pvbn, pointer.tag);
+        };
+        let slot = tree::pointer_at(inside.aggregate, inside.container, pointer.vvbn.0)?;
+        if slot.is_hole() {
+            return Err(Fault::Unmapped);
+        }
+        if slot.tag != pointer.tag {
+            return Err(Fault::Disagreement);
+        }
+        self.media.read(slot.pvbn, slot.tag)
+    }
+}

@@ -1,0 +1,78 @@
+//! Findings: problems as they turn up, a bounded number of each kind kept.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use everglade_format::Damage;
+
+use crate::problem::{Kind, Object, Place, Problem};
+
+/// Problems of one kind that are kept whole; further ones are only counted. Enough to see a pattern,
+/// and little enough memory when a whole map is wrong.
+const KEPT_PER_KIND: u64 = 100;
+
+pub(crate) struct Findings {
+    muted: bool,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) warnings: Vec<Problem>,
+    pub(crate) totals: BTreeMap<Kind, u64>,
+}
+
+impl Findings {
+    pub(crate) fn new() -> Self {
+        Findings {
+            muted: false,
+            problems: Vec::new(),
+            warnings: Vec::new(),
+            totals: BTreeMap::new(),
+        }
+    }
+
+    /// Findings that keep nothing, for reading again what was reported before.
+    pub(crate) fn deaf() -> Self {
+        Findings {
+            muted: true,
+            ..Findings::new()
+        }
+    }
+
+    /// Stops or resumes listening.
+    pub(crate) fn mute(&mut self, muted: bool) {
+        self.muted = muted;
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        kind: Kind,
+        object: &Object,
+        place: Place,
+        expected: impl Display,
+        found: impl Display,
+    ) {
+        if self.muted {
+            return;
+        }
+        let total = self.totals.entry(kind).or_default();
+        *total += 1;
+        if *total > KEPT_PER_KIND {
+            return;
+        }
+        let problem = Problem {
+            kind,
+            object: object.clone(),
+            place,
+            expected: expected.to_string(),
+            found: found.to_string(),
+        };
+        if kind.is_warning() {
+            self.warnings.push(problem);
+        } else {
+            self.problems.push(problem);
+        }
+    }
+
+    pub(crate) fn damage(&mut self, kind: Kind, object: &Object, place: Place, damage: &Damage) {
+        let expected = format_args!("{} {}", damage.what, damage.expected);
+        self.add(kind, object, place, expected, &damage.found);
+    }
+}

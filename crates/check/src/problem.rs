@@ -1,0 +1,278 @@
+//! Problems: what is wrong, with which object, where, what was expected and what was found.
+
+use std::fmt;
+use std::sync::Arc;
+
+use everglade_env::DeviceId;
+use everglade_format::{FileId, Pointer, Pvbn, Vvbn};
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $variant:ident $name:literal $class:ident;)*) => {
+        /// Kinds of problems. Their names are stable: scripts may depend on them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Kind { $($(#[$doc])* $variant,)* }
+
+        impl Kind {
+            /// Every kind.
+            pub const ALL: &'static [Kind] = &[$(Kind::$variant,)*];
+
+            /// The stable name.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Kind::$variant => $name,)* }
+            }
+
+            /// True for what an interrupted write may leave behind: worth telling, not damage.
+            #[must_use]
+            pub fn is_warning(self) -> bool {
+                match self { $(Kind::$variant => kinds!(@ $class),)* }
+            }
+        }
+    };
+    (@ problem) => { false };
+    (@ warning) => { true };
+}
+
+kinds! {
+    /// A copy of the config record is missing or does not decode, but another does.
+    LabelDamaged "label-damaged" warning;
+    /// A copy of the config record is older than the newest.
+    LabelStale "label-stale" warning;
+    /// Two config records of the newest epoch say different things.
+    LabelCopiesDiffer "label-copies-differ" problem;
+    /// A config record is in the slot of another epoch.
+    LabelSlot "label-slot" problem;
+    /// Two extents, or an extent and a label, share blocks of a member.
+    ExtentsCollide "extents-collide" problem;
+    /// A superblock does not decode, but another does.
+    SuperblockDamaged "superblock-damaged" warning;
+    /// A copy of the newest superblock was not written.
+    SuperblockStale "superblock-stale" warning;
+    /// Two superblocks of the newest consistency point say different things.
+    SuperblockCopiesDiffer "superblock-copies-differ" problem;
+    /// A superblock is in the slot of another consistency point.
+    SuperblockSlot "superblock-slot" problem;
+    /// The superblock needs a newer config record than there is.
+    EpochAhead "epoch-ahead" problem;
+    /// The device cannot read a block.
+    ReadError "read-error" problem;
+    /// A block's content is not what the pointer to it expects.
+    TagMismatch "tag-mismatch" problem;
+    /// A block's header names another block.
+    HeaderMismatch "header-mismatch" problem;
+    /// A block, inode or volume is stamped later than the superblock.
+    StampAhead "stamp-ahead" problem;
+    /// Bytes that are no pointer.
+    PointerInvalid "pointer-invalid" problem;
+    /// A pointer to a block that no extent has.
+    OutsideExtents "outside-extents" problem;
+    /// A file has blocks beyond its end.
+    BeyondEnd "beyond-end" problem;
+    /// A file is too long for the levels of its tree.
+    LevelsTooFew "levels-too-few" problem;
+    /// Bytes that are no inode.
+    InodeDamaged "inode-damaged" problem;
+    /// An inode of a kind or id that does not belong there.
+    InodeUnexpected "inode-unexpected" problem;
+    /// A metafile has no inode.
+    MetafileMissing "metafile-missing" problem;
+    /// A map is shorter than the space it describes.
+    MapTooShort "map-too-short" problem;
+    /// An inode counts its blocks wrong.
+    BlockCount "block-count" problem;
+    /// A block has more than one reference (Definition 1).
+    DoubleReference "double-reference" problem;
+    /// A referenced block is free in the active map (Definition 1).
+    NotMarked "not-marked" problem;
+    /// A block in use has no reference (Definition 1).
+    Leaked "leaked" problem;
+    /// The active map has a bit for what is no block.
+    MarkedOutside "marked-outside" problem;
+    /// A superblock counts the blocks in use wrong.
+    UsedCount "used-count" problem;
+    /// The superblock counts the areas in use wrong.
+    AreasUsed "areas-used" problem;
+    /// A block is in use beyond the frontier, or the frontier beyond the space.
+    Frontier "frontier" problem;
+    /// An id in use is not below the next one.
+    NextFile "next-file" problem;
+    /// A block in use has no context.
+    ContextMissing "context-missing" problem;
+    /// A context names another owner.
+    ContextOwner "context-owner" problem;
+    /// A context has another tag than the container.
+    ContextTag "context-tag" problem;
+    /// A block of a volume has no place in the container.
+    ContainerHole "container-hole" problem;
+    /// The container holds a block that is free in the volume.
+    ContainerExtra "container-extra" problem;
+    /// Volume and container expect different contents of a block.
+    ContainerTag "container-tag" problem;
+    /// Bytes that are no superblock of the volume.
+    VolumeSuperblockDamaged "volume-superblock-damaged" problem;
+    /// Bytes that are no directory entry.
+    DirectoryDamaged "directory-damaged" problem;
+    /// An entry of a kind that does not belong there.
+    EntryKind "entry-kind" problem;
+    /// An entry names a file that does not exist.
+    EntryWithoutFile "entry-without-file" problem;
+    /// Two files of a directory have the same name.
+    NameTwice "name-twice" problem;
+    /// A file has more than one entry.
+    NamedTwice "named-twice" problem;
+    /// A file has no entry.
+    Unnamed "unnamed" problem;
+    /// Bytes that are no list of the best areas.
+    TopAreasDamaged "top-areas-damaged" problem;
+    /// The overflow file has a gap.
+    OverflowGap "overflow-gap" problem;
+}
+
+/// What a problem is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// A device's label.
+    Device(DeviceId),
+    /// The aggregate as a whole.
+    Aggregate,
+    /// A file of the aggregate.
+    File {
+        /// Its id.
+        file: FileId,
+        /// What it is, such as `active map` or `container of vol0`.
+        name: Arc<str>,
+    },
+    /// A volume as a whole.
+    Volume {
+        /// Its id, which is its container's.
+        volume: FileId,
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// A file of a volume.
+    VolumeFile {
+        /// The volume's id.
+        volume: FileId,
+        /// The volume's name.
+        volume_name: Arc<str>,
+        /// The file's id in the volume.
+        file: FileId,
+        /// What it is, such as `active map` or `LUN lun0`.
+        name: Arc<str>,
+    },
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Object::Device(device) => write!(f, "device {}", device.0),
+            Object::Aggregate => f.write_str("aggregate"),
+            Object::File { file, name } => write!(f, "{name} (file {file})"),
+            Object::Volume { volume, name } => write!(f, "volume {name} ({volume})"),
+            Object::VolumeFile {
+                volume_name,
+                file,
+                name,
+                ..
+            } => write!(f, "volume {volume_name}: {name} (file {file})"),
+        }
+    }
+}
+
+/// Where in its object a problem is; what is not known or makes no sense is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Byte on the device.
+    pub offset: Option<u64>,
+    /// Level in the tree of the file, 0 for leaves.
+    pub level: Option<u8>,
+    /// Index among the blocks of the level; the fbn where the level is 0.
+    pub index: Option<u64>,
+    /// Block of the volume.
+    pub vvbn: Option<Vvbn>,
+    /// Block of the aggregate.
+    pub pvbn: Option<Pvbn>,
+}
+
+impl Place {
+    /// Nowhere in particular.
+    pub const NONE: Place = Place {
+        offset: None,
+        level: None,
+        index: None,
+        vvbn: None,
+        pvbn: None,
+    };
+
+    pub(crate) fn at_offset(offset: u64) -> Place {
+        Place {
+            offset: Some(offset),
+            ..Place::NONE
+        }
+    }
+
+    pub(crate) fn at_pvbn(pvbn: u64) -> Place {
+        Place {
+            pvbn: Some(Pvbn(pvbn)),
+            ..Place::NONE
+        }
+    }
+
+    pub(crate) fn at_vvbn(vvbn: u64) -> Place {
+        Place {
+            vvbn: Some(Vvbn(vvbn)),
+            ..Place::NONE
+        }
+    }
+
+    pub(crate) fn in_tree(level: u8, index: u64, pointer: &Pointer) -> Place {
+        Place {
+            offset: None,
+            level: Some(level),
+            index: Some(index),
+            vvbn: (pointer.vvbn.0 != 0).then_some(pointer.vvbn),
+            pvbn: (pointer.pvbn.0 != 0).then_some(pointer.pvbn),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        parts.extend(self.offset.map(|offset| format!("byte {offset}")));
+        match (self.level, self.index) {
+            (Some(0), Some(index)) => parts.push(format!("fbn {index}")),
+            (Some(level), Some(index)) => parts.push(format!("level {level} block {index}")),
+            _ => {}
+        }
+        parts.extend(self.vvbn.map(|vvbn| format!("vvbn {vvbn}")));
+        parts.extend(self.pvbn.map(|pvbn| format!("pvbn {pvbn}")));
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What kind of thing.
+    pub kind: Kind,
+    /// With what.
+    pub object: Object,
+    /// Where.
+    pub place: Place,
+    /// What would have been right.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind.name(), self.object)?;
+        if self.place != Place::NONE {
+            write!(f, ", {}", self.place)?;
+        }
+        write!(f, ": expected {}, found {}", self.expected, self.found)
+    }
+}

@@ -1,0 +1,125 @@
+//! References: who points at which block, collected for one window of block numbers at a time.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use everglade_format::{FileId, Pointer, Pvbn, Tag, Vvbn, metafile};
+
+use crate::problem::Place;
+
+/// Blocks in a window: 640 MiB of references when all are in use.
+pub(crate) const WINDOW_BLOCKS: u64 = 1 << 24;
+
+const LEVEL_SHIFT: u32 = 56;
+
+/// A pointer and the place it was found for. Forty bytes: there is one for each block in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reference {
+    /// The block: a pvbn in the aggregate, a vvbn in a volume.
+    pub(crate) number: u64,
+    pub(crate) tag: Tag,
+    /// In a volume, where the pointer thinks the block is.
+    pub(crate) cached: Pvbn,
+    level_and_index: u64,
+    pub(crate) file: FileId,
+}
+
+impl Reference {
+    /// A reference to `number`, which must be the number of the pointer that counts at its layer.
+    pub(crate) fn new(number: u64, file: FileId, level: u8, index: u64, pointer: &Pointer) -> Self {
+        assert!(index >> LEVEL_SHIFT == 0, "index {index} in a tree");
+        Reference {
+            number,
+            tag: pointer.tag,
+            cached: pointer.pvbn,
+            level_and_index: u64::from(level) << LEVEL_SHIFT | index,
+            file,
+        }
+    }
+
+    pub(crate) fn level(&self) -> u8 {
+        u8::try_from(self.level_and_index >> LEVEL_SHIFT).expect("eight bits")
+    }
+
+    pub(crate) fn index(&self) -> u64 {
+        self.level_and_index & ((1 << LEVEL_SHIFT) - 1)
+    }
+
+    /// A block of any content that the overflow file merely owns.
+    pub(crate) fn is_overflow_leaf(&self) -> bool {
+        self.file == metafile::OVERFLOW && self.level() == 0
+    }
+
+    /// A leaf of a container (in the aggregate) or of a LUN (in a volume).
+    pub(crate) fn is_user_leaf(&self) -> bool {
+        self.file >= metafile::FIRST_FILE && self.level() == 0
+    }
+
+    /// Its place, read as a reference of the aggregate.
+    pub(crate) fn place_in_aggregate(&self) -> Place {
+        Place {
+            pvbn: Some(Pvbn(self.number)),
+            ..self.place()
+        }
+    }
+
+    /// Its place, read as a reference of a volume.
+    pub(crate) fn place_in_volume(&self, pvbn: Option<Pvbn>) -> Place {
+        Place {
+            vvbn: Some(Vvbn(self.number)),
+            pvbn,
+            ..self.place()
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            level: Some(self.level()),
+            index: Some(self.index()),
+            ..Place::NONE
+        }
+    }
+}
+
+/// The references to the blocks of one window, and which windows have any.
+pub(crate) struct References {
+    pub(crate) window: Range<u64>,
+    pub(crate) list: Vec<Reference>,
+    /// Windows with references or with bits of the active map.
+    pub(crate) touched: BTreeSet<u64>,
+}
+
+impl References {
+    pub(crate) fn new(window: u64) -> Self {
+        let start = window * WINDOW_BLOCKS;
+        References {
+            window: start..start + WINDOW_BLOCKS,
+            list: Vec::new(),
+            touched: BTreeSet::new(),
+        }
+    }
+
+    /// Notes that there is something to compare near `number`.
+    pub(crate) fn touch(&mut self, number: u64) {
+        self.touched.insert(number / WINDOW_BLOCKS);
+    }
+
+    pub(crate) fn push(&mut self, reference: Reference) {
+        self.touch(reference.number);
+        if self.window.contains(&reference.number) {
+            self.list.push(reference);
+        }
+    }
+
+    pub(crate) fn sort(&mut self) {
+        self.list
+            .sort_unstable_by_key(|r| (r.number, r.file, r.level_and_index));
+    }
+
+    /// References to the blocks of `range`; they must have been sorted.
+    pub(crate) fn within(&self, range: &Range<u64>) -> &[Reference] {
+        let from = self.list.partition_point(|r| r.number < range.start);
+        let to = self.list.partition_point(|r| r.number < range.end);
+        &self.list[from..to]
+    }
+}

@@ -1,0 +1,191 @@
+//! Report: what was looked at and everything that is wrong.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use everglade_format::config::{Uuid, hex};
+use serde_json::{Value, json};
+
+use crate::findings::Findings;
+use crate::labels::Labels;
+use crate::problem::{Kind, Place, Problem};
+
+/// What the verifier is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Walking the aggregate's trees.
+    Trees,
+    /// Reading contents in the order of the devices.
+    Contents,
+    /// Walking the volumes.
+    Volumes,
+}
+
+/// How far it is. A sign of life: `total` is what the superblock says, which may be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub phase: Phase,
+    /// Blocks done in this phase.
+    pub done: u64,
+    /// Blocks in use in the aggregate.
+    pub total: u64,
+}
+
+/// How much of what there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Members.
+    pub devices: u64,
+    /// Blocks that may be allocated.
+    pub blocks: u64,
+    /// Set bits of the aggregate's active map.
+    pub blocks_used: u64,
+    /// Leaves whose contents were compared with their tags.
+    pub blocks_verified: u64,
+    /// Files of the aggregate and of all volumes.
+    pub files: u64,
+    /// Volumes.
+    pub volumes: u64,
+    /// LUNs.
+    pub luns: u64,
+    /// Files and volumes whose deletion is under way.
+    pub hidden_files: u64,
+    /// Blocks in use in all volumes.
+    pub volume_blocks_used: u64,
+    /// Blocks of LUNs that hold data.
+    pub lun_blocks: u64,
+    /// Blocks of LUNs that do not.
+    pub lun_holes: u64,
+    /// Blocks that overflow files own.
+    pub overflow_blocks: u64,
+    /// Pointers whose cached pvbn is not where the block is (harmless).
+    pub stale_hints: u64,
+}
+
+/// The result of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The aggregate's name.
+    pub name: String,
+    /// The aggregate's name for ever.
+    pub uuid: Uuid,
+    /// The consistency point that was checked.
+    pub cp: u64,
+    /// The daemon stopped in good order after it.
+    pub stopped_cleanly: bool,
+    /// What was looked at.
+    pub counts: Counts,
+    /// What is wrong; of each kind no more than the first hundred.
+    pub problems: Vec<Problem>,
+    /// What an interrupted write may leave behind; bounded likewise.
+    pub warnings: Vec<Problem>,
+    /// How many there were of each kind, kept or not.
+    pub totals: BTreeMap<Kind, u64>,
+}
+
+impl Report {
+    pub(crate) fn new(labels: &Labels, counts: Counts, findings: Findings) -> Self {
+        Report {
+            name: labels.config.name.clone(),
+            uuid: labels.config.uuid,
+            cp: labels.superblock.cp.0,
+            stopped_cleanly: labels.superblock.clean,
+            counts,
+            problems: findings.problems,
+            warnings: findings.warnings,
+            totals: findings.totals,
+        }
+    }
+
+    /// True if nothing is wrong; warnings do not count.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// Problems found, those that were not kept included.
+    #[must_use]
+    pub fn problem_count(&self) -> u64 {
+        let problem = |(kind, _): &(&Kind, &u64)| !kind.is_warning();
+        self.totals.iter().filter(problem).map(|(_, n)| n).sum()
+    }
+
+    /// The report for programs.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let counts = &self.counts;
+        json!({
+            "schema_version": 1,
+            "aggregate": self.name,
+            "uuid": hex(&self.uuid),
+            "cp": self.cp,
+            "stopped_cleanly": self.stopped_cleanly,
+            "clean": self.is_clean(),
+            "counts": {
+                "devices": counts.devices,
+                "blocks": counts.blocks,
+                "blocks_used": counts.blocks_used,
+                "blocks_verified": counts.blocks_verified,
+                "files": counts.files,
+                "volumes": counts.volumes,
+                "luns": counts.luns,
+                "hidden_files": counts.hidden_files,
+                "volume_blocks_used": counts.volume_blocks_used,
+                "lun_blocks": counts.lun_blocks,
+                "lun_holes": counts.lun_holes,
+                "overflow_blocks": counts.overflow_blocks,
+                "stale_hints": counts.stale_hints,
+            },
+            "totals": self.totals.iter().map(|(kind, total)| (kind.name(), total))
+                .collect::<BTreeMap<_, _>>(),
+            "problems": self.problems.iter().map(problem_json).collect::<Vec<_>>(),
+            "warnings": self.warnings.iter().map(problem_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn problem_json(problem: &Problem) -> Value {
+    let Place {
+        offset,
+        level,
+        index,
+        vvbn,
+        pvbn,
+    } = problem.place;
+    json!({
+        "kind": problem.kind.name(),
+        "object": problem.object.to_string(),
+        "offset": offset,
+        "level": level,
+        "index": index,
+        "vvbn": vvbn.map(|vvbn| vvbn.0),
+        "pvbn": pvbn.map(|pvbn| pvbn.0),
+        "expected": problem.expected,
+        "found": problem.found,
+    })
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for problem in self.problems.iter().chain(&self.warnings) {
+            writeln!(f, "{problem}")?;
+        }
+        let kept = (self.problems.len() + self.warnings.len()) as u64;
+        let all: u64 = self.totals.values().sum();
+        if all > kept {
+            writeln!(f, "and {} more of the same kinds", all - kept)?;
+        }
+        let counts = &self.counts;
+        write!(
+            f,
+            "aggregate {} at consistency point {}: {} volumes, {} LUNs, {} of {} blocks in use; ",
+            self.name, self.cp, counts.volumes, counts.luns, counts.blocks_used, counts.blocks
+        )?;
+        match self.problem_count() {
+            0 => write!(f, "clean"),
+            1 => write!(f, "1 problem"),
+            n => write!(f, "{n} problems"),
+        }
+    }
+}

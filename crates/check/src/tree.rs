@@ -1,0 +1,278 @@
+//! Trees of blocks: a walk over a file, and the way to one of its leaves.
+//!
+//! Block (level l, index i) covers the leaves from i × 255^l on; slot s of it is (l − 1, i × 255 + s).
+//! Depth is at most six, and a block is descended from only if its header names just this place.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use everglade_format::indirect::BlockKind;
+use everglade_format::{Block, Damage, Header, Indirect, Inode, Pointer, SPAN, Tag};
+
+use crate::filesystem::FileSystem;
+use crate::findings::Findings;
+use crate::media::Fault;
+use crate::problem::{Kind, Object, Place};
+
+/// What to do with leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaves {
+    /// They are only references.
+    Opaque,
+    /// Read them.
+    Plain,
+    /// Read them and check their headers.
+    Headed(BlockKind),
+}
+
+/// What a walk meets.
+pub(crate) enum Visit<'b> {
+    /// A pointer to block `index` of `level`.
+    Reference {
+        level: u8,
+        index: u64,
+        pointer: Pointer,
+    },
+    /// The content of a leaf, after its reference.
+    Leaf {
+        index: u64,
+        pointer: Pointer,
+        block: &'b Block,
+    },
+}
+
+/// A file to be walked.
+pub(crate) struct File<'f> {
+    pub(crate) inode: &'f Inode,
+    pub(crate) object: &'f Object,
+    pub(crate) leaves: Leaves,
+    /// Leaves of interest.
+    pub(crate) range: Range<u64>,
+    /// Blocks beyond the end are wrong (files being shrunk have them).
+    pub(crate) bounded: bool,
+}
+
+/// What a walk saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Walked {
+    pub(crate) blocks: u64,
+    pub(crate) leaves: u64,
+    /// Some part could not be followed.
+    pub(crate) partial: bool,
+}
+
+type Visitor<'v> = &'v mut dyn FnMut(&mut Findings, Visit<'_>);
+
+struct Walk<'w> {
+    fs: &'w FileSystem<'w>,
+    file: &'w File<'w>,
+    findings: &'w mut Findings,
+    visit: Visitor<'w>,
+    walked: Walked,
+}
+
+/// Walks all of `file` that is in its range, in order.
+pub(crate) fn walk(
+    fs: &FileSystem<'_>,
+    file: &File<'_>,
+    findings: &mut Findings,
+    visit: Visitor<'_>,
+) -> Walked {
+    let inode = file.inode;
+    let needed = Inode::levels_for(inode.block_count());
+    if inode.levels < needed && inode.inline.is_none() {
+        let expected = format_args!("{needed} levels for {} blocks", inode.block_count());
+        findings.add(
+            Kind::LevelsTooFew,
+            file.object,
+            Place::NONE,
+            expected,
+            inode.levels,
+        );
+    }
+    let mut walk = Walk {
+        fs,
+        file,
+        findings,
+        visit,
+        walked: Walked::default(),
+    };
+    if !inode.root.is_hole() {
+        walk.block(inode.levels, 0, inode.root);
+    }
+    walk.walked
+}
+
+impl Walk<'_> {
+    fn block(&mut self, level: u8, index: u64, pointer: Pointer) {
+        self.walked.blocks += 1;
+        let place = Place::in_tree(level, index, &pointer);
+        let end = self.file.inode.block_count();
+        if self.file.bounded && index.saturating_mul(Inode::reach(level)) >= end {
+            let expected = format_args!("nothing beyond block {end}");
+            self.findings.add(
+                Kind::BeyondEnd,
+                self.file.object,
+                place,
+                expected,
+                "a block",
+            );
+        }
+        let reference = Visit::Reference {
+            level,
+            index,
+            pointer,
+        };
+        (self.visit)(self.findings, reference);
+        if level > 0 {
+            let kind = BlockKind::indirect(self.fs.layer());
+            match self.read(level, index, &pointer, Some(kind)) {
+                Some(block) => self.children(level, index, &block),
+                None => self.walked.partial = true,
+            }
+            return;
+        }
+        self.walked.leaves += 1;
+        let header = match self.file.leaves {
+            Leaves::Opaque => return,
+            Leaves::Plain => None,
+            Leaves::Headed(kind) => Some(kind),
+        };
+        match self.read(0, index, &pointer, header) {
+            Some(block) => (self.visit)(
+                self.findings,
+                Visit::Leaf {
+                    index,
+                    pointer,
+                    block: &block,
+                },
+            ),
+            None => self.walked.partial = true,
+        }
+    }
+
+    fn children(&mut self, level: u8, index: u64, block: &Block) {
+        let layer = self.fs.layer();
+        let reach = Inode::reach(level - 1);
+        let mut from = 0;
+        while let Some(slot) = Indirect(block).next_used(from) {
+            from = slot + 1;
+            let child = index * SPAN + slot;
+            let first = child.saturating_mul(reach);
+            if first >= self.file.range.end {
+                break;
+            }
+            if first.saturating_add(reach) <= self.file.range.start {
+                continue;
+            }
+            match Indirect(block).pointer(slot, layer) {
+                Ok(pointer) => self.block(level - 1, child, pointer),
+                Err(damage) => {
+                    self.walked.partial = true;
+                    let place = Place {
+                        level: Some(level - 1),
+                        index: Some(child),
+                        ..Place::NONE
+                    };
+                    self.findings
+                        .damage(Kind::PointerInvalid, self.file.object, place, &damage);
+                }
+            }
+        }
+    }
+
+    /// Reads a block and says what is wrong with it. Blocks that no device has, or that the container
+    /// lacks, are reported where references are compared with them.
+    fn read(
+        &mut self,
+        level: u8,
+        index: u64,
+        pointer: &Pointer,
+        kind: Option<BlockKind>,
+    ) -> Option<Rc<Block>> {
+        let place = Place::in_tree(level, index, pointer);
+        let object = self.file.object;
+        let block = match self.fs.read(pointer) {
+            Ok(block) => block,
+            Err(fault) => {
+                let place = Place {
+                    pvbn: self.fs.pvbn_of(pointer),
+                    ..place
+                };
+                content_fault(self.findings, object, place, pointer.tag, &fault);
+                return None;
+            }
+        };
+        let Some(kind) = kind else { return Some(block) };
+        match Header::expect(&block, kind, level, self.file.inode.id, index) {
+            Ok(header) if header.cp <= self.fs.cp => Some(block),
+            Ok(header) => {
+                let expected = format_args!("consistency point {} at most", self.fs.cp);
+                self.findings
+                    .add(Kind::StampAhead, object, place, expected, header.cp);
+                Some(block)
+            }
+            Err(damage) => {
+                self.findings
+                    .damage(Kind::HeaderMismatch, object, place, &damage);
+                None
+            }
+        }
+    }
+}
+
+/// Reports that a block's content cannot be had or does not have the tag `expected`.
+pub(crate) fn content_fault(
+    findings: &mut Findings,
+    object: &Object,
+    place: Place,
+    expected: Tag,
+    fault: &Fault,
+) {
+    match fault {
+        Fault::Tag(found) => {
+            let expected = format_args!("tag {expected}");
+            findings.add(Kind::TagMismatch, object, place, expected, found);
+        }
+        Fault::Disk(error) => {
+            findings.add(Kind::ReadError, object, place, "a readable block", error);
+        }
+        Fault::Outside | Fault::Unmapped | Fault::Disagreement | Fault::Unknown => {}
+    }
+}
+
+/// The pointer to leaf `fbn`, all blocks on the way to it being what they should.
+pub(crate) fn pointer_at(fs: &FileSystem<'_>, inode: &Inode, fbn: u64) -> Result<Pointer, Fault> {
+    if fbn >= Inode::reach(inode.levels) {
+        return Ok(Pointer::HOLE);
+    }
+    let mut pointer = inode.root;
+    let unknown = |_: Damage| Fault::Unknown;
+    for level in (1..=inode.levels).rev() {
+        if pointer.is_hole() {
+            break;
+        }
+        let block = fs.read(&pointer).map_err(|_| Fault::Unknown)?;
+        let kind = BlockKind::indirect(fs.layer());
+        let index = fbn / Inode::reach(level);
+        Header::expect(&block, kind, level, inode.id, index).map_err(unknown)?;
+        let slot = fbn / Inode::reach(level - 1) % SPAN;
+        pointer = Indirect(&block)
+            .pointer(slot, fs.layer())
+            .map_err(unknown)?;
+    }
+    Ok(pointer)
+}
+
+/// Leaf `fbn` of a file of plain leaves; `None` for a hole.
+pub(crate) fn leaf_at(
+    fs: &FileSystem<'_>,
+    inode: &Inode,
+    fbn: u64,
+) -> Result<Option<Rc<Block>>, Fault> {
+    let pointer = pointer_at(fs, inode, fbn)?;
+    if pointer.is_hole() {
+        return Ok(None);
+    }
+    fs.read(&pointer).map(Some)
+}

@@ -1,0 +1,90 @@
+//! Why nothing can be said about an aggregate.
+
+use everglade_env::{DeviceId, DiskError};
+
+/// The labels do not lead to a superblock.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unreadable {
+    /// No devices were given.
+    #[error("no devices were given")]
+    NoDevices,
+    /// A device is too small to hold labels.
+    #[error("device {} has {size_bytes} bytes, too few for two labels", device.0)]
+    TooSmall {
+        /// Which.
+        device: DeviceId,
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// A device has no config record.
+    #[error("device {} has no label of ours: {found}", device.0)]
+    NoLabel {
+        /// Which.
+        device: DeviceId,
+        /// What is there instead.
+        found: String,
+    },
+    /// A device was written by another version.
+    #[error("device {} has format version {found}, this program reads {expected}", device.0)]
+    Version {
+        /// Which.
+        device: DeviceId,
+        /// Ours.
+        expected: u32,
+        /// Its.
+        found: String,
+    },
+    /// A device belongs to another aggregate.
+    #[error("device {} belongs to aggregate {found}, the first one to {expected}", device.0)]
+    Foreign {
+        /// Which.
+        device: DeviceId,
+        /// Aggregate of the first device.
+        expected: String,
+        /// Its aggregate.
+        found: String,
+    },
+    /// A device claims a place in the member table that does not exist or is taken.
+    #[error("device {} claims to be member {member} of {members}, which is taken or does not exist", device.0)]
+    Member {
+        /// Which.
+        device: DeviceId,
+        /// The place.
+        member: u32,
+        /// Number of places.
+        members: usize,
+    },
+    /// A member of the aggregate was not given.
+    #[error("member {member} of the aggregate is missing")]
+    Missing {
+        /// Which.
+        member: u32,
+    },
+    /// A device is smaller than it was.
+    #[error("device {} has {found} blocks, it had {expected} when it joined", device.0)]
+    Shrunk {
+        /// Which.
+        device: DeviceId,
+        /// Blocks when it joined.
+        expected: u64,
+        /// Blocks now.
+        found: u64,
+    },
+    /// No superblock decodes.
+    #[error("no valid superblock on any member: {found}")]
+    NoSuperblock {
+        /// What is there instead.
+        found: String,
+    },
+    /// A device failed.
+    #[error("device {} failed at byte {offset}: {error}", device.0)]
+    Disk {
+        /// Which.
+        device: DeviceId,
+        /// Where.
+        offset: u64,
+        /// How.
+        error: DiskError,
+    },
+}

@@ -1,0 +1,428 @@
+//! A small aggregate, complete: two members with a gap between their extents; volume `vol0` (64) with LUN
+//! `lun0` (64: holes, two levels), a LUN being deleted (65: shrunk), directories, maps, and a block in the
+//! overflow file; and a container (65) that is left of a deleted volume.
+
+use std::collections::BTreeMap;
+
+use everglade_format::config::JournalRegion;
+use everglade_format::indirect::BlockKind;
+use everglade_format::label::{
+    CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, config_slot, label_offsets, superblock_slot,
+};
+use everglade_format::metafile::{
+    ACTIVE_MAP, CONTEXT_MAP, DIRECTORY, HIDDEN, INODE_FILE, OVERFLOW, TOP_AREAS,
+};
+use everglade_format::{
+    BLOCK_SIZE, Block, Config, Context, CpNumber, Dbn, Directory, Entry, EntryKind, Extent, FileId,
+    Inode, Kind as FileKind, Layer, Member, Owner, Pvbn, Superblock, Tag, TagKey, TopAreas,
+    VolumeSuperblock, bitmap, context,
+};
+
+use everglade_env::Storage;
+
+use crate::memory::Memory;
+use crate::planned::{Node, Planned, Spoil, Spot, header, pointer};
+
+pub(crate) const UUID: [u8; 16] = [0xee; 16];
+const SECRET: [u8; 32] = [0x5e; 32];
+pub(crate) const CP: CpNumber = CpNumber(7);
+const DEVICE_BLOCKS: u64 = 1100;
+/// Offset of the volume superblock among spots: it belongs to no file.
+pub(crate) const SUPERBLOCK_FILE: u32 = 0;
+/// First vvbn given to a block; 2 to 9 stay free.
+const FIRST_VVBN: u64 = 10;
+
+pub(crate) struct Image {
+    pub(crate) memory: Memory,
+    pub(crate) config: Config,
+    /// Numbers of all blocks: (layer, file, level, index) to pvbn or vvbn.
+    pub(crate) numbers: BTreeMap<(Layer, u32, u8, u64), u64>,
+}
+
+/// What may be changed besides blocks.
+#[derive(Default)]
+pub(crate) struct Changes<'c> {
+    pub(crate) block: Option<Spoil<'c>>,
+    pub(crate) superblock: Option<&'c dyn Fn(&mut Superblock)>,
+    pub(crate) config: Option<&'c dyn Fn(&mut Config)>,
+}
+
+pub(crate) fn config() -> Config {
+    let member = |n: u8| Member {
+        uuid: [n; 16],
+        size_blocks: DEVICE_BLOCKS,
+        data_first: Dbn(256),
+    };
+    let extent = |base, length, member| Extent {
+        base,
+        length,
+        group: 0,
+        column: member,
+        member,
+        first_dbn: Dbn(256),
+    };
+    Config {
+        member_index: 0,
+        epoch: 1,
+        uuid: UUID,
+        secret: SECRET,
+        created_seconds: 7,
+        area_blocks: 256,
+        reserve_blocks: 10,
+        journal: JournalRegion::default(),
+        name: "aggr0".into(),
+        members: vec![member(1), member(2)],
+        extents: vec![extent(0, 512, 0), extent(1024, 256, 1)],
+    }
+}
+
+pub(crate) fn key() -> TagKey {
+    TagKey::new(&SECRET)
+}
+
+/// The image as it should be.
+pub(crate) fn sound() -> Image {
+    build(Changes::default())
+}
+
+/// The image with blocks changed before they are sealed.
+pub(crate) fn spoiled(mut spoil: impl FnMut(Spot, &mut Block)) -> Image {
+    build(Changes {
+        block: Some(&mut spoil),
+        ..Changes::default()
+    })
+}
+
+fn data(n: u64) -> Block {
+    let mut block = [0; BLOCK_SIZE];
+    for (word, bytes) in (n << 32..).zip(block.chunks_mut(8)) {
+        bytes.copy_from_slice(&word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    }
+    block
+}
+
+fn directory_leaf(file: FileId, entries: &[(u32, EntryKind, &str)]) -> Block {
+    let mut block = [0; BLOCK_SIZE];
+    header(BlockKind::Directory, 0, CP, file, 0).encode(&mut block);
+    for (slot, (id, kind, name)) in (3..).zip(entries) {
+        let entry = Entry {
+            file: FileId(*id),
+            kind: *kind,
+            name: (*name).into(),
+        };
+        Directory::encode_into(&mut block, slot, Some(&entry));
+    }
+    block
+}
+
+fn metafile(id: FileId, blocks: u64, leaves: &[(u64, Block)]) -> Planned {
+    let mut planned = Planned::new(id.0, FileKind::Metafile, blocks);
+    planned.leaves = leaves.iter().copied().collect();
+    planned
+}
+
+fn top_areas_leaf() -> Block {
+    let mut block = [0; BLOCK_SIZE];
+    header(BlockKind::TopAreas, 0, CP, TOP_AREAS, 0).encode(&mut block);
+    TopAreas(vec![(0, 17), (4, 200)]).encode_into(&mut block);
+    block
+}
+
+fn volume_files() -> Vec<Planned> {
+    let mut lun = Planned::new(64, FileKind::Lun, 600);
+    lun.leaves = [0, 1, 5, 254, 255, 599].map(|fbn| (fbn, data(fbn))).into();
+    let mut hidden = Planned::new(65, FileKind::Lun, 600);
+    hidden.leaves = [3, 300].map(|fbn| (fbn, data(1000 + fbn))).into();
+    hidden.inode.size_bytes = 10 * BLOCK_SIZE as u64;
+    let names = directory_leaf(DIRECTORY, &[(64, EntryKind::Lun, "lun0")]);
+    let gone = directory_leaf(HIDDEN, &[(65, EntryKind::Lun, "lun0")]);
+    vec![
+        metafile(ACTIVE_MAP, 1, &[(0, [0; BLOCK_SIZE])]),
+        metafile(OVERFLOW, 1, &[(0, data(77))]),
+        metafile(TOP_AREAS, 1, &[(0, top_areas_leaf())]),
+        metafile(
+            DIRECTORY,
+            2,
+            &[(1, {
+                let mut names = names;
+                header(BlockKind::Directory, 0, CP, DIRECTORY, 1).encode(&mut names);
+                names
+            })],
+        ),
+        metafile(HIDDEN, 1, &[(0, gone)]),
+        lun,
+        hidden,
+    ]
+}
+
+fn aggregate_files(container: Planned) -> Vec<Planned> {
+    let names = directory_leaf(DIRECTORY, &[(64, EntryKind::Volume, "vol0")]);
+    let gone = directory_leaf(HIDDEN, &[(65, EntryKind::Volume, "old")]);
+    let mut hidden = metafile(HIDDEN, 1, &[]);
+    hidden.inode.inline = Some(gone[16 + 3 * 128..16 + 4 * 128].to_vec());
+    let mut rest = Planned::new(65, FileKind::Container, 32_768);
+    rest.leaves = [9, 700].map(|vvbn| (vvbn, data(2000 + vvbn))).into();
+    vec![
+        metafile(ACTIVE_MAP, 1, &[(0, [0; BLOCK_SIZE])]),
+        metafile(OVERFLOW, 2, &[(0, data(78)), (1, data(79))]),
+        metafile(TOP_AREAS, 0, &[]),
+        metafile(DIRECTORY, 1, &[(0, names)]),
+        hidden,
+        metafile(
+            CONTEXT_MAP,
+            5,
+            &[(1, [0; BLOCK_SIZE]), (4, [0; BLOCK_SIZE])],
+        ),
+        container,
+        rest,
+    ]
+}
+
+/// An inode file with a place for each of `files`.
+fn inode_file(files: &[Planned]) -> Planned {
+    let blocks = files.iter().map(|f| Inode::place(f.inode.id).0);
+    let blocks: Vec<u64> = blocks.collect();
+    let size = blocks.iter().max().unwrap() + 1;
+    let mut planned = Planned::new(INODE_FILE.0, FileKind::Metafile, size);
+    planned.leaves = blocks.into_iter().map(|b| (b, [0; BLOCK_SIZE])).collect();
+    planned
+}
+
+fn fill_inodes(planned: &mut Planned, files: &[Planned], layer: Layer) {
+    for (index, block) in &mut planned.leaves {
+        header(BlockKind::Inodes, 0, CP, INODE_FILE, *index).encode(block);
+    }
+    for file in files {
+        let (block, slot) = Inode::place(file.inode.id);
+        let block = planned.leaves.get_mut(&block).unwrap();
+        file.inode.encode_into(block, slot, layer);
+    }
+}
+
+fn by_id(files: &mut [Planned], id: FileId) -> &mut Planned {
+    files.iter_mut().find(|f| f.inode.id == id).unwrap()
+}
+
+/// Every number of `files` and of their inode file.
+fn all_numbers<'f>(files: impl IntoIterator<Item = &'f Planned>) -> Vec<(u32, Node, u64)> {
+    let of = |f: &'f Planned| f.numbers.iter().map(|(n, at)| (f.inode.id.0, *n, *at));
+    files.into_iter().flat_map(of).collect()
+}
+
+fn map_of(numbers: impl IntoIterator<Item = u64>) -> Block {
+    let mut block = [0; BLOCK_SIZE];
+    for number in numbers {
+        assert!(bitmap::set(&mut block, number), "{number} twice");
+    }
+    block
+}
+
+/// Builds the image; see the module for what is in it.
+pub(crate) fn build(mut changes: Changes<'_>) -> Image {
+    let mut nothing = |_: Spot, _: &mut Block| {};
+    let spoil: Spoil<'_> = changes.block.take().unwrap_or(&mut nothing);
+    let mut config = config();
+    let memory = Memory::new(&[DEVICE_BLOCKS * 4096, DEVICE_BLOCKS * 4096]);
+    if let Some(change) = changes.config {
+        change(&mut config);
+    }
+    let key = key();
+    let mut numbers = BTreeMap::new();
+
+    // The volume: numbers first, contents when all numbers are known.
+    let mut files = volume_files();
+    let mut inodes = inode_file(&files);
+    let mut next_vvbn = FIRST_VVBN - 1;
+    let mut next = || {
+        next_vvbn += 1;
+        next_vvbn
+    };
+    files.iter_mut().for_each(|f| f.allocate(&mut next));
+    inodes.allocate(&mut next);
+    let vvbns = all_numbers(files.iter().chain([&inodes]));
+    let map = map_of(vvbns.iter().map(|(_, _, vvbn)| *vvbn).chain([1]));
+    by_id(&mut files, ACTIVE_MAP).leaves.insert(0, map);
+    for (file, (level, index), vvbn) in &vvbns {
+        numbers.insert((Layer::Volume, *file, *level, *index), *vvbn);
+    }
+
+    // The container and the rest of the aggregate get their numbers before the volume is sealed.
+    let mut container = Planned::new(64, FileKind::Container, 32_768);
+    container.leaves = vvbns
+        .iter()
+        .map(|(_, _, v)| (*v, [0; BLOCK_SIZE]))
+        .collect();
+    container.leaves.insert(1, [0; BLOCK_SIZE]);
+    let mut aggregate = aggregate_files(container);
+    let mut aggregate_inodes = inode_file(&aggregate);
+    // Every other block, in both extents, beginning near the end of the first.
+    let mut next_pvbn = 439;
+    let mut next = || {
+        next_pvbn += if next_pvbn == 509 { 517 } else { 2 };
+        next_pvbn
+    };
+    aggregate.iter_mut().for_each(|f| f.allocate(&mut next));
+    aggregate_inodes.allocate(&mut next);
+    let pvbns = all_numbers(aggregate.iter().chain([&aggregate_inodes]));
+    for (file, (level, index), pvbn) in &pvbns {
+        numbers.insert((Layer::Aggregate, *file, *level, *index), *pvbn);
+    }
+
+    // Seal the volume into the leaves of the container.
+    let container = by_id(&mut aggregate, FileId(64));
+    let homes = container.numbers.clone();
+    let leaves = &mut container.leaves;
+    let mut put = |_: Node, vvbn: u64, block: &Block| {
+        leaves.insert(vvbn, *block);
+        let mut hint = homes[&(0, vvbn)];
+        if vvbn == numbers[&(Layer::Volume, 64, 0, 5)] {
+            hint += 1;
+        }
+        pointer(&key, vvbn, hint, block)
+    };
+    let layer = Layer::Volume;
+    files
+        .iter_mut()
+        .for_each(|f| f.seal(layer, CP, spoil, &mut put));
+    fill_inodes(&mut inodes, &files, layer);
+    inodes.seal(layer, CP, spoil, &mut put);
+    let superblock = VolumeSuperblock {
+        volume: FileId(64),
+        cp: CP,
+        uuid: UUID,
+        blocks_used: vvbns.len() as u64 + 1,
+        frontier: 1,
+        next_file: FileId(66),
+        sync: Default::default(),
+        inode_file: inodes.inode,
+    };
+    let mut block = superblock.encode();
+    let spot = Spot {
+        layer,
+        file: SUPERBLOCK_FILE,
+        level: 0,
+        index: 0,
+    };
+    spoil(spot, &mut block);
+    container.leaves.insert(1, block);
+
+    // Maps of the aggregate.
+    let used: Vec<u64> = pvbns.iter().map(|(_, _, pvbn)| *pvbn).collect();
+    by_id(&mut aggregate, ACTIVE_MAP)
+        .leaves
+        .insert(0, map_of(used.iter().copied()));
+    let tags: BTreeMap<(u32, u64), Tag> = aggregate
+        .iter()
+        .filter(|f| f.inode.kind == FileKind::Container)
+        .flat_map(|f| {
+            f.leaves
+                .iter()
+                .map(|(v, b)| ((f.inode.id.0, *v), key.tag(b)))
+        })
+        .collect();
+    let contexts = &mut by_id(&mut aggregate, CONTEXT_MAP).leaves;
+    for (file, (level, index), pvbn) in &pvbns {
+        let (file, level, index) = (*file, *level, *index);
+        let of_file = Owner::File { level, index };
+        let (file, owner, tag) = match level {
+            0 if file >= 64 => {
+                let owner = Owner::Container { vvbn: index };
+                (file, owner, tags[&(file, index)])
+            }
+            // Blocks in the overflow file keep the context of their old owner.
+            0 if file == OVERFLOW.0 => (ACTIVE_MAP.0, of_file, Tag(0)),
+            _ => (file, of_file, Tag(0)),
+        };
+        let (leaf, slot) = context::place(Pvbn(*pvbn));
+        let file = FileId(file);
+        let context = Context { file, owner, tag };
+        context.encode_into(contexts.get_mut(&leaf).unwrap(), slot);
+    }
+
+    // Seal the aggregate.
+    let layer = Layer::Aggregate;
+    let mut put = |_: Node, pvbn: u64, block: &Block| {
+        write(&memory, &config, pvbn, block);
+        pointer(&key, 0, pvbn, block)
+    };
+    aggregate
+        .iter_mut()
+        .for_each(|f| f.seal(layer, CP, spoil, &mut put));
+    fill_inodes(&mut aggregate_inodes, &aggregate, layer);
+    aggregate_inodes.seal(layer, CP, spoil, &mut put);
+    let areas: std::collections::BTreeSet<u64> = used.iter().map(|p| p / 256).collect();
+    let mut superblock = Superblock {
+        cp: CP,
+        uuid: UUID,
+        epoch: 1,
+        written_seconds: 8,
+        clean: true,
+        blocks_used: used.len() as u64,
+        areas_used: areas.len() as u64,
+        frontiers: vec![2, 1],
+        next_file: FileId(66),
+        inode_file: aggregate_inodes.inode,
+    };
+    if let Some(change) = changes.superblock {
+        change(&mut superblock);
+    }
+    let image = Image {
+        memory,
+        config,
+        numbers,
+    };
+    image.write_labels(&superblock);
+    image
+}
+
+fn locate(config: &Config, pvbn: u64) -> (u32, u64) {
+    let place = config.geometry().unwrap().locate(Pvbn(pvbn)).unwrap();
+    (place.member, place.dbn.0 * BLOCK_SIZE as u64)
+}
+
+fn write(memory: &Memory, config: &Config, pvbn: u64, block: &Block) {
+    let (device, offset) = locate(config, pvbn);
+    memory
+        .write(everglade_env::DeviceId(device), offset, block)
+        .unwrap();
+}
+
+impl Image {
+    fn write_labels(&self, superblock: &Superblock) {
+        let block = superblock.encode(&key());
+        for device in self.memory.ids() {
+            for label in label_offsets(DEVICE_BLOCKS * BLOCK_SIZE as u64) {
+                let mut config = self.config.clone();
+                config.member_index = device.0;
+                let slot = CONFIG_OFFSETS[config_slot(config.epoch)];
+                self.memory
+                    .write(device, label + slot, &config.encode())
+                    .unwrap();
+                let slot = SUPERBLOCK_OFFSETS[superblock_slot(superblock.cp)];
+                self.memory.write(device, label + slot, &block).unwrap();
+            }
+        }
+    }
+
+    /// Where a block of the aggregate is: device and byte.
+    pub(crate) fn locate(&self, pvbn: u64) -> (u32, u64) {
+        locate(&self.config, pvbn)
+    }
+
+    /// Number of a block of a volume's file.
+    pub(crate) fn vvbn(&self, file: u32, level: u8, index: u64) -> u64 {
+        self.numbers[&(Layer::Volume, file, level, index)]
+    }
+
+    /// Number of a block of a file of the aggregate.
+    pub(crate) fn pvbn(&self, file: u32, level: u8, index: u64) -> u64 {
+        self.numbers[&(Layer::Aggregate, file, level, index)]
+    }
+
+    /// Flips one bit of a block of the aggregate, sealing nothing.
+    pub(crate) fn flip(&self, pvbn: u64) {
+        let (device, offset) = self.locate(pvbn);
+        let at = usize::try_from(offset).unwrap() + 1234;
+        self.memory.lock()[device as usize][at] ^= 4;
+    }
+}
