@@ -90,12 +90,26 @@ pub trait System {
     }
 }
 
+/// What a kind of system promises beyond the contract of `target`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promises {
+    /// A full host is [`Error::NoSpace`] to clients, never [`Error::Io`].
+    pub full_host_is_no_space: bool,
+    /// Discards are never refused, however full the pool.
+    pub discards_are_never_refused: bool,
+    /// A discard may do nothing while the pool is full (DESIGN §8).
+    pub discards_may_skip_when_full: bool,
+}
+
 /// How a kind of system is put on devices and started from them.
 pub trait Maker {
     /// What it makes.
     type System: System;
 
-    /// Devices for `bytes` of storage in all.
+    /// What it promises.
+    fn promises(&self) -> Promises;
+
+    /// Devices for `bytes` of storage in all, or for the least it can live on if that is more.
     fn devices(&self, bytes: u64) -> Vec<DeviceSpec>;
 
     /// Prepares the empty devices of a world. No volume exists afterwards. Must be durable at return.

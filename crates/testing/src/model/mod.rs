@@ -359,6 +359,10 @@ impl Model {
         self.busy.insert(op, (lun, blocks));
     }
 
+    pub(crate) fn is_discard(&self, op: OpId) -> bool {
+        matches!(self.ops[op.0].what, What::Discard(..))
+    }
+
     pub(crate) fn describe(&self, op: OpId) -> impl fmt::Display {
         let record = &self.ops[op.0];
         let lun = |lun: &LunId| self.luns[lun.0].name.clone();

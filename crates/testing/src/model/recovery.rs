@@ -181,16 +181,14 @@ impl<'m> Recovery<'m> {
             .iter()
             .rposition(|&(op, _)| durable(op))
             .unwrap_or(0);
-        let fits = known
+        let possible: Vec<u64> = known
             .sizes
             .iter()
             .skip(first)
-            .any(|&(_, known)| known == size);
-        if !fits {
-            let detail = format!(
-                "{} has {size} bytes, not one of {:?}",
-                known.name, known.sizes
-            );
+            .map(|&(_, size)| size)
+            .collect();
+        if !possible.contains(&size) {
+            let detail = format!("{} has {size} bytes, not one of {possible:?}", known.name);
             return Err(Violation::new(Rule::Exports, detail));
         }
         for &(op, known_size) in &known.sizes {

@@ -66,8 +66,7 @@ pub fn run<M: Maker>(
     world.watch_cuts(thoroughness.stride, usize::MAX);
     let manners = Manners {
         depth,
-        discards_may_skip: false,
-        errors_expected: false,
+        ..Manners::STRICT
     };
     let mut driver = Driver::new(&world, system, &mut model, manners, seed.0);
     let mut rest = actions.iter().cloned();
@@ -129,11 +128,7 @@ fn prepare<M: Maker>(
     let system = maker
         .mount(&world)
         .map_err(|error| Failure::new(error).within("first mount"))?;
-    let manners = Manners {
-        depth: 1,
-        discards_may_skip: false,
-        errors_expected: false,
-    };
+    let manners = Manners::STRICT;
     let mut driver = Driver::new(&world, system, &mut model, manners, seed.0);
     let mut first = [
         Action::Admin(Admin::CreateVolume {

@@ -26,8 +26,20 @@ pub struct Manners {
     pub depth: usize,
     /// Discards may do nothing: the pool may be full (DESIGN §8).
     pub discards_may_skip: bool,
+    /// Discards may be refused for lack of space.
+    pub discards_may_be_refused: bool,
     /// Devices fail, so that operations may fail with [`Error::Io`].
     pub errors_expected: bool,
+}
+
+impl Manners {
+    /// One thing after the other, on good devices with room.
+    pub const STRICT: Manners = Manners {
+        depth: 1,
+        discards_may_skip: false,
+        discards_may_be_refused: false,
+        errors_expected: false,
+    };
 }
 
 /// What a token stands for.
@@ -364,6 +376,9 @@ impl<'a, S: System> Driver<'a, S> {
 
     fn begin_admin(&mut self, reactor: usize, request: Admin, token: u64) {
         let op = match &request {
+            // A name is used once at a time.
+            Admin::CreateVolume { name } if self.model.volume(name).is_some() => None,
+            Admin::CreateLun { name, .. } if self.model.lun(name).is_some() => None,
             Admin::CreateVolume { name } => Some(self.model.begin_create_volume(name, 0).0),
             Admin::DeleteVolume { name } => self
                 .model
@@ -428,6 +443,10 @@ impl<'a, S: System> Driver<'a, S> {
                 }
                 (Pending::Change(op), Err(error)) => {
                     let outcome = self.outcome_of(&error);
+                    let refused_discard = outcome == Outcome::Refused && self.model.is_discard(op);
+                    if refused_discard && !self.manners.discards_may_be_refused {
+                        self.fail(format!("refused: {}", self.model.describe(op)));
+                    }
                     self.model.end(op, outcome);
                 }
                 (Pending::Admin(..), _) => {

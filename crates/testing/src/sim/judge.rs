@@ -41,7 +41,6 @@ pub fn judge<S: System>(
     Ok(recovery.adopt())
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "fits map_err")]
 fn failure(violation: Violation) -> Failure {
     Failure::new(violation)
 }

@@ -11,7 +11,7 @@ use super::judge::judge;
 use super::{Failure, Report};
 use crate::model::Model;
 use crate::system::{Admin, Maker, System};
-use crate::workload::{Action, Scale, Workload};
+use crate::workload::{Action, Mix, Scale, Workload};
 use crate::world::{Cut, End, Faults, Grain, Images, Keep, SimWorld};
 use crate::{Rng, Seed};
 
@@ -30,8 +30,8 @@ pub struct Plan {
     pub actions: u64,
     /// Devices fail and hosts are full, too.
     pub faults: bool,
-    /// Discards may do nothing.
-    pub discards_may_skip: bool,
+    /// The pool fills up, is drained, and fills up again.
+    pub fill: bool,
     /// Lines of trace kept for a failure.
     pub trace_lines: usize,
 }
@@ -42,18 +42,43 @@ impl Plan {
     pub fn of_seed(seed: Seed) -> Plan {
         let mut rng = Rng::for_part(seed.0, "plan");
         let small = rng.one_in(2);
-        Plan {
+        let plan = Plan {
             reactors: [1, 1, 2, 3][rng.index(4)],
             pool_bytes: if small { 256 << 20 } else { 1 << 30 },
             scale: if small { Scale::SMALL } else { Scale::LARGE },
             lives: rng.between(2, 6),
             actions: rng.between(20, if small { 400 } else { 200 }),
             faults: rng.one_in(3),
-            discards_may_skip: false,
+            fill: false,
             trace_lines: 0,
+        };
+        if rng.one_in(8) {
+            let scale = Scale {
+                lun_bytes_max: 256 << 20,
+                ..Scale::LARGE
+            };
+            let (pool_bytes, actions) = (FILL_POOL_BYTES, 2 * (FILL_POOL_BYTES >> 20));
+            return Plan {
+                fill: true,
+                pool_bytes,
+                scale,
+                actions,
+                ..plan
+            };
         }
+        plan
     }
 }
+
+/// Fills as fast as it can.
+const FILL: Mix = Mix {
+    long: true,
+    pause: 0,
+    ..Mix::FILL
+};
+
+/// Small enough to be filled by some hundred operations of 1 MiB.
+const FILL_POOL_BYTES: u64 = 64 << 20;
 
 /// Runs the simulation of a seed.
 ///
@@ -117,13 +142,22 @@ impl<M: Maker> Life<'_, M> {
         let at = world.writes().saturating_add(1);
         let system = self.mount_and_judge(&world, at).map_err(traced)?;
         let manners = self.draw_faults(&world);
-        let is_cut = self.rng.below(4) > 0;
+        // A pool that is cut early never fills.
+        let is_cut = self.rng.below(4) > if self.plan.fill { 2 } else { 0 };
         if is_cut {
             // Anywhere in the life, also long before its end.
             let magnitude = self.rng.between(1, 12);
             world.cut_at_write(world.writes() + self.rng.between(1, 1 << magnitude));
         }
         let mut actions = self.rng.between(1, self.plan.actions);
+        if self.plan.fill {
+            actions = self.plan.actions;
+            self.workload.set_mix(if number.is_multiple_of(2) {
+                FILL
+            } else {
+                Mix::DRAIN
+            });
+        }
         let workload = &mut self.workload;
         let mut driver = Driver::new(
             &world,
@@ -179,9 +213,11 @@ impl<M: Maker> Life<'_, M> {
     }
 
     fn draw_faults(&mut self, world: &SimWorld) -> Manners {
+        let promises = self.maker.promises();
         let mut manners = Manners {
             depth: [1, 4, 16][self.rng.index(3)],
-            discards_may_skip: self.plan.discards_may_skip,
+            discards_may_skip: self.plan.fill && promises.discards_may_skip_when_full,
+            discards_may_be_refused: !promises.discards_are_never_refused,
             errors_expected: false,
         };
         if !self.plan.faults {
@@ -191,7 +227,8 @@ impl<M: Maker> Life<'_, M> {
             0 => {
                 let room = self.rng.below(16 << 20) / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
                 world.set_host_capacity(Some(world.host_used() + room));
-                manners.errors_expected = true;
+                manners.errors_expected = !promises.full_host_is_no_space;
+                manners.discards_may_skip = promises.discards_may_skip_when_full;
             }
             1 => {
                 let mut faults = Faults::default();

@@ -17,6 +17,9 @@ const DEVICE: DeviceId = DeviceId(0);
 /// Longest device operation, in blocks.
 const PIECE: usize = 256;
 
+/// Blocks at the end of the log that only deletions may use, because they always succeed.
+const RESERVE: u64 = 1024;
+
 /// Tokens of device flushes have this bit, those of record writes do not.
 const FLUSH: u64 = 1 << 63;
 
@@ -199,7 +202,9 @@ impl Core {
             return Err(Error::Io("a record could not be written".to_owned()));
         }
         let blocks = 1 + pages.len() as u64;
-        if blocks > self.device_blocks - self.tail {
+        let is_deletion = matches!(kind, Kind::DeleteLun | Kind::DeleteVolume);
+        let reserve = if is_deletion { 0 } else { RESERVE };
+        if blocks + reserve > self.device_blocks - self.tail {
             return Err(Error::NoSpace);
         }
         self.perform(kind, name, offset, length, &pages);

@@ -13,7 +13,7 @@ use super::Bug;
 use super::core::{BLOCK, Core};
 use super::record::Kind;
 use crate::SimWorld;
-use crate::system::{Admin, AdminDone, Maker, System};
+use crate::system::{Admin, AdminDone, Maker, Promises, System};
 use crate::world::{DeviceSpec, Turn};
 
 /// Makes toys.
@@ -25,6 +25,14 @@ pub struct ToyMaker {
 
 impl Maker for ToyMaker {
     type System = Toy;
+
+    fn promises(&self) -> Promises {
+        Promises {
+            full_host_is_no_space: false,
+            discards_are_never_refused: false,
+            discards_may_skip_when_full: false,
+        }
+    }
 
     fn devices(&self, bytes: u64) -> Vec<DeviceSpec> {
         vec![DeviceSpec::thin(bytes)]
@@ -182,7 +190,7 @@ impl ToyTarget {
                     (data.offset, length),
                     pages.clone(),
                 )?;
-                if core.bug == Some(Bug::TornWrite) && pages.len() > 1 {
+                if core.bug == Some(Bug::TornWrite) && pages.len() > 1 && !durable {
                     // As if the second half were stored a turn later than the first.
                     let from = (data.offset / BLOCK + 1) * BLOCK;
                     let rest = data.offset + length - from;

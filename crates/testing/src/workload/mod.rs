@@ -105,6 +105,8 @@ pub struct Mix {
     pub pause: u64,
     /// One change in so many is durable by itself; zero for never.
     pub durable: u32,
+    /// Writes are as long as they may be.
+    pub long: bool,
 }
 
 impl Mix {
@@ -123,6 +125,7 @@ impl Mix {
         delete_volume: 2,
         pause: 10,
         durable: 32,
+        long: false,
     };
 
     /// Nothing but growth.
@@ -183,6 +186,7 @@ impl Mix {
         for weight in kinds {
             *weight = [0, *weight, *weight, *weight, *weight * 4][rng.index(5)];
         }
+        mix.long = mix.write >= Mix::FILL.write && rng.one_in(2);
         mix.durable = [0, 32, 32, 2][rng.index(4)];
         mix
     }
@@ -275,6 +279,12 @@ impl Workload {
         }
     }
 
+    /// Asks by this mix from now on.
+    pub fn set_mix(&mut self, mix: Mix) {
+        self.mix = mix;
+        self.changing = false;
+    }
+
     /// Tells what exists now, after a restart or a failed request. What is known already stays as it is.
     pub fn set_population(&mut self, volumes: Vec<String>, luns: &[(String, u64)]) {
         self.volumes = volumes;
@@ -363,7 +373,14 @@ impl Workload {
     }
 
     fn write(&mut self) -> Action {
-        let (lun, offset, length) = self.range(self.scale.op_bytes_max);
+        let (lun, offset, length) = if self.mix.long {
+            let (index, most) = (self.lun_index(), self.scale.op_bytes_max);
+            let lun = &mut self.luns[index];
+            let (offset, length) = lun.places.next_run(lun.size_bytes, most);
+            (lun.name.clone(), offset, length)
+        } else {
+            self.range(self.scale.op_bytes_max)
+        };
         self.serial += 1;
         let durable = self.rng.one_in(self.mix.durable);
         Action::Write {

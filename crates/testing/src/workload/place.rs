@@ -57,6 +57,13 @@ impl Places {
         (offset, length)
     }
 
+    /// The next `length` bytes of the sequential run, or what is left before the end of the LUN.
+    pub fn next_run(&mut self, size: u64, length: u64) -> (u64, u64) {
+        let offset = if self.cursor < size { self.cursor } else { 0 };
+        self.cursor = (offset + length).min(size);
+        (offset, self.cursor - offset)
+    }
+
     fn near_hot_spot(&self, size: u64, rng: &mut Rng) -> u64 {
         let spot = self.hot[rng.index(3)];
         let start =

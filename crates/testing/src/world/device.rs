@@ -142,6 +142,8 @@ impl Device {
                 }
             }
         }
+        let newest = self.unflushed.last().map_or(0, |entry| entry.version);
+        assert!(newest < version, "versions are given in order of effect");
         change.apply(version, &mut self.live, &mut self.live_allocated);
         self.unflushed.push(Unflushed {
             version,
@@ -152,30 +154,40 @@ impl Device {
 
     /// The submitter of `version` is being told that it is done.
     pub(super) fn complete(&mut self, version: u64, tick: u64) {
-        if let Some(entry) = self
+        if let Ok(index) = self
             .unflushed
-            .iter_mut()
-            .rev()
-            .find(|entry| entry.version == version)
+            .binary_search_by_key(&version, |entry| entry.version)
         {
-            entry.completed = Some(tick);
+            self.unflushed[index].completed = Some(tick);
         }
+    }
+
+    /// The change of `version`, unless it is durable already.
+    pub(super) fn unflushed(&self, version: u64) -> Option<&Unflushed> {
+        let index = self
+            .unflushed
+            .binary_search_by_key(&version, |entry| entry.version);
+        index.ok().map(|index| &self.unflushed[index])
     }
 
     /// Makes `version`, and nothing else, durable.
     pub(super) fn harden(&mut self, version: u64) {
-        self.harden_if(|entry| entry.version == version);
+        if let Ok(index) = self
+            .unflushed
+            .binary_search_by_key(&version, |entry| entry.version)
+        {
+            let entry = self.unflushed.remove(index);
+            entry
+                .change
+                .apply(version, &mut self.durable, &mut self.durable_allocated);
+        }
     }
 
     /// Makes everything durable that completed before `tick`.
     pub(super) fn harden_before(&mut self, tick: u64) {
-        self.harden_if(|entry| entry.completed.is_some_and(|completed| completed < tick));
-    }
-
-    fn harden_if(&mut self, chosen: impl Fn(&Unflushed) -> bool) {
         let (durable, allocated) = (&mut self.durable, &mut self.durable_allocated);
         self.unflushed.retain(|entry| {
-            let harden = chosen(entry);
+            let harden = entry.completed.is_some_and(|completed| completed < tick);
             if harden {
                 entry.change.apply(entry.version, durable, allocated);
             }

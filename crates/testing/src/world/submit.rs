@@ -497,8 +497,7 @@ impl State {
                 version: Some(version),
                 ..
             } => {
-                let unflushed = &self.devices[place.device].unflushed;
-                let entry = unflushed.iter().find(|entry| entry.version == *version);
+                let entry = self.devices[place.device].unflushed(*version);
                 entry.is_some_and(|entry| touches(&entry.change, &place.range))
             }
             _ => false,

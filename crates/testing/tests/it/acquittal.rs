@@ -1,0 +1,49 @@
+//! The correct toy passes everything.
+
+use everglade_testing::Seed;
+use everglade_testing::sim::cuts::Thoroughness;
+use everglade_testing::sim::{Report, long, small};
+use everglade_testing::toy::ToyMaker;
+
+#[test]
+fn correct_toy_survives_many_lives_and_every_fault_strikes() {
+    let mut all = Report::default();
+    for number in 0..150 {
+        let seed = Seed(1).nth(number);
+        let plan = long::Plan::of_seed(seed);
+        match long::run(seed, plan, &ToyMaker::default()) {
+            Ok(report) => all.add(&report),
+            Err(failure) => panic!("seed {seed}: {failure}"),
+        }
+    }
+    for (name, count) in [
+        ("dropped", all.dropped),
+        ("torn", all.torn),
+        ("reordered", all.reordered),
+        ("refusals", all.refused),
+        ("host full", all.host_full),
+        ("device errors", all.device_errors),
+    ] {
+        assert!(count > 0, "no {name} in {all}");
+    }
+}
+
+#[test]
+fn correct_toy_survives_every_cut_of_every_short_sequence() {
+    for length in 1..=2 {
+        let share = small::Share {
+            length,
+            stride: 1,
+            first: 0,
+        };
+        let report = small::run(
+            Seed(2),
+            16 << 20,
+            &ToyMaker::default(),
+            share,
+            Thoroughness::ALL,
+        );
+        let report = report.unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(report.cuts > report.actions, "{report}");
+    }
+}
