@@ -5,9 +5,11 @@
 //! thread; the ring is therefore made disabled, and the thread that first uses it owns it.
 //!
 //! `push` only fills the submission queue. `turn` enters the kernel if there is anything to submit or
-//! to collect, at most once, and takes what is complete. While the reactor sleeps, the ring's
-//! descriptor becomes readable when a completion is ready or deferred work is pending, and the wait
-//! point (`reactor::poller`) watches it.
+//! to collect, at most once, and takes what is complete. While the reactor sleeps, the kernel signals
+//! an eventfd for every completion and for deferred work, and the wait point (`reactor::poller`)
+//! watches it, by edges, so that nobody has to read it. (The descriptor of the ring itself would not
+//! do: it does not become readable for deferred work.) `has_completions` tells real signals from those
+//! for what has been collected since.
 //!
 //! Memory: from `push` until the key has come out of `turn`, file, memory and the array that names it
 //! belong to the kernel, whatever the calls in between return. There is no cancellation, and the
@@ -18,9 +20,10 @@
 )]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use io_uring::{IoUring, opcode, types};
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::transfer::{Action, Outcome, Transfer};
 
@@ -43,6 +46,8 @@ pub enum RingSetup {
 pub(crate) struct Ring {
     ring: IoUring,
     setup: RingSetup,
+    /// Signalled by the kernel when there is something for `turn`.
+    event: OwnedFd,
     /// False until the owning thread has used the ring.
     enabled: bool,
 }
@@ -81,9 +86,11 @@ impl Ring {
         if !ring.params().is_feature_nodrop() {
             return Err(io::Error::other("the kernel may drop completions"));
         }
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Ring {
             ring,
             setup,
+            event,
             enabled: false,
         })
     }
@@ -95,8 +102,14 @@ impl Ring {
     /// Makes this thread the owner. Idempotent.
     pub(crate) fn enable(&mut self) {
         if !self.enabled {
-            let result = self.ring.submitter().register_enable_rings();
-            result.expect("a ring made disabled can be enabled once");
+            let submitter = self.ring.submitter();
+            submitter
+                .register_enable_rings()
+                .expect("a ring made disabled can be enabled once");
+            let event = self.event.as_raw_fd();
+            submitter
+                .register_eventfd(event)
+                .expect("a new ring takes an eventfd");
             self.enabled = true;
         }
     }
@@ -197,7 +210,6 @@ fn is_transient(error: &io::Error) -> bool {
 
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor belongs to the ring and lives as long as the borrow.
-        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+        self.event.as_fd()
     }
 }

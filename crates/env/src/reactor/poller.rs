@@ -1,7 +1,7 @@
 //! The one place where a reactor waits: sockets, disk completions, wake-ups and timers.
 //!
-//! epoll is the wait point. In it are the reactor's sockets, its eventfd, and the descriptor of its
-//! ring, all level-triggered: what was not dealt with is reported again. Sockets are read and written
+//! epoll is the wait point. In it are the reactor's sockets and its bell, level-triggered (what was not
+//! dealt with is reported again), and the eventfd of its ring. Sockets are read and written
 //! by their owner with plain non-blocking calls.
 
 use std::mem::MaybeUninit;
@@ -88,16 +88,18 @@ impl Poller {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let key = epoll::EventData::new_u64(KEY_WAKER);
         epoll::add(&epoll, &*waker, key, epoll::EventFlags::IN)?;
-        Ok(Poller {
-            epoll,
-            waker,
-        })
+        Ok(Poller { epoll, waker })
     }
 
-    /// Lets completions of the ring end a sleep.
+    /// Lets completions of the ring end a sleep, once per signal.
     pub(super) fn watch_lane(&self, ring: impl AsFd) -> std::io::Result<()> {
         let key = epoll::EventData::new_u64(KEY_LANE);
-        Ok(epoll::add(&self.epoll, ring, key, epoll::EventFlags::IN)?)
+        Ok(epoll::add(
+            &self.epoll,
+            ring,
+            key,
+            epoll::EventFlags::IN | epoll::EventFlags::ET,
+        )?)
     }
 
     pub(super) fn register(

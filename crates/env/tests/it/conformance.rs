@@ -1,14 +1,15 @@
 //! What every way of doing I/O promises (`everglade_env::disk`).
 
-use everglade_env::{DiskError, Op, Outside, Real, Storage, World, WorldOptions};
+use everglade_env::{DiskError, Op, Outside, Real, Storage, WorldOptions};
 
-use crate::rig::{BLOCK, SEGMENT, dirty_pages, everywhere, one_reactor, pages_of, pattern};
+use crate::rig::Place::{Disk, Memory};
+use crate::rig::{BLOCK, Rig, SEGMENT, dirty_pages, everywhere, one_reactor, pages_of, pattern};
 
 const SIZE: u64 = 100 * SEGMENT;
 
 #[test]
 fn what_was_written_is_read_back() {
-    everywhere(|mut rig| {
+    everywhere(Disk, |mut rig| {
         let device = rig.directory(SIZE);
         for (seed, offset) in [(1, 0), (2, 7 * BLOCK), (3, SIZE - BLOCK)] {
             let bytes = pattern(seed, BLOCK as usize);
@@ -20,7 +21,7 @@ fn what_was_written_is_read_back() {
 
 #[test]
 fn operations_cross_segments() {
-    everywhere(|mut rig| {
+    everywhere(Memory, |mut rig| {
         let device = rig.directory(SIZE);
         // 1 MiB over 17 segments, most of which do not exist.
         let bytes = pattern(4, 1 << 20);
@@ -37,7 +38,7 @@ fn operations_cross_segments() {
 
 #[test]
 fn unwritten_ranges_read_as_zeroes() {
-    everywhere(|mut rig| {
+    everywhere(Memory, |mut rig| {
         let device = rig.directory(SIZE);
         assert!(
             rig.read(device, 3 * SEGMENT, 2 * SEGMENT as usize)
@@ -67,7 +68,7 @@ fn unwritten_ranges_read_as_zeroes() {
 
 #[test]
 fn durable_writes_and_flushes_complete() {
-    everywhere(|mut rig| {
+    everywhere(Disk, |mut rig| {
         let device = rig.directory(SIZE);
         rig.flush(device).unwrap();
         let bytes = pattern(7, 3 * SEGMENT as usize);
@@ -89,8 +90,8 @@ fn durable_writes_and_flushes_complete() {
 
 #[test]
 fn many_operations_in_flight_each_complete_once_with_their_own_data() {
-    everywhere(|mut rig| {
-        let device = rig.directory(SIZE);
+    everywhere(Disk, |mut rig| {
+        let device = rig.file(SIZE);
         let count = SIZE / BLOCK;
         for block in 0..count {
             let pages = pages_of(&pattern(1000 + block, BLOCK as usize));
@@ -134,7 +135,7 @@ fn many_operations_in_flight_each_complete_once_with_their_own_data() {
 
 #[test]
 fn nothing_completes_inside_submit() {
-    everywhere(|mut rig| {
+    everywhere(Memory, |mut rig| {
         let device = rig.directory(SIZE);
         rig.real.submit(
             Op::Read {
@@ -155,7 +156,7 @@ fn nothing_completes_inside_submit() {
 
 #[test]
 fn reserved_space_counts_at_the_host_and_punching_gives_it_back() {
-    everywhere(|mut rig| {
+    everywhere(Memory, |mut rig| {
         let device = rig.directory(SIZE);
         let bytes = pattern(8, BLOCK as usize);
         rig.write(device, 4 * SEGMENT, &bytes).unwrap();
@@ -172,7 +173,7 @@ fn reserved_space_counts_at_the_host_and_punching_gives_it_back() {
             bytes,
             "contents are kept"
         );
-        let blocks = |rig: &crate::rig::Rig| {
+        let blocks = |rig: &Rig| {
             use std::os::unix::fs::MetadataExt;
             let name = |index| rig.path(&format!("device/{index:08}.seg"));
             (3..8)
@@ -210,7 +211,7 @@ fn reserved_space_counts_at_the_host_and_punching_gives_it_back() {
 
 #[test]
 fn blocking_access_sees_the_same_bytes() {
-    everywhere(|mut rig| {
+    everywhere(Memory, |mut rig| {
         let device = rig.directory(SIZE);
         assert_eq!(rig.world.size_bytes(device), SIZE);
         let bytes = pattern(9, 3 << 20);
@@ -236,7 +237,7 @@ fn blocking_access_sees_the_same_bytes() {
 
 #[test]
 fn a_closed_device_is_gone() {
-    everywhere(|mut rig| {
+    everywhere(Disk, |mut rig| {
         let device = rig.directory(SIZE);
         rig.write(device, 0, &pattern(11, BLOCK as usize)).unwrap();
         rig.real.submit(
@@ -279,8 +280,8 @@ fn a_closed_device_is_gone() {
 #[test]
 fn a_reactor_dropped_with_operations_in_flight_waits_for_them() {
     for round in 0..20 {
-        everywhere(|mut rig| {
-            let device = rig.directory(SIZE);
+        everywhere(Disk, |mut rig| {
+            let device = rig.file(SIZE);
             for block in 0..600 {
                 let pages = pages_of(&pattern(block, BLOCK as usize));
                 let op = Op::Write {
@@ -311,7 +312,7 @@ fn a_reactor_dropped_with_operations_in_flight_waits_for_them() {
 
 #[test]
 fn a_reactor_may_move_to_another_thread_before_its_first_use() {
-    everywhere(|rig| {
+    everywhere(Memory, |rig| {
         let device = rig.directory(SIZE);
         std::thread::scope(|scope| {
             let mut rig = rig;
@@ -327,7 +328,7 @@ fn a_reactor_may_move_to_another_thread_before_its_first_use() {
 fn own_mistakes_stop_the_process() {
     let refused = |what: &str, op: fn(everglade_env::DeviceId) -> Op| {
         let outcome = std::panic::catch_unwind(|| {
-            let rig = crate::rig::Rig::of(what, World::new(&one_reactor()).unwrap());
+            let rig = Rig::of(what, one_reactor(), Memory);
             let device = rig.directory(SIZE);
             let mut real: Real = rig.real;
             real.submit(op(device), 1);
@@ -374,18 +375,12 @@ fn own_mistakes_stop_the_process() {
 
 #[test]
 fn more_segments_than_may_be_open_work_and_stay_within_the_budget() {
-    everywhere(|rig| {
-        let io = if rig.name == "threads" {
-            everglade_env::IoMode::Threads
-        } else {
-            everglade_env::IoMode::Uring
-        };
+    everywhere(Memory, |rig| {
         let options = WorldOptions {
-            io,
             open_files_max: Some(5),
-            ..one_reactor()
+            ..rig.options.clone()
         };
-        let mut rig = crate::rig::Rig::of(&rig.name, World::new(&options).unwrap());
+        let mut rig = Rig::of(&rig.name, options, Memory);
         let device = rig.directory(SIZE);
         for segment in 0..40 {
             rig.write(device, segment * SEGMENT, &pattern(segment, BLOCK as usize))

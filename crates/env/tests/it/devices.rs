@@ -7,15 +7,12 @@ use everglade_env::{
     DeviceKind, DiskError, Geometry, IoMode, OpenError, Storage, World, WorldOptions,
 };
 
-use crate::rig::{BLOCK, Rig, SEGMENT, everywhere, one_reactor, pattern};
-
-fn rig() -> Rig {
-    Rig::of("any", World::new(&one_reactor()).unwrap())
-}
+use crate::rig::Place::{Disk, Memory};
+use crate::rig::{BLOCK, SEGMENT, any_way, everywhere, one_reactor, pattern};
 
 #[test]
 fn a_directory_is_found_again_with_its_size_and_data() {
-    let mut rig = rig();
+    let mut rig = any_way(Memory);
     let size = 10 * SEGMENT + 3 * BLOCK;
     let device = rig.directory(size);
     let end = size - 5 * BLOCK;
@@ -52,7 +49,7 @@ fn default_segments_grow_with_the_device() {
 
 #[test]
 fn a_directory_that_is_not_ours_is_refused() {
-    let rig = rig();
+    let rig = any_way(Memory);
     let path = rig.path("device");
     assert!(matches!(
         rig.world.open(&path),
@@ -112,7 +109,7 @@ fn a_directory_that_is_not_ours_is_refused() {
 
 #[test]
 fn creating_over_something_is_refused() {
-    let rig = rig();
+    let rig = any_way(Memory);
     let device = rig.directory(SEGMENT);
     rig.world.close(device);
     let again = rig.world.open_directory(&rig.path("device"), SEGMENT, true);
@@ -131,7 +128,7 @@ fn creating_over_something_is_refused() {
 
 #[test]
 fn a_segment_left_short_by_a_crash_is_repaired() {
-    let mut rig = rig();
+    let mut rig = any_way(Memory);
     let device = rig.directory(4 * SEGMENT);
     rig.world.close(device);
     File::create(rig.path("device/00000001.seg")).unwrap();
@@ -143,7 +140,7 @@ fn a_segment_left_short_by_a_crash_is_repaired() {
 
 #[test]
 fn an_existing_file_is_a_device() {
-    everywhere(|mut rig| {
+    everywhere(Disk, |mut rig| {
         let path = rig.path("disk.img");
         let file = File::create(&path).unwrap();
         file.set_len(1_000_000).unwrap();
@@ -169,7 +166,7 @@ fn an_existing_file_is_a_device() {
 
 #[test]
 fn files_that_cannot_be_devices_are_refused() {
-    let rig = rig();
+    let rig = any_way(Memory);
     std::fs::write(rig.path("small"), [0; 4095]).unwrap();
     assert!(matches!(
         rig.world.open(&rig.path("small")),
@@ -188,7 +185,7 @@ fn files_that_cannot_be_devices_are_refused() {
 
 #[test]
 fn a_device_has_one_server() {
-    let rig = rig();
+    let rig = any_way(Memory);
     let directory = rig.directory(SEGMENT);
     let second = World::new(&one_reactor()).unwrap();
     assert!(matches!(
@@ -235,7 +232,7 @@ fn a_block_device_is_a_device() {
             tool("losetup", &["--detach", &self.0]);
         }
     }
-    everywhere(|mut rig| {
+    everywhere(Disk, |mut rig| {
         let backing = rig.path("backing");
         File::create(&backing).unwrap().set_len(8 << 20).unwrap();
         let arguments = ["--find", "--show", backing.to_str().unwrap()];
@@ -248,7 +245,7 @@ fn a_block_device_is_a_device() {
         let info = rig.world.info(device).unwrap();
         assert_eq!((info.kind, info.size_bytes), (DeviceKind::Block, 8 << 20));
         assert_eq!(info.host_free_bytes, None);
-        let second = World::new(&one_reactor()).unwrap();
+        let second = rig.another_world();
         assert!(matches!(second.open(path), Err(OpenError::Busy { .. })));
         rig.write(device, BLOCK, &pattern(3, 1 << 20)).unwrap();
         rig.flush(device).unwrap();
@@ -284,7 +281,7 @@ fn a_full_host_says_no_space_and_keeps_what_is_there() {
         }
     }
     // tmpfs refuses O_DIRECT on older hosts and ext4 does not, so both ways are seen.
-    everywhere(|mut rig| {
+    everywhere(Disk, |mut rig| {
         let at = rig.path("full");
         std::fs::create_dir(&at).unwrap();
         let target = at.to_str().unwrap();

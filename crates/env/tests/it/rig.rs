@@ -14,13 +14,24 @@ pub(crate) const BLOCK: u64 = BLOCK_SIZE as u64;
 
 pub(crate) struct Rig {
     pub(crate) name: String,
+    pub(crate) options: WorldOptions,
     pub(crate) world: World,
     pub(crate) real: Real,
     scratch: tempfile::TempDir,
 }
 
+/// Where a rig keeps its files.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On the disk of the build: O_DIRECT is likely, and making a segment takes as long as the disk
+    /// needs for two flushes.
+    Disk,
+    /// In memory, for tests that make many segments; on the disk if there is no such place.
+    Memory,
+}
+
 /// Runs the test once for every way of doing I/O; says which it could not run.
-pub(crate) fn everywhere(test: impl Fn(Rig)) {
+pub(crate) fn everywhere(place: Place, test: impl Fn(Rig)) {
     let ring = |setup| WorldOptions {
         io: IoMode::Uring,
         ring: Some(setup),
@@ -40,10 +51,15 @@ pub(crate) fn everywhere(test: impl Fn(Rig)) {
     ];
     for (name, options) in ways {
         match World::new(&options) {
-            Ok(world) => test(Rig::of(name, world)),
+            Ok(_) => test(Rig::of(name, options, place)),
             Err(error) => println!("skipped {name}: {error}"),
         }
     }
+}
+
+/// One rig with the best way of doing I/O.
+pub(crate) fn any_way(place: Place) -> Rig {
+    Rig::of("any", one_reactor(), place)
 }
 
 pub(crate) fn one_reactor() -> WorldOptions {
@@ -54,17 +70,38 @@ pub(crate) fn one_reactor() -> WorldOptions {
 }
 
 impl Rig {
-    pub(crate) fn of(name: &str, world: World) -> Rig {
+    pub(crate) fn of(name: &str, options: WorldOptions, place: Place) -> Rig {
+        let world = World::new(&options).unwrap();
         println!("{name}: {}", world.io());
         let real = world.reactor(0).unwrap();
-        // On the disk that holds the build, where O_DIRECT is likely to work.
-        let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let memory = std::path::Path::new("/dev/shm");
+        let scratch = if place == Place::Memory && memory.is_dir() {
+            tempfile::tempdir_in(memory).unwrap()
+        } else {
+            tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+        };
         Rig {
             name: name.to_owned(),
+            options,
             world,
             real,
             scratch,
         }
+    }
+
+    /// A second server on the same host.
+    pub(crate) fn another_world(&self) -> World {
+        World::new(&self.options).unwrap()
+    }
+
+    /// A file device.
+    pub(crate) fn file(&self, size_bytes: u64) -> DeviceId {
+        let path = self.path("file");
+        std::fs::File::create(&path)
+            .unwrap()
+            .set_len(size_bytes)
+            .unwrap();
+        self.world.open(&path).unwrap()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use everglade_env::{Interest, Op, Outside, World, WorldOptions};
 
-use crate::rig::{BLOCK, Rig, SEGMENT, dirty_pages, everywhere, one_reactor, pattern};
+use crate::rig::Place::{Disk, Memory};
+use crate::rig::{BLOCK, Rig, SEGMENT, any_way, dirty_pages, everywhere, one_reactor, pattern};
 
 /// Far more than a wake-up takes, far less than the sleeps here.
 const PROMPT: Duration = Duration::from_secs(2);
@@ -14,7 +15,7 @@ const LONG: Option<Duration> = Some(Duration::from_secs(20));
 
 #[test]
 fn a_disk_completion_ends_the_sleep() {
-    everywhere(|mut rig| {
+    everywhere(Disk, |mut rig| {
         let device = rig.directory(4 * SEGMENT);
         rig.write(device, 0, &pattern(1, SEGMENT as usize)).unwrap();
         let start = Instant::now();
@@ -45,7 +46,7 @@ fn a_disk_completion_ends_the_sleep() {
 
 #[test]
 fn a_worker_that_is_done_ends_the_sleep() {
-    everywhere(|mut rig| {
+    everywhere(Disk, |mut rig| {
         let device = rig.directory(4 * SEGMENT);
         let start = Instant::now();
         rig.run(Op::Allocate {
@@ -61,7 +62,7 @@ fn a_worker_that_is_done_ends_the_sleep() {
 
 #[test]
 fn a_timeout_ends_the_sleep_and_not_before() {
-    everywhere(|mut rig| {
+    everywhere(Disk, |mut rig| {
         let device = rig.directory(4 * SEGMENT);
         rig.read(device, 0, BLOCK as usize).unwrap();
         rig.write(device, 0, &pattern(1, BLOCK as usize)).unwrap();
@@ -186,7 +187,7 @@ fn thread_cpu() -> Duration {
 
 #[test]
 fn an_idle_reactor_costs_nothing() {
-    everywhere(|mut rig: Rig| {
+    everywhere(Disk, |mut rig: Rig| {
         let device = rig.directory(4 * SEGMENT);
         rig.write(device, 0, &pattern(1, BLOCK as usize)).unwrap();
         let (mine, _peer) = UnixStream::pair().unwrap();
@@ -211,7 +212,7 @@ fn an_idle_reactor_costs_nothing() {
 
 #[test]
 fn clock_random_and_host_space_answer() {
-    let mut rig = Rig::of("any", World::new(&one_reactor()).unwrap());
+    let mut rig = any_way(Memory);
     let device = rig.directory(SEGMENT);
     let before = rig.real.now();
     std::thread::sleep(Duration::from_millis(2));
