@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use everglade_format::context::{CONTEXT_BYTES, place as context_place};
+use everglade_format::context::place as context_place;
 use everglade_format::{Block, Context, FileId, Owner, Pvbn, Tag, metafile};
 
 use crate::contents;
@@ -141,28 +141,28 @@ impl<'b> Blocks<'b> {
         let Some(block) = self.context_block(leaf) else {
             return;
         };
+        let expected = expected_context(reference);
+        let found = block.as_ref().map(|it| Context::decode_from(it, slot));
+        if found == Some(Ok(expected)) {
+            return;
+        }
         let object = self.files.object_of(self.fs, reference.file);
         let place = reference.place_in_aggregate();
-        let expected = expected_context(reference);
         let wanted = context_text(&expected);
-        let Some(block) = block else {
-            let found = "a hole in the context map";
-            findings.add(Kind::ContextMissing, &object, place, wanted, found);
-            return;
-        };
-        match Context::decode_from(&block, slot) {
-            Ok(found) if found == expected => {}
-            Ok(found) if (found.file, found.owner) == (expected.file, expected.owner) => {
+        match found {
+            Some(Ok(found)) if (found.file, found.owner) == (expected.file, expected.owner) => {
                 let expected = format_args!("tag {} in its context", expected.tag);
                 findings.add(Kind::ContextTag, &object, place, expected, found.tag);
             }
-            Ok(found) => {
+            Some(Ok(found)) => {
                 let found = context_text(&found);
                 findings.add(Kind::ContextOwner, &object, place, wanted, found);
             }
-            Err(_) => {
-                let bytes = &block[slot * CONTEXT_BYTES..(slot + 1) * CONTEXT_BYTES];
-                let found = everglade_format::config::hex(bytes);
+            Some(Err(damage)) => {
+                findings.add(Kind::ContextMissing, &object, place, wanted, damage);
+            }
+            None => {
+                let found = "a hole in the context map";
                 findings.add(Kind::ContextMissing, &object, place, wanted, found);
             }
         }

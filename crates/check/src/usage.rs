@@ -169,6 +169,9 @@ impl<'u> Usage<'u> {
             }
             return;
         };
+        if number.marked != Some(false) && others.is_empty() {
+            return;
+        }
         let (object, place) = owner(self.fs, self.files, Some(first), number);
         if number.marked == Some(false) {
             let expected = "a set bit in the active map";

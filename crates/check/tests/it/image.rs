@@ -13,9 +13,9 @@ use everglade_format::metafile::{
     ACTIVE_MAP, CONTEXT_MAP, DIRECTORY, HIDDEN, INODE_FILE, OVERFLOW, TOP_AREAS,
 };
 use everglade_format::{
-    BLOCK_SIZE, Block, Config, Context, CpNumber, Dbn, Directory, Entry, EntryKind, Extent, FileId,
-    Inode, Kind as FileKind, Layer, Member, Owner, Pvbn, Superblock, Tag, TagKey, TopAreas,
-    VolumeSuperblock, bitmap, context,
+    BITS_PER_BLOCK, BLOCK_SIZE, Block, Config, Context, CpNumber, Dbn, Directory, Entry, EntryKind,
+    Extent, FileId, Inode, Kind as FileKind, Layer, Member, Owner, Pvbn, Superblock, Tag, TagKey,
+    TopAreas, VolumeSuperblock, bitmap, context,
 };
 
 use everglade_env::Storage;
@@ -27,10 +27,9 @@ pub(crate) const UUID: [u8; 16] = [0xee; 16];
 const SECRET: [u8; 32] = [0x5e; 32];
 pub(crate) const CP: CpNumber = CpNumber(7);
 const DEVICE_BLOCKS: u64 = 1100;
+const EMPTY: Block = [0; BLOCK_SIZE];
 /// Offset of the volume superblock among spots: it belongs to no file.
 pub(crate) const SUPERBLOCK_FILE: u32 = 0;
-/// First vvbn given to a block; 2 to 9 stay free.
-const FIRST_VVBN: u64 = 10;
 
 pub(crate) struct Image {
     pub(crate) memory: Memory,
@@ -45,9 +44,32 @@ pub(crate) struct Changes<'c> {
     pub(crate) block: Option<Spoil<'c>>,
     pub(crate) superblock: Option<&'c dyn Fn(&mut Superblock)>,
     pub(crate) config: Option<&'c dyn Fn(&mut Config)>,
+    /// Block numbers that the verifier cannot look at in one go.
+    pub(crate) far: bool,
 }
 
-pub(crate) fn config() -> Config {
+/// Where numbers lie.
+#[derive(Clone, Copy)]
+struct Scale {
+    /// First pvbn of the second extent.
+    second_extent: u64,
+    /// First vvbn given to a block; 2 to 9 stay free.
+    first_vvbn: u64,
+    container_blocks: u64,
+}
+
+const NEAR: Scale = Scale {
+    second_extent: 1024,
+    first_vvbn: 10,
+    container_blocks: 32_768,
+};
+const FAR: Scale = Scale {
+    second_extent: 3 << 24,
+    first_vvbn: (5 << 24) + 10,
+    container_blocks: 6 << 24,
+};
+
+fn config(scale: Scale) -> Config {
     let member = |n: u8| Member {
         uuid: [n; 16],
         size_blocks: DEVICE_BLOCKS,
@@ -72,7 +94,7 @@ pub(crate) fn config() -> Config {
         journal: JournalRegion::default(),
         name: "aggr0".into(),
         members: vec![member(1), member(2)],
-        extents: vec![extent(0, 512, 0), extent(1024, 256, 1)],
+        extents: vec![extent(0, 512, 0), extent(scale.second_extent, 256, 1)],
     }
 }
 
@@ -83,6 +105,14 @@ pub(crate) fn key() -> TagKey {
 /// The image as it should be.
 pub(crate) fn sound() -> Image {
     build(Changes::default())
+}
+
+/// The same with large block numbers.
+pub(crate) fn far() -> Image {
+    build(Changes {
+        far: true,
+        ..Changes::default()
+    })
 }
 
 /// The image with blocks changed before they are sealed.
@@ -128,7 +158,8 @@ fn top_areas_leaf() -> Block {
     block
 }
 
-fn volume_files() -> Vec<Planned> {
+fn volume_files(scale: Scale) -> Vec<Planned> {
+    let area = scale.first_vvbn / BITS_PER_BLOCK;
     let mut lun = Planned::new(64, FileKind::Lun, 600);
     lun.leaves = [0, 1, 5, 254, 255, 599].map(|fbn| (fbn, data(fbn))).into();
     let mut hidden = Planned::new(65, FileKind::Lun, 600);
@@ -137,7 +168,7 @@ fn volume_files() -> Vec<Planned> {
     let names = directory_leaf(DIRECTORY, &[(64, EntryKind::Lun, "lun0")]);
     let gone = directory_leaf(HIDDEN, &[(65, EntryKind::Lun, "lun0")]);
     vec![
-        metafile(ACTIVE_MAP, 1, &[(0, [0; BLOCK_SIZE])]),
+        metafile(ACTIVE_MAP, area + 1, &[(0, EMPTY), (area, EMPTY)]),
         metafile(OVERFLOW, 1, &[(0, data(77))]),
         metafile(TOP_AREAS, 1, &[(0, top_areas_leaf())]),
         metafile(
@@ -155,24 +186,22 @@ fn volume_files() -> Vec<Planned> {
     ]
 }
 
-fn aggregate_files(container: Planned) -> Vec<Planned> {
+fn aggregate_files(container: Planned, scale: Scale) -> Vec<Planned> {
     let names = directory_leaf(DIRECTORY, &[(64, EntryKind::Volume, "vol0")]);
     let gone = directory_leaf(HIDDEN, &[(65, EntryKind::Volume, "old")]);
     let mut hidden = metafile(HIDDEN, 1, &[]);
     hidden.inode.inline = Some(gone[16 + 3 * 128..16 + 4 * 128].to_vec());
     let mut rest = Planned::new(65, FileKind::Container, 32_768);
     rest.leaves = [9, 700].map(|vvbn| (vvbn, data(2000 + vvbn))).into();
+    let bits = scale.second_extent / BITS_PER_BLOCK;
+    let contexts = scale.second_extent / context::CONTEXTS_PER_BLOCK;
     vec![
-        metafile(ACTIVE_MAP, 1, &[(0, [0; BLOCK_SIZE])]),
+        metafile(ACTIVE_MAP, bits + 1, &[(0, EMPTY), (bits, EMPTY)]),
         metafile(OVERFLOW, 2, &[(0, data(78)), (1, data(79))]),
         metafile(TOP_AREAS, 0, &[]),
         metafile(DIRECTORY, 1, &[(0, names)]),
         hidden,
-        metafile(
-            CONTEXT_MAP,
-            5,
-            &[(1, [0; BLOCK_SIZE]), (4, [0; BLOCK_SIZE])],
-        ),
+        metafile(CONTEXT_MAP, contexts + 1, &[(1, EMPTY), (contexts, EMPTY)]),
         container,
         rest,
     ]
@@ -209,19 +238,19 @@ fn all_numbers<'f>(files: impl IntoIterator<Item = &'f Planned>) -> Vec<(u32, No
     files.into_iter().flat_map(of).collect()
 }
 
-fn map_of(numbers: impl IntoIterator<Item = u64>) -> Block {
-    let mut block = [0; BLOCK_SIZE];
+fn mark(map: &mut Planned, numbers: impl IntoIterator<Item = u64>) {
     for number in numbers {
-        assert!(bitmap::set(&mut block, number), "{number} twice");
+        let leaf = map.leaves.get_mut(&(number / BITS_PER_BLOCK)).unwrap();
+        assert!(bitmap::set(leaf, number % BITS_PER_BLOCK), "{number} twice");
     }
-    block
 }
 
 /// Builds the image; see the module for what is in it.
 pub(crate) fn build(mut changes: Changes<'_>) -> Image {
     let mut nothing = |_: Spot, _: &mut Block| {};
     let spoil: Spoil<'_> = changes.block.take().unwrap_or(&mut nothing);
-    let mut config = config();
+    let scale = if changes.far { FAR } else { NEAR };
+    let mut config = config(scale);
     let memory = Memory::new(&[DEVICE_BLOCKS * 4096, DEVICE_BLOCKS * 4096]);
     if let Some(change) = changes.config {
         change(&mut config);
@@ -230,9 +259,9 @@ pub(crate) fn build(mut changes: Changes<'_>) -> Image {
     let mut numbers = BTreeMap::new();
 
     // The volume: numbers first, contents when all numbers are known.
-    let mut files = volume_files();
+    let mut files = volume_files(scale);
     let mut inodes = inode_file(&files);
-    let mut next_vvbn = FIRST_VVBN - 1;
+    let mut next_vvbn = scale.first_vvbn - 1;
     let mut next = || {
         next_vvbn += 1;
         next_vvbn
@@ -240,25 +269,28 @@ pub(crate) fn build(mut changes: Changes<'_>) -> Image {
     files.iter_mut().for_each(|f| f.allocate(&mut next));
     inodes.allocate(&mut next);
     let vvbns = all_numbers(files.iter().chain([&inodes]));
-    let map = map_of(vvbns.iter().map(|(_, _, vvbn)| *vvbn).chain([1]));
-    by_id(&mut files, ACTIVE_MAP).leaves.insert(0, map);
+    let map = by_id(&mut files, ACTIVE_MAP);
+    mark(map, vvbns.iter().map(|(_, _, vvbn)| *vvbn).chain([1]));
     for (file, (level, index), vvbn) in &vvbns {
         numbers.insert((Layer::Volume, *file, *level, *index), *vvbn);
     }
 
     // The container and the rest of the aggregate get their numbers before the volume is sealed.
-    let mut container = Planned::new(64, FileKind::Container, 32_768);
+    let mut container = Planned::new(64, FileKind::Container, scale.container_blocks);
     container.leaves = vvbns
         .iter()
         .map(|(_, _, v)| (*v, [0; BLOCK_SIZE]))
         .collect();
     container.leaves.insert(1, [0; BLOCK_SIZE]);
-    let mut aggregate = aggregate_files(container);
+    let mut aggregate = aggregate_files(container, scale);
     let mut aggregate_inodes = inode_file(&aggregate);
     // Every other block, in both extents, beginning near the end of the first.
-    let mut next_pvbn = 439;
+    let mut next_pvbn = 489;
     let mut next = || {
-        next_pvbn += if next_pvbn == 509 { 517 } else { 2 };
+        next_pvbn = match next_pvbn {
+            509 => scale.second_extent + 2,
+            before => before + 2,
+        };
         next_pvbn
     };
     aggregate.iter_mut().for_each(|f| f.allocate(&mut next));
@@ -291,7 +323,7 @@ pub(crate) fn build(mut changes: Changes<'_>) -> Image {
         cp: CP,
         uuid: UUID,
         blocks_used: vvbns.len() as u64 + 1,
-        frontier: 1,
+        frontier: scale.first_vvbn / BITS_PER_BLOCK + 1,
         next_file: FileId(66),
         sync: Default::default(),
         inode_file: inodes.inode,
@@ -308,9 +340,8 @@ pub(crate) fn build(mut changes: Changes<'_>) -> Image {
 
     // Maps of the aggregate.
     let used: Vec<u64> = pvbns.iter().map(|(_, _, pvbn)| *pvbn).collect();
-    by_id(&mut aggregate, ACTIVE_MAP)
-        .leaves
-        .insert(0, map_of(used.iter().copied()));
+    let map = by_id(&mut aggregate, ACTIVE_MAP);
+    mark(map, used.iter().copied());
     let tags: BTreeMap<(u32, u64), Tag> = aggregate
         .iter()
         .filter(|f| f.inode.kind == FileKind::Container)

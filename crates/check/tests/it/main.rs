@@ -1,5 +1,7 @@
 //! The verifier against images that are written here, byte by byte, without the engine.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod damage;
 mod description;
 mod garbage;

@@ -2,7 +2,10 @@
 
 use everglade_check::{Report, check};
 
-use crate::image::{self, Image};
+use everglade_format::metafile::INODE_FILE;
+use everglade_format::{CpNumber, Inode, Kind};
+
+use crate::image::{self, Changes, Image};
 
 pub(crate) fn report(image: &Image) -> Report {
     check(&image.memory, &image.memory.ids(), &mut |_| {}).expect("labels are readable")
@@ -46,4 +49,29 @@ fn progress_ends_with_the_volumes() {
     })
     .expect("readable");
     assert_eq!(seen.last(), Some(&everglade_check::Phase::Volumes));
+}
+
+#[test]
+fn spaces_of_several_windows_are_clean_too() {
+    let report = report(&image::far());
+    assert!(report.is_clean(), "{report}");
+    assert_eq!(report.counts.lun_blocks, 6);
+    assert_eq!(report.counts.stale_hints, 1);
+}
+
+#[test]
+fn an_aggregate_just_created_is_empty_and_clean() {
+    let image = image::build(Changes {
+        superblock: Some(&|superblock| {
+            superblock.cp = CpNumber(0);
+            (superblock.blocks_used, superblock.areas_used) = (0, 0);
+            superblock.frontiers = vec![0, 0];
+            superblock.inode_file = Inode::new(INODE_FILE, Kind::Metafile, CpNumber(0), 0);
+        }),
+        ..Changes::default()
+    });
+    let report = report(&image);
+    assert!(report.is_clean() && report.warnings.is_empty(), "{report}");
+    assert_eq!(report.counts.blocks_used, 0);
+    assert_eq!(report.counts.files, 0);
 }
