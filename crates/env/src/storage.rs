@@ -61,12 +61,9 @@ impl Storage for World {
     fn flush(&self, device: DeviceId) -> Result<(), DiskError> {
         let device = self.opened(device)?;
         device.flushable()?;
-        for (segment, written) in device.soiled() {
-            if let Some(file) = device.open_segment(segment, false, self.budget())? {
-                device.synced(segment, written, transfer::sync(&file))?;
-            }
-        }
-        Ok(())
+        let mut soiled = device.soiled().into_iter();
+        soiled
+            .try_for_each(|(segment, written)| device.sync_segment(segment, written, self.budget()))
     }
 
     fn allocate(&self, device: DeviceId, offset: u64, length: u64) -> Result<(), DiskError> {

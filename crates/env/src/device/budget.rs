@@ -7,7 +7,7 @@
 //! Files with I/O in flight are never closed: if all are busy, the budget is exceeded for a while.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Device;
 
@@ -15,7 +15,8 @@ use super::Device;
 pub(crate) struct Budget {
     files_max: usize,
     round: AtomicU64,
-    /// Every open segment of a directory, in no order. Held while closing, never while opening.
+    /// Every segment of a directory that is open or being opened, in no order. Locked while closing,
+    /// never while opening.
     open: Mutex<Vec<(Weak<Device>, usize)>>,
 }
 
@@ -33,26 +34,42 @@ impl Budget {
         self.round.load(Ordering::Relaxed)
     }
 
-    /// Closes what was not used for longest until another file may be opened.
-    pub(super) fn make_room(&self) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Counts a file that is about to be opened, after closing what was not used for longest.
+    pub(super) fn enter(&self, device: &Arc<Device>, segment: usize) {
+        self.round.fetch_add(1, Ordering::Relaxed);
+        let mut open = self.lock();
         open.retain(|(device, _)| device.strong_count() > 0);
-        if open.len() < self.files_max {
-            return;
+        if open.len() >= self.files_max {
+            self.close_oldest(&mut open);
         }
-        open.sort_unstable_by_key(|(device, segment)| {
-            std::cmp::Reverse(
-                device
-                    .upgrade()
-                    .map_or(0, |d| d.segment(*segment).last_used()),
-            )
-        });
+        open.push((Arc::downgrade(device), segment));
+    }
+
+    /// Takes back an `enter`: the file could not be opened.
+    pub(super) fn leave(&self, device: &Arc<Device>, segment: usize) {
+        let mut open = self.lock();
+        let left = Arc::downgrade(device);
+        let at = open
+            .iter()
+            .position(|entry| entry.1 == segment && entry.0.ptr_eq(&left));
+        open.swap_remove(at.expect("leave follows enter"));
+    }
+
+    /// Makes room for one file.
+    fn close_oldest(&self, open: &mut Vec<(Weak<Device>, usize)>) {
+        let last_used = |(device, segment): &(Weak<Device>, usize)| {
+            device
+                .upgrade()
+                .map_or(0, |device| device.segment(*segment).last_used())
+        };
         // Oldest last; each is visited once.
+        open.sort_by_cached_key(|entry| std::cmp::Reverse(last_used(entry)));
         for at in (0..open.len()).rev() {
             if open.len() < self.files_max {
                 break;
             }
             let (device, segment) = &open[at];
+            // One that is only being opened has nothing to close and counts as busy.
             if device
                 .upgrade()
                 .is_none_or(|device| device.segment(*segment).close_if_idle())
@@ -62,17 +79,12 @@ impl Budget {
         }
     }
 
-    pub(super) fn opened(&self, device: &Arc<Device>, segment: usize) {
-        self.round.fetch_add(1, Ordering::Relaxed);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.push((Arc::downgrade(device), segment));
-    }
-
     /// Segment files open now.
     pub(crate) fn open_count(&self) -> usize {
-        self.open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Weak<Device>, usize)>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -294,16 +294,21 @@ impl Device {
         if !segment.exists() && !create {
             return Ok(None);
         }
-        budget.make_room();
+        budget.enter(self, index);
         let length = self.segment_length(index);
         let file = if segment.exists() {
             directory.open_segment(index, length)
         } else {
             directory.make_segment(index, length)
         };
-        let handle = Arc::new(file.map_err(Fault::disk_error)?);
+        let handle = match file {
+            Ok(file) => Arc::new(file),
+            Err(fault) => {
+                budget.leave(self, index);
+                return Err(fault.disk_error());
+            }
+        };
         segment.set(Arc::clone(&handle));
-        budget.opened(self, index);
         Ok(Some(handle))
     }
 
@@ -326,6 +331,19 @@ impl Device {
             }
         }
         self.flushable()
+    }
+
+    /// Syncs a segment that a flush found soiled. Blocks.
+    pub(crate) fn sync_segment(
+        self: &Arc<Self>,
+        index: usize,
+        written: u64,
+        budget: &Budget,
+    ) -> Result<(), DiskError> {
+        let Some(handle) = self.open_segment(index, false, budget)? else {
+            return Err(DiskError::Gone);
+        };
+        self.synced(index, written, transfer::sync(&handle))
     }
 
     /// Refuses if an earlier flush failed (invariant 5).

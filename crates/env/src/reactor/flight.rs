@@ -41,10 +41,26 @@ pub(super) struct Part {
     pub(super) written: u64,
 }
 
+impl Part {
+    /// A part that moves no data.
+    pub(super) fn without_pages(job: u64, piece: Piece) -> Part {
+        let gather = Gather::default();
+        Part {
+            job,
+            action: Action::Sync,
+            piece,
+            page: 0,
+            gather,
+            handle: None,
+            written: 0,
+        }
+    }
+}
+
 /// What a worker has to say about a part.
 pub(super) enum Report {
     /// The segment is open, or absent, or cannot be opened.
     Opened(u64, Result<Option<Handle>, DiskError>),
-    /// The part is done: reserved or punched.
+    /// The part is done: reserved, punched or synced.
     Done(u64, Result<(), DiskError>),
 }

@@ -31,18 +31,18 @@ pub(crate) use waker::Waker;
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::device::{Device, Handle, Piece};
+use crate::device::{Budget, Device, Handle, Piece};
 use crate::random::Entropy;
 use crate::transfer::{Action, Fault, Gather, Outcome, Step};
 use crate::world::Shared;
 use crate::{BLOCK_SIZE, Completion, DeviceId, DiskError, Nanos, Op, Outside, PageRef};
 use flight::{Job, Part, Report};
 use lane::Lane;
-use poller::Poller;
+use poller::{Poller, Woken};
 use slots::Slots;
 
 /// Transfers in the kernel at once; half of its room for completions.
@@ -135,13 +135,22 @@ impl Real {
         self.settle();
         self.push_queued();
         let all_on_their_way = self.lane.submit();
-        let mut timeout = timeout;
+        let mut longest = timeout;
         if self.has_something_to_poll() {
-            timeout = Some(Duration::ZERO);
+            longest = Some(Duration::ZERO);
         } else if !all_on_their_way {
-            timeout = Some(timeout.map_or(RETRY, |timeout| timeout.min(RETRY)));
+            longest = Some(timeout.map_or(RETRY, |timeout| timeout.min(RETRY)));
         }
-        self.poller.wait(timeout, ready);
+        let started = Instant::now();
+        let before = ready.len();
+        let mut left = longest;
+        // A signal of the ring may be for what was polled already; then sleep on.
+        while self.poller.wait(left, ready) == Woken::ByLane
+            && ready.len() == before
+            && !self.has_something_to_poll()
+        {
+            left = longest.map(|longest| longest.saturating_sub(started.elapsed()));
+        }
     }
 
     /// Operations submitted whose completions have not been polled.
@@ -205,13 +214,13 @@ impl Real {
             Op::Allocate { offset, length, .. } => {
                 device.assert_range(offset, length);
                 for piece in device.pieces(offset, length) {
-                    self.start_space(job, &device, piece, Device::allocate);
+                    self.start_on_worker(job, &device, piece, Device::allocate);
                 }
             }
             Op::Punch { offset, length, .. } => {
                 device.assert_range(offset, length);
                 for piece in device.pieces(offset, length) {
-                    self.start_space(job, &device, piece, Device::punch);
+                    self.start_on_worker(job, &device, piece, Device::punch);
                 }
             }
         }
@@ -273,17 +282,21 @@ impl Real {
                 offset: 0,
                 bytes: 0,
             };
-            let handle = device.segment(segment).handle(self.shared.budget());
-            let part = Part {
-                job,
-                action: Action::Sync,
-                piece,
-                page: 0,
-                gather: Gather::default(),
-                handle,
-                written,
-            };
-            self.enlist(device, part);
+            match device.segment(segment).handle(self.shared.budget()) {
+                Some(handle) => {
+                    let part = Part {
+                        handle: Some(handle),
+                        written,
+                        ..Part::without_pages(job, piece)
+                    };
+                    self.enlist(device, part);
+                }
+                // The worker syncs it too, so that a flush of more segments than may be open does
+                // not open them all at once.
+                None => self.start_on_worker(job, device, piece, move |device, piece, budget| {
+                    device.sync_segment(piece.segment, written, budget)
+                }),
+            }
         }
     }
 
@@ -329,25 +342,16 @@ impl Real {
         });
     }
 
-    /// Has a worker reserve or punch a piece.
-    fn start_space(
+    /// Has a worker do all there is to do on a piece: reserve, punch, sync.
+    fn start_on_worker(
         &mut self,
         job: u64,
         device: &Arc<Device>,
         piece: Piece,
-        call: fn(&Arc<Device>, Piece, &crate::device::Budget) -> Result<(), DiskError>,
+        call: impl FnOnce(&Arc<Device>, Piece, &Budget) -> Result<(), DiskError> + Send + 'static,
     ) {
         self.jobs.get(job).parts_left += 1;
-        let part = Part {
-            job,
-            action: Action::Sync,
-            piece,
-            page: 0,
-            gather: Gather::default(),
-            handle: None,
-            written: 0,
-        };
-        let part = self.parts.insert(part);
+        let part = self.parts.insert(Part::without_pages(job, piece));
         let device = Arc::clone(device);
         let budget = Arc::clone(self.shared.budget());
         self.ask_worker(move || Report::Done(part, call(&device, piece, &budget)));

@@ -77,6 +77,15 @@ pub struct Ready {
     pub hangup: bool,
 }
 
+/// What ended a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// The ring and nothing else.
+    ByLane,
+    /// A socket, a bell, a signal or the end of the time.
+    Otherwise,
+}
+
 /// An epoll instance with a bell in it.
 pub(super) struct Poller {
     epoll: OwnedFd,
@@ -129,7 +138,7 @@ impl Poller {
     }
 
     /// Sleeps until something happens or the time is over, and appends the sockets that are ready.
-    pub(super) fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) {
+    pub(super) fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> Woken {
         let timeout = if self.waker.doze() {
             timeout
         } else {
@@ -139,13 +148,15 @@ impl Poller {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut room = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
         let result = epoll::wait(&self.epoll, &mut room, timeout.as_ref());
-        self.waker.rouse();
+        let notified = self.waker.rouse();
         let events: &[epoll::Event] = match result {
             Ok((events, _)) => events,
             Err(Errno::INTR) => &[],
             Err(errno) => panic!("epoll refuses to wait: {errno}"),
         };
+        let mut lane_only = !notified && !events.is_empty();
         for &epoll::Event { flags, data } in events {
+            lane_only &= data.u64() == KEY_LANE;
             match data.u64() {
                 KEY_WAKER => self.waker.clear(),
                 // Found by the poll that follows.
@@ -159,6 +170,11 @@ impl Poller {
                     ),
                 }),
             }
+        }
+        if lane_only {
+            Woken::ByLane
+        } else {
+            Woken::Otherwise
         }
     }
 }

@@ -47,9 +47,9 @@ impl Waker {
             .is_ok()
     }
 
-    /// After sleeping, and before looking for messages.
-    pub(super) fn rouse(&self) {
-        self.state.swap(AWAKE, Ordering::AcqRel);
+    /// After sleeping, and before looking for messages. True if there was a `wake`: then do look.
+    pub(super) fn rouse(&self) -> bool {
+        self.state.swap(AWAKE, Ordering::AcqRel) == NOTIFIED
     }
 
     /// Empties the eventfd, so that it is not readable any more.
