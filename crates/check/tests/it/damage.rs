@@ -648,3 +648,24 @@ fn damage_beyond_the_first_window_is_found_and_what_lies_before_is_reported_once
         "{leaks:?}"
     );
 }
+
+#[test]
+fn copies_in_the_slot_of_another_age_are_problems() {
+    let image = image::sound();
+    {
+        let device = &mut image.memory.lock()[0];
+        let record = device[128 << 10..192 << 10].to_vec();
+        device[64 << 10..128 << 10].copy_from_slice(&record);
+        let superblock = device[512 << 10..(512 << 10) + 4096].to_vec();
+        device[256 << 10..(256 << 10) + 4096].copy_from_slice(&superblock);
+    }
+    assert_eq!(kinds(&image), [Kind::LabelSlot, Kind::SuperblockSlot]);
+}
+
+#[test]
+fn names_of_kinds_are_unique() {
+    let names: std::collections::BTreeSet<&str> =
+        Kind::ALL.iter().map(|kind| kind.name()).collect();
+    assert_eq!(names.len(), Kind::ALL.len());
+    assert!(names.len() >= 20);
+}

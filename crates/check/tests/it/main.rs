@@ -4,6 +4,7 @@
 
 mod damage;
 mod description;
+mod example;
 mod garbage;
 mod image;
 mod memory;
