@@ -9,6 +9,7 @@ mod clock;
 pub mod device;
 pub mod disk;
 mod gauge;
+pub mod net;
 pub mod outside;
 pub mod page;
 mod random;

@@ -1,0 +1,22 @@
+//! Sockets: listening, accepting, and non-blocking transfers of several pieces at once.
+//!
+//! Sockets are plain: whoever owns one registers it with its reactor (`Real::register`), and when told
+//! that it is ready reads all there is and answers with one gathered send. Nothing here waits, and
+//! nothing raises SIGPIPE.
+
+mod listener;
+mod stream;
+
+pub use listener::{ListenError, Listener};
+pub use stream::{Peer, Stream};
+
+/// What a non-blocking call did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// Nothing: wait until the socket is ready.
+    Later,
+    /// Nothing, and nothing will come: the peer has finished sending. Only from receiving.
+    End,
+}
