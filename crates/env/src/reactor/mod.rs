@@ -545,7 +545,10 @@ impl Outside for Real {
     }
 
     fn host_free_bytes(&self, device: DeviceId) -> Option<u64> {
-        self.shared.device(device)?.host_free_bytes()
+        match self.devices.get(device.0 as usize) {
+            Some(known) => known.as_ref()?.host_free_bytes(),
+            None => self.shared.device(device)?.host_free_bytes(),
+        }
     }
 }
 

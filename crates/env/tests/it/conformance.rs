@@ -325,6 +325,25 @@ fn a_reactor_may_move_to_another_thread_before_its_first_use() {
 }
 
 #[test]
+fn a_reactor_dropped_on_a_foreign_thread_gives_up_memory_rather_than_safety() {
+    everywhere(Disk, |mut rig| {
+        let device = rig.file(SIZE);
+        for block in 0..SIZE / BLOCK {
+            rig.real.submit(
+                Op::Read {
+                    device,
+                    offset: block * BLOCK,
+                    pages: dirty_pages(1),
+                },
+                1,
+            );
+        }
+        rig.real.poll(&mut Vec::new());
+        std::thread::spawn(move || drop(rig)).join().unwrap();
+    });
+}
+
+#[test]
 fn own_mistakes_stop_the_process() {
     let refused = |what: &str, op: fn(everglade_env::DeviceId) -> Op| {
         let outcome = std::panic::catch_unwind(|| {
