@@ -213,7 +213,7 @@ impl<'u> Usage<'u> {
                 let geometry = &self.fs.media.geometry;
                 let extent = geometry.extent_of(Pvbn(number))?;
                 let offset = number - geometry.extents()[extent].base;
-                // An extent that joined after the superblock was written has none yet.
+                // That one is missing is reported in the end.
                 let frontier = frontiers.get(extent).copied().unwrap_or(0);
                 (offset / self.claims.area_blocks, u64::from(frontier))
             }
@@ -252,36 +252,44 @@ impl<'u> Usage<'u> {
         let Frontiers::Extents(frontiers) = self.claims.frontiers else {
             return;
         };
+        let object = self.fs.object();
         let extents = self.fs.media.geometry.extents();
-        let areas = |extent: usize| {
-            extents
-                .get(extent)
-                .map_or(0, |extent| extent.length / self.claims.area_blocks)
-        };
-        for (extent, frontier) in frontiers.iter().enumerate() {
-            let areas = areas(extent);
-            if extent >= extents.len() || u64::from(*frontier) > areas {
-                let expected = format_args!("at most {areas} areas in extent {extent}");
+        if frontiers.len() != extents.len() {
+            let expected = format_args!("{} frontiers, one for each extent", extents.len());
+            let found = frontiers.len();
+            findings.add(Kind::Frontier, &object, Place::NONE, expected, found);
+        }
+        for (index, (extent, frontier)) in extents.iter().zip(frontiers).enumerate() {
+            let areas = extent.length / self.claims.area_blocks;
+            if u64::from(*frontier) > areas {
+                let expected = format_args!("at most {areas} areas in extent {index}");
                 let found = format_args!("a frontier of {frontier}");
-                let object = self.fs.object();
                 findings.add(Kind::Frontier, &object, Place::NONE, expected, found);
             }
         }
     }
 
-    /// The active map must describe all blocks that could be in use.
+    /// A volume's active map and container must reach as far as blocks could be in use. In the aggregate
+    /// areas may be made ready before the map grows.
     fn check_reach(&self, findings: &mut Findings) {
-        let Some(active) = self.files.metafile(metafile::ACTIVE_MAP) else {
+        let (Frontiers::Volume(frontier), Some(inside)) = (self.claims.frontiers, &self.fs.inside)
+        else {
             return;
         };
-        let needed = match self.claims.frontiers {
-            Frontiers::Extents(_) => self.fs.media.geometry.end().div_ceil(BITS_PER_BLOCK),
-            Frontiers::Volume(frontier) => frontier,
-        };
-        if active.block_count() < needed {
+        let active = self.files.metafile(metafile::ACTIVE_MAP);
+        if let Some(active) = active
+            && active.block_count() < frontier
+        {
             let object = self.fs.metafile(metafile::ACTIVE_MAP);
-            let expected = format_args!("at least {needed} blocks");
+            let expected = format_args!("at least {frontier} blocks");
             let found = active.block_count();
+            findings.add(Kind::MapTooShort, &object, Place::NONE, expected, found);
+        }
+        let needed = frontier.saturating_mul(self.claims.area_blocks);
+        if inside.container.block_count() < needed {
+            let object = self.fs.object();
+            let expected = format_args!("a container of at least {needed} blocks");
+            let found = inside.container.block_count();
             findings.add(Kind::MapTooShort, &object, Place::NONE, expected, found);
         }
     }
