@@ -1,1 +1,44 @@
-//! Placeholder, being written.
+//! The storage engine: aggregates, volumes, trees, handlers, consistency points, allocation, reclamation.
+//!
+//! An [`Engine`] is what all reactors share; each has a [`Core`], which implements
+//! [`everglade_target::Target`] for the sessions of that reactor. The engine never blocks and never asks the
+//! operating system for anything: everything comes through [`everglade_env::Outside`], so the whole of it runs
+//! under the seeded simulation as it does on real threads.
+//!
+//! The life of a 4 KiB write: [`Core::submit`](everglade_target::Target::submit) makes it an operation and
+//! enters the stripe affinity of its block inline; `ops::write` is admitted, leaves its page in the stripe's
+//! overlay and is done. Within seconds a consistency point freezes the overlays (`cp::freeze`), gives the page
+//! a vvbn and a pvbn and writes it (`cp::clean`), writes the metadata that says so (`cp::finish`, `cp::maps`)
+//! and commits with the superblock (`cp::commit`). A flush waits for that.
+//!
+//! Chapters: `reactor` runs everything · `ops` what clients ask for · `volume` overlays and roots · `cp` the
+//! consistency point · `tree` block trees · `alloc` block numbers · `aggregate` what is shared about a pool.
+//!
+//! Which state belongs to whom:
+//!
+//! | state | touched by |
+//! | --- | --- |
+//! | overlays | who is in the stripe, or above it |
+//! | committed roots, LUN and volume tables | changed in the Aggregate affinity, read by anyone |
+//! | trees being changed, maps, names, areas | the home reactor of the aggregate |
+//! | page cache, admission counters | anyone |
+
+pub mod admin;
+mod aggregate;
+mod alloc;
+mod cp;
+mod filesystem;
+mod load;
+mod names;
+mod ops;
+mod reactor;
+mod shared;
+mod tree;
+mod volume;
+
+pub use aggregate::State;
+pub use aggregate::create::{CreateError, Plan, create};
+pub use aggregate::labels::Refusal;
+pub use aggregate::space::Usage;
+pub use reactor::{AdminDone, Core};
+pub use shared::{AggregateInfo, Engine, LunInfo, Options, VolumeInfo};

@@ -24,6 +24,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { block_min: 1, block_preferred: 4096, payload_max: 32 << 20 }
+        Limits {
+            block_min: 1,
+            block_preferred: 4096,
+            payload_max: 32 << 20,
+        }
     }
 }

@@ -34,7 +34,11 @@ pub struct ReadSpan {
 /// Number of blocks touched by `length` bytes from `offset`.
 #[must_use]
 pub fn block_count(offset: u64, length: u64) -> u64 {
-    if length == 0 { 0 } else { (offset + length - 1) / BLOCK - offset / BLOCK + 1 }
+    if length == 0 {
+        0
+    } else {
+        (offset + length - 1) / BLOCK - offset / BLOCK + 1
+    }
 }
 
 /// The parts of a span, page by page: (page index, byte range inside the page).
@@ -55,8 +59,14 @@ impl WriteSpan {
     /// A span of zeroes to be filled by the caller.
     #[must_use]
     pub fn zeroed(offset: u64, length: u32) -> Self {
-        let pages = (0..block_count(offset, u64::from(length))).map(|_| Page::zeroed()).collect();
-        WriteSpan { offset, length, pages }
+        let pages = (0..block_count(offset, u64::from(length)))
+            .map(|_| Page::zeroed())
+            .collect();
+        WriteSpan {
+            offset,
+            length,
+            pages,
+        }
     }
 
     /// A span holding a copy of `bytes`.
@@ -92,9 +102,12 @@ impl ReadSpan {
     /// The bytes in one piece (a copy).
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
-        self.slices().fold(Vec::with_capacity(self.length as usize), |mut all, piece| {
-            all.extend_from_slice(piece);
-            all
-        })
+        self.slices().fold(
+            Vec::with_capacity(self.length as usize),
+            |mut all, piece| {
+                all.extend_from_slice(piece);
+                all
+            },
+        )
     }
 }

@@ -1,0 +1,385 @@
+//! Administrative changes: volumes and LUNs come, go and grow. Executed in the freeze, durable at commit.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everglade_affinity::{Affinities, Partitioned, Permit, STRIPES, Stranded, VolumeAffinities};
+use everglade_env::BLOCK_SIZE;
+use everglade_format::config::name_is_valid;
+use everglade_format::number::NUMBER_END;
+use everglade_format::volume::{Sync, VOLUME_AREA_BLOCKS};
+use everglade_format::{CpNumber, Entry, EntryKind, FileId, Inode, Kind, Layer};
+use everglade_freespace::Areas;
+
+use crate::cp::{Home, VolumeHome};
+use crate::filesystem::FileSystem;
+use crate::tree::{File, Root};
+use crate::volume::{Lun, StripeState, Volume};
+
+/// A change to what an aggregate holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Adds a volume.
+    CreateVolume {
+        /// Unique in the daemon.
+        name: String,
+        /// When its writes count as done.
+        sync: Sync,
+    },
+    /// Removes a volume with all its LUNs. Space returns in the background.
+    DeleteVolume {
+        /// Which.
+        name: String,
+    },
+    /// Adds a LUN.
+    CreateLun {
+        /// Where.
+        volume: String,
+        /// Unique in the volume.
+        name: String,
+        /// A multiple of the block size.
+        size_bytes: u64,
+    },
+    /// Removes a LUN. Space returns in the background.
+    DeleteLun {
+        /// Where.
+        volume: String,
+        /// Which.
+        name: String,
+    },
+    /// Makes a LUN larger.
+    GrowLun {
+        /// Where.
+        volume: String,
+        /// Which.
+        name: String,
+        /// A multiple of the block size, not below the present size.
+        size_bytes: u64,
+    },
+}
+
+/// Why a change was refused. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The name is taken.
+    #[error("{0} exists already; choose another name")]
+    Exists(String),
+    /// Nothing has this name.
+    #[error("there is no {0}")]
+    NotFound(String),
+    /// The value cannot be.
+    #[error("{field}: {problem}")]
+    Invalid {
+        /// Which value.
+        field: &'static str,
+        /// What is wrong and what would be right.
+        problem: String,
+    },
+    /// The aggregate cannot be changed now.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// A change on its way to the freeze.
+pub(crate) struct Request {
+    pub(crate) change: Change,
+    pub(crate) reactor: usize,
+    pub(crate) token: u64,
+}
+
+/// What executing a change needs besides the aggregate.
+pub(crate) struct Context<'a> {
+    pub(crate) affinities: &'a Affinities<u64>,
+    /// Volume names of the daemon, with the aggregates that have them.
+    pub(crate) names: &'a Mutex<BTreeMap<String, u32>>,
+    /// Operations that waited for a stripe that is no more.
+    pub(crate) stranded: &'a mut Vec<Stranded<u64>>,
+    pub(crate) seconds: u64,
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    if name_is_valid(name) {
+        return Ok(());
+    }
+    let problem = format!(
+        "{name:?} is not a name: use 1 to 64 letters, digits, '.', '_' and '-', starting with a letter or digit"
+    );
+    Err(Error::Invalid {
+        field: "name",
+        problem,
+    })
+}
+
+fn check_size(size: u64) -> Result<(), Error> {
+    let limit = (NUMBER_END >> 4) * BLOCK_SIZE as u64;
+    if size == 0 || !size.is_multiple_of(BLOCK_SIZE as u64) || size > limit {
+        let problem = format!("{size} is not a size: use a multiple of 4096 up to {limit} bytes");
+        return Err(Error::Invalid {
+            field: "size_bytes",
+            problem,
+        });
+    }
+    Ok(())
+}
+
+/// Executes a change. Allocates memory but loads nothing.
+pub(crate) fn execute(
+    home: &mut Home,
+    permit: &Permit,
+    context: &mut Context<'_>,
+    cp: CpNumber,
+    change: &Change,
+) -> Result<(), Error> {
+    match change {
+        Change::CreateVolume { name, sync } => create_volume(home, context, cp, name, *sync),
+        Change::DeleteVolume { name } => delete_volume(home, permit, context, name),
+        Change::CreateLun {
+            volume,
+            name,
+            size_bytes,
+        } => create_lun(home, context, cp, volume, name, *size_bytes),
+        Change::DeleteLun { volume, name } => delete_lun(home, volume, name),
+        Change::GrowLun {
+            volume,
+            name,
+            size_bytes,
+        } => grow_lun(home, volume, name, *size_bytes),
+    }
+}
+
+fn create_volume(
+    home: &mut Home,
+    context: &mut Context<'_>,
+    cp: CpNumber,
+    name: &str,
+    sync: Sync,
+) -> Result<(), Error> {
+    check_name(name)?;
+    let mut names = context.names.lock().unwrap_or_else(PoisonError::into_inner);
+    if names.contains_key(name) {
+        return Err(Error::Exists(format!("volume {name}")));
+    }
+    let affinities = volume_affinities(context.affinities, home)?;
+    names.insert(name.to_owned(), home.aggregate.id);
+    drop(names);
+    let id = home.fs.new_file_id();
+    let mut container = File::new(
+        Inode::new(id, Kind::Container, cp, context.seconds),
+        Layer::Aggregate,
+    );
+    container.grow(VOLUME_AREA_BLOCKS);
+    container.inode_changed = true;
+    home.fs.files.insert(id, container);
+    home.fs.directory.add(Entry {
+        file: id,
+        kind: EntryKind::Volume,
+        name: name.to_owned(),
+    });
+
+    let areas = Areas::new(1, VOLUME_AREA_BLOCKS, 1);
+    let inode_file = FileSystem::empty_inode_file(cp, context.seconds);
+    let mut fs = FileSystem::new(
+        Layer::Volume,
+        VOLUME_AREA_BLOCKS,
+        vec![0],
+        vec![areas],
+        inode_file,
+    );
+    fs.create_metafiles(cp, context.seconds);
+    let shared = new_volume(home, affinities, id, name, sync);
+    home.volumes.insert(
+        id,
+        VolumeHome {
+            shared: shared.clone(),
+            fs,
+            sync,
+            is_new: true,
+        },
+    );
+    let mut volumes = home
+        .aggregate
+        .volumes
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    volumes.insert(name.to_owned(), shared);
+    Ok(())
+}
+
+/// The affinities of a volume about to appear.
+pub(crate) fn volume_affinities(
+    affinities: &Affinities<u64>,
+    home: &Home,
+) -> Result<VolumeAffinities, Error> {
+    let aggregate = &home.aggregate.affinities.aggregate;
+    VolumeAffinities::add(affinities, aggregate, STRIPES, everglade_affinity::RANGES)
+        .map_err(|gone| Error::Unavailable(gone.to_string()))
+}
+
+/// A volume without LUNs, as clients see it.
+pub(crate) fn new_volume(
+    home: &Home,
+    affinities: VolumeAffinities,
+    id: FileId,
+    name: &str,
+    sync: Sync,
+) -> Arc<Volume> {
+    let stripes = affinities
+        .stripes()
+        .iter()
+        .map(|stripe| Partitioned::new(stripe, StripeState::default()));
+    Arc::new(Volume {
+        id,
+        name: name.to_owned(),
+        sync,
+        aggregate: home.aggregate.clone(),
+        stripes: stripes.collect(),
+        affinities,
+        dirty_stripes: 0.into(),
+        frozen_stripes: 0.into(),
+        luns: std::sync::RwLock::default(),
+    })
+}
+
+fn delete_volume(
+    home: &mut Home,
+    permit: &Permit,
+    context: &mut Context<'_>,
+    name: &str,
+) -> Result<(), Error> {
+    let mut volumes = home
+        .aggregate
+        .volumes
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    let Some(volume) = volumes.remove(name) else {
+        return Err(Error::NotFound(format!("volume {name}")));
+    };
+    drop(volumes);
+    for lun in volume.all_luns() {
+        lun.set_gone();
+    }
+    if let Ok(stranded) = context.affinities.remove(&volume.affinities.volume, permit) {
+        context.stranded.extend(stranded);
+    }
+    context
+        .names
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(name);
+    home.volumes.remove(&volume.id);
+    let entry = home
+        .fs
+        .directory
+        .remove(volume.id)
+        .expect("every volume has a name");
+    home.fs.hidden.add(entry);
+    Ok(())
+}
+
+fn find<'a>(home: &'a mut Home, volume: &str) -> Result<&'a mut VolumeHome, Error> {
+    let found = home
+        .volumes
+        .values_mut()
+        .find(|known| known.shared.name == volume);
+    found.ok_or_else(|| Error::NotFound(format!("volume {volume}")))
+}
+
+fn create_lun(
+    home: &mut Home,
+    context: &Context<'_>,
+    cp: CpNumber,
+    volume: &str,
+    name: &str,
+    size: u64,
+) -> Result<(), Error> {
+    check_name(name)?;
+    check_size(size)?;
+    let volume = find(home, volume)?;
+    if volume.shared.lun(name).is_some() {
+        return Err(Error::Exists(format!("LUN {}/{name}", volume.shared.name)));
+    }
+    let id = volume.fs.new_file_id();
+    let mut file = File::new(
+        Inode::new(id, Kind::Lun, cp, context.seconds),
+        Layer::Volume,
+    );
+    set_size(&mut file, size);
+    file.inode_changed = true;
+    let root = Root::of(&file.inode);
+    volume.fs.files.insert(id, file);
+    volume.fs.directory.add(Entry {
+        file: id,
+        kind: EntryKind::Lun,
+        name: name.to_owned(),
+    });
+    let lun = Arc::new(Lun::new(
+        id,
+        name.to_owned(),
+        volume.shared.clone(),
+        size,
+        root,
+    ));
+    volume
+        .shared
+        .luns
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(name.to_owned(), lun);
+    Ok(())
+}
+
+/// LUNs have at least one level, so that their leaves always sit in level-1 blocks.
+fn set_size(file: &mut File, size: u64) {
+    file.grow((size / BLOCK_SIZE as u64).max(2));
+    file.inode.size_bytes = size;
+    file.inode_changed = true;
+}
+
+fn delete_lun(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let mut luns = volume
+        .shared
+        .luns
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    let Some(lun) = luns.remove(name) else {
+        return Err(Error::NotFound(format!(
+            "LUN {}/{name}",
+            volume.shared.name
+        )));
+    };
+    drop(luns);
+    lun.set_gone();
+    let entry = volume
+        .fs
+        .directory
+        .remove(lun.file)
+        .expect("every LUN has a name");
+    volume.fs.hidden.add(entry);
+    Ok(())
+}
+
+fn grow_lun(home: &mut Home, volume: &str, name: &str, size: u64) -> Result<(), Error> {
+    check_size(size)?;
+    let volume = find(home, volume)?;
+    let Some(lun) = volume.shared.lun(name) else {
+        return Err(Error::NotFound(format!(
+            "LUN {}/{name}",
+            volume.shared.name
+        )));
+    };
+    if size < lun.size_bytes() {
+        let problem = format!(
+            "{} has {} bytes already; a LUN cannot shrink yet",
+            lun.full_name(),
+            lun.size_bytes()
+        );
+        return Err(Error::Invalid {
+            field: "size_bytes",
+            problem,
+        });
+    }
+    set_size(volume.fs.file(lun.file), size);
+    lun.set_size_bytes(size);
+    Ok(())
+}

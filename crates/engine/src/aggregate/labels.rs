@@ -1,0 +1,222 @@
+//! Reading the labels of a set of devices: which aggregate is this, and is it whole? (DESIGN §4)
+//!
+//! Every refusal says what was found, what was expected and what to do; nothing is written here.
+
+use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
+use everglade_format::config::{CONFIG_BYTES, hex};
+use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, label_offsets};
+use everglade_format::{Config, Superblock, TagKey};
+
+/// Why an aggregate cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{found}; expected {expected}. {remedy}")]
+pub struct Refusal {
+    /// What is there.
+    pub found: String,
+    /// What should be.
+    pub expected: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(
+        found: impl Into<String>,
+        expected: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Refusal {
+            found: found.into(),
+            expected: expected.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+/// A whole set of labels.
+pub(crate) struct Labels {
+    pub(crate) config: Config,
+    /// One for each member.
+    pub(crate) devices: Vec<DeviceId>,
+    pub(crate) superblock: Superblock,
+}
+
+const RESTORE: &str = "Check that the devices are the right ones and that none was overwritten; \
+                       `everglade check` says more. Nothing was changed";
+
+fn read_config(storage: &dyn Storage, device: DeviceId) -> Result<Config, Refusal> {
+    let size = storage.size_bytes(device);
+    let mut newest: Option<Config> = None;
+    let mut complaint = None;
+    if size >= 2 * everglade_format::label::LABEL_BYTES {
+        for label in label_offsets(size) {
+            for slot in CONFIG_OFFSETS {
+                let mut bytes = vec![0; CONFIG_BYTES];
+                if let Err(error) = storage.read(device, label + slot, &mut bytes) {
+                    complaint.get_or_insert(format!("device {}: {error}", device.0));
+                    continue;
+                }
+                match Config::decode(&bytes) {
+                    Ok(Some(config)) if newest.as_ref().is_none_or(|n| n.epoch < config.epoch) => {
+                        newest = Some(config);
+                    }
+                    Ok(_) => {}
+                    Err(damage) => {
+                        // A newer format is the more useful thing to say than a torn spare copy.
+                        if complaint.is_none() || damage.what == "format version" {
+                            complaint = Some(format!("device {}: {damage}", device.0));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    newest.ok_or_else(|| {
+        let found =
+            complaint.unwrap_or_else(|| format!("device {} has no Everglade label", device.0));
+        Refusal::new(
+            found,
+            "the label of an Everglade device of format version 0",
+            RESTORE,
+        )
+    })
+}
+
+/// Reads and compares the labels of the devices given as one aggregate.
+pub(crate) fn read(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Labels, Refusal> {
+    let mut configs = Vec::new();
+    for device in devices {
+        configs.push((read_config(storage, *device)?, *device));
+    }
+    let Some(newest) = configs
+        .iter()
+        .map(|(config, _)| config)
+        .max_by_key(|config| config.epoch)
+        .cloned()
+    else {
+        return Err(Refusal::new(
+            "no device",
+            "the devices of an aggregate",
+            "Name at least one device",
+        ));
+    };
+    let mut members: Vec<Option<DeviceId>> = vec![None; newest.members.len()];
+    for (config, device) in &configs {
+        if config.uuid != newest.uuid {
+            return Err(Refusal::new(
+                format!(
+                    "device {} belongs to aggregate {} ({})",
+                    device.0,
+                    config.name,
+                    hex(&config.uuid)
+                ),
+                format!(
+                    "a device of aggregate {} ({})",
+                    newest.name,
+                    hex(&newest.uuid)
+                ),
+                "Give each aggregate its own devices. Nothing was changed",
+            ));
+        }
+        if config.epoch != newest.epoch {
+            return Err(Refusal::new(
+                format!(
+                    "device {} was last a member in epoch {}",
+                    device.0, config.epoch
+                ),
+                format!("epoch {}", newest.epoch),
+                "This device missed changes; put the current device in its place. Nothing was changed",
+            ));
+        }
+        let member = config.member_index as usize;
+        let size = storage.size_bytes(*device) / BLOCK_SIZE as u64;
+        if size < newest.members[member].size_blocks {
+            return Err(Refusal::new(
+                format!("device {} has {size} blocks", device.0),
+                format!(
+                    "{} blocks, as when it joined",
+                    newest.members[member].size_blocks
+                ),
+                "Restore the device to its full size. Nothing was changed",
+            ));
+        }
+        if members[member].replace(*device).is_some() {
+            return Err(Refusal::new(
+                format!("two devices say that they are member {member}"),
+                "each member once",
+                "Remove the copy. Nothing was changed",
+            ));
+        }
+    }
+    let missing = members.iter().filter(|member| member.is_none()).count();
+    if missing > 0 {
+        return Err(Refusal::new(
+            format!(
+                "{missing} of {} devices of aggregate {} are missing",
+                members.len(),
+                newest.name
+            ),
+            "all of them, since the aggregate has no redundancy",
+            "Bring the missing devices back. Nothing was changed",
+        ));
+    }
+    let devices: Vec<DeviceId> = members.into_iter().flatten().collect();
+    let superblock = read_superblock(storage, &newest, &devices)?;
+    Ok(Labels {
+        config: newest,
+        devices,
+        superblock,
+    })
+}
+
+fn read_superblock(
+    storage: &dyn Storage,
+    config: &Config,
+    devices: &[DeviceId],
+) -> Result<Superblock, Refusal> {
+    let key = TagKey::new(&config.secret);
+    let mut newest: Option<Superblock> = None;
+    let mut complaint = String::from("no superblock was ever written");
+    for (member, device) in config.members.iter().zip(devices) {
+        for label in label_offsets(member.size_blocks * BLOCK_SIZE as u64) {
+            for slot in SUPERBLOCK_OFFSETS {
+                let mut block = [0; BLOCK_SIZE];
+                let read = storage.read(*device, label + slot, &mut block);
+                match read.map_err(|e| e.to_string()).and_then(|()| {
+                    Superblock::decode(&block, &key, &config.uuid)
+                        .map_err(|damage| damage.to_string())
+                }) {
+                    Ok(Some(found)) if newest.as_ref().is_none_or(|n| n.cp < found.cp) => {
+                        newest = Some(found)
+                    }
+                    Ok(_) => {}
+                    Err(text) => complaint = format!("device {}: {text}", device.0),
+                }
+            }
+        }
+    }
+    let newest = newest.ok_or_else(|| {
+        Refusal::new(
+            complaint,
+            "a valid superblock in one of four places of each device",
+            RESTORE,
+        )
+    })?;
+    if newest.frontiers.len() != config.extents.len() {
+        return Err(Refusal::new(
+            format!("a superblock for {} extents", newest.frontiers.len()),
+            format!("{} extents, as in the label", config.extents.len()),
+            RESTORE,
+        ));
+    }
+    for (frontier, extent) in newest.frontiers.iter().zip(&config.extents) {
+        if u64::from(*frontier) > extent.length / config.area_blocks {
+            return Err(Refusal::new(
+                format!("frontier {frontier}"),
+                "one inside its extent",
+                RESTORE,
+            ));
+        }
+    }
+    Ok(newest)
+}

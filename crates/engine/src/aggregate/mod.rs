@@ -1,0 +1,200 @@
+//! Aggregates: what all reactors share about one pool (B-01).
+//!
+//! The consistency point's own state ([`crate::cp::Home`]) is not here: it belongs to the home reactor.
+
+pub(crate) mod create;
+pub(crate) mod labels;
+pub(crate) mod mount;
+pub(crate) mod space;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use everglade_affinity::AggregateAffinities;
+use everglade_env::DeviceId;
+use everglade_format::{Config, CpNumber, Geometry, Pvbn, TagKey};
+
+use crate::volume::Volume;
+use space::Space;
+
+/// How an aggregate is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Its metadata is being read.
+    Mounting,
+    /// Serving.
+    Online,
+    /// Its last consistency point is being written.
+    Stopping,
+    /// Everything is on media; nothing more happens.
+    Stopped,
+    /// It cannot be used; the text says why.
+    Failed(String),
+}
+
+/// Shared state of an aggregate.
+pub(crate) struct Aggregate {
+    /// Its number in this process, part of the page cache's key.
+    pub(crate) id: u32,
+    pub(crate) config: Config,
+    pub(crate) geometry: Geometry,
+    pub(crate) key: TagKey,
+    /// One for each member.
+    pub(crate) devices: Vec<DeviceId>,
+    pub(crate) affinities: AggregateAffinities,
+    /// The reactor that runs its consistency points.
+    pub(crate) home: usize,
+    /// By name. Changed in the freeze only.
+    pub(crate) volumes: RwLock<BTreeMap<String, Arc<Volume>>>,
+    pub(crate) space: Space,
+    /// The consistency point that operations join now. Changed in the freeze only.
+    joining: AtomicU64,
+    committed: AtomicU64,
+    /// Waiters want every consistency point up to this one.
+    wanted: AtomicU64,
+    /// Operations since the last freeze changed something.
+    changes: AtomicU64,
+    stopping: AtomicBool,
+    state: Mutex<State>,
+}
+
+impl Aggregate {
+    #[expect(clippy::too_many_arguments, reason = "the parts of an aggregate, once")]
+    pub(crate) fn new(
+        id: u32,
+        config: Config,
+        geometry: Geometry,
+        devices: Vec<DeviceId>,
+        affinities: AggregateAffinities,
+        home: usize,
+        committed: CpNumber,
+        space: Space,
+    ) -> Self {
+        Aggregate {
+            id,
+            key: TagKey::new(&config.secret),
+            geometry,
+            config,
+            devices,
+            affinities,
+            home,
+            volumes: RwLock::default(),
+            space,
+            joining: AtomicU64::new(committed.0 + 1),
+            committed: AtomicU64::new(committed.0),
+            wanted: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+            state: Mutex::new(State::Mounting),
+        }
+    }
+
+    /// Device and byte offset of a block, and how many blocks follow it there.
+    pub(crate) fn locate(&self, pvbn: Pvbn) -> Option<(DeviceId, u64, u64)> {
+        let place = self.geometry.locate(pvbn)?;
+        let device = self.devices[place.member as usize];
+        Some((
+            device,
+            place.dbn.0 * everglade_env::BLOCK_SIZE as u64,
+            place.run,
+        ))
+    }
+
+    /// The consistency point an operation joins; stable while inside any of the aggregate's affinities.
+    pub(crate) fn joining(&self) -> CpNumber {
+        CpNumber(self.joining.load(Ordering::Acquire))
+    }
+
+    /// In the freeze only. Returns the number of the consistency point that begins.
+    pub(crate) fn begin_cp(&self) -> CpNumber {
+        self.changes.store(0, Ordering::Release);
+        CpNumber(self.joining.fetch_add(1, Ordering::AcqRel))
+    }
+
+    pub(crate) fn committed(&self) -> CpNumber {
+        CpNumber(self.committed.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_committed(&self, cp: CpNumber) {
+        assert_eq!(
+            self.committed.swap(cp.0, Ordering::AcqRel) + 1,
+            cp.0,
+            "consistency points in order"
+        );
+    }
+
+    /// Asks for every consistency point up to `cp`. True if that is news for the home reactor.
+    pub(crate) fn want_cp(&self, cp: CpNumber) -> bool {
+        self.wanted.fetch_max(cp.0, Ordering::AcqRel) < cp.0
+    }
+
+    pub(crate) fn wanted(&self) -> CpNumber {
+        CpNumber(self.wanted.load(Ordering::Acquire))
+    }
+
+    /// Notes that an operation changed something in the current consistency point.
+    pub(crate) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn has_changes(&self) -> bool {
+        self.changes.load(Ordering::Acquire) > 0
+    }
+
+    /// The consistency point that makes everything done so far durable.
+    pub(crate) fn covering(&self) -> CpNumber {
+        let joining = self.joining();
+        if self.has_changes() {
+            joining
+        } else {
+            CpNumber(joining.0 - 1)
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+
+    pub(crate) fn request_stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn stop_requested(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Why operations are refused, if they are.
+    pub(crate) fn refusal(&self) -> Option<everglade_target::Error> {
+        use everglade_target::Error;
+        match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
+            State::Online => None,
+            State::Failed(reason) => Some(Error::Io(format!("aggregate failed: {reason}"))),
+            State::Mounting | State::Stopping | State::Stopped => Some(Error::Gone),
+        }
+    }
+
+    pub(crate) fn volume(&self, name: &str) -> Option<Arc<Volume>> {
+        self.volumes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(name)
+            .cloned()
+    }
+
+    pub(crate) fn all_volumes(&self) -> Vec<Arc<Volume>> {
+        self.volumes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
+    }
+}

@@ -1,0 +1,298 @@
+//! Mount: from a superblock to an aggregate that serves. Reads metadata in proportion to the number of
+//! volumes and LUNs, never to their size.
+//!
+//! Runs as a handler: it stops for pages and runs again from the top, building everything anew each time.
+
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+
+use everglade_affinity::VolumeAffinities;
+use everglade_format::inode::INODES_PER_BLOCK;
+use everglade_format::metafile::{DIRECTORY, HIDDEN, METAFILES, TOP_AREAS};
+use everglade_format::volume::{SUPERBLOCK_VVBN, VOLUME_AREA_BLOCKS};
+use everglade_format::{
+    Damage, EntryKind, FileId, Inode, Kind, Layer, Superblock, TopAreas, VolumeSuperblock,
+};
+use everglade_freespace::Areas;
+use everglade_target::Error;
+
+use crate::admin::new_volume;
+use crate::aggregate::Aggregate;
+use crate::alloc::blocks::Host;
+use crate::cp::{Home, VolumeHome};
+use crate::filesystem::FileSystem;
+use crate::load::{Gather, LoadCx, Stop};
+use crate::names::Names;
+use crate::tree::{File, Root};
+use crate::volume::Lun;
+
+/// A mount under way. Affinities are made once and used by the run that gets through.
+pub(crate) struct Mounting {
+    pub(crate) aggregate: Arc<Aggregate>,
+    pub(crate) superblock: Superblock,
+    pub(crate) affinities: BTreeMap<FileId, VolumeAffinities>,
+}
+
+/// Metadata of a volume, before anything shared is made of it.
+struct LoadedVolume {
+    name: String,
+    superblock: VolumeSuperblock,
+    fs: FileSystem,
+}
+
+impl Mounting {
+    /// Reads everything, or stops. `add` makes the affinities of a volume.
+    pub(crate) fn run(
+        &mut self,
+        cx: &mut LoadCx<'_>,
+        mut add: impl FnMut() -> Result<VolumeAffinities, Error>,
+    ) -> Result<Home, Stop> {
+        let superblock = &self.superblock;
+        let geometry = &self.aggregate.geometry;
+        let area_blocks = geometry.area_blocks();
+        let areas =
+            geometry
+                .extents()
+                .iter()
+                .zip(&superblock.frontiers)
+                .map(|(extent, frontier)| {
+                    Areas::new(
+                        extent.length / area_blocks,
+                        area_blocks,
+                        u64::from(*frontier),
+                    )
+                });
+        let bases = geometry
+            .extents()
+            .iter()
+            .map(|extent| extent.base)
+            .collect();
+        let inode_file = superblock.inode_file.clone();
+        let mut fs = FileSystem::new(
+            Layer::Aggregate,
+            area_blocks,
+            bases,
+            areas.collect(),
+            inode_file,
+        );
+        fs.used = superblock.blocks_used;
+        fs.areas_used = superblock.areas_used;
+        fs.next_file = superblock.next_file;
+        let mut volumes = Vec::new();
+        if superblock.cp.0 == 0 {
+            fs.create_metafiles(superblock.cp.next(), superblock.written_seconds);
+        } else {
+            load_file_system(&mut fs, cx, EntryKind::Volume)?;
+            let names: Vec<_> = fs.directory.iter().cloned().collect();
+            let mut gather = Gather::default();
+            for entry in names {
+                let loaded = load_volume(
+                    &mut fs,
+                    cx,
+                    entry.file,
+                    entry.name,
+                    self.aggregate.config.uuid,
+                );
+                volumes.extend(gather.add(loaded));
+            }
+            gather.finish()?;
+        }
+        let mut home = Home {
+            aggregate: self.aggregate.clone(),
+            fs,
+            volumes: BTreeMap::new(),
+            host: Host::default(),
+            requests: VecDeque::new(),
+            run: None,
+            last_begin: 0,
+            preparing: None,
+            prepare_after: 0,
+            wall_seconds: 0,
+            punching: None,
+        };
+        for loaded in volumes {
+            let id = loaded.superblock.volume;
+            let affinities = match self.affinities.entry(id) {
+                std::collections::btree_map::Entry::Occupied(known) => known.get().clone(),
+                std::collections::btree_map::Entry::Vacant(place) => {
+                    place.insert(add().map_err(Stop::Failed)?).clone()
+                }
+            };
+            join(&mut home, loaded, affinities);
+        }
+        home.aggregate.space.set_pending(home.pending_blocks());
+        Ok(home)
+    }
+}
+
+/// Makes a loaded volume part of the aggregate.
+fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
+    let LoadedVolume {
+        name,
+        superblock,
+        fs,
+    } = loaded;
+    let shared = new_volume(home, affinities, superblock.volume, &name, superblock.sync);
+    let mut luns = shared.luns.write().unwrap_or_else(PoisonError::into_inner);
+    for entry in fs.directory.iter() {
+        let inode = &fs.files[&entry.file].inode;
+        let lun = Lun::new(
+            entry.file,
+            entry.name.clone(),
+            shared.clone(),
+            inode.size_bytes,
+            Root::of(inode),
+        );
+        luns.insert(entry.name.clone(), Arc::new(lun));
+    }
+    drop(luns);
+    let known = VolumeHome {
+        shared: shared.clone(),
+        fs,
+        sync: superblock.sync,
+        is_new: false,
+    };
+    home.volumes.insert(superblock.volume, known);
+    home.aggregate
+        .volumes
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(name, shared);
+}
+
+fn load_inode(fs: &FileSystem, cx: &mut LoadCx<'_>, id: FileId) -> Result<Inode, Stop> {
+    let (block, slot) = Inode::place(id);
+    let missing = || {
+        Stop::from(Damage::new(
+            "inode",
+            format!("an inode of file {id}"),
+            "none",
+        ))
+    };
+    if block >= fs.inode_file.inode.block_count() {
+        return Err(missing());
+    }
+    let leaf = fs.inode_file.leaf(cx, block)?;
+    Inode::decode_from(leaf.bytes(), slot, id, fs.layer)?.ok_or_else(missing)
+}
+
+/// Loads metafiles, names, and the files that are named.
+fn load_file_system(fs: &mut FileSystem, cx: &mut LoadCx<'_>, kind: EntryKind) -> Result<(), Stop> {
+    const {
+        assert!(
+            INODES_PER_BLOCK > 7,
+            "all metafiles' inodes are in one block"
+        )
+    };
+    for metafile in METAFILES {
+        if metafile.aggregate_only && fs.layer == Layer::Volume {
+            continue;
+        }
+        let inode = load_inode(fs, cx, metafile.id)?;
+        Damage::unless_equal("inode kind", Kind::Metafile, inode.kind)?;
+        fs.files.insert(metafile.id, File::new(inode, fs.layer));
+    }
+    let mut gather = Gather::default();
+    let directory = gather.add(Names::load(&fs.files[&DIRECTORY], cx));
+    let hidden = gather.add(Names::load(&fs.files[&HIDDEN], cx));
+    let top = gather.add(load_top_areas(fs, cx));
+    gather.finish()?;
+    let (Some(directory), Some(hidden), Some(top)) = (directory, hidden, top) else {
+        unreachable!("nothing was missing")
+    };
+    let expected = match kind {
+        EntryKind::Volume => Kind::Container,
+        EntryKind::Lun => Kind::Lun,
+    };
+    let mut gather = Gather::default();
+    for entry in directory.iter().chain(hidden.iter()) {
+        Damage::unless_equal("directory entry kind", kind, entry.kind)?;
+        let Some(inode) = gather.add(load_inode(fs, cx, entry.file)) else {
+            continue;
+        };
+        Damage::unless_equal("inode kind", expected, inode.kind)?;
+        if inode.levels == 0 || entry.file >= fs.next_file {
+            return Err(
+                Damage::new("inode", "a file with levels and an id in use", entry.file).into(),
+            );
+        }
+        let known = fs.files.insert(entry.file, File::new(inode, fs.layer));
+        if known.is_some() {
+            return Err(Damage::new("directory", "one name for each file", entry.file).into());
+        }
+    }
+    gather.finish()?;
+    fs.directory = directory;
+    fs.hidden = hidden;
+    for (area, free) in top.0 {
+        let number = u64::from(area).saturating_mul(fs.area_blocks);
+        if let Some((extent, area)) = fs.area_of(number)
+            && u64::from(free) <= fs.area_blocks
+        {
+            // The host may not have space for an area that is all free: ask before using it.
+            fs.areas[extent].score(area, u64::from(free), true);
+        }
+    }
+    Ok(())
+}
+
+/// TopAA, from the inode or from its block. A cache: damage is treated as absence.
+fn load_top_areas(fs: &FileSystem, cx: &mut LoadCx<'_>) -> Result<TopAreas, Stop> {
+    let file = &fs.files[&TOP_AREAS];
+    if let Some(bytes) = &file.inode.inline {
+        let number = |bytes: &[u8]| everglade_format::bytes::u32_at(bytes, 0);
+        return Ok(TopAreas(
+            bytes
+                .chunks_exact(8)
+                .map(|e| (number(&e[..4]), number(&e[4..])))
+                .collect(),
+        ));
+    }
+    if file.inode.block_count() == 0 {
+        return Ok(TopAreas::default());
+    }
+    match file.leaf(cx, 0) {
+        Ok(leaf) => Ok(TopAreas::decode(leaf.bytes()).unwrap_or_default()),
+        Err(Stop::Failed(_)) => Ok(TopAreas::default()),
+        Err(stop) => Err(stop),
+    }
+}
+
+fn load_volume(
+    fs: &mut FileSystem,
+    cx: &mut LoadCx<'_>,
+    id: FileId,
+    name: String,
+    uuid: [u8; 16],
+) -> Result<LoadedVolume, Stop> {
+    let container = fs.file(id);
+    let leaf = container.leaf(cx, SUPERBLOCK_VVBN.0)?;
+    let superblock = VolumeSuperblock::decode(leaf.bytes(), id, &uuid)?;
+    let count = container.inode.block_count() / VOLUME_AREA_BLOCKS;
+    if superblock.frontier > count || count == 0 {
+        return Err(Damage::new(
+            "volume frontier",
+            format!("at most {count}"),
+            superblock.frontier,
+        )
+        .into());
+    }
+    let areas = Areas::new(count, VOLUME_AREA_BLOCKS, superblock.frontier);
+    let inode_file = superblock.inode_file.clone();
+    let mut volume = FileSystem::new(
+        Layer::Volume,
+        VOLUME_AREA_BLOCKS,
+        vec![0],
+        vec![areas],
+        inode_file,
+    );
+    volume.used = superblock.blocks_used;
+    volume.next_file = superblock.next_file;
+    load_file_system(&mut volume, cx, EntryKind::Lun)?;
+    Ok(LoadedVolume {
+        name,
+        superblock,
+        fs: volume,
+    })
+}

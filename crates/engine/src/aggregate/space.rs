@@ -1,0 +1,238 @@
+//! Admission: which operations may add to the pool's consumption (DESIGN §8, A-12, E-27).
+//!
+//! ```text
+//! backed = blocks of areas the host has given space for
+//! free   = backed − used at the last commit − charged since
+//! grow       may go on while free ≥ reserve + its charge
+//! overwrite  may go on while free ≥ reserve / 2 + its charge
+//! release    may always go on
+//! ```
+//!
+//! A charge is one block for each block of data. Metadata that a consistency point writes for it (at most
+//! three more blocks for a block of data: level-1 block, container level-1 block, map blocks) comes out of
+//! the reserve, which is why the dirty limit is a third of the reserve at most: a consistency point cannot
+//! run out of space. Charges of a consistency point end when it commits and its real use is known.
+//!
+//! Charging is loose by design: a racing pair of operations may overdraw by one operation each, which the
+//! reserve covers.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use everglade_format::CpNumber;
+
+/// What an operation does to consumption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Adds blocks.
+    Grow,
+    /// Replaces blocks that will be freed.
+    Overwrite,
+}
+
+/// See the module's documentation. All values in blocks.
+#[derive(Debug)]
+pub(crate) struct Space {
+    total: u64,
+    reserve: u64,
+    backed: AtomicI64,
+    used: AtomicU64,
+    /// By parity of the consistency point.
+    charged: [AtomicI64; 2],
+    /// Blocks that deletions have yet to give back.
+    pending: AtomicU64,
+    /// Dirty pages, by parity of the consistency point.
+    dirty: [AtomicI64; 2],
+    dirty_limit: AtomicI64,
+    host_full: AtomicBool,
+    /// Somebody waits for space.
+    hungry: AtomicBool,
+}
+
+/// Numbers for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// All blocks of the aggregate.
+    pub total_blocks: u64,
+    /// In use at the last commit.
+    pub used_blocks: u64,
+    /// Kept back.
+    pub reserve_blocks: u64,
+    /// For which the host has given space.
+    pub backed_blocks: u64,
+    /// To be given back by deletions under way.
+    pub pending_blocks: u64,
+    /// Memory that the next consistency points have to write, in pages.
+    pub dirty_pages: u64,
+}
+
+fn parity(cp: CpNumber) -> usize {
+    usize::from(!cp.0.is_multiple_of(2))
+}
+
+fn signed(blocks: u64) -> i64 {
+    i64::try_from(blocks).expect("block counts have 40 bits")
+}
+
+impl Space {
+    pub(crate) fn new(total: u64, reserve: u64, used: u64, backed: u64) -> Self {
+        Space {
+            total,
+            reserve,
+            backed: AtomicI64::new(signed(backed)),
+            used: AtomicU64::new(used),
+            charged: Default::default(),
+            pending: AtomicU64::new(0),
+            dirty: Default::default(),
+            dirty_limit: AtomicI64::new(i64::MAX),
+            host_full: AtomicBool::new(false),
+            hungry: AtomicBool::new(false),
+        }
+    }
+
+    /// Most dirty pages that fit the reserve (see above).
+    pub(crate) fn dirty_limit_for(reserve: u64) -> u64 {
+        (reserve / 3).max(64)
+    }
+
+    pub(crate) fn set_dirty_limit(&self, pages: u64) {
+        self.dirty_limit.store(signed(pages), Ordering::Relaxed);
+    }
+
+    pub(crate) fn dirty_limit(&self) -> i64 {
+        self.dirty_limit.load(Ordering::Relaxed)
+    }
+
+    fn charged(&self) -> i64 {
+        self.charged
+            .iter()
+            .map(|charged| charged.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Admits `blocks` of data to consistency point `cp`, or says no.
+    pub(crate) fn charge(&self, class: Class, blocks: u64, cp: CpNumber) -> bool {
+        let free = self.backed.load(Ordering::Relaxed)
+            - signed(self.used.load(Ordering::Relaxed))
+            - self.charged();
+        let floor = match class {
+            Class::Grow => signed(self.reserve),
+            Class::Overwrite => signed(self.reserve) / 2,
+        };
+        if free < floor + signed(blocks) {
+            self.hungry.store(true, Ordering::Relaxed);
+            return false;
+        }
+        self.charged[parity(cp)].fetch_add(signed(blocks), Ordering::Relaxed);
+        true
+    }
+
+    /// True if waiting may help: something is charged that may cost less, or blocks will be given back,
+    /// or the host may give more space.
+    pub(crate) fn may_improve(&self) -> bool {
+        self.charged() > 0
+            || self.pending.load(Ordering::Relaxed) > 0
+            || (!self.host_full.load(Ordering::Relaxed)
+                && self.backed.load(Ordering::Relaxed) < signed(self.total))
+    }
+
+    /// Adds to the dirty pages of `cp`.
+    pub(crate) fn note_dirty(&self, pages: i64, cp: CpNumber) {
+        self.dirty[parity(cp)].fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// Dirty pages of all consistency points.
+    pub(crate) fn dirty(&self) -> i64 {
+        self.dirty
+            .iter()
+            .map(|dirty| dirty.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// A consistency point committed: its charges end, its real use counts.
+    pub(crate) fn commit(&self, cp: CpNumber, used: u64, backed: u64, pending: u64) {
+        self.charged[parity(cp)].store(0, Ordering::Relaxed);
+        self.dirty[parity(cp)].store(0, Ordering::Relaxed);
+        self.used.store(used, Ordering::Relaxed);
+        self.backed.store(signed(backed), Ordering::Relaxed);
+        self.pending.store(pending, Ordering::Relaxed);
+    }
+
+    /// Blocks that deletions have yet to give back.
+    pub(crate) fn set_pending(&self, blocks: u64) {
+        self.pending.store(blocks, Ordering::Relaxed);
+    }
+
+    /// The host gave space for `blocks` more, or took some back.
+    pub(crate) fn note_backed(&self, blocks: i64) {
+        self.backed.fetch_add(blocks, Ordering::Relaxed);
+    }
+
+    /// The host refused, or gave, space.
+    pub(crate) fn set_host_full(&self, full: bool) {
+        self.host_full.store(full, Ordering::Relaxed);
+    }
+
+    /// True once after somebody was refused.
+    pub(crate) fn take_hunger(&self) -> bool {
+        self.hungry.swap(false, Ordering::Relaxed)
+    }
+
+    /// Blocks that are free and backed, less the charges; may be negative.
+    pub(crate) fn free_backed(&self) -> i64 {
+        self.backed.load(Ordering::Relaxed)
+            - signed(self.used.load(Ordering::Relaxed))
+            - self.charged()
+    }
+
+    pub(crate) fn reserve(&self) -> u64 {
+        self.reserve
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        Usage {
+            total_blocks: self.total,
+            used_blocks: self.used.load(Ordering::Relaxed),
+            reserve_blocks: self.reserve,
+            backed_blocks: u64::try_from(self.backed.load(Ordering::Relaxed)).unwrap_or(0),
+            pending_blocks: self.pending.load(Ordering::Relaxed),
+            dirty_pages: u64::try_from(self.dirty()).unwrap_or(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_class_stops_at_its_floor() {
+        let space = Space::new(1000, 100, 0, 1000);
+        let cp = CpNumber(1);
+        assert!(space.charge(Class::Grow, 900, cp));
+        assert!(
+            !space.charge(Class::Grow, 1, cp),
+            "the reserve is not for growth"
+        );
+        assert!(space.charge(Class::Overwrite, 50, cp));
+        assert!(
+            !space.charge(Class::Overwrite, 1, cp),
+            "half of it is for releases only"
+        );
+        assert!(space.may_improve(), "the charges may turn out smaller");
+        space.commit(cp, 900, 1000, 0);
+        assert!(!space.may_improve());
+        assert!(!space.charge(Class::Grow, 1, cp.next()));
+        assert!(space.charge(Class::Overwrite, 50, cp.next()));
+    }
+
+    #[test]
+    fn space_the_host_has_not_given_does_not_count() {
+        let space = Space::new(1000, 100, 0, 200);
+        assert!(!space.charge(Class::Grow, 101, CpNumber(1)));
+        assert!(space.may_improve(), "the host may give more");
+        space.set_host_full(true);
+        assert!(!space.may_improve());
+        space.note_backed(100);
+        assert!(space.charge(Class::Grow, 101, CpNumber(1)));
+    }
+}

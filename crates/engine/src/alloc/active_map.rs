@@ -1,0 +1,89 @@
+//! The active map with its safe copies (B-14, E-02 … E-04).
+//!
+//! The current copy of a map block is the changed block of the active map file; it is what the
+//! consistency point writes. On the first clear in it a *safe* copy is made. Allocation looks at the
+//! safe copy and sets bits in both; frees clear bits in the current copy only. So a number freed in this
+//! consistency point is not allocated in it (Lemma 1), and the safe copies are dropped when it ends.
+
+use std::collections::HashMap;
+
+use everglade_env::Page;
+use everglade_format::{BITS_PER_BLOCK, bitmap};
+use everglade_target::Error;
+
+use crate::load::{LoadCx, Stop, layer_name};
+use crate::tree::{Content, File};
+
+/// Safe copies of the running consistency point.
+#[derive(Default)]
+pub(crate) struct SafeCopies(HashMap<u64, Page>);
+
+impl SafeCopies {
+    /// Numbers freed in this consistency point become allocatable.
+    pub(crate) fn drop_all(&mut self) {
+        self.0.clear();
+    }
+
+    /// First allocatable number in `from..to`, which lie in one map block that is changed already.
+    pub(crate) fn first_free(&self, map: &File, from: u64, to: u64) -> Option<u64> {
+        let block = from / BITS_PER_BLOCK;
+        assert!(
+            from < to && (to - 1) / BITS_PER_BLOCK == block,
+            "{from}..{to} spans map blocks"
+        );
+        let bits = match self.0.get(&block) {
+            Some(safe) => safe,
+            None => map.peek(0, block).expect("the map block was made changed"),
+        };
+        let base = block * BITS_PER_BLOCK;
+        bitmap::first_clear(bits, from - base, to - base).map(|bit| bit + base)
+    }
+
+    /// Marks a number in use. The map block must be changed already.
+    pub(crate) fn allocate(&mut self, map: &mut File, number: u64) {
+        let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);
+        if let Some(safe) = self.0.get_mut(&block) {
+            assert!(
+                bitmap::set(safe, bit),
+                "{number} was freed in this consistency point or is in use"
+            );
+        }
+        let page = map
+            .changed_page(0, block)
+            .expect("the map block was made changed");
+        assert!(bitmap::set(page, bit), "{number} is in use already");
+    }
+
+    /// Load phase of freeing: the map block is changed and says that the number is in use.
+    pub(crate) fn prepare_free(
+        map: &mut File,
+        cx: &mut LoadCx<'_>,
+        number: u64,
+    ) -> Result<(), Stop> {
+        let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);
+        if block >= map.inode.block_count() {
+            return Err(contradiction(map, number));
+        }
+        let page = map.modify(cx, 0, block, Content::Keep)?;
+        if bitmap::is_set(page, bit) {
+            Ok(())
+        } else {
+            Err(contradiction(map, number))
+        }
+    }
+
+    /// Marks a number free from the next consistency point on.
+    pub(crate) fn free(&mut self, map: &mut File, number: u64) {
+        let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);
+        let page = map.changed_page(0, block).expect("freeing was prepared");
+        self.0.entry(block).or_insert_with(|| Page::copy_of(page));
+        assert!(bitmap::clear(page, bit), "{number} is freed twice");
+    }
+}
+
+fn contradiction(map: &File, number: u64) -> Stop {
+    let layer = layer_name(map.layer);
+    Stop::Failed(Error::Io(format!(
+        "the {layer}'s active map says that block {number} is free, but it is in use"
+    )))
+}

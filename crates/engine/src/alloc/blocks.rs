@@ -1,0 +1,432 @@
+//! Taking and freeing blocks in both layers (D-21, G-01).
+//!
+//! Each operation has a load phase (`ensure_*`, `prepare_free_*`), which may stop and can be run again, and
+//! a modify phase (`take_*`, `free_*`), which cannot fail.
+
+use everglade_format::context::{self, CONTEXTS_PER_BLOCK};
+use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP};
+use everglade_format::{
+    BITS_PER_BLOCK, Context, FileId, Layer, Owner, Pointer, Pvbn, SPAN, Tag, Vvbn, bitmap,
+};
+use everglade_freespace::Candidate;
+use everglade_target::Error;
+
+use crate::alloc::active_map::SafeCopies;
+use crate::alloc::cursor::{OpenArea, chunk_end};
+use crate::filesystem::FileSystem;
+use crate::load::{Gather, LoadCx, Stop};
+use crate::tree::{Content, File};
+
+/// What a block is for: data and metadata go to different areas, so that frees of one leave no holes in
+/// the other and metadata finds its areas whole (DESIGN §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Data,
+    Metadata,
+}
+
+/// Space on the host for an area that is to be opened.
+#[derive(Default)]
+pub(crate) struct Host {
+    /// The area the consistency point waits for: extent and area.
+    pub(crate) wanted: Option<(usize, u64)>,
+    /// The host refused the last request; until it grants one, only areas it gave before are used.
+    pub(crate) full: bool,
+}
+
+/// Map blocks looked at in one go when areas are searched.
+const SCAN_BLOCKS: u64 = 64;
+
+impl FileSystem {
+    /// Makes at least `count` numbers ready to take.
+    pub(crate) fn ensure(
+        &mut self,
+        mut container: Option<&mut File>,
+        cx: &mut LoadCx<'_>,
+        host: &mut Host,
+        purpose: Purpose,
+        count: usize,
+    ) -> Result<(), Stop> {
+        while self.cursor(purpose).stock.len() < count {
+            self.fill(container.as_deref_mut(), cx, host, purpose)?;
+        }
+        Ok(())
+    }
+
+    fn cursor(&mut self, purpose: Purpose) -> &mut super::Cursor {
+        match purpose {
+            Purpose::Data => &mut self.data,
+            Purpose::Metadata => &mut self.meta,
+        }
+    }
+
+    /// Adds one chunk to the stock.
+    fn fill(
+        &mut self,
+        container: Option<&mut File>,
+        cx: &mut LoadCx<'_>,
+        host: &mut Host,
+        purpose: Purpose,
+    ) -> Result<(), Stop> {
+        let extents = self.areas.len();
+        let turn = self.cursor(purpose).turn;
+        for step in 0..extents {
+            let extent = (turn + step) % extents;
+            if self.cursor(purpose).open[extent].is_none()
+                && !self.open_area(cx, host, purpose, extent)?
+            {
+                continue;
+            }
+            let area = self.cursor(purpose).open[extent].expect("opened above");
+            self.fill_from(container, cx, purpose, area)?;
+            self.cursor(purpose).turn = (extent + 1) % extents;
+            return Ok(());
+        }
+        Err(Stop::Failed(Error::NoSpace))
+    }
+
+    /// Takes the next chunk of an open area into stock, or closes the area.
+    fn fill_from(
+        &mut self,
+        container: Option<&mut File>,
+        cx: &mut LoadCx<'_>,
+        purpose: Purpose,
+        area: OpenArea,
+    ) -> Result<(), Stop> {
+        let volume = self.layer == Layer::Volume;
+        self.map().grow((area.end - 1) / BITS_PER_BLOCK + 1);
+        let start = area.next;
+        if start < area.end {
+            self.modify_map(cx, start / BITS_PER_BLOCK)?;
+        }
+        let map = self
+            .files
+            .get(&ACTIVE_MAP)
+            .expect("every file system has it");
+        let found = (start < area.end)
+            .then(|| self.safe.first_free(map, start, area.end))
+            .flatten();
+        let Some(first) = found else {
+            self.areas[area.extent].close(area.area);
+            self.cursor(purpose).open[area.extent] = None;
+            return Ok(());
+        };
+        let end = chunk_end(first, volume).min(area.end);
+        if let Some(container) = container {
+            container.grow(area.end);
+            container.modify(cx, 1, first / SPAN, Content::Keep)?;
+        } else {
+            let contexts = self
+                .files
+                .get_mut(&CONTEXT_MAP)
+                .expect("every aggregate has it");
+            contexts.grow(area.end.div_ceil(CONTEXTS_PER_BLOCK));
+            contexts.modify(cx, 0, first / CONTEXTS_PER_BLOCK, Content::Keep)?;
+        }
+        let map = self
+            .files
+            .get(&ACTIVE_MAP)
+            .expect("every file system has it");
+        let mut next = first;
+        let mut found = Vec::new();
+        while next < end
+            && let Some(number) = self.safe.first_free(map, next, end)
+        {
+            // Number 0 stands for a hole; a volume's superblock is in use from the start.
+            if number != 0 {
+                found.push(number);
+            }
+            next = number + 1;
+        }
+        let cursor = self.cursor(purpose);
+        cursor.stock.extend(found);
+        cursor.open[area.extent] = Some(OpenArea { next: end, ..area });
+        Ok(())
+    }
+
+    /// Opens the best area of an extent. False if the extent has none.
+    fn open_area(
+        &mut self,
+        cx: &mut LoadCx<'_>,
+        host: &mut Host,
+        purpose: Purpose,
+        extent: usize,
+    ) -> Result<bool, Stop> {
+        if self.layer == Layer::Volume && self.areas[extent].unprepared().is_none() {
+            // Virtual space costs nothing: there is always one more area.
+            let count = self.areas[extent].count() + 1;
+            if (count + 1) * self.area_blocks >= everglade_format::number::NUMBER_END {
+                return Err(Stop::Failed(Error::NoSpace));
+            }
+            self.areas[extent].grow(count);
+        }
+        let half = self.area_blocks / 2;
+        let area = match self.areas[extent].best(half) {
+            Some(Candidate::Ready(area)) => area,
+            other if !self.areas[extent].is_complete() => {
+                self.scan(cx, extent)?;
+                let _ = other;
+                return self.open_area(cx, host, purpose, extent);
+            }
+            Some(Candidate::Unprepared(area)) if self.layer == Layer::Volume => {
+                assert!(
+                    self.areas[extent].prepared(area),
+                    "virtual space needs no host"
+                );
+                area
+            }
+            Some(Candidate::Unprepared(area)) if !host.full => {
+                host.wanted = Some((extent, area));
+                return Err(Stop::Io);
+            }
+            _ => match self.areas[extent].best_partial() {
+                Some(area) => area,
+                None => return Ok(false),
+            },
+        };
+        self.areas[extent].open(area);
+        let start = self.bases[extent] + area * self.area_blocks;
+        let open = OpenArea {
+            extent,
+            area,
+            next: start,
+            end: start + self.area_blocks,
+        };
+        self.cursor(purpose).open[extent] = Some(open);
+        Ok(true)
+    }
+
+    /// Scores the next few areas below the frontier that have not been seen since start.
+    fn scan(&mut self, cx: &mut LoadCx<'_>, extent: usize) -> Result<(), Stop> {
+        let base = self.bases[extent];
+        let end = base + self.areas[extent].frontier() * self.area_blocks;
+        let first = base / BITS_PER_BLOCK + self.scan_next;
+        let last = (first + SCAN_BLOCKS).min(end.div_ceil(BITS_PER_BLOCK));
+        let map = self
+            .files
+            .get(&ACTIVE_MAP)
+            .expect("every file system has it");
+        let mut gather = Gather::default();
+        for block in first..last {
+            if block < map.inode.block_count() {
+                gather.add(map.leaf(cx, block).map(|_| ()));
+            }
+        }
+        gather.finish()?;
+        for block in first..last {
+            self.score_block(cx, block, true)?;
+        }
+        if last * BITS_PER_BLOCK >= end {
+            self.scan_next = 0;
+            self.areas[extent].set_complete();
+        } else {
+            self.scan_next = last - base / BITS_PER_BLOCK;
+        }
+        Ok(())
+    }
+
+    /// Scores every area whose bits are in map block `block`.
+    pub(crate) fn score_block(
+        &mut self,
+        cx: &mut LoadCx<'_>,
+        block: u64,
+        given_back: bool,
+    ) -> Result<(), Stop> {
+        let map = self
+            .files
+            .get(&ACTIVE_MAP)
+            .expect("every file system has it");
+        let zero = [0; everglade_format::BLOCK_SIZE];
+        let leaf;
+        let bits: &[u8; everglade_format::BLOCK_SIZE] = if block < map.inode.block_count() {
+            leaf = map.leaf(cx, block)?;
+            leaf.bytes()
+        } else {
+            &zero
+        };
+        let mut number = block * BITS_PER_BLOCK;
+        let block_end = number + BITS_PER_BLOCK;
+        while number < block_end {
+            if let Some((extent, area)) = self.area_of(number) {
+                let from = number % BITS_PER_BLOCK;
+                let mut free =
+                    self.area_blocks - bitmap::count(bits, from, from + self.area_blocks);
+                // Number 0 is never allocated, so the first area is never quite empty; that does not
+                // matter to anyone but the test for emptiness.
+                free -= u64::from(number == 0 && free > 0);
+                self.areas[extent].score(area, free, given_back);
+            }
+            number += self.area_blocks;
+        }
+        Ok(())
+    }
+
+    /// Extent and area that hold `number`.
+    pub(crate) fn area_of(&self, number: u64) -> Option<(usize, u64)> {
+        let extent = self
+            .bases
+            .partition_point(|base| *base <= number)
+            .checked_sub(1)?;
+        let area = (number - self.bases[extent]) / self.area_blocks;
+        (area < self.areas[extent].count()).then_some((extent, area))
+    }
+
+    /// Takes a number that [`FileSystem::ensure`] made ready.
+    pub(crate) fn take(&mut self, purpose: Purpose) -> u64 {
+        let number = self.cursor(purpose).stock.pop_front().expect("ensured");
+        let map = self
+            .files
+            .get_mut(&ACTIVE_MAP)
+            .expect("every file system has it");
+        self.safe.allocate(map, number);
+        self.used += 1;
+        number
+    }
+
+    /// Takes a block of the aggregate and records its owner.
+    pub(crate) fn take_physical(&mut self, purpose: Purpose, owner: (FileId, Owner)) -> Pvbn {
+        assert_eq!(self.layer, Layer::Aggregate);
+        let pvbn = Pvbn(self.take(purpose));
+        self.set_context(
+            pvbn,
+            Context {
+                file: owner.0,
+                owner: owner.1,
+                tag: Tag(0),
+            },
+        );
+        pvbn
+    }
+
+    /// Records owner and content of a block taken in this consistency point.
+    pub(crate) fn set_context(&mut self, pvbn: Pvbn, context: Context) {
+        let (block, slot) = context::place(pvbn);
+        let contexts = self
+            .files
+            .get_mut(&CONTEXT_MAP)
+            .expect("every aggregate has it");
+        let page = contexts.changed_page(0, block).expect("ensured");
+        context.encode_into(page, slot);
+    }
+
+    /// Takes the number of a new volume's superblock.
+    pub(crate) fn allocate_superblock(
+        &mut self,
+        cx: &mut LoadCx<'_>,
+        number: u64,
+    ) -> Result<(), Stop> {
+        self.map().grow(1);
+        self.modify_map(cx, 0)?;
+        let map = self
+            .files
+            .get_mut(&ACTIVE_MAP)
+            .expect("every file system has it");
+        self.safe.allocate(map, number);
+        self.used += 1;
+        Ok(())
+    }
+
+    /// Load phase of freeing a number of this file system.
+    pub(crate) fn prepare_free(&mut self, cx: &mut LoadCx<'_>, number: u64) -> Result<(), Stop> {
+        if number / BITS_PER_BLOCK < self.map().inode.block_count() {
+            self.modify_map(cx, number / BITS_PER_BLOCK)?;
+        }
+        SafeCopies::prepare_free(self.map(), cx, number)
+    }
+
+    /// Makes a block of the active map changed, and remembers how much of each area was in use.
+    fn modify_map(&mut self, cx: &mut LoadCx<'_>, block: u64) -> Result<(), Stop> {
+        let map = self
+            .files
+            .get_mut(&ACTIVE_MAP)
+            .expect("every file system has it");
+        if map.peek(0, block).is_none() {
+            let page = map.modify(cx, 0, block, Content::Keep)?;
+            self.used_before
+                .insert(block, used_by_area(page, self.area_blocks));
+        }
+        Ok(())
+    }
+
+    /// Called when a map block is sealed: scores its areas and counts those that began or ceased to be
+    /// in use.
+    pub(crate) fn account_map_block(&mut self, block: u64, bits: &everglade_format::Block) {
+        let after = used_by_area(bits, self.area_blocks);
+        let before = self
+            .used_before
+            .remove(&block)
+            .expect("remembered when it was first changed");
+        for (index, (before, after)) in before.into_iter().zip(after).enumerate() {
+            let number = block * BITS_PER_BLOCK + index as u64 * self.area_blocks;
+            let Some((extent, area)) = self.area_of(number) else {
+                continue;
+            };
+            self.areas_used += u64::from(before == 0 && after > 0);
+            self.areas_used -= u64::from(before > 0 && after == 0);
+            let free = self.area_blocks - after - u64::from(number == 0);
+            self.areas[extent].score(area, free, false);
+        }
+    }
+
+    /// Frees a number; allocatable from the next consistency point on (Lemma 1).
+    pub(crate) fn free(&mut self, number: u64) {
+        let map = self
+            .files
+            .get_mut(&ACTIVE_MAP)
+            .expect("every file system has it");
+        self.safe.free(map, number);
+        self.used -= 1;
+    }
+}
+
+/// Load phase of freeing a block of a volume: all four blocks that change are changed blocks.
+pub(crate) fn prepare_free_virtual(
+    aggregate: &mut FileSystem,
+    volume: &mut FileSystem,
+    container: FileId,
+    cx: &mut LoadCx<'_>,
+    vvbn: Vvbn,
+) -> Result<(), Stop> {
+    let mut gather = Gather::default();
+    gather.add(volume.prepare_free(cx, vvbn.0));
+    let file = aggregate.file(container);
+    if vvbn.0 >= file.inode.block_count() {
+        let text = format!("vvbn {vvbn} is beyond the end of its container");
+        return Err(Stop::Failed(Error::Io(text)));
+    }
+    if gather
+        .add(file.modify(cx, 1, vvbn.0 / SPAN, Content::Keep).map(|_| ()))
+        .is_some()
+    {
+        let slot = aggregate.file(container).leaf_pointer(vvbn.0)?;
+        if slot.is_hole() {
+            let text = format!("vvbn {vvbn} is in use, but its container has no block for it");
+            return Err(Stop::Failed(Error::Io(text)));
+        }
+        gather.add(aggregate.prepare_free(cx, slot.pvbn.0));
+    }
+    gather.finish()
+}
+
+/// Frees a block of a volume: punches the container, then frees the pvbn (G-01).
+pub(crate) fn free_virtual(
+    aggregate: &mut FileSystem,
+    volume: &mut FileSystem,
+    container: FileId,
+    vvbn: Vvbn,
+) {
+    volume.free(vvbn.0);
+    let file = aggregate.file(container);
+    let slot = file
+        .set_leaf(vvbn.0, Pointer::HOLE)
+        .ok()
+        .expect("decoded while preparing");
+    assert!(!slot.is_hole(), "vvbn {vvbn} was punched already");
+    aggregate.free(slot.pvbn.0);
+}
+
+fn used_by_area(bits: &everglade_format::Block, area_blocks: u64) -> Vec<u64> {
+    (0..BITS_PER_BLOCK / area_blocks)
+        .map(|index| bitmap::count(bits, index * area_blocks, (index + 1) * area_blocks))
+        .collect()
+}

@@ -1,0 +1,306 @@
+//! Clean: overlay entries become blocks and pointers (C-07, D-25). The only place that writes client data.
+//!
+//! Works on a few dozen regions (level-1 blocks) of one LUN at a time. Load: the level-1 blocks, then
+//! everything that freeing the replaced blocks changes, then enough numbers. Modify: for each entry a vvbn
+//! and a pvbn, the pointer, the container slot, the context; then the level-1 block itself is placed and
+//! sealed at once, since a region is cleaned once per consistency point.
+
+use everglade_env::PageRef;
+use everglade_format::{Context, FileId, Owner, Pointer, Pvbn, SPAN, Tag, Vvbn};
+
+use crate::alloc::blocks::{Purpose, free_virtual, prepare_free_virtual};
+use crate::cp::reclaim::leaves_of;
+use crate::cp::{Home, Job};
+use crate::load::{Gather, LoadCx, Stop};
+use crate::tree::{Content, File};
+use crate::volume::overlay::{Change, Region};
+
+/// Regions cleaned in one step.
+const STEP_REGIONS: usize = 32;
+/// Data blocks after which a step takes no further region.
+const STEP_BLOCKS: usize = 1024;
+
+/// Cleans the next few regions. True when nothing is left.
+pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
+    let run = home.run.as_mut().expect("under way");
+    run.writer.throttle()?;
+    let Some(job) = run.plan.pop_front() else {
+        return Ok(true);
+    };
+    // Put back whatever happens: a stopped step runs again from here.
+    let outcome = clean_some(home, cx, &job);
+    let run = home.run.as_mut().expect("under way");
+    let mut job = job;
+    match outcome {
+        Ok(done) => {
+            job.regions.drain(..done);
+            if !job.regions.is_empty() {
+                run.plan.push_front(job);
+            }
+            Ok(false)
+        }
+        Err(stop) => {
+            run.plan.push_front(job);
+            Err(stop)
+        }
+    }
+}
+
+fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, Stop> {
+    let regions = some_regions(job);
+    let count = regions.len();
+    let volume = home
+        .volumes
+        .get_mut(&job.volume)
+        .expect("planned volumes exist");
+
+    // Load: the level-1 blocks. A region that only punches what is not there needs none.
+    let file = volume.fs.file(job.lun);
+    let mut gather = Gather::default();
+    let mut wanted = Vec::with_capacity(count);
+    for (region, changes) in regions {
+        let Some(pointer) = gather.add(file.pointer(cx, 1, region)) else {
+            continue;
+        };
+        let has_data = changes
+            .entries()
+            .iter()
+            .any(|(_, change)| matches!(change, Change::Data(_)));
+        if !has_data && pointer.is_hole() && file.peek(1, region).is_none() {
+            continue;
+        }
+        if gather
+            .add(file.modify(cx, 1, region, Content::Keep).map(|_| ()))
+            .is_some()
+        {
+            wanted.push((region, changes));
+        }
+    }
+    gather.finish()?;
+
+    // Load: what freeing changes.
+    let mut gather = Gather::default();
+    let (mut leaves, mut placed) = (0, 0);
+    for (region, changes) in &wanted {
+        let file = volume.fs.file(job.lun);
+        let mut freed = replaced(file, *region, changes)?;
+        freed.extend(file.path(1, *region).next().filter(|old| !old.is_hole()));
+        for old in freed {
+            gather.add(prepare_free_virtual(
+                &mut home.fs,
+                &mut volume.fs,
+                job.volume,
+                cx,
+                old.vvbn,
+            ));
+        }
+        leaves += changes
+            .entries()
+            .iter()
+            .filter(|(_, c)| matches!(c, Change::Data(_)))
+            .count();
+        placed += 1;
+    }
+    gather.finish()?;
+
+    // Load: numbers.
+    let container = home
+        .fs
+        .files
+        .get_mut(&job.volume)
+        .expect("every volume has a container");
+    let needed = leaves + placed;
+    volume
+        .fs
+        .ensure(Some(container), cx, &mut home.host, Purpose::Data, needed)?;
+    home.fs
+        .ensure(None, cx, &mut home.host, Purpose::Data, needed)?;
+
+    for (region, changes) in wanted {
+        clean_region(home, cx, job, region, changes)?;
+    }
+    Ok(count)
+}
+
+/// The first regions of a job that fit one step.
+fn some_regions(job: &Job) -> Vec<(u64, &Region)> {
+    let mut blocks = 0;
+    let mut regions = Vec::new();
+    for (region, overlay) in job.regions.iter().take(STEP_REGIONS) {
+        let changes = overlay
+            .regions
+            .get(&job.key(*region))
+            .expect("planned from this overlay");
+        regions.push((*region, changes));
+        blocks += changes.entries().len();
+        if blocks >= STEP_BLOCKS {
+            break;
+        }
+    }
+    regions
+}
+
+/// The blocks that the changes of a region replace.
+fn replaced(file: &File, region: u64, changes: &Region) -> Result<Vec<Pointer>, Stop> {
+    let touched = |leaf: &u64| {
+        let slot = leaf % SPAN;
+        changes
+            .entries()
+            .iter()
+            .any(|(changed, _)| u64::from(*changed) == slot)
+    };
+    let leaves = leaves_of(file, region)?.into_iter();
+    Ok(leaves
+        .filter(|(leaf, _)| changes.punched_whole || touched(leaf))
+        .map(|(_, pointer)| pointer)
+        .collect())
+}
+
+/// Modify phase for one region; everything it needs was ensured.
+fn clean_region(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    job: &Job,
+    region: u64,
+    changes: &Region,
+) -> Result<(), Stop> {
+    let volume = home
+        .volumes
+        .get_mut(&job.volume)
+        .expect("planned volumes exist");
+    let olds = replaced(volume.fs.file(job.lun), region, changes)?;
+    if changes.punched_whole {
+        for (leaf, _) in leaves_of(volume.fs.file(job.lun), region)? {
+            volume.fs.file(job.lun).set_leaf(leaf, Pointer::HOLE)?;
+        }
+    }
+    for (slot, change) in changes.entries() {
+        let leaf = region * SPAN + u64::from(*slot);
+        match change {
+            Change::Data(page) => {
+                let pointer = store(home, cx, job.volume, Purpose::Data, page);
+                let volume = home
+                    .volumes
+                    .get_mut(&job.volume)
+                    .expect("planned volumes exist");
+                volume.fs.file(job.lun).set_leaf(leaf, pointer)?;
+            }
+            Change::Punched => {
+                let volume = home
+                    .volumes
+                    .get_mut(&job.volume)
+                    .expect("planned volumes exist");
+                volume.fs.file(job.lun).set_leaf(leaf, Pointer::HOLE)?;
+            }
+        }
+    }
+    let volume = home
+        .volumes
+        .get_mut(&job.volume)
+        .expect("planned volumes exist");
+    let file = volume.fs.file(job.lun);
+    file.inode_changed = true;
+    let old = match file.remove_if_empty(1, region) {
+        Some(old) => old,
+        None => place_and_seal(home, cx, job.volume, job.lun, region),
+    };
+    let volume = home
+        .volumes
+        .get_mut(&job.volume)
+        .expect("planned volumes exist");
+    for old in olds.into_iter().chain([old]).filter(|old| !old.is_hole()) {
+        free_virtual(&mut home.fs, &mut volume.fs, job.volume, old.vvbn);
+    }
+    Ok(())
+}
+
+/// Gives the level-1 block of a cleaned region its place and writes it. Returns its old place.
+fn place_and_seal(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    volume_id: FileId,
+    lun: FileId,
+    region: u64,
+) -> Pointer {
+    let volume = home
+        .volumes
+        .get_mut(&volume_id)
+        .expect("planned volumes exist");
+    let new = take_virtual(&mut home.fs, &mut volume.fs, Purpose::Data);
+    let file = volume.fs.file(lun);
+    let old = file.place((1, region), new);
+    let cp = home.run.as_ref().expect("under way").number;
+    let (pointer, page) = file.seal((1, region), cp, &home.aggregate.key);
+    record(home, cx, volume_id, pointer, page);
+    old
+}
+
+/// A new vvbn on a new pvbn, tag still missing. Both were ensured.
+pub(crate) fn take_virtual(
+    aggregate: &mut super::FileSystem,
+    volume: &mut super::FileSystem,
+    purpose: Purpose,
+) -> Pointer {
+    let vvbn = Vvbn(volume.take(purpose));
+    Pointer {
+        vvbn,
+        pvbn: Pvbn(aggregate.take(purpose)),
+        tag: Tag(0),
+    }
+}
+
+/// Stores a page in a new block of a volume.
+fn store(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    volume_id: FileId,
+    purpose: Purpose,
+    page: &PageRef,
+) -> Pointer {
+    let volume = home
+        .volumes
+        .get_mut(&volume_id)
+        .expect("planned volumes exist");
+    let mut pointer = take_virtual(&mut home.fs, &mut volume.fs, purpose);
+    pointer.tag = home.aggregate.key.tag(page);
+    record(home, cx, volume_id, pointer, page.clone());
+    pointer
+}
+
+/// Enters a sealed block of a volume into the container and the context map, and writes it.
+pub(crate) fn record(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    volume: FileId,
+    pointer: Pointer,
+    page: PageRef,
+) {
+    let slot = Pointer {
+        vvbn: Vvbn(0),
+        ..pointer
+    };
+    let container = home.fs.file(volume);
+    let old = container
+        .set_leaf(pointer.vvbn.0, slot)
+        .ok()
+        .expect("the slot was a hole");
+    assert!(
+        old.is_hole(),
+        "vvbn {} is written twice (it is write-once)",
+        pointer.vvbn
+    );
+    let owner = Owner::Container {
+        vvbn: pointer.vvbn.0,
+    };
+    home.fs.set_context(
+        pointer.pvbn,
+        Context {
+            file: volume,
+            owner,
+            tag: pointer.tag,
+        },
+    );
+    cx.keep(pointer, page.clone());
+    let run = home.run.as_mut().expect("under way");
+    run.writer.push(&home.aggregate, pointer.pvbn, page);
+}

@@ -1,0 +1,133 @@
+//! Commit: all blocks on stable media, then the superblock, then the clients' view (B-12, C-08).
+//!
+//! 1. The superblock is submitted only after every write of the consistency point completed and a flush of
+//!    every device submitted after that completed too.
+//! 2. Clients see the new roots, and waiters are told, only after the superblock is on stable media of
+//!    every member.
+
+use everglade_affinity::Permit;
+use everglade_env::{Op, Page};
+use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
+use everglade_format::{FileId, Superblock};
+
+use crate::cp::{Home, Run};
+use crate::load::Stop;
+
+/// Submits what is left and waits for all writes.
+pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
+    let run = home.run.as_mut().expect("under way");
+    run.writer.finish(&home.aggregate)?;
+    for device in &home.aggregate.devices {
+        run.writer.submit(Op::Flush { device: *device });
+    }
+    Ok(())
+}
+
+/// Waits for the flushes, then submits the superblock. True when it is submitted.
+pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
+    let seconds = home.wall_seconds;
+    let run = home.run.as_mut().expect("under way");
+    run.writer.finish(&home.aggregate)?;
+    let fs = &home.fs;
+    let superblock = Superblock {
+        cp: run.number,
+        uuid: home.aggregate.config.uuid,
+        epoch: home.aggregate.config.epoch,
+        written_seconds: seconds,
+        clean: run.last,
+        blocks_used: fs.used,
+        areas_used: fs.areas_used,
+        frontiers: fs
+            .areas
+            .iter()
+            .map(|areas| {
+                u32::try_from(areas.frontier()).expect("an extent has fewer than 2^32 areas")
+            })
+            .collect(),
+        next_file: fs.next_file,
+        inode_file: fs.inode_file.inode.clone(),
+    };
+    let page = Page::copy_of(&superblock.encode(&home.aggregate.key)).freeze();
+    let slot = SUPERBLOCK_OFFSETS[superblock_slot(run.number)];
+    for (member, device) in home
+        .aggregate
+        .config
+        .members
+        .iter()
+        .zip(&home.aggregate.devices)
+    {
+        let size = member.size_blocks * everglade_env::BLOCK_SIZE as u64;
+        let offsets = label_offsets(size).map(|label| label + slot);
+        run.writer.submit_superblock(*device, offsets, &page);
+    }
+    Ok(true)
+}
+
+/// Waits until the superblock is on stable media everywhere.
+pub(crate) fn superblock(home: &mut Home) -> Result<bool, Stop> {
+    let run = home.run.as_mut().expect("under way");
+    run.writer.finish(&home.aggregate)?;
+    Ok(true)
+}
+
+/// Makes the consistency point what clients see. Inside the Aggregate affinity; pointer swaps only. The
+/// finished run is returned so that its memory can be let go outside.
+pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
+    let mut run = home.run.take().expect("under way");
+    assert!(
+        run.writer.is_idle(),
+        "published before everything was written"
+    );
+    for (lun, root) in run.roots.drain(..) {
+        lun.set_root(root);
+    }
+    for (volume, index, overlay) in &run.frozen {
+        // A volume deleted in the freeze has left the tree with its stripes.
+        if home.volumes.contains_key(&volume.id) {
+            let mut state = volume.stripes[*index].get(permit);
+            let dropped = state.frozen.take().expect("frozen until published");
+            assert!(
+                std::sync::Arc::ptr_eq(&dropped, overlay),
+                "another overlay was frozen"
+            );
+        }
+    }
+    home.fs.finish_cp();
+    let pending: u64 = home.pending_blocks();
+    let backed = home.backed_blocks();
+    home.aggregate
+        .space
+        .commit(run.number, home.fs.used, backed, pending);
+    home.aggregate.set_committed(run.number);
+    run
+}
+
+impl Home {
+    /// Blocks that deletions have yet to give back.
+    pub(crate) fn pending_blocks(&self) -> u64 {
+        let of =
+            |fs: &super::FileSystem, id: FileId| fs.files.get(&id).map_or(0, |f| f.inode.blocks);
+        let luns = self
+            .volumes
+            .values()
+            .flat_map(|v| v.fs.hidden.iter().map(move |e| of(&v.fs, e.file)));
+        let containers = self.fs.hidden.iter().map(|entry| of(&self.fs, entry.file));
+        luns.chain(containers).sum()
+    }
+
+    /// Blocks of areas for which the host has given space.
+    pub(crate) fn backed_blocks(&self) -> u64 {
+        let ready: u64 = self
+            .fs
+            .areas
+            .iter()
+            .map(everglade_freespace::Areas::ready_count)
+            .sum();
+        (self.fs.areas_used + ready) * self.fs.area_blocks
+    }
+
+    /// True if deleted files still own blocks.
+    pub(crate) fn has_hidden(&self) -> bool {
+        !self.fs.hidden.is_empty() || self.volumes.values().any(|v| !v.fs.hidden.is_empty())
+    }
+}

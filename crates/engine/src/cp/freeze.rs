@@ -1,0 +1,107 @@
+//! Freeze: the moment that divides two consistency points (C-04), and the plan made right after it.
+//!
+//! The freeze runs inside the Aggregate affinity, so no client operation is under way, and only swaps
+//! pointers: each dirty stripe's active overlay becomes its frozen one. Administrative requests are
+//! executed here as well, so they are atomic with everything else and durable at commit (DESIGN §6).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use everglade_affinity::Permit;
+use everglade_format::FileId;
+
+use crate::admin;
+use crate::cp::{Home, Job, Phase, Run};
+use crate::load::Stop;
+
+/// Level-1 blocks of deleted files freed in one consistency point: about a GiB of data.
+const RECLAIM_REGIONS: u64 = 1024;
+
+/// Begins a consistency point. Returns what the affinity tree's owner must take out of it.
+pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Context<'_>) {
+    assert!(home.run.is_none(), "one consistency point at a time");
+    let number = home.aggregate.begin_cp();
+    let mut frozen = Vec::new();
+    for volume in home.aggregate.all_volumes() {
+        let mut dirty = volume.dirty_stripes.load(Ordering::Acquire);
+        volume.frozen_stripes.store(dirty, Ordering::Release);
+        volume.dirty_stripes.store(0, Ordering::Release);
+        while dirty != 0 {
+            let index = dirty.trailing_zeros() as usize;
+            dirty &= dirty - 1;
+            let mut state = volume.stripes[index].get(permit);
+            assert!(
+                state.frozen.is_none(),
+                "the last consistency point was published"
+            );
+            let overlay = Arc::new(std::mem::take(&mut state.active));
+            state.frozen = Some(overlay.clone());
+            drop(state);
+            frozen.push((volume.clone(), index, overlay));
+        }
+    }
+    let mut active = BTreeSet::new();
+    let requests = std::mem::take(&mut home.requests);
+    let answers = requests
+        .into_iter()
+        .map(|request| {
+            let answer = admin::execute(home, permit, context, number, &request.change);
+            (request, answer)
+        })
+        .collect();
+    active.extend(
+        home.volumes
+            .iter()
+            .filter(|(_, v)| v.fs.is_changed() || v.is_new)
+            .map(|(id, _)| *id),
+    );
+    home.run = Some(Run {
+        number,
+        phase: Phase::Plan,
+        frozen,
+        plan: VecDeque::new(),
+        active,
+        reclaim_budget: RECLAIM_REGIONS,
+        roots: Vec::new(),
+        answers,
+        writer: super::Writer::default(),
+        last: home.aggregate.stop_requested(),
+    });
+}
+
+/// Sorts the changed regions by volume, LUN and place. LUNs deleted meanwhile are left out.
+pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
+    let run = home.run.as_mut().expect("under way");
+    let mut jobs: BTreeMap<(FileId, FileId), Vec<(u64, Arc<super::Overlay>)>> = BTreeMap::new();
+    for (volume, _, overlay) in &run.frozen {
+        let Some(known) = home.volumes.get(&volume.id) else {
+            continue;
+        };
+        for (file, region) in overlay.regions.keys() {
+            let is_hidden = known.fs.hidden.contains(*file);
+            if known.fs.files.contains_key(file) && !is_hidden {
+                jobs.entry((volume.id, *file))
+                    .or_default()
+                    .push((*region, overlay.clone()));
+            }
+        }
+    }
+    for ((volume, lun), mut regions) in jobs {
+        regions.sort_unstable_by_key(|(region, _)| *region);
+        run.active.insert(volume);
+        run.plan.push_back(Job {
+            volume,
+            lun,
+            regions: regions.into(),
+        });
+    }
+    // Volumes with deleted LUNs are worked on in every consistency point until those are gone.
+    run.active.extend(
+        home.volumes
+            .iter()
+            .filter(|(_, v)| !v.fs.hidden.is_empty())
+            .map(|(id, _)| *id),
+    );
+    Ok(())
+}

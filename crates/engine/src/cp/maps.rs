@@ -1,0 +1,100 @@
+//! The maps: places for the blocks of the allocation metafiles themselves (E-05, E-08, C-06).
+//!
+//! Placing a map block takes a number, which sets a bit and writes a context: both may change further map
+//! blocks, which need places too. Numbers come from one chunk at a time, so this ends after a round or two.
+//! Their *old* places are not freed in the map, since that could go on along a chain through the whole map;
+//! they become leaves of the overflow file, which owns them until the next consistency point. The overflow
+//! file's own blocks are new (it was emptied by the drain) and have no old places.
+//!
+//! Ends when every changed block of the three files has a place and the overflow file names every old one.
+
+use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP, OVERFLOW};
+use everglade_format::{BLOCK_SIZE, FileId, Layer, Pointer, SPAN};
+
+use crate::alloc::blocks::Purpose;
+use crate::cp::Home;
+use crate::cp::clean::take_virtual;
+use crate::cp::finish::place_physical;
+use crate::filesystem::FileSystem;
+use crate::load::{LoadCx, Stop};
+use crate::tree::Content;
+use crate::tree::file::Position;
+
+/// Blocks placed in one step.
+const STEP_BLOCKS: usize = 64;
+
+/// The next map block without a place.
+fn next(fs: &FileSystem) -> Option<(FileId, Position)> {
+    let maps: &[FileId] = match fs.layer {
+        Layer::Aggregate => &[ACTIVE_MAP, CONTEXT_MAP, OVERFLOW],
+        Layer::Volume => &[ACTIVE_MAP, OVERFLOW],
+    };
+    maps.iter().find_map(|id| {
+        fs.files[id]
+            .unplaced()
+            .first()
+            .map(|position| (*id, *position))
+    })
+}
+
+/// Gives an old place to the overflow file.
+fn give(fs: &mut FileSystem, cx: &mut LoadCx<'_>, old: Pointer) -> Result<(), Stop> {
+    let file = fs.file(OVERFLOW);
+    let entry = file.inode.block_count();
+    // At least one level, so that entries always sit in a level-1 block.
+    file.grow((entry + 1).max(2));
+    file.inode.size_bytes = (entry + 1) * BLOCK_SIZE as u64;
+    file.modify(cx, 1, entry / SPAN, Content::Keep)?;
+    let hole = file.set_leaf(entry, old)?;
+    assert!(
+        hole.is_hole(),
+        "an entry of the overflow file is overwritten"
+    );
+    Ok(())
+}
+
+/// Places some blocks of a volume's maps. True when all have places.
+pub(crate) fn volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<bool, Stop> {
+    for _ in 0..STEP_BLOCKS {
+        let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+        if next(&volume.fs).is_none() {
+            return Ok(true);
+        }
+        let container = home
+            .fs
+            .files
+            .get_mut(&id)
+            .expect("every volume has a container");
+        volume
+            .fs
+            .ensure(Some(container), cx, &mut home.host, Purpose::Metadata, 1)?;
+        home.fs
+            .ensure(None, cx, &mut home.host, Purpose::Metadata, 1)?;
+        let (file, position) =
+            next(&volume.fs).expect("there was one, and ensuring adds only more");
+        let new = take_virtual(&mut home.fs, &mut volume.fs, Purpose::Metadata);
+        let old = volume.fs.file(file).place(position, new);
+        if !old.is_hole() {
+            give(&mut volume.fs, cx, old)?;
+        }
+    }
+    Ok(false)
+}
+
+/// Places some blocks of the aggregate's maps. True when all have places.
+pub(crate) fn aggregate(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
+    let fs = &mut home.fs;
+    for _ in 0..STEP_BLOCKS {
+        if next(fs).is_none() {
+            return Ok(true);
+        }
+        fs.ensure(None, cx, &mut home.host, Purpose::Metadata, 1)?;
+        let (file, position) = next(fs).expect("there was one, and ensuring adds only more");
+        let new = place_physical(fs, file, position);
+        let old = fs.file(file).place(position, new);
+        if !old.is_hole() {
+            give(fs, cx, old)?;
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,219 @@
+//! Consistency points: the atomic transaction of an aggregate and all its volumes (C-03 … C-07, C-12).
+//!
+//! ```text
+//! freeze ─▶ plan ─▶ drain ─▶ reclaim ─▶ clean ─▶ finish volumes ─▶ finish aggregate ─▶ write
+//!   (inside Aggregate)                                                                   │
+//! publish ◀─ superblock ◀─ device flush ◀──────────────────────────────────────────────┘
+//!   (inside Aggregate)
+//! ```
+//!
+//! | phase | file | what |
+//! | --- | --- | --- |
+//! | freeze | [`freeze`] | active overlays become frozen ones; administrative changes happen |
+//! | plan | [`freeze`] | regions sorted by volume, LUN and place |
+//! | drain | [`drain`] | blocks in the overflow files are freed for real (E-08) |
+//! | reclaim | [`reclaim`] | deleted files shrink a little (E-11) |
+//! | clean | [`clean`] | overlay entries become blocks and pointers |
+//! | finish | [`finish`], [`maps`] | everything changed gets a place, then tags from the leaves up |
+//! | write … superblock | [`writer`], [`commit`] | nothing is committed before all of it is on stable media |
+//! | publish | [`commit`] | clients see the new roots; frozen overlays are dropped |
+//!
+//! One consistency point of an aggregate runs at a time, on its home reactor, in slices: a step returns
+//! when it must wait or has used its budget. Each step can be run again from its beginning: what may stop
+//! comes first, and changes nothing that a second run would not find done.
+//!
+//! 1. Membership is decided in the freeze: what an operation changed before it belongs to this
+//!    consistency point, everything later to the next (C-04).
+//! 2. Nothing that the last committed consistency point refers to is overwritten (Lemma 1).
+//! 3. Clients never see a tree that is not committed.
+//! 4. If power fails before the superblock is on media, the last consistency point is as it was.
+//! 5. A failed consistency point fails the aggregate: nothing later is acknowledged, and nothing of it is
+//!    seen after a restart.
+
+pub(crate) mod clean;
+pub(crate) mod commit;
+pub(crate) mod drain;
+pub(crate) mod finish;
+pub(crate) mod freeze;
+pub(crate) mod maps;
+pub(crate) mod reclaim;
+pub(crate) mod writer;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use everglade_env::Nanos;
+use everglade_format::volume::Sync;
+use everglade_format::{CpNumber, FileId};
+
+use crate::admin;
+use crate::aggregate::Aggregate;
+use crate::alloc::blocks::Host;
+use crate::filesystem::FileSystem;
+use crate::load::{LoadCx, Stop};
+use crate::tree::Root;
+use crate::volume::overlay::{Overlay, RegionId};
+use crate::volume::{Lun, Volume};
+use writer::Writer;
+
+/// What the home reactor knows of a volume.
+pub(crate) struct VolumeHome {
+    pub(crate) shared: Arc<Volume>,
+    pub(crate) fs: FileSystem,
+    pub(crate) sync: Sync,
+    /// Its superblock is not in the container yet.
+    pub(crate) is_new: bool,
+}
+
+/// Everything about an aggregate that only its consistency point touches.
+pub(crate) struct Home {
+    pub(crate) aggregate: Arc<Aggregate>,
+    pub(crate) fs: FileSystem,
+    pub(crate) volumes: BTreeMap<FileId, VolumeHome>,
+    pub(crate) host: Host,
+    pub(crate) requests: VecDeque<admin::Request>,
+    pub(crate) run: Option<Run>,
+    pub(crate) last_begin: Nanos,
+    /// An area whose space is being asked for ahead of need, and when to ask again after a refusal.
+    pub(crate) preparing: Option<(usize, u64)>,
+    pub(crate) prepare_after: Nanos,
+    /// Time of day, for stamps that people read.
+    pub(crate) wall_seconds: u64,
+    /// An area whose space is being given back.
+    pub(crate) punching: Option<(usize, u64)>,
+}
+
+/// One consistency point under way.
+pub(crate) struct Run {
+    pub(crate) number: CpNumber,
+    pub(crate) phase: Phase,
+    pub(crate) frozen: Vec<(Arc<Volume>, usize, Arc<Overlay>)>,
+    pub(crate) plan: VecDeque<Job>,
+    /// Volumes that have anything to write.
+    pub(crate) active: BTreeSet<FileId>,
+    /// Level-1 blocks of deleted files that may still be freed in this consistency point.
+    pub(crate) reclaim_budget: u64,
+    pub(crate) roots: Vec<(Arc<Lun>, Root)>,
+    pub(crate) answers: Vec<(admin::Request, Result<(), admin::Error>)>,
+    pub(crate) writer: Writer,
+    /// The aggregate stops after this one.
+    pub(crate) last: bool,
+}
+
+/// Regions of one LUN that changed.
+pub(crate) struct Job {
+    pub(crate) volume: FileId,
+    pub(crate) lun: FileId,
+    /// Region and the frozen overlay that has it, ascending.
+    pub(crate) regions: VecDeque<(u64, Arc<Overlay>)>,
+}
+
+impl Job {
+    pub(crate) fn key(&self, region: u64) -> RegionId {
+        (self.lun, region)
+    }
+}
+
+/// Where a consistency point is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Plan,
+    Drain,
+    Reclaim,
+    Clean,
+    FinishVolume(FileId, finish::Part),
+    FinishAggregate(finish::Part),
+    Write,
+    Flush,
+    Superblock,
+    /// Everything is durable: publish inside the Aggregate affinity.
+    Publish,
+}
+
+impl Phase {
+    /// Name in metrics and messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Phase::Plan => "plan",
+            Phase::Drain => "drain",
+            Phase::Reclaim => "reclaim",
+            Phase::Clean => "clean",
+            Phase::FinishVolume(..) => "finish_volume",
+            Phase::FinishAggregate(..) => "finish_aggregate",
+            Phase::Write => "write",
+            Phase::Flush => "flush",
+            Phase::Superblock => "superblock",
+            Phase::Publish => "publish",
+        }
+    }
+}
+
+/// How a step ended, if it did not stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// There is more to do now. Loaded pages may be let go.
+    Again,
+    /// The next step needs the Aggregate affinity.
+    Publish,
+}
+
+/// Runs the next step of the consistency point outside any affinity (A-11).
+pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
+    let run = home.run.as_mut().expect("a consistency point is under way");
+    run.writer.check()?;
+    let next = match run.phase {
+        Phase::Plan => freeze::plan(home).map(|()| Some(Phase::Drain)),
+        Phase::Drain => drain::step(home, cx).map(|()| Some(Phase::Reclaim)),
+        Phase::Reclaim => reclaim::step(home, cx).map(|done| done.then_some(Phase::Clean)),
+        Phase::Clean => clean::step(home, cx).map(|done| done.then(|| first_finish(home))),
+        Phase::FinishVolume(volume, part) => {
+            let next = finish::volume(home, cx, volume, part)?;
+            Ok(Some(match next {
+                Some(part) => Phase::FinishVolume(volume, part),
+                None => next_finish(home, volume),
+            }))
+        }
+        Phase::FinishAggregate(part) => {
+            let next = finish::aggregate(home, cx, part)?;
+            Ok(Some(next.map_or(Phase::Write, Phase::FinishAggregate)))
+        }
+        Phase::Write => commit::write(home).map(|()| Some(Phase::Flush)),
+        Phase::Flush => commit::flush(home).map(|done| done.then_some(Phase::Superblock)),
+        Phase::Superblock => commit::superblock(home).map(|done| done.then_some(Phase::Publish)),
+        Phase::Publish => return Ok(Step::Publish),
+    }?;
+    if let Some(phase) = next {
+        home.run.as_mut().expect("still under way").phase = phase;
+    }
+    Ok(Step::Again)
+}
+
+fn first_finish(home: &mut Home) -> Phase {
+    let run = home.run.as_mut().expect("under way");
+    let changed = home
+        .volumes
+        .iter()
+        .filter(|(_, volume)| volume.fs.is_changed());
+    for (id, _) in changed {
+        assert!(
+            run.active.contains(id),
+            "volume {id} changed without being planned, or drained"
+        );
+    }
+    match run.active.first() {
+        Some(volume) => Phase::FinishVolume(*volume, finish::Part::first()),
+        None => Phase::FinishAggregate(finish::Part::first()),
+    }
+}
+
+fn next_finish(home: &Home, done: FileId) -> Phase {
+    let run = home.run.as_ref().expect("under way");
+    match run
+        .active
+        .range((std::ops::Bound::Excluded(done), std::ops::Bound::Unbounded))
+        .next()
+    {
+        Some(volume) => Phase::FinishVolume(*volume, finish::Part::first()),
+        None => Phase::FinishAggregate(finish::Part::first()),
+    }
+}

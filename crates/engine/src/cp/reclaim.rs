@@ -1,0 +1,119 @@
+//! Reclaim: deleted LUNs and volumes shrink a little in each consistency point (B-16, E-11, E-29).
+//!
+//! A deleted file keeps its tree under the hidden namespace; each step frees the leaves of its last
+//! level-1 block and that block itself. What is left is on media after every commit, so the work goes on
+//! after a restart. When nothing is left the inode is erased and the name removed.
+
+use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN, Vvbn};
+
+use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
+use crate::cp::Home;
+use crate::load::{Gather, LoadCx, Stop};
+use crate::tree::{Content, File};
+
+/// Frees one level-1 block of a deleted file, or erases an empty one. True when this consistency point has
+/// done its share.
+pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
+    let run = home.run.as_ref().expect("under way");
+    run.writer.throttle()?;
+    if run.reclaim_budget == 0 {
+        return Ok(true);
+    }
+    // LUNs first: their volumes may be deleted next.
+    let victim = home
+        .volumes
+        .iter()
+        .find_map(|(id, volume)| volume.fs.hidden.first().map(|file| (Some(*id), file)))
+        .or_else(|| home.fs.hidden.first().map(|file| (None, file)));
+    let Some((volume, file)) = victim else {
+        return Ok(true);
+    };
+    shrink(home, cx, volume, file)?;
+    home.run.as_mut().expect("under way").reclaim_budget -= 1;
+    Ok(false)
+}
+
+fn shrink(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    volume: Option<FileId>,
+    id: FileId,
+) -> Result<(), Stop> {
+    let fs = match volume {
+        Some(volume) => &mut home.volumes.get_mut(&volume).expect("found above").fs,
+        None => &mut home.fs,
+    };
+    let file = fs.file(id);
+    let Some(region) = file.last_region(cx)? else {
+        assert_eq!(
+            file.inode.blocks, 0,
+            "{:?} has blocks that its tree does not show",
+            file.inode
+        );
+        fs.files.remove(&id);
+        fs.erased.push(id);
+        fs.hidden.remove(id);
+        return Ok(());
+    };
+    file.modify(cx, 1, region, Content::Keep)?;
+    let layer = file.layer;
+    let leaves = leaves_of(file, region)?;
+    let mut blocks: Vec<Pointer> = leaves.iter().map(|(_, pointer)| *pointer).collect();
+    blocks.extend(file.path(1, region).filter(|pointer| !pointer.is_hole()));
+    let mut gather = Gather::default();
+    for block in &blocks {
+        gather.add(match (volume, layer) {
+            (Some(volume), Layer::Volume) => {
+                let fs = &mut home.volumes.get_mut(&volume).expect("found above").fs;
+                prepare_free_virtual(&mut home.fs, fs, volume, cx, block.vvbn)
+            }
+            _ => home.fs.prepare_free(cx, block.pvbn.0),
+        });
+    }
+    gather.finish()?;
+
+    let fs = match volume {
+        Some(volume) => &mut home.volumes.get_mut(&volume).expect("found above").fs,
+        None => &mut home.fs,
+    };
+    let file = fs.file(id);
+    let mut freed = Vec::new();
+    for (leaf, _) in leaves {
+        freed.push(file.set_leaf(leaf, Pointer::HOLE)?);
+    }
+    let (mut level, mut index) = (1, region);
+    while level <= file.inode.levels
+        && let Some(old) = file.remove_if_empty(level, index)
+    {
+        freed.push(old);
+        (level, index) = (level + 1, index / SPAN);
+    }
+    for old in freed.into_iter().filter(|old| !old.is_hole()) {
+        match volume {
+            Some(volume) => {
+                let fs = &mut home.volumes.get_mut(&volume).expect("found above").fs;
+                free_virtual(&mut home.fs, fs, volume, Vvbn(old.vvbn.0));
+            }
+            None => home.fs.free(old.pvbn.0),
+        }
+    }
+    Ok(())
+}
+
+/// The mapped leaves below a changed level-1 block.
+pub(crate) fn leaves_of(file: &File, region: u64) -> Result<Vec<(u64, Pointer)>, Stop> {
+    let page = file.peek(1, region).expect("made changed by the caller");
+    let mut leaves = Vec::new();
+    let mut slot = 0;
+    while let Some(used) = Indirect(page).next_used(slot) {
+        leaves.push((
+            region * SPAN + used,
+            Indirect(page).pointer(used, file.layer)?,
+        ));
+        slot = used + 1;
+        if slot == SPAN {
+            break;
+        }
+    }
+    Ok(leaves)
+}

@@ -1,0 +1,130 @@
+//! The load phase of a handler: pages it needs, and how it stops when one is missing.
+//!
+//! A handler asks [`LoadCx::page`] for each page; if one is not in memory the request is noted and the
+//! handler returns [`Stop`]. It lets go of everything and runs again from the top when all requested
+//! pages are there. The pages it waited for stay pinned until it is done, so that it makes progress
+//! however small the cache is.
+
+use std::collections::HashMap;
+
+use everglade_env::PageRef;
+use everglade_format::{Damage, Layer, Pointer};
+use everglade_pagecache::{Key, PageCache};
+use everglade_target::Error;
+
+use crate::aggregate::Aggregate;
+
+/// Why a handler cannot go on now.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Pages were requested; run again when they are here.
+    Load,
+    /// Run again after the next commit of the aggregate.
+    Commit,
+    /// Run again when device operations of the consistency point have completed.
+    Io,
+    /// It will never go on.
+    Failed(Error),
+}
+
+impl From<Damage> for Stop {
+    fn from(damage: Damage) -> Self {
+        Stop::Failed(Error::Io(format!("damaged metadata: {damage}")))
+    }
+}
+
+/// What became of a page that was waited for.
+pub(crate) type Arrival = Result<PageRef, String>;
+
+/// Pages a handler waited for, by place and content.
+#[derive(Default)]
+pub(crate) struct Pinned(HashMap<(u64, u64), Arrival>);
+
+impl Pinned {
+    pub(crate) fn insert(&mut self, pointer: Pointer, arrival: Arrival) {
+        self.0.insert((pointer.pvbn.0, pointer.tag.0), arrival);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        if self.0.len() > 64 {
+            self.0 = HashMap::new();
+        } else {
+            self.0.clear();
+        }
+    }
+
+    fn get(&self, pointer: Pointer) -> Option<&Arrival> {
+        self.0.get(&(pointer.pvbn.0, pointer.tag.0))
+    }
+}
+
+/// What a handler may do in its load phase.
+pub(crate) struct LoadCx<'a> {
+    pub(crate) aggregate: &'a Aggregate,
+    pub(crate) cache: &'a PageCache,
+    pub(crate) pinned: &'a Pinned,
+    pub(crate) wants: &'a mut Vec<Pointer>,
+}
+
+impl LoadCx<'_> {
+    /// The page a pointer names.
+    pub(crate) fn page(&mut self, pointer: Pointer) -> Result<PageRef, Stop> {
+        assert!(!pointer.is_hole(), "a hole has no page");
+        match self.pinned.get(pointer) {
+            Some(Ok(page)) => return Ok(page.clone()),
+            Some(Err(reason)) => return Err(Stop::Failed(Error::Io(reason.clone()))),
+            None => {}
+        }
+        if let Some(page) = self.cache.get(&self.key(pointer)) {
+            return Ok(page);
+        }
+        self.wants.push(pointer);
+        Err(Stop::Load)
+    }
+
+    /// Remembers a page just written under its new place (C-10).
+    pub(crate) fn keep(&self, pointer: Pointer, page: PageRef) {
+        self.cache.insert(self.key(pointer), page);
+    }
+
+    fn key(&self, pointer: Pointer) -> Key {
+        Key {
+            aggregate: self.aggregate.id,
+            pvbn: pointer.pvbn,
+            tag: pointer.tag,
+        }
+    }
+}
+
+/// Collects the requests of several independent loads before stopping, so that they wait together.
+#[derive(Default)]
+pub(crate) struct Gather(Option<Stop>);
+
+impl Gather {
+    /// Notes the outcome of one load; the value if it is there.
+    pub(crate) fn add<T>(&mut self, outcome: Result<T, Stop>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(stop) => {
+                // Anything graver than waiting for pages wins.
+                if self.0.is_none() || !matches!(stop, Stop::Load) {
+                    self.0 = Some(stop);
+                }
+                None
+            }
+        }
+    }
+
+    /// Stops if anything was missing.
+    pub(crate) fn finish(self) -> Result<(), Stop> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
+/// The layer's name in messages.
+pub(crate) fn layer_name(layer: Layer) -> &'static str {
+    match layer {
+        Layer::Aggregate => "aggregate",
+        Layer::Volume => "volume",
+    }
+}

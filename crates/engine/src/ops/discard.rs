@@ -1,0 +1,100 @@
+//! Discard: blocks inside the range become holes, one file stripe at a time.
+//!
+//! A release: always admitted, also in a full aggregate (DESIGN §8). Whole regions cost one overlay entry;
+//! regions that have nothing, neither in overlays nor in the tree, cost nothing.
+
+use everglade_format::{Layer, SPAN};
+use everglade_target::Op;
+
+use crate::load::Stop;
+use crate::ops::{BLOCK, Client, OpCx, Outcome, leave, note, throttle};
+use crate::volume::overlay::Change;
+use crate::volume::{Lun, STRIPE_BLOCKS};
+
+pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
+    let Op::Discard {
+        offset,
+        length,
+        durable,
+    } = client.op
+    else {
+        unreachable!("dispatched by kind")
+    };
+    let (lun, range, end) = (client.lun.clone(), client.range(), offset + length);
+    if punch(cx, &lun, range.start.div_ceil(BLOCK), range.end / BLOCK)? {
+        client.joined = Some(lun.volume.aggregate.joining());
+    }
+    if range.end < end && lun.volume.is_clean() {
+        // Nothing but the tree to look at: go on where it has something.
+        let region = (range.end / BLOCK).div_ceil(SPAN);
+        let next = lun.root().next_mapped(cx.load, Layer::Volume, 1, region)?;
+        let next = next.map_or(end, |region| end.min(region * SPAN * BLOCK));
+        client.progress = Some(next.max(range.end));
+        if next < end {
+            return Ok(Outcome::Again);
+        }
+        return Ok(client.changed(durable));
+    }
+    if range.end == end {
+        return Ok(client.changed(durable));
+    }
+    client.progress = Some(range.end);
+    Ok(Outcome::Again)
+}
+
+/// Punches leaves `from..to`, which lie in one file stripe. True if anything changed.
+pub(crate) fn punch(cx: &mut OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) -> Result<bool, Stop> {
+    if from >= to {
+        return Ok(false);
+    }
+    let (first, last) = (from / SPAN, (to - 1) / SPAN);
+    // Load: which regions have anything at all.
+    let mut gather = crate::load::Gather::default();
+    let mut present = Vec::new();
+    for region in first..=last {
+        let there = if mentioned(cx, lun, region) {
+            Some(true)
+        } else {
+            let pointer = lun.root().pointer(cx.load, Layer::Volume, 1, region);
+            gather.add(pointer).map(|pointer| !pointer.is_hole())
+        };
+        if there == Some(true) {
+            present.push(region);
+        }
+    }
+    gather.finish()?;
+    if present.is_empty() {
+        return Ok(false);
+    }
+    throttle(lun, i64::try_from(present.len()).expect("at most eight"))?;
+
+    // Modify.
+    let cp = lun.volume.aggregate.joining();
+    for region in present {
+        let (start, end) = (from.max(region * SPAN), to.min((region + 1) * SPAN));
+        if end - start == SPAN {
+            let index = lun.volume.stripe_index(lun.file, start / STRIPE_BLOCKS);
+            let mut state = lun.volume.stripes[index].get(cx.permit);
+            let growth = state.active.punch_region(lun.file, region);
+            drop(state);
+            note(lun, index, cp, growth.pages);
+        } else {
+            for leaf in start..end {
+                leave(cx, lun, cp, leaf, Change::Punched);
+            }
+        }
+    }
+    Ok(true)
+}
+
+fn mentioned(cx: &OpCx<'_, '_>, lun: &Lun, region: u64) -> bool {
+    let index = lun
+        .volume
+        .stripe_index(lun.file, region * SPAN / STRIPE_BLOCKS);
+    let state = lun.volume.stripes[index].get(cx.permit);
+    let frozen = state
+        .frozen
+        .as_ref()
+        .is_some_and(|frozen| frozen.mentions(lun.file, region));
+    frozen || state.active.mentions(lun.file, region)
+}

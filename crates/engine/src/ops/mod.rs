@@ -1,0 +1,217 @@
+//! Client operations: one file each. All run inside the stripe affinities they touch.
+//!
+//! Each has a load phase that may stop and a modify phase that cannot. None of them loads the path to the
+//! blocks it changes: a write leaves its pages in the overlay and the consistency point does the rest, so a
+//! write is as fast as memory.
+
+pub(crate) mod discard;
+pub(crate) mod flush;
+pub(crate) mod read;
+pub(crate) mod write;
+pub(crate) mod zeroes;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use everglade_affinity::Permit;
+use everglade_env::{BLOCK_SIZE, PageRef};
+use everglade_format::{CpNumber, Indirect, Layer, Pointer, SPAN};
+use everglade_target::{Error, Op, Reply};
+
+use crate::load::{LoadCx, Stop};
+use crate::volume::overlay::{Change, Found};
+use crate::volume::{Lun, STRIPE_BLOCKS};
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+
+/// An operation of a client, on its way.
+pub(crate) struct Client {
+    pub(crate) lun: Arc<Lun>,
+    pub(crate) op: Op,
+    pub(crate) token: u64,
+    /// First byte that is not dealt with yet, for operations done stripe by stripe.
+    pub(crate) progress: Option<u64>,
+    /// The last consistency point it joined.
+    pub(crate) joined: Option<CpNumber>,
+    /// What was committed when it last started from scratch.
+    pub(crate) seen: CpNumber,
+    pub(crate) attempts: u32,
+}
+
+/// How an operation ended, if it did not stop.
+pub(crate) enum Outcome {
+    Done(Reply),
+    /// Run again: the next stripe.
+    Again,
+    /// Done when this consistency point is committed.
+    Durable(CpNumber),
+}
+
+/// What an operation works with while it runs.
+pub(crate) struct OpCx<'a, 'b> {
+    pub(crate) load: &'a mut LoadCx<'b>,
+    pub(crate) permit: &'a Permit,
+}
+
+impl Client {
+    /// Bytes of the LUN that the next run touches.
+    pub(crate) fn range(&self) -> Range<u64> {
+        let (from, end) = match &self.op {
+            Op::Read { offset, length } => (*offset, offset.saturating_add(u64::from(*length))),
+            Op::Write { data, .. } => (
+                data.offset,
+                data.offset.saturating_add(u64::from(data.length)),
+            ),
+            Op::Flush => (0, 0),
+            Op::Discard { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => {
+                let end = offset.saturating_add(*length);
+                let from = self.progress.unwrap_or(*offset);
+                let stripe = STRIPE_BLOCKS * BLOCK;
+                (from, end.min((from / stripe + 1) * stripe))
+            }
+        };
+        from..end
+    }
+
+    /// First and last file stripe that the next run touches.
+    pub(crate) fn stripes(&self) -> Option<(u64, u64)> {
+        let range = self.range();
+        let stripe = STRIPE_BLOCKS * BLOCK;
+        (!range.is_empty()).then(|| (range.start / stripe, (range.end - 1) / stripe))
+    }
+
+    /// Refuses what can never be done.
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        if self.lun.is_gone() {
+            return Err(Error::Gone);
+        }
+        let (offset, length, bounded) = match &self.op {
+            Op::Read { offset, length } => (*offset, u64::from(*length), true),
+            Op::Write { data, .. } => (data.offset, u64::from(data.length), true),
+            Op::Flush => return Ok(()),
+            Op::Discard { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => {
+                (*offset, *length, false)
+            }
+        };
+        if length == 0 && bounded {
+            return Err(Error::Invalid("the range is empty"));
+        }
+        if bounded && length > u64::from(everglade_target::OP_BYTES_MAX) {
+            return Err(Error::Invalid("an operation covers at most 1 MiB"));
+        }
+        if offset
+            .checked_add(length)
+            .is_none_or(|end| end > self.lun.size_bytes())
+        {
+            return Err(Error::Invalid("the range ends beyond the LUN"));
+        }
+        if let Op::Write { data, .. } = &self.op {
+            let blocks = everglade_target::span::block_count(offset, length);
+            if data.pages.len() as u64 != blocks {
+                return Err(Error::Invalid("a write has one page for each block"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the operation inside its stripes.
+    pub(crate) fn run(&mut self, cx: &mut OpCx<'_, '_>) -> Result<Outcome, Stop> {
+        self.validate().map_err(Stop::Failed)?;
+        if self.range().is_empty() && !matches!(self.op, Op::Flush) {
+            return Ok(Outcome::Done(Reply::Done));
+        }
+        match &mut self.op {
+            Op::Read { offset, length } => read::run(cx, &self.lun, *offset, *length),
+            Op::Write { .. } => write::run(cx, self),
+            Op::Flush => Ok(flush::run(&self.lun)),
+            Op::Discard { .. } => discard::run(cx, self),
+            Op::WriteZeroes { .. } => zeroes::run(cx, self),
+        }
+    }
+
+    /// The outcome of an operation that changed something.
+    pub(crate) fn changed(&self, durable: bool) -> Outcome {
+        let always = self.lun.volume.sync == everglade_format::volume::Sync::Always;
+        match self.joined {
+            Some(cp) if durable || always => Outcome::Durable(cp),
+            _ => Outcome::Done(Reply::Done),
+        }
+    }
+}
+
+/// Newest content of a leaf as far as overlays know.
+pub(crate) fn find_in_overlays(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Found {
+    let volume = &lun.volume;
+    let index = volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS);
+    let state = volume.stripes[index].get(cx.permit);
+    match state.active.find(lun.file, leaf) {
+        Found::Older => match &state.frozen {
+            Some(frozen) => frozen.find(lun.file, leaf),
+            None => Found::Older,
+        },
+        found => found,
+    }
+}
+
+/// The committed pointer to a leaf.
+pub(crate) fn committed_pointer(
+    cx: &mut OpCx<'_, '_>,
+    lun: &Lun,
+    leaf: u64,
+) -> Result<Pointer, Stop> {
+    match lun.root().level1(cx.load, Layer::Volume, leaf / SPAN)? {
+        Some(page) => Ok(Indirect(&page).pointer(leaf % SPAN, Layer::Volume)?),
+        None => Ok(Pointer::HOLE),
+    }
+}
+
+/// The present content of a leaf; nothing for a hole.
+pub(crate) fn content(
+    cx: &mut OpCx<'_, '_>,
+    lun: &Lun,
+    leaf: u64,
+) -> Result<Option<PageRef>, Stop> {
+    match find_in_overlays(cx, lun, leaf) {
+        Found::Data(page) => Ok(Some(page)),
+        Found::Hole => Ok(None),
+        Found::Older => {
+            let pointer = committed_pointer(cx, lun, leaf)?;
+            if pointer.is_hole() {
+                Ok(None)
+            } else {
+                cx.load.page(pointer).map(Some)
+            }
+        }
+    }
+}
+
+/// Modify phase: leaves a change in the active overlay, and counts it.
+pub(crate) fn leave(cx: &OpCx<'_, '_>, lun: &Lun, cp: CpNumber, leaf: u64, change: Change) {
+    let volume = &lun.volume;
+    let index = volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS);
+    let mut state = volume.stripes[index].get(cx.permit);
+    let growth = state.active.insert(lun.file, leaf, change);
+    drop(state);
+    note(lun, index, cp, growth.pages);
+}
+
+/// Counts a change left in the active overlay of a stripe.
+pub(crate) fn note(lun: &Lun, stripe: usize, cp: CpNumber, pages: i64) {
+    let volume = &lun.volume;
+    volume
+        .dirty_stripes
+        .fetch_or(1 << stripe, std::sync::atomic::Ordering::AcqRel);
+    volume.aggregate.space.note_dirty(pages, cp);
+    volume.aggregate.note_change();
+}
+
+/// Waits while the aggregate has all the dirty memory it may have.
+pub(crate) fn throttle(lun: &Lun, pages: i64) -> Result<(), Stop> {
+    let aggregate = &lun.volume.aggregate;
+    let dirty = aggregate.space.dirty();
+    if dirty > 0 && dirty + pages > aggregate.space.dirty_limit() {
+        aggregate.want_cp(aggregate.joining());
+        return Err(Stop::Commit);
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Write: whole blocks go into the overlay as they are, edges are merged with what is there.
+
+use everglade_env::{Page, PageRef};
+use everglade_format::CpNumber;
+use everglade_target::span::parts;
+use everglade_target::{Error, Op, WriteSpan};
+
+use crate::aggregate::space::Class;
+use crate::load::{Gather, Stop};
+use crate::ops::{
+    BLOCK, Client, OpCx, Outcome, committed_pointer, content, find_in_overlays, leave, throttle,
+};
+use crate::volume::overlay::{Change, Found};
+use crate::volume::{Lun, STRIPE_BLOCKS};
+
+pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
+    let Op::Write { data, durable } = &mut client.op else {
+        unreachable!("dispatched by kind")
+    };
+    let (lun, durable) = (client.lun.clone(), *durable);
+    let first = data.offset / BLOCK;
+    let count = data.pages.len() as u64;
+
+    // Load: the blocks that are written in part. A sub-block write waits for its block here; keeping the
+    // fragment and merging in the background comes with the journal (DESIGN §5).
+    let bases = load_edges(cx, &lun, data)?;
+    throttle(&lun, i64::try_from(count).expect("at most 257"))?;
+    let cp = admit(cx, &lun, first, count)?;
+
+    // Modify.
+    let ranges: Vec<_> = parts(data.offset, data.length)
+        .map(|(_, range)| range)
+        .collect();
+    let pages = std::mem::take(&mut data.pages);
+    for ((leaf, page), (range, base)) in (first..).zip(pages).zip(ranges.into_iter().zip(bases)) {
+        let page = match base {
+            None => page.freeze(),
+            Some(base) => {
+                let mut merged = Page::copy_of(&base);
+                merged[range.clone()].copy_from_slice(&page[range]);
+                merged.freeze()
+            }
+        };
+        leave(cx, &lun, cp, leaf, Change::Data(page));
+    }
+    client.joined = Some(cp);
+    Ok(client.changed(durable))
+}
+
+/// For each block of the span, the content to merge with if only a part of it is written.
+fn load_edges(
+    cx: &mut OpCx<'_, '_>,
+    lun: &Lun,
+    data: &WriteSpan,
+) -> Result<Vec<Option<PageRef>>, Stop> {
+    let first = data.offset / BLOCK;
+    let mut gather = Gather::default();
+    let mut bases = Vec::with_capacity(data.pages.len());
+    for ((_, range), leaf) in parts(data.offset, data.length).zip(first..) {
+        let whole = range.len() as u64 == BLOCK;
+        bases.push(if whole {
+            None
+        } else {
+            gather
+                .add(content(cx, lun, leaf))
+                .map(|page| page.unwrap_or_else(PageRef::zero))
+        });
+    }
+    gather.finish()?;
+    Ok(bases)
+}
+
+/// Admits `count` blocks from `first` on, by class (DESIGN §8). Returns the consistency point they join.
+pub(crate) fn admit(
+    cx: &mut OpCx<'_, '_>,
+    lun: &Lun,
+    first: u64,
+    count: u64,
+) -> Result<CpNumber, Stop> {
+    let aggregate = lun.volume.aggregate.clone();
+    let cp = aggregate.joining();
+    let new = (first..first + count)
+        .filter(|leaf| !is_charged(cx, lun, *leaf))
+        .count() as u64;
+    if new == 0 || aggregate.space.charge(Class::Grow, new, cp) {
+        return Ok(cp);
+    }
+    // Close to full: see whether this only replaces blocks.
+    let mut gather = Gather::default();
+    let mut replaces = true;
+    for leaf in first..first + count {
+        let mapped = match find_in_overlays(cx, lun, leaf) {
+            Found::Data(_) => Some(true),
+            Found::Hole => Some(false),
+            Found::Older => gather
+                .add(committed_pointer(cx, lun, leaf))
+                .map(|pointer| !pointer.is_hole()),
+        };
+        replaces &= mapped.unwrap_or(true);
+    }
+    gather.finish()?;
+    if replaces && aggregate.space.charge(Class::Overwrite, new, cp) {
+        return Ok(cp);
+    }
+    if !aggregate.space.may_improve() {
+        return Err(Stop::Failed(Error::NoSpace));
+    }
+    if aggregate.has_changes() {
+        aggregate.want_cp(cp);
+    }
+    Err(Stop::Commit)
+}
+
+/// True if the block's newest content is in the active overlay, so that it was charged already.
+fn is_charged(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> bool {
+    let volume = &lun.volume;
+    let index = volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS);
+    matches!(
+        volume.stripes[index]
+            .get(cx.permit)
+            .active
+            .find(lun.file, leaf),
+        Found::Data(_)
+    )
+}

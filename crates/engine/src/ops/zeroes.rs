@@ -1,0 +1,87 @@
+//! Write zeroes: to the byte. Whole blocks become holes, or blocks of zeroes if space is to stay allocated.
+
+use everglade_env::{Page, PageRef};
+use everglade_target::{OP_BYTES_MAX, Op};
+
+use crate::load::{Gather, Stop};
+use crate::ops::write::admit;
+use crate::ops::{BLOCK, Client, OpCx, Outcome, content, discard, leave, throttle};
+use crate::volume::Lun;
+use crate::volume::overlay::Change;
+
+pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
+    let Op::WriteZeroes {
+        offset,
+        length,
+        allocate,
+        durable,
+    } = client.op
+    else {
+        unreachable!("dispatched by kind")
+    };
+    let (lun, end) = (client.lun.clone(), offset + length);
+    let mut range = client.range();
+    if allocate {
+        range.end = range.end.min(range.start + u64::from(OP_BYTES_MAX));
+    }
+    // Whole blocks, and the edges that are not.
+    let (from, to) = (range.start.div_ceil(BLOCK), range.end / BLOCK);
+    let mut edges = Vec::new();
+    let head = range.start..range.end.min(from * BLOCK);
+    let tail = head.end.max(to * BLOCK)..range.end;
+    edges.extend([head, tail].into_iter().filter(|edge| !edge.is_empty()));
+
+    let mut gather = Gather::default();
+    let mut merged: Vec<(u64, Page)> = Vec::new();
+    for edge in edges {
+        let leaf = edge.start / BLOCK;
+        let base = gather.add(content(cx, &lun, leaf));
+        let page = match base {
+            Some(Some(page)) => Some(Page::copy_of(&page)),
+            Some(None) if allocate => Some(Page::zeroed()),
+            _ => None,
+        };
+        if let Some(mut page) = page {
+            page[place(edge.start - leaf * BLOCK)..place(edge.end - leaf * BLOCK)].fill(0);
+            merged.push((leaf, page));
+        }
+    }
+    gather.finish()?;
+    let whole = if allocate { to.saturating_sub(from) } else { 0 };
+    throttle(
+        &lun,
+        i64::try_from(merged.len() as u64 + whole).expect("at most 258"),
+    )?;
+    if allocate {
+        let first = range.start / BLOCK;
+        admit(cx, &lun, first, range.end.div_ceil(BLOCK) - first)?;
+        write_whole(cx, &lun, from, to);
+    } else {
+        // Punching twice is punching once, so stopping after it is harmless.
+        discard::punch(cx, &lun, from, to)?;
+        for (leaf, _) in &merged {
+            admit(cx, &lun, *leaf, 1)?;
+        }
+    }
+    let cp = lun.volume.aggregate.joining();
+    for (leaf, page) in merged {
+        leave(cx, &lun, cp, leaf, Change::Data(page.freeze()));
+    }
+    client.joined = Some(cp);
+    if range.end == end {
+        return Ok(client.changed(durable));
+    }
+    client.progress = Some(range.end);
+    Ok(Outcome::Again)
+}
+
+fn write_whole(cx: &OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) {
+    let cp = lun.volume.aggregate.joining();
+    for leaf in from..to {
+        leave(cx, lun, cp, leaf, Change::Data(PageRef::zero()));
+    }
+}
+
+fn place(offset: u64) -> usize {
+    usize::try_from(offset).expect("at most 4,096")
+}

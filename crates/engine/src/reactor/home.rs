@@ -1,0 +1,512 @@
+//! The home reactor's work: mounting, beginning and driving consistency points, asking the host for space
+//! ahead of need and giving it back.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use everglade_affinity::{Entry, Permit, RANGES, STRIPES, VolumeAffinities};
+use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Nanos, Op, Outside};
+use everglade_format::{Pvbn, Superblock};
+use everglade_target::Error;
+
+use crate::admin;
+use crate::aggregate::mount::Mounting;
+use crate::aggregate::{Aggregate, State};
+use crate::cp::{Home, Step, commit, freeze};
+use crate::load::{LoadCx, Stop};
+use crate::reactor::loading::Inflight;
+use crate::reactor::{Core, Work};
+use crate::shared::Message;
+
+/// Steps of a consistency point in one slice.
+const SLICE_STEPS: usize = 16;
+/// How long a refusal of the host is believed.
+const REFUSAL: Nanos = 1_000_000_000;
+/// How long an idle system with deleted files rests between the consistency points that shrink them.
+const RECLAIM_REST: Nanos = 20_000_000;
+/// Areas kept ready beyond the reserve.
+const READY_AHEAD: u64 = 2;
+/// Ready areas beyond which space goes back to the host: what is soon rewritten is not worth punching.
+const READY_MOST: u64 = 8;
+/// Left to the host when the last of its space is asked for.
+const HOST_MARGIN_BYTES: u64 = 64 << 20;
+
+impl<O: Outside> Core<O> {
+    pub(super) fn begin_mount(&mut self, aggregate: Arc<Aggregate>, superblock: Superblock) {
+        let mounting = Mounting {
+            aggregate,
+            superblock,
+            affinities: BTreeMap::new(),
+        };
+        let id = self.add(Work::Mount(Box::new(mounting)));
+        self.enqueue(id);
+    }
+
+    pub(super) fn run_mount(&mut self, id: usize) {
+        let mut wants = Vec::new();
+        let operation = &mut self.operations[id];
+        let Work::Mount(mounting) = &mut operation.work else {
+            unreachable!("checked by the caller")
+        };
+        let aggregate = mounting.aggregate.clone();
+        let mut cx = LoadCx {
+            aggregate: &aggregate,
+            cache: &self.shared.cache,
+            pinned: &operation.pinned,
+            wants: &mut wants,
+        };
+        let affinities = &self.shared.affinities;
+        let outcome = mounting.run(&mut cx, || {
+            VolumeAffinities::add(affinities, &aggregate.affinities.aggregate, STRIPES, RANGES)
+                .map_err(|gone| Error::Io(gone.to_string()))
+        });
+        match outcome {
+            Ok(home) => self.finish_mount(id, home),
+            Err(Stop::Load) => self.load(id, aggregate.id, wants),
+            Err(Stop::Failed(error)) => {
+                self.operations.remove(id);
+                self.fail_aggregate(aggregate.id, format!("it could not be mounted: {error}"));
+            }
+            Err(Stop::Commit | Stop::Io) => unreachable!("a mount waits for pages only"),
+        }
+    }
+
+    fn finish_mount(&mut self, id: usize, mut home: Home) {
+        self.operations.remove(id);
+        let aggregate = home.aggregate.clone();
+        let mut names = self
+            .shared
+            .volume_names
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let twin = aggregate
+            .all_volumes()
+            .into_iter()
+            .find(|volume| names.contains_key(&volume.name));
+        if let Some(twin) = twin {
+            drop(names);
+            let text = format!(
+                "its volume {} has the name of a volume of another aggregate",
+                twin.name
+            );
+            return self.fail_aggregate(aggregate.id, text);
+        }
+        for volume in aggregate.all_volumes() {
+            names.insert(volume.name.clone(), aggregate.id);
+        }
+        drop(names);
+        home.last_begin = self.outside.now();
+        aggregate.set_state(State::Online);
+        let driver = self.add(Work::ConsistencyPoint(aggregate.id));
+        self.drivers.insert(aggregate.id, driver);
+        self.homes.insert(aggregate.id, home);
+        self.enqueue(driver);
+        self.tell_progress(aggregate.id);
+    }
+
+    pub(super) fn accept_change(&mut self, aggregate: u32, request: admin::Request) {
+        let shared = self.shared.aggregate(aggregate);
+        match (shared.state(), self.homes.get_mut(&aggregate)) {
+            (State::Online, Some(home)) => {
+                home.requests.push_back(request);
+                self.wake_home(aggregate);
+            }
+            (state, _) => {
+                let text = format!("aggregate {} is {state:?}", shared.config.name);
+                let result = Err(admin::Error::Unavailable(text));
+                self.post(request.reactor, Message::Changed(request.token, result));
+            }
+        }
+    }
+
+    pub(super) fn wake_home(&mut self, aggregate: u32) {
+        if let Some(driver) = self.drivers.get(&aggregate) {
+            self.enqueue(*driver);
+        }
+    }
+
+    /// Wakes the drivers of homes where something is due.
+    pub(super) fn wake_homes(&mut self) {
+        let now = self.outside.now();
+        let due: Vec<u32> = self
+            .homes
+            .iter()
+            .filter(|(_, home)| {
+                home.run.is_none() && self.next_begin(home).is_some_and(|at| at <= now)
+                    || home.aggregate.space.take_hunger()
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for aggregate in due {
+            self.prepare(aggregate);
+            self.wake_home(aggregate);
+        }
+    }
+
+    /// When the next consistency point of a home should begin; `None`: no need to.
+    pub(super) fn next_begin(&self, home: &Home) -> Option<Nanos> {
+        let aggregate = &home.aggregate;
+        if home.run.is_some() || !matches!(aggregate.state(), State::Online | State::Stopping) {
+            return None;
+        }
+        let joining = aggregate.joining();
+        let space = &aggregate.space;
+        let at_once = aggregate.stop_requested()
+            || aggregate.wanted() >= joining
+            || !home.requests.is_empty()
+            || space.dirty() * 2 >= space.dirty_limit();
+        if at_once {
+            return Some(0);
+        }
+        let timer = home.last_begin + self.shared.options.cp_interval;
+        if home.has_hidden() {
+            return Some(home.last_begin + RECLAIM_REST.min(self.shared.options.cp_interval));
+        }
+        aggregate.has_changes().then_some(timer)
+    }
+
+    /// Runs a slice of an aggregate's consistency points.
+    pub(super) fn run_consistency_point(
+        &mut self,
+        id: usize,
+        aggregate: u32,
+        permit: Option<Permit>,
+    ) {
+        let mut permit = permit;
+        for _ in 0..SLICE_STEPS {
+            let now = self.outside.now();
+            let home = self.homes.get_mut(&aggregate).expect("drivers run at home");
+            if matches!(home.aggregate.state(), State::Failed(_) | State::Stopped) {
+                self.refuse_requests(aggregate);
+                return self.leave(permit);
+            }
+            home.wall_seconds = self.outside.wall_seconds();
+            let publish = match &home.run {
+                Some(run) => run.phase == crate::cp::Phase::Publish,
+                None => {
+                    let home = &self.homes[&aggregate];
+                    if self.next_begin(home).is_none_or(|at| at > now) {
+                        return self.leave(permit);
+                    }
+                    false
+                }
+            };
+            let home = self.homes.get_mut(&aggregate).expect("as above");
+            if publish || home.run.is_none() {
+                let Some(inside) = permit
+                    .take()
+                    .or_else(|| self.enter_aggregate(aggregate, id))
+                else {
+                    return;
+                };
+                if publish {
+                    self.publish(aggregate, inside);
+                } else {
+                    self.freeze(aggregate, inside, now);
+                }
+                continue;
+            }
+            assert!(
+                permit.is_none(),
+                "a consistency point is inside an affinity only to freeze and to publish"
+            );
+            if !self.step(id, aggregate) {
+                return;
+            }
+        }
+        self.enqueue(id);
+    }
+
+    fn enter_aggregate(&mut self, aggregate: u32, id: usize) -> Option<Permit> {
+        let shared = self.shared.aggregate(aggregate);
+        match self
+            .shared
+            .affinities
+            .enter(self.index, &shared.affinities.aggregate, id as u64)
+        {
+            Entry::Entered(permit) => Some(permit),
+            Entry::Queued => None,
+            Entry::Gone => panic!("the affinity of an aggregate that is at home here was removed"),
+        }
+    }
+
+    fn freeze(&mut self, aggregate: u32, permit: Permit, now: Nanos) {
+        let home = self
+            .homes
+            .get_mut(&aggregate)
+            .expect("freezes happen at home");
+        home.last_begin = now;
+        if home.aggregate.stop_requested() {
+            home.aggregate.set_state(State::Stopping);
+        }
+        let mut stranded = Vec::new();
+        let mut context = admin::Context {
+            affinities: &self.shared.affinities,
+            names: &self.shared.volume_names,
+            stranded: &mut stranded,
+            seconds: home.wall_seconds,
+        };
+        freeze::freeze(home, &permit, &mut context);
+        self.leave(Some(permit));
+        for message in stranded {
+            self.post(message.reactor, Message::Stranded(message.message));
+        }
+    }
+
+    /// One step outside any affinity. False if it must wait.
+    fn step(&mut self, id: usize, aggregate: u32) -> bool {
+        let mut wants = Vec::new();
+        let operation = &mut self.operations[id];
+        let home = self
+            .homes
+            .get_mut(&aggregate)
+            .expect("steps happen at home");
+        let shared = home.aggregate.clone();
+        let mut cx = LoadCx {
+            aggregate: &shared,
+            cache: &self.shared.cache,
+            pinned: &operation.pinned,
+            wants: &mut wants,
+        };
+        let outcome = crate::cp::step(home, &mut cx);
+        if outcome.is_ok() {
+            operation.pinned.clear();
+        }
+        let ops = std::mem::take(&mut home.run.as_mut().expect("under way").writer.ready);
+        let wanted = home.host.wanted;
+        let phase = home.run.as_ref().expect("under way").phase.name();
+        for op in ops {
+            self.submit_cp(aggregate, op);
+        }
+        match outcome {
+            Ok(Step::Again | Step::Publish) => true,
+            Err(Stop::Load) => {
+                self.load(id, aggregate, wants);
+                false
+            }
+            Err(Stop::Io) => {
+                if let Some((extent, area)) = wanted {
+                    self.ask_host(aggregate, extent, area, Inflight::Wanted { aggregate });
+                }
+                false
+            }
+            Err(Stop::Failed(error)) => {
+                // Nothing of this consistency point will be committed; the last one is intact (C-08).
+                self.fail_aggregate(
+                    aggregate,
+                    format!("a consistency point failed in its {phase} phase: {error}"),
+                );
+                self.refuse_requests(aggregate);
+                false
+            }
+            Err(Stop::Commit) => unreachable!("a consistency point does not wait for itself"),
+        }
+    }
+
+    fn publish(&mut self, aggregate: u32, permit: Permit) {
+        let home = self
+            .homes
+            .get_mut(&aggregate)
+            .expect("commits happen at home");
+        let run = commit::publish(home, &permit);
+        let stopped = run.last;
+        let shared = home.aggregate.clone();
+        self.leave(Some(permit));
+        if stopped {
+            shared.set_state(State::Stopped);
+        }
+        for (request, result) in run.answers {
+            self.post(request.reactor, Message::Changed(request.token, result));
+        }
+        self.tell_progress(aggregate);
+        if !stopped {
+            self.prepare(aggregate);
+            self.punch(aggregate);
+        }
+    }
+
+    fn refuse_requests(&mut self, aggregate: u32) {
+        let home = self.homes.get_mut(&aggregate).expect("at home");
+        let name = &home.aggregate.config.name;
+        let text = format!("aggregate {name} does not take changes any more");
+        let mut refused: Vec<admin::Request> = home.requests.drain(..).collect();
+        if let Some(run) = &mut home.run {
+            refused.extend(run.answers.drain(..).map(|(request, _)| request));
+        }
+        for request in refused {
+            let result = Err(admin::Error::Unavailable(text.clone()));
+            self.post(request.reactor, Message::Changed(request.token, result));
+        }
+    }
+
+    // ---- space on the host (DESIGN §7) ----
+
+    fn area_range(home: &Home, extent: usize, area: u64) -> (DeviceId, u64, u64) {
+        let first = home.fs.bases[extent] + area * home.fs.area_blocks;
+        // Number 0 has a place too, though it is never allocated.
+        let (device, offset, _) = home
+            .aggregate
+            .locate(Pvbn(first.max(1)))
+            .expect("areas are in extents");
+        let offset = if first == 0 {
+            offset - BLOCK_SIZE as u64
+        } else {
+            offset
+        };
+        (device, offset, home.fs.area_blocks * BLOCK_SIZE as u64)
+    }
+
+    fn ask_host(&mut self, aggregate: u32, extent: usize, area: u64, inflight: Inflight) {
+        let (device, offset, length) = Self::area_range(&self.homes[&aggregate], extent, area);
+        self.submit(
+            Op::Allocate {
+                device,
+                offset,
+                length,
+            },
+            inflight,
+        );
+    }
+
+    pub(super) fn complete_wanted(&mut self, aggregate: u32, result: Result<(), DiskError>) {
+        let home = self.homes.get_mut(&aggregate).expect("at home");
+        let (extent, area) = home
+            .host
+            .wanted
+            .take()
+            .expect("one area is wanted at a time");
+        match result {
+            Ok(()) => {
+                home.fs.areas[extent].prepared(area);
+                home.host.full = false;
+                home.aggregate.space.set_host_full(false);
+            }
+            Err(_) => home.host.full = true,
+        }
+        self.wake_home(aggregate);
+    }
+
+    /// Asks for the space of one more area if there are too few ready.
+    pub(super) fn prepare(&mut self, aggregate: u32) {
+        let now = self.outside.now();
+        let Some(home) = self.homes.get_mut(&aggregate) else {
+            return;
+        };
+        if home.preparing.is_some() || now < home.prepare_after {
+            return;
+        }
+        let space = &home.aggregate.space;
+        let ahead = READY_AHEAD * home.fs.area_blocks + home.fs.area_blocks / 2;
+        let enough = i64::try_from(space.reserve() + ahead).expect("40 bits");
+        if space.free_backed() >= enough {
+            return;
+        }
+        // The extent with the fewest ready areas: drives advance equally.
+        let candidates = home.fs.areas.iter().enumerate();
+        let choice = candidates
+            .filter_map(|(extent, areas)| Some((areas.ready_count(), extent, areas.unprepared()?)))
+            .min();
+        let Some((_, extent, area)) = choice else {
+            let was_hopeful = !home
+                .fs
+                .areas
+                .iter()
+                .all(|areas| areas.unprepared().is_none());
+            if !was_hopeful {
+                home.aggregate.space.set_host_full(true);
+                self.tell_progress(aggregate);
+            }
+            return;
+        };
+        let (device, _, length) = Self::area_range(home, extent, area);
+        let free = self.outside.host_free_bytes(device);
+        let home = self.homes.get_mut(&aggregate).expect("as above");
+        if free.is_some_and(|free| free < length + HOST_MARGIN_BYTES.min(length)) {
+            home.prepare_after = now + REFUSAL;
+            home.aggregate.space.set_host_full(true);
+            return self.tell_progress(aggregate);
+        }
+        home.preparing = Some((extent, area));
+        self.ask_host(aggregate, extent, area, Inflight::Prepare { aggregate });
+    }
+
+    pub(super) fn complete_prepare(&mut self, aggregate: u32, result: Result<(), DiskError>) {
+        let now = self.outside.now();
+        let home = self.homes.get_mut(&aggregate).expect("at home");
+        let (extent, area) = home
+            .preparing
+            .take()
+            .expect("one area is prepared at a time");
+        let blocks = i64::try_from(home.fs.area_blocks).expect("40 bits");
+        match result {
+            Ok(()) => {
+                home.host.full = false;
+                home.aggregate.space.set_host_full(false);
+                if home.fs.areas[extent].prepared(area) {
+                    home.aggregate.space.note_backed(blocks);
+                }
+            }
+            Err(_) => {
+                home.prepare_after = now + REFUSAL;
+                home.aggregate.space.set_host_full(true);
+            }
+        }
+        self.tell_progress(aggregate);
+        self.prepare(aggregate);
+    }
+
+    /// Gives an area back to the host if many are ready. Only areas that are free in the committed maps are
+    /// ready, and cursors do not open one whose punch is under way.
+    fn punch(&mut self, aggregate: u32) {
+        let home = self.homes.get_mut(&aggregate).expect("at home");
+        let area_blocks = home.fs.area_blocks;
+        let reserve_areas = home.aggregate.space.reserve() / area_blocks;
+        let ready: u64 = home
+            .fs
+            .areas
+            .iter()
+            .map(everglade_freespace::Areas::ready_count)
+            .sum();
+        if home.punching.is_some()
+            || home.preparing.is_some()
+            || ready <= reserve_areas + READY_MOST
+        {
+            return;
+        }
+        let choice = home.fs.areas.iter().enumerate();
+        let choice = choice.filter_map(|(extent, areas)| {
+            Some((areas.ready_count(), extent, areas.ready().next_back()?))
+        });
+        let Some((_, extent, area)) = choice.max() else {
+            return;
+        };
+        let (device, offset, length) = Self::area_range(home, extent, area);
+        if self.outside.host_free_bytes(device).is_none() {
+            return;
+        }
+        let home = self.homes.get_mut(&aggregate).expect("as above");
+        home.fs.areas[extent].open(area);
+        home.punching = Some((extent, area));
+        home.aggregate
+            .space
+            .note_backed(-i64::try_from(area_blocks).expect("40 bits"));
+        self.submit(
+            Op::Punch {
+                device,
+                offset,
+                length,
+            },
+            Inflight::Punch { aggregate },
+        );
+    }
+
+    pub(super) fn complete_punch(&mut self, aggregate: u32) {
+        let home = self.homes.get_mut(&aggregate).expect("at home");
+        let (extent, area) = home.punching.take().expect("one area is punched at a time");
+        home.fs.areas[extent].close(area);
+        home.fs.areas[extent].score(area, home.fs.area_blocks, true);
+        if home.run.is_none() {
+            self.punch(aggregate);
+        }
+    }
+}

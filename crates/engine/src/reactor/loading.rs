@@ -1,0 +1,202 @@
+//! Loads: pages that operations wait for, read once however many wait, in long runs where they touch.
+//!
+//! A page is verified against the tag it was asked for before anyone sees it (invariant O-9). One that does
+//! not match, or cannot be read, is an error for those who asked with that pointer, and for nobody else.
+
+use std::collections::hash_map::Entry;
+
+use everglade_env::{Completion, Op, Outside, Page};
+use everglade_format::{Pointer, Pvbn};
+
+use crate::cp::writer::blocks_of;
+use crate::reactor::{Core, Operation};
+
+/// Blocks in one device read: 1 MiB.
+const RUN_BLOCKS: usize = 256;
+
+/// Aggregate, place and content of a page being read.
+pub(crate) type LoadKey = (u32, u64, u64);
+
+/// Device operations in flight, by their tokens.
+pub(crate) enum Inflight {
+    Read {
+        aggregate: u32,
+        pointers: Vec<Pointer>,
+    },
+    /// Of the running consistency point: blocks it counts for.
+    Write { aggregate: u32, blocks: usize },
+    /// Space for an area that the consistency point waits for.
+    Wanted { aggregate: u32 },
+    /// Space for an area, ahead of need.
+    Prepare { aggregate: u32 },
+    /// An area goes back to the host.
+    Punch { aggregate: u32 },
+}
+
+fn key(aggregate: u32, pointer: Pointer) -> LoadKey {
+    (aggregate, pointer.pvbn.0, pointer.tag.0)
+}
+
+impl<O: Outside> Core<O> {
+    pub(super) fn submit(&mut self, op: Op, inflight: Inflight) {
+        let token = self.inflight.insert(inflight) as u64;
+        self.outside.submit(op, token);
+    }
+
+    pub(super) fn submit_cp(&mut self, aggregate: u32, op: Op) {
+        let blocks = blocks_of(&op);
+        self.submit(op, Inflight::Write { aggregate, blocks });
+    }
+
+    /// Starts reading what operation `id` wants; it runs again when all of it is here.
+    pub(super) fn load(&mut self, id: usize, aggregate: u32, mut wants: Vec<Pointer>) {
+        wants.sort_unstable_by_key(|pointer| (pointer.pvbn, pointer.tag));
+        wants.dedup_by_key(|pointer| (pointer.pvbn, pointer.tag));
+        let mut reads = Vec::new();
+        for pointer in wants {
+            self.operations[id].loads += 1;
+            match self.loading.entry(key(aggregate, pointer)) {
+                Entry::Occupied(mut known) => known.get_mut().push(id),
+                Entry::Vacant(place) => {
+                    place.insert(vec![id]);
+                    reads.push(pointer);
+                }
+            }
+        }
+        assert!(
+            self.operations[id].loads > 0,
+            "an operation stopped for pages and asked for none"
+        );
+        let shared = self.shared.aggregate(aggregate);
+        let mut reads = reads.into_iter().peekable();
+        while let Some(first) = reads.next() {
+            let Some((device, offset, run)) = shared.locate(first.pvbn) else {
+                self.arrive(
+                    aggregate,
+                    first,
+                    Err(format!("block {} is outside the aggregate", first.pvbn)),
+                );
+                continue;
+            };
+            let mut pointers = vec![first];
+            while let Some(next) = reads.peek() {
+                let length = pointers.len() as u64;
+                if next.pvbn != Pvbn(first.pvbn.0 + length)
+                    || pointers.len() == RUN_BLOCKS
+                    || length == run
+                {
+                    break;
+                }
+                pointers.push(reads.next().expect("peeked"));
+            }
+            let pages = pointers.iter().map(|_| Page::for_read()).collect();
+            self.submit(
+                Op::Read {
+                    device,
+                    offset,
+                    pages,
+                },
+                Inflight::Read {
+                    aggregate,
+                    pointers,
+                },
+            );
+        }
+    }
+
+    /// A page is here, or will not come.
+    fn arrive(&mut self, aggregate: u32, pointer: Pointer, arrival: crate::load::Arrival) {
+        let waiters = self
+            .loading
+            .remove(&key(aggregate, pointer))
+            .unwrap_or_default();
+        for id in waiters {
+            let operation: &mut Operation = &mut self.operations[id];
+            operation.pinned.insert(pointer, arrival.clone());
+            operation.loads -= 1;
+            if operation.loads == 0 {
+                self.enqueue(id);
+            }
+        }
+    }
+
+    pub(super) fn complete(&mut self, completion: Completion) {
+        let token = usize::try_from(completion.token).expect("tokens are places of the slab");
+        match self.inflight.remove(token) {
+            Inflight::Read {
+                aggregate,
+                pointers,
+            } => self.complete_read(aggregate, pointers, completion),
+            Inflight::Write { aggregate, blocks } => {
+                let home = self
+                    .homes
+                    .get_mut(&aggregate)
+                    .expect("consistency points run at home");
+                let run = home
+                    .run
+                    .as_mut()
+                    .expect("writes belong to the running consistency point");
+                if run.writer.completed(blocks, completion.result) {
+                    self.enqueue(self.drivers[&aggregate]);
+                }
+            }
+            Inflight::Wanted { aggregate } => self.complete_wanted(aggregate, completion.result),
+            Inflight::Prepare { aggregate } => self.complete_prepare(aggregate, completion.result),
+            Inflight::Punch { aggregate } => self.complete_punch(aggregate),
+        }
+    }
+
+    fn complete_read(&mut self, aggregate: u32, pointers: Vec<Pointer>, completion: Completion) {
+        let shared = self.shared.aggregate(aggregate);
+        if let Err(error) = completion.result {
+            // One bad block must not take its neighbours along: read them one by one.
+            if pointers.len() > 1 {
+                for pointer in pointers {
+                    let (device, offset, _) = shared.locate(pointer.pvbn).expect("located before");
+                    let op = Op::Read {
+                        device,
+                        offset,
+                        pages: vec![Page::for_read()],
+                    };
+                    self.submit(
+                        op,
+                        Inflight::Read {
+                            aggregate,
+                            pointers: vec![pointer],
+                        },
+                    );
+                }
+                return;
+            }
+            for pointer in pointers {
+                let text = format!("reading block {}: {error}", pointer.pvbn);
+                self.arrive(aggregate, pointer, Err(text));
+            }
+            return;
+        }
+        assert_eq!(
+            completion.pages.len(),
+            pointers.len(),
+            "a read returns its pages"
+        );
+        for (pointer, page) in pointers.into_iter().zip(completion.pages) {
+            let found = shared.key.tag(&page);
+            if found == pointer.tag {
+                let page = page.freeze();
+                let key = everglade_pagecache::Key {
+                    aggregate,
+                    pvbn: pointer.pvbn,
+                    tag: pointer.tag,
+                };
+                self.shared.cache.insert(key, page.clone());
+                self.arrive(aggregate, pointer, Ok(page));
+            } else {
+                let text = format!(
+                    "block {} does not hold what was written there: expected tag {}, found {found}",
+                    pointer.pvbn, pointer.tag
+                );
+                self.arrive(aggregate, pointer, Err(text));
+            }
+        }
+    }
+}

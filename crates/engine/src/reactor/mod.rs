@@ -1,0 +1,326 @@
+//! One reactor's part of the engine: operations under way, their loads, and the consistency points of the
+//! aggregates that are at home here (DESIGN §3).
+//!
+//! ```text
+//! submitted ─▶ ready ─▶ inside its affinity ─▶ done
+//!                ▲          │ stop
+//!                │          ├─ pages ────── loading ──────────┐
+//!                │          ├─ commit ───── waiting for progress
+//!                │          ├─ affinity ─── queued, granted ──┤
+//!                └──────────┴─────────────────────────────────┘
+//! ```
+//!
+//! 1. An operation is in exactly one of these places. It holds a permit only while it runs.
+//! 2. One turn does a bounded amount of work ([`TURN_OPERATIONS`]); what is left waits for the next.
+//! 3. Memory handed to a device comes back with a completion; nothing here forgets an operation in flight.
+
+mod home;
+mod loading;
+mod operation;
+mod target;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::PoisonError;
+
+use everglade_affinity::{Granted, Permit};
+use everglade_env::{Completion, Nanos, Outside};
+use everglade_target as contract;
+use slab::Slab;
+
+use crate::admin;
+use crate::aggregate::State;
+use crate::aggregate::mount::Mounting;
+use crate::cp::Home;
+use crate::load::Pinned;
+use crate::ops::Client;
+use crate::shared::{Engine, Message, Shared};
+use crate::volume::Lun;
+use loading::{Inflight, LoadKey};
+
+/// Operations run in one turn.
+const TURN_OPERATIONS: usize = 128;
+
+/// The end of an administrative change.
+#[derive(Debug)]
+pub struct AdminDone {
+    /// Given with the change.
+    pub token: u64,
+    /// What happened. A success is durable.
+    pub result: Result<(), admin::Error>,
+}
+
+/// What an operation does.
+enum Work {
+    Client(Box<Client>),
+    /// Drives the consistency points of an aggregate, for ever.
+    ConsistencyPoint(u32),
+    Mount(Box<Mounting>),
+    /// Is durable when the aggregate's consistency point is committed; then answers.
+    Durable(Waiter),
+}
+
+/// Whoever waits for a consistency point.
+struct Waiter {
+    aggregate: u32,
+    cp: everglade_format::CpNumber,
+    answer: Answer,
+}
+
+enum Answer {
+    Client(u64),
+    Admin(u64),
+}
+
+struct Operation {
+    work: Work,
+    pinned: Pinned,
+    /// Pages it waits for.
+    loads: usize,
+    queued: bool,
+}
+
+/// One reactor's engine. See the module's documentation.
+pub struct Core<O: Outside> {
+    shared: Arc<Shared>,
+    index: usize,
+    outside: O,
+    operations: Slab<Operation>,
+    ready: VecDeque<usize>,
+    granted: VecDeque<(usize, Permit)>,
+    inflight: Slab<Inflight>,
+    loading: HashMap<LoadKey, Vec<usize>>,
+    /// Operations that wait for progress of an aggregate.
+    waiting: BTreeMap<u32, Vec<usize>>,
+    homes: BTreeMap<u32, Home>,
+    /// The operation that drives each home's consistency points.
+    drivers: BTreeMap<u32, usize>,
+    luns: HashMap<u64, Arc<Lun>>,
+    done: Vec<contract::Completion>,
+    admin_done: Vec<AdminDone>,
+    /// For tests: which consistency point each finished change joined.
+    joined: Option<Vec<(u64, u64)>>,
+    completions: Vec<Completion>,
+}
+
+impl<O: Outside> Core<O> {
+    /// The part of `engine` that runs on reactor `index`.
+    pub fn new(engine: &Engine, index: usize, outside: O) -> Self {
+        assert!(
+            index < engine.0.options.reactors,
+            "reactor {index} of {}",
+            engine.0.options.reactors
+        );
+        Core {
+            shared: engine.0.clone(),
+            index,
+            outside,
+            operations: Slab::new(),
+            ready: VecDeque::new(),
+            granted: VecDeque::new(),
+            inflight: Slab::new(),
+            loading: HashMap::new(),
+            waiting: BTreeMap::new(),
+            homes: BTreeMap::new(),
+            drivers: BTreeMap::new(),
+            luns: HashMap::new(),
+            done: Vec::new(),
+            admin_done: Vec::new(),
+            joined: None,
+            completions: Vec::new(),
+        }
+    }
+
+    /// The outside, for the reactor's loop to wait with.
+    pub fn outside(&mut self) -> &mut O {
+        &mut self.outside
+    }
+
+    /// Remembers which consistency point each change joined, for [`Core::take_joined`].
+    pub fn trace_joined(&mut self) {
+        self.joined = Some(Vec::new());
+    }
+
+    /// Tokens of finished changes with the consistency points they joined, since the last call.
+    pub fn take_joined(&mut self) -> Vec<(u64, u64)> {
+        self.joined.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Does some of what there is to do. True if there is more to do at once.
+    pub fn turn(&mut self) -> bool {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.outside.poll(&mut completions);
+        for completion in completions.drain(..) {
+            self.complete(completion);
+        }
+        self.completions = completions;
+        self.read_mail();
+        // Granted operations hold their affinities already.
+        while let Some((id, permit)) = self.granted.pop_front() {
+            self.run(id, Some(permit));
+        }
+        self.wake_homes();
+        for _ in 0..TURN_OPERATIONS {
+            let Some(id) = self.ready.pop_front() else {
+                break;
+            };
+            self.run(id, None);
+            while let Some((id, permit)) = self.granted.pop_front() {
+                self.run(id, Some(permit));
+            }
+        }
+        !self.ready.is_empty() || !self.mail_is_empty()
+    }
+
+    /// When [`Core::turn`] must be called although nothing happened; `None`: never.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.homes
+            .values()
+            .filter_map(|home| self.next_begin(home))
+            .min()
+    }
+
+    /// Starts an administrative change of the aggregate that holds (or, for a new volume, is to hold) it. One
+    /// [`AdminDone`] follows.
+    pub fn change(&mut self, aggregate: u32, change: admin::Change, token: u64) {
+        let known = self.shared.all();
+        let Some(found) = known.get(aggregate as usize) else {
+            let result = Err(admin::Error::NotFound(format!("aggregate {aggregate}")));
+            self.admin_done.push(AdminDone { token, result });
+            return;
+        };
+        let request = admin::Request {
+            change,
+            reactor: self.index,
+            token,
+        };
+        self.post(found.home, Message::Change(aggregate, request));
+    }
+
+    /// The aggregate that holds a volume.
+    #[must_use]
+    pub fn aggregate_of(&self, volume: &str) -> Option<u32> {
+        self.shared
+            .volume_names
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(volume)
+            .copied()
+    }
+
+    /// Makes everything done so far in an aggregate durable. One [`AdminDone`] follows.
+    pub fn consistency_point(&mut self, aggregate: u32, token: u64) {
+        let cp = self.shared.aggregate(aggregate).covering();
+        let waiter = Waiter {
+            aggregate,
+            cp,
+            answer: Answer::Admin(token),
+        };
+        let id = self.add(Work::Durable(waiter));
+        self.enqueue(id);
+    }
+
+    /// Appends finished changes.
+    pub fn poll_admin(&mut self, done: &mut Vec<AdminDone>) {
+        done.append(&mut self.admin_done);
+    }
+
+    /// Operations under way for clients of this reactor, and device operations in flight.
+    #[must_use]
+    pub fn under_way(&self) -> (usize, usize) {
+        (
+            self.operations.len() - self.drivers.len(),
+            self.inflight.len(),
+        )
+    }
+
+    fn add(&mut self, work: Work) -> usize {
+        self.operations.insert(Operation {
+            work,
+            pinned: Pinned::default(),
+            loads: 0,
+            queued: false,
+        })
+    }
+
+    fn enqueue(&mut self, id: usize) {
+        let operation = &mut self.operations[id];
+        if !operation.queued && operation.loads == 0 {
+            operation.queued = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    fn post(&mut self, reactor: usize, message: Message) {
+        self.shared.post(reactor, message);
+        if reactor != self.index {
+            self.outside.wake(reactor);
+        }
+    }
+
+    fn mail_is_empty(&self) -> bool {
+        self.shared.mailboxes[self.index]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty()
+    }
+
+    fn read_mail(&mut self) {
+        loop {
+            let mut mailbox = self.shared.mailboxes[self.index]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let Some(message) = mailbox.pop_front() else {
+                return;
+            };
+            drop(mailbox);
+            match message {
+                Message::Granted(id, permit) => self.granted.push_back((place(id), permit)),
+                Message::Stranded(id) => self.enqueue(place(id)),
+                Message::Progress(aggregate) => self.wake_waiting(aggregate),
+                Message::Mount(aggregate, superblock) => self.begin_mount(aggregate, *superblock),
+                Message::Change(aggregate, request) => self.accept_change(aggregate, request),
+                Message::Changed(token, result) => {
+                    self.admin_done.push(AdminDone { token, result })
+                }
+            }
+        }
+    }
+
+    fn wake_waiting(&mut self, aggregate: u32) {
+        for id in self.waiting.remove(&aggregate).unwrap_or_default() {
+            self.enqueue(id);
+        }
+    }
+
+    /// Tells every reactor that an aggregate got on.
+    fn tell_progress(&mut self, aggregate: u32) {
+        for reactor in 0..self.shared.mailboxes.len() {
+            self.post(reactor, Message::Progress(aggregate));
+        }
+    }
+
+    /// Posts what a leaver handed over.
+    fn hand_over(&mut self, granted: Vec<Granted<u64>>) {
+        for grant in granted {
+            if grant.reactor == self.index {
+                self.granted.push_back((place(grant.message), grant.permit));
+            } else {
+                self.post(grant.reactor, Message::Granted(grant.message, grant.permit));
+            }
+        }
+    }
+
+    fn fail_aggregate(&mut self, aggregate: u32, reason: String) {
+        self.shared
+            .aggregate(aggregate)
+            .set_state(State::Failed(reason));
+        self.tell_progress(aggregate);
+    }
+}
+
+/// An operation's place in the slab, from a message.
+fn place(id: u64) -> usize {
+    usize::try_from(id).expect("messages carry places of the slab")
+}

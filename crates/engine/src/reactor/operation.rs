@@ -1,0 +1,214 @@
+//! Running an operation: enter its affinity, run its handler, put it where it belongs next.
+
+use everglade_affinity::{Entry, Permit};
+use everglade_env::Outside;
+use everglade_target::{Completion, Error, Reply};
+
+use crate::load::{LoadCx, Stop};
+use crate::ops::{Client, OpCx, Outcome};
+use crate::reactor::{AdminDone, Answer, Core, Waiter, Work};
+
+/// How often an operation starts over because consistency points went by while it read.
+const ATTEMPTS_MAX: u32 = 8;
+
+impl<O: Outside> Core<O> {
+    /// Runs operation `id`, inside `permit` if it was granted one.
+    pub(super) fn run(&mut self, id: usize, permit: Option<Permit>) {
+        self.operations[id].queued = false;
+        match &self.operations[id].work {
+            Work::Client(_) => self.run_client(id, permit),
+            Work::ConsistencyPoint(aggregate) => {
+                let aggregate = *aggregate;
+                self.run_consistency_point(id, aggregate, permit);
+            }
+            Work::Mount(_) => self.run_mount(id),
+            Work::Durable(_) => self.run_durable(id),
+        }
+    }
+
+    fn run_client(&mut self, id: usize, permit: Option<Permit>) {
+        let Work::Client(client) = &self.operations[id].work else {
+            unreachable!("checked by the caller")
+        };
+        let lun = client.lun.clone();
+        let refusal = lun
+            .volume
+            .aggregate
+            .refusal()
+            .or_else(|| client.validate().err());
+        let permit = match (refusal, permit) {
+            (None, Some(permit)) => Some(permit),
+            (Some(error), permit) => {
+                self.leave(permit);
+                return self.finish_client(id, Err(error));
+            }
+            (None, None) => match client.stripes() {
+                None => None,
+                Some((first, last)) => {
+                    let volume = &lun.volume;
+                    let (first, last) = (
+                        volume.stripe(lun.file, first),
+                        volume.stripe(lun.file, last),
+                    );
+                    match self
+                        .shared
+                        .affinities
+                        .enter2(self.index, first, last, id as u64)
+                    {
+                        Entry::Entered(permit) => Some(permit),
+                        Entry::Queued => return,
+                        Entry::Gone => return self.finish_client(id, Err(Error::Gone)),
+                    }
+                }
+            },
+        };
+        let mut wants = Vec::new();
+        let operation = &mut self.operations[id];
+        let Work::Client(client) = &mut operation.work else {
+            unreachable!("checked above")
+        };
+        let outcome = match &permit {
+            // Only a flush touches no stripe.
+            None => Ok(crate::ops::flush::run(&lun)),
+            Some(permit) => {
+                let mut load = LoadCx {
+                    aggregate: &lun.volume.aggregate,
+                    cache: &self.shared.cache,
+                    pinned: &operation.pinned,
+                    wants: &mut wants,
+                };
+                client.run(&mut OpCx {
+                    load: &mut load,
+                    permit,
+                })
+            }
+        };
+        self.leave(permit);
+        self.settle_client(id, outcome, wants);
+    }
+
+    fn settle_client(
+        &mut self,
+        id: usize,
+        outcome: Result<Outcome, Stop>,
+        wants: Vec<everglade_format::Pointer>,
+    ) {
+        let Work::Client(client) = &mut self.operations[id].work else {
+            unreachable!("a client's")
+        };
+        let aggregate = client.lun.volume.aggregate.clone();
+        match outcome {
+            Ok(Outcome::Done(reply)) => self.finish_client(id, Ok(reply)),
+            Ok(Outcome::Again) => {
+                self.operations[id].pinned.clear();
+                self.enqueue(id);
+            }
+            Ok(Outcome::Durable(cp)) => {
+                let token = client.token;
+                self.note_joined(id);
+                let answer = Answer::Client(token);
+                self.operations[id].work = Work::Durable(Waiter {
+                    aggregate: aggregate.id,
+                    cp,
+                    answer,
+                });
+                self.run_durable(id);
+            }
+            Err(Stop::Load) => self.load(id, aggregate.id, wants),
+            Err(Stop::Commit) => {
+                self.operations[id].pinned.clear();
+                self.waiting.entry(aggregate.id).or_default().push(id);
+                self.outside.wake(aggregate.home);
+            }
+            Err(Stop::Io) => unreachable!("client operations wait for pages and commits only"),
+            Err(Stop::Failed(Error::Io(_)))
+                if client.seen < aggregate.committed() && client.attempts < ATTEMPTS_MAX =>
+            {
+                // The tree it read from is history; what it pointed at may have been reused (B-10, K-05).
+                client.seen = aggregate.committed();
+                client.attempts += 1;
+                self.operations[id].pinned.clear();
+                self.enqueue(id);
+            }
+            Err(Stop::Failed(error)) => self.finish_client(id, Err(error)),
+        }
+    }
+
+    fn note_joined(&mut self, id: usize) {
+        if let (Some(joined), Work::Client(client)) = (&mut self.joined, &self.operations[id].work)
+            && let Some(cp) = client.joined
+        {
+            joined.push((client.token, cp.0));
+        }
+    }
+
+    fn finish_client(&mut self, id: usize, result: Result<Reply, Error>) {
+        self.note_joined(id);
+        let operation = self.operations.remove(id);
+        let Work::Client(client) = operation.work else {
+            unreachable!("a client's")
+        };
+        self.done.push(Completion {
+            token: client.token,
+            result,
+        });
+    }
+
+    /// Looks whether what an operation waits for is durable.
+    fn run_durable(&mut self, id: usize) {
+        let Work::Durable(waiter) = &self.operations[id].work else {
+            unreachable!("checked by the caller")
+        };
+        let (number, cp) = (waiter.aggregate, waiter.cp);
+        let aggregate = self.shared.aggregate(number);
+        // Committed counts even if the aggregate failed since.
+        if aggregate.committed() >= cp {
+            return self.finish_durable(id, Ok(()));
+        }
+        if let Some(error) = aggregate.refusal()
+            && !matches!(aggregate.state(), crate::State::Stopping)
+        {
+            return self.finish_durable(id, Err(error));
+        }
+        aggregate.want_cp(cp);
+        self.waiting.entry(number).or_default().push(id);
+        if aggregate.home == self.index {
+            self.wake_home(number);
+        } else {
+            self.outside.wake(aggregate.home);
+        }
+    }
+
+    fn finish_durable(&mut self, id: usize, result: Result<(), Error>) {
+        let operation = self.operations.remove(id);
+        let Work::Durable(waiter) = operation.work else {
+            unreachable!("checked by the caller")
+        };
+        match waiter.answer {
+            Answer::Client(token) => {
+                self.done.push(Completion {
+                    token,
+                    result: result.map(|()| Reply::Done),
+                });
+            }
+            Answer::Admin(token) => {
+                let result =
+                    result.map_err(|error| crate::admin::Error::Unavailable(error.to_string()));
+                self.admin_done.push(AdminDone { token, result });
+            }
+        }
+    }
+
+    pub(super) fn leave(&mut self, permit: Option<Permit>) {
+        if let Some(permit) = permit {
+            let mut granted = Vec::new();
+            self.shared.affinities.leave(permit, &mut granted);
+            self.hand_over(granted);
+        }
+    }
+
+    pub(super) fn begin_client(&mut self, client: Client) {
+        let id = self.add(Work::Client(Box::new(client)));
+        self.run(id, None);
+    }
+}

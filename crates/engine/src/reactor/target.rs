@@ -1,0 +1,93 @@
+//! The engine as protocol sessions see it.
+
+use std::sync::Arc;
+
+use everglade_env::Outside;
+use everglade_target::{Completion, Error, Export, LunHandle, Op, Target, Token};
+
+use crate::aggregate::State;
+use crate::ops::Client;
+use crate::reactor::Core;
+use crate::volume::Lun;
+
+impl<O: Outside> Core<O> {
+    fn find_lun(&self, name: &str) -> Result<Arc<Lun>, Error> {
+        let missing = || Error::NotFound(name.to_owned());
+        let (volume, lun) = name.split_once('/').ok_or_else(missing)?;
+        for aggregate in self.shared.all() {
+            if let Some(found) = aggregate.volume(volume).and_then(|volume| volume.lun(lun)) {
+                return match aggregate.refusal() {
+                    Some(error) => Err(error),
+                    None => Ok(found),
+                };
+            }
+        }
+        Err(missing())
+    }
+}
+
+fn export(lun: &Lun) -> Export {
+    Export {
+        name: lun.full_name(),
+        size_bytes: lun.size_bytes(),
+        read_only: false,
+    }
+}
+
+impl<O: Outside> Target for Core<O> {
+    fn exports(&self) -> Vec<Export> {
+        let mut exports = Vec::new();
+        for aggregate in self.shared.all() {
+            if aggregate.state() == State::Online {
+                for volume in aggregate.all_volumes() {
+                    exports.extend(volume.all_luns().iter().map(|lun| export(lun)));
+                }
+            }
+        }
+        exports.sort_by(|a, b| a.name.cmp(&b.name));
+        exports
+    }
+
+    fn open(&mut self, name: &str) -> Result<(LunHandle, Export), Error> {
+        let lun = self.find_lun(name)?;
+        let handle = self.shared.new_handle();
+        let export = export(&lun);
+        self.luns.insert(handle, lun);
+        Ok((LunHandle(handle), export))
+    }
+
+    fn close(&mut self, lun: LunHandle) {
+        self.luns.remove(&lun.0);
+    }
+
+    fn size_bytes(&self, lun: LunHandle) -> Option<u64> {
+        let lun = self.luns.get(&lun.0)?;
+        // A failed aggregate closes its sessions, so that nobody takes what was not durable for stored.
+        let serving = !lun.is_gone() && lun.volume.aggregate.state() == State::Online;
+        serving.then(|| lun.size_bytes())
+    }
+
+    fn submit(&mut self, lun: LunHandle, op: Op, token: Token) {
+        let Some(lun) = self.luns.get(&lun.0).cloned() else {
+            self.done.push(Completion {
+                token,
+                result: Err(Error::Gone),
+            });
+            return;
+        };
+        let seen = lun.volume.aggregate.committed();
+        self.begin_client(Client {
+            lun,
+            op,
+            token,
+            progress: None,
+            joined: None,
+            seen,
+            attempts: 0,
+        });
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        done.append(&mut self.done);
+    }
+}

@@ -1,0 +1,281 @@
+//! What all reactors share: the list of aggregates, the page cache, the affinity tree, mailboxes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use everglade_affinity::{Affinities, AggregateAffinities, Permit, RANGES};
+use everglade_env::{BLOCK_SIZE, DeviceId, Nanos, Storage};
+use everglade_format::Superblock;
+use everglade_pagecache::PageCache;
+
+use crate::admin;
+use crate::aggregate::labels::{self, Refusal};
+use crate::aggregate::space::{Space, Usage};
+use crate::aggregate::{Aggregate, State};
+
+/// How the engine is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Number of reactors.
+    pub reactors: usize,
+    /// Memory for everything, bytes (CONVENTIONS: at least 256 MiB; less only in tests).
+    pub memory_bytes: u64,
+    /// Longest time between consistency points while there are changes, nanoseconds.
+    pub cp_interval: Nanos,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            reactors: 1,
+            memory_bytes: 1 << 30,
+            cp_interval: 10_000_000_000,
+        }
+    }
+}
+
+/// What reactors tell each other.
+pub(crate) enum Message {
+    /// An operation may run, inside the permit.
+    Granted(u64, Permit),
+    /// An operation waited for an affinity that is gone.
+    Stranded(u64),
+    /// An aggregate committed, failed, or got space: whoever waits for it should look.
+    Progress(u32),
+    /// To the home reactor: mount.
+    Mount(Arc<Aggregate>, Box<Superblock>),
+    /// To the home reactor: change something.
+    Change(u32, admin::Request),
+    /// To the asker: a change was executed and is durable, or was refused.
+    Changed(u64, Result<(), admin::Error>),
+}
+
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) affinities: Affinities<u64>,
+    pub(crate) cache: PageCache,
+    pub(crate) aggregates: RwLock<Vec<Arc<Aggregate>>>,
+    pub(crate) mailboxes: Vec<Mutex<VecDeque<Message>>>,
+    pub(crate) volume_names: Mutex<BTreeMap<String, u32>>,
+    pub(crate) next_handle: AtomicU64,
+}
+
+/// The engine. Clones share it.
+#[derive(Clone)]
+pub struct Engine(pub(crate) Arc<Shared>);
+
+/// An aggregate, for people.
+#[derive(Clone, Debug)]
+pub struct AggregateInfo {
+    /// Its number in this process.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// How it is doing.
+    pub state: State,
+    /// The last committed consistency point.
+    pub committed_cp: u64,
+    /// Space.
+    pub usage: Usage,
+}
+
+/// A volume, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeInfo {
+    /// Its name.
+    pub name: String,
+    /// The aggregate it is in.
+    pub aggregate: String,
+}
+
+/// A LUN, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LunInfo {
+    /// `volume/lun`.
+    pub name: String,
+    /// Bytes.
+    pub size_bytes: u64,
+}
+
+impl Engine {
+    /// An engine without aggregates.
+    #[must_use]
+    pub fn new(options: Options) -> Engine {
+        assert!(
+            options.reactors > 0,
+            "an engine runs on at least one reactor"
+        );
+        // Dirty data a quarter, network an eighth, pinned metadata an eighth (DESIGN §12); the rest caches.
+        let cache_pages = options.memory_bytes / 2 / BLOCK_SIZE as u64;
+        Engine(Arc::new(Shared {
+            affinities: Affinities::new(options.reactors),
+            cache: PageCache::new(
+                usize::try_from(cache_pages).expect("memory fits the address space"),
+            ),
+            aggregates: RwLock::default(),
+            mailboxes: (0..options.reactors).map(|_| Mutex::default()).collect(),
+            volume_names: Mutex::default(),
+            next_handle: AtomicU64::new(1),
+            options,
+        }))
+    }
+
+    /// Opens the aggregate on these devices: reads labels and superblock at once, and leaves mounting to the
+    /// home reactor, which must be woken. Watch [`Engine::aggregates`] for the outcome.
+    ///
+    /// # Errors
+    /// What was found, what was expected, what to do. Nothing is written.
+    pub fn open(&self, storage: &dyn Storage, devices: &[DeviceId]) -> Result<u32, Refusal> {
+        let labels = labels::read(storage, devices)?;
+        let shared = &self.0;
+        let mut aggregates = shared
+            .aggregates
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(twin) = aggregates
+            .iter()
+            .find(|known| known.config.uuid == labels.config.uuid)
+        {
+            return Err(Refusal::new(
+                format!("aggregate {} is open already", twin.config.name),
+                "each aggregate once",
+                "Remove one of the copies. Nothing was changed",
+            ));
+        }
+        let id = u32::try_from(aggregates.len()).expect("few aggregates");
+        let geometry = labels.config.geometry().map_err(|damage| {
+            Refusal::new(damage.to_string(), "a valid label", "Nothing was changed")
+        })?;
+        let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
+            .map_err(|gone| Refusal::new(gone.to_string(), "a running engine", "Start again"))?;
+        let superblock = labels.superblock;
+        let reserve = labels.config.reserve_blocks;
+        let backed = superblock.areas_used * geometry.area_blocks();
+        let space = Space::new(
+            geometry.block_count(),
+            reserve,
+            superblock.blocks_used,
+            backed,
+        );
+        let memory = shared.options.memory_bytes / 4 / BLOCK_SIZE as u64;
+        space.set_dirty_limit(memory.min(Space::dirty_limit_for(reserve)));
+        let home = id as usize % shared.options.reactors;
+        let committed = superblock.cp;
+        let aggregate = Arc::new(Aggregate::new(
+            id,
+            labels.config,
+            geometry,
+            labels.devices,
+            affinities,
+            home,
+            committed,
+            space,
+        ));
+        aggregates.push(aggregate.clone());
+        drop(aggregates);
+        shared.post(home, Message::Mount(aggregate, Box::new(superblock)));
+        Ok(id)
+    }
+
+    /// Asks every aggregate to stop after one more consistency point. Reactors must be woken.
+    pub fn request_stop(&self) {
+        for aggregate in self.0.all() {
+            aggregate.request_stop();
+        }
+    }
+
+    /// True if no aggregate will do anything more.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.0
+            .all()
+            .iter()
+            .all(|a| matches!(a.state(), State::Stopped | State::Failed(_)))
+    }
+
+    /// All aggregates.
+    #[must_use]
+    pub fn aggregates(&self) -> Vec<AggregateInfo> {
+        let info = |aggregate: &Arc<Aggregate>| AggregateInfo {
+            id: aggregate.id,
+            name: aggregate.config.name.clone(),
+            state: aggregate.state(),
+            committed_cp: aggregate.committed().0,
+            usage: aggregate.space.usage(),
+        };
+        self.0.all().iter().map(info).collect()
+    }
+
+    /// All volumes, by name.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<VolumeInfo> {
+        let mut volumes: Vec<VolumeInfo> = Vec::new();
+        for aggregate in self.0.all() {
+            volumes.extend(
+                aggregate
+                    .all_volumes()
+                    .into_iter()
+                    .map(|volume| VolumeInfo {
+                        name: volume.name.clone(),
+                        aggregate: aggregate.config.name.clone(),
+                    }),
+            );
+        }
+        volumes.sort_by(|a, b| a.name.cmp(&b.name));
+        volumes
+    }
+
+    /// All LUNs, by name.
+    #[must_use]
+    pub fn luns(&self) -> Vec<LunInfo> {
+        let mut luns: Vec<LunInfo> = Vec::new();
+        for volume in self
+            .0
+            .all()
+            .iter()
+            .flat_map(|aggregate| aggregate.all_volumes())
+        {
+            let info = |lun: &crate::volume::Lun| LunInfo {
+                name: lun.full_name(),
+                size_bytes: lun.size_bytes(),
+            };
+            luns.extend(volume.all_luns().iter().map(|lun| info(lun)));
+        }
+        luns.sort_by(|a, b| a.name.cmp(&b.name));
+        luns
+    }
+
+    /// Look-ups in the page cache that found a page, and those that did not.
+    #[must_use]
+    pub fn cache_counts(&self) -> (u64, u64) {
+        self.0.cache.counts()
+    }
+}
+
+impl Shared {
+    pub(crate) fn all(&self) -> Vec<Arc<Aggregate>> {
+        self.aggregates
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn aggregate(&self, id: u32) -> Arc<Aggregate> {
+        self.aggregates
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)[id as usize]
+            .clone()
+    }
+
+    pub(crate) fn post(&self, reactor: usize, message: Message) {
+        self.mailboxes[reactor]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_back(message);
+    }
+
+    pub(crate) fn new_handle(&self) -> u64 {
+        self.next_handle.fetch_add(1, Ordering::Relaxed)
+    }
+}

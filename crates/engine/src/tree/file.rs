@@ -1,0 +1,500 @@
+//! A file inside a consistency point: its inode and the blocks changed so far (C-07, D-25).
+//!
+//! ```text
+//! clean ──modify()──▶ changed ──assign()──▶ placed ──seal()──▶ written, clean
+//!                        └──prune()/punch()──▶ gone (its old place is the caller's to free)
+//! ```
+//!
+//! 1. If a block is changed, so are all its ancestors; so sealing in ascending (level, index) order
+//!    meets children before parents and needs nothing from media.
+//! 2. A block is placed at most once per consistency point, and not changed afterwards except by sealing
+//!    its children (invariant: vvbns and pvbns are write-once).
+//! 3. `inode.blocks` counts the blocks of the tree as it will be once sealed.
+//!
+//! Every function that may stop changes nothing that a second run would not find done already, so the
+//! handlers of a consistency point can be run again from the top.
+
+use std::collections::BTreeMap;
+
+use everglade_env::{BLOCK_SIZE, Page, PageRef};
+use everglade_format::indirect::BlockKind;
+use everglade_format::metafile::{METAFILES, TOP_AREAS};
+use everglade_format::{
+    CpNumber, FileId, Header, Indirect, IndirectMut, Inode, Layer, Pointer, SPAN, TagKey, metafile,
+};
+
+use crate::load::{LoadCx, Stop};
+
+/// Level and index of a block in its file.
+pub(crate) type Position = (u8, u64);
+
+/// What a changed block starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Its present content.
+    Keep,
+    /// Zeroes: the caller rewrites all of it, so nothing needs loading.
+    Fresh,
+}
+
+struct Changed {
+    page: Page,
+    /// Where the block is in the last committed tree.
+    old: Pointer,
+    /// Where it goes; the tag is filled in by sealing.
+    new: Option<Pointer>,
+}
+
+/// A leaf as the consistency point sees it.
+pub(crate) enum Leaf<'a> {
+    Hole,
+    Clean(PageRef),
+    Changed(&'a Page),
+}
+
+impl Leaf<'_> {
+    /// The bytes; a hole is zeroes.
+    pub(crate) fn bytes(&self) -> &[u8; BLOCK_SIZE] {
+        const ZERO: &[u8; BLOCK_SIZE] = &[0; BLOCK_SIZE];
+        match self {
+            Leaf::Hole => ZERO,
+            Leaf::Clean(page) => page,
+            Leaf::Changed(page) => page,
+        }
+    }
+}
+
+/// See the module's documentation.
+pub(crate) struct File {
+    pub(crate) inode: Inode,
+    pub(crate) layer: Layer,
+    pub(crate) inode_changed: bool,
+    changed: BTreeMap<Position, Changed>,
+}
+
+impl File {
+    pub(crate) fn new(inode: Inode, layer: Layer) -> File {
+        File {
+            inode,
+            layer,
+            inode_changed: false,
+            changed: BTreeMap::new(),
+        }
+    }
+
+    /// True if the inode or any block differs from the last commit.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.inode_changed || !self.changed.is_empty()
+    }
+
+    /// The pointer to a block as of now. For a changed block, its place in the last committed tree.
+    pub(crate) fn pointer(
+        &self,
+        cx: &mut LoadCx<'_>,
+        level: u8,
+        index: u64,
+    ) -> Result<Pointer, Stop> {
+        let levels = self.inode.levels;
+        if level > levels || index >= Inode::reach(levels - level) {
+            return Ok(Pointer::HOLE);
+        }
+        if let Some(changed) = self.changed.get(&(level, index)) {
+            return Ok(changed.old);
+        }
+        let mut pointer = self.inode.root;
+        let mut at = levels;
+        while at > level {
+            let above = index / Inode::reach(at - level);
+            let slot = index / Inode::reach(at - 1 - level) % SPAN;
+            pointer = if let Some(changed) = self.changed.get(&(at, above)) {
+                Indirect(&changed.page).pointer(slot, self.layer)?
+            } else if pointer.is_hole() {
+                return Ok(Pointer::HOLE);
+            } else {
+                let page = cx.page(pointer)?;
+                Header::expect(
+                    &page,
+                    BlockKind::indirect(self.layer),
+                    at,
+                    self.inode.id,
+                    above,
+                )?;
+                Indirect(&page).pointer(slot, self.layer)?
+            };
+            at -= 1;
+        }
+        Ok(pointer)
+    }
+
+    /// A leaf as of now.
+    pub(crate) fn leaf(&self, cx: &mut LoadCx<'_>, index: u64) -> Result<Leaf<'_>, Stop> {
+        if let Some(changed) = self.changed.get(&(0, index)) {
+            return Ok(Leaf::Changed(&changed.page));
+        }
+        let pointer = self.pointer(cx, 0, index)?;
+        if pointer.is_hole() {
+            Ok(Leaf::Hole)
+        } else {
+            Ok(Leaf::Clean(cx.page(pointer)?))
+        }
+    }
+
+    /// Makes room for `blocks` leaves; never shrinks.
+    pub(crate) fn grow(&mut self, blocks: u64) {
+        let levels = Inode::levels_for(blocks);
+        while self.inode.levels < levels {
+            let below = (self.inode.levels, 0);
+            self.inode.levels += 1;
+            if !self.inode.root.is_hole() || self.changed.contains_key(&below) {
+                let mut page = Page::zeroed();
+                IndirectMut(&mut page).set(0, self.layer, self.inode.root);
+                let top = Changed {
+                    page,
+                    old: Pointer::HOLE,
+                    new: None,
+                };
+                self.changed.insert((self.inode.levels, 0), top);
+                self.inode.root = Pointer::HOLE;
+                self.inode.blocks += 1;
+            }
+            self.inode_changed = true;
+        }
+        if blocks > self.inode.block_count() {
+            self.inode.size_bytes = blocks * BLOCK_SIZE as u64;
+            self.inode_changed = true;
+        }
+    }
+
+    /// Makes a block, and all above it, changed.
+    pub(crate) fn modify(
+        &mut self,
+        cx: &mut LoadCx<'_>,
+        level: u8,
+        index: u64,
+        content: Content,
+    ) -> Result<&mut Page, Stop> {
+        assert!(
+            level <= self.inode.levels && index < Inode::reach(self.inode.levels - level),
+            "block ({level}, {index}) is beyond the tree of {:?}",
+            self.inode
+        );
+        if !self.changed.contains_key(&(level, index)) {
+            let old = if level == self.inode.levels {
+                self.inode.root
+            } else {
+                let (layer, slot) = (self.layer, index % SPAN);
+                let above = self.modify(cx, level + 1, index / SPAN, Content::Keep)?;
+                Indirect(above).pointer(slot, layer)?
+            };
+            let page = match content {
+                Content::Keep if !old.is_hole() => {
+                    let page = cx.page(old)?;
+                    if level > 0 {
+                        let kind = BlockKind::indirect(self.layer);
+                        Header::expect(&page, kind, level, self.inode.id, index)?;
+                    }
+                    Page::copy_of(&page)
+                }
+                _ => Page::zeroed(),
+            };
+            if old.is_hole() {
+                self.inode.blocks += 1;
+            }
+            self.changed.insert(
+                (level, index),
+                Changed {
+                    page,
+                    old,
+                    new: None,
+                },
+            );
+        }
+        let changed = self
+            .changed
+            .get_mut(&(level, index))
+            .expect("inserted above");
+        assert!(
+            changed.new.is_none()
+                || level > 0
+                || self.inode.kind == everglade_format::Kind::Metafile,
+            "leaf {index} of {:?} changed after it was placed",
+            self.inode.id
+        );
+        Ok(&mut changed.page)
+    }
+
+    /// A block that was made changed before.
+    pub(crate) fn changed_page(&mut self, level: u8, index: u64) -> Option<&mut Page> {
+        self.changed
+            .get_mut(&(level, index))
+            .map(|changed| &mut changed.page)
+    }
+
+    /// The same, to look at.
+    pub(crate) fn peek(&self, level: u8, index: u64) -> Option<&Page> {
+        self.changed
+            .get(&(level, index))
+            .map(|changed| &changed.page)
+    }
+
+    /// Puts a pointer to a leaf into its level-1 block (or the root), which must be changed already.
+    /// Returns the pointer that was there. Counts blocks.
+    pub(crate) fn set_leaf(&mut self, index: u64, pointer: Pointer) -> Result<Pointer, Stop> {
+        let old = if self.inode.levels == 0 {
+            assert_eq!(index, 0, "{:?} has one leaf", self.inode.id);
+            self.inode_changed = true;
+            std::mem::replace(&mut self.inode.root, pointer)
+        } else {
+            let (layer, slot) = (self.layer, index % SPAN);
+            let page = self
+                .changed_page(1, index / SPAN)
+                .expect("the caller made the block changed");
+            let old = Indirect(page).pointer(slot, layer)?;
+            IndirectMut(page).set(slot, layer, pointer);
+            old
+        };
+        self.inode.blocks += u64::from(!pointer.is_hole());
+        self.inode.blocks -= u64::from(!old.is_hole());
+        Ok(old)
+    }
+
+    /// The pointer to a leaf whose level-1 block is changed.
+    pub(crate) fn leaf_pointer(&self, index: u64) -> Result<Pointer, Stop> {
+        let page = self
+            .peek(1, index / SPAN)
+            .expect("the caller made the block changed");
+        Ok(Indirect(page).pointer(index % SPAN, self.layer)?)
+    }
+
+    /// Removes an indirect block if nothing is left below it. Its old place, if it had one.
+    pub(crate) fn remove_if_empty(&mut self, level: u8, index: u64) -> Option<Pointer> {
+        assert!(level > 0, "leaves are punched");
+        let changed = self.changed.get(&(level, index))?;
+        let below = (level - 1, index * SPAN)..(level - 1, (index + 1) * SPAN);
+        if changed.new.is_some()
+            || !Indirect(&changed.page).is_empty()
+            || self.changed.range(below).next().is_some()
+        {
+            return None;
+        }
+        let gone = self
+            .changed
+            .remove(&(level, index))
+            .expect("looked up above");
+        self.inode.blocks -= 1;
+        self.inode_changed = true;
+        self.set_parent(level, index, Pointer::HOLE);
+        Some(gone.old)
+    }
+
+    /// Removes all indirect blocks with nothing below them. The old places of those that had one.
+    pub(crate) fn prune(&mut self) -> Vec<Pointer> {
+        let mut freed = Vec::new();
+        for level in 1..=self.inode.levels {
+            let these: Vec<u64> = self
+                .changed
+                .range((level, 0)..(level + 1, 0))
+                .map(|((_, index), _)| *index)
+                .collect();
+            for index in these {
+                freed.extend(
+                    self.remove_if_empty(level, index)
+                        .filter(|old| !old.is_hole()),
+                );
+            }
+        }
+        freed
+    }
+
+    /// Empties the tree. Returns every block it had, leaves and indirect ones.
+    pub(crate) fn clear(&mut self, cx: &mut LoadCx<'_>) -> Result<Vec<Pointer>, Stop> {
+        assert!(
+            self.changed.is_empty(),
+            "{:?} is cleared before it is changed",
+            self.inode.id
+        );
+        let mut blocks = Vec::new();
+        let mut row = vec![self.inode.root];
+        for level in (0..=self.inode.levels).rev() {
+            row.retain(|pointer| !pointer.is_hole());
+            blocks.extend_from_slice(&row);
+            if level > 0 {
+                let mut next = Vec::new();
+                for pointer in &row {
+                    let page = cx.page(*pointer)?;
+                    for slot in 0..SPAN {
+                        next.push(Indirect(&page).pointer(slot, self.layer)?);
+                    }
+                }
+                row = next;
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// Forgets the tree after its blocks were taken over with [`File::clear`].
+    pub(crate) fn reset(&mut self) {
+        assert!(
+            self.changed.is_empty(),
+            "{:?} is reset before it is changed",
+            self.inode.id
+        );
+        self.inode.root = Pointer::HOLE;
+        (self.inode.levels, self.inode.size_bytes, self.inode.blocks) = (0, 0, 0);
+        self.inode_changed = true;
+    }
+
+    /// Changed blocks without a place, ascending.
+    pub(crate) fn unplaced(&self) -> Vec<Position> {
+        self.changed
+            .iter()
+            .filter(|(_, c)| c.new.is_none())
+            .map(|(position, _)| *position)
+            .collect()
+    }
+
+    /// Gives a changed block its place. Returns the old one.
+    pub(crate) fn place(&mut self, position: Position, new: Pointer) -> Pointer {
+        let changed = self
+            .changed
+            .get_mut(&position)
+            .expect("only changed blocks are placed");
+        assert!(
+            changed.new.is_none(),
+            "{position:?} of {:?} is placed twice",
+            self.inode.id
+        );
+        changed.new = Some(new);
+        changed.old
+    }
+
+    /// Old place of a changed block.
+    pub(crate) fn old_place(&self, position: Position) -> Pointer {
+        self.changed
+            .get(&position)
+            .expect("only changed blocks are asked for")
+            .old
+    }
+
+    /// Changed blocks in the order in which they are sealed.
+    pub(crate) fn first_changed(&self) -> Option<Position> {
+        self.changed.keys().next().copied()
+    }
+
+    /// Finishes a placed block: header, tag, pointer in its parent. It is no longer changed. All changed
+    /// blocks below it must be sealed already.
+    pub(crate) fn seal(
+        &mut self,
+        position: Position,
+        cp: CpNumber,
+        key: &TagKey,
+    ) -> (Pointer, PageRef) {
+        let (level, index) = position;
+        let Changed { mut page, new, .. } = self
+            .changed
+            .remove(&position)
+            .expect("only changed blocks are sealed");
+        let mut pointer = new.expect("a block is sealed after it was placed");
+        if let Some(kind) = self.header_kind(level) {
+            let index =
+                u32::try_from(index).expect("a tree has fewer than 2^32 blocks with headers");
+            Header {
+                kind,
+                level,
+                cp,
+                file: self.inode.id,
+                index,
+            }
+            .encode(&mut page);
+        }
+        pointer.tag = key.tag(&page);
+        self.set_parent(level, index, pointer);
+        (pointer, page.freeze())
+    }
+
+    fn set_parent(&mut self, level: u8, index: u64, pointer: Pointer) {
+        if level == self.inode.levels {
+            self.inode.root = pointer;
+            self.inode_changed = true;
+        } else {
+            let layer = self.layer;
+            let above = self
+                .changed_page(level + 1, index / SPAN)
+                .expect("ancestors are changed too");
+            IndirectMut(above).set(index % SPAN, layer, pointer);
+        }
+    }
+
+    fn header_kind(&self, level: u8) -> Option<BlockKind> {
+        if level > 0 {
+            return Some(BlockKind::indirect(self.layer));
+        }
+        let id = self.inode.id;
+        match METAFILES
+            .iter()
+            .find(|metafile| metafile.id == id)
+            .map(|metafile| metafile.leaf)
+        {
+            Some(metafile::Leaf::Headed) if id == TOP_AREAS => Some(BlockKind::TopAreas),
+            Some(metafile::Leaf::Headed) => Some(BlockKind::Directory),
+            None if id == metafile::INODE_FILE => Some(BlockKind::Inodes),
+            _ => None,
+        }
+    }
+
+    /// The file's id.
+    pub(crate) fn id(&self) -> FileId {
+        self.inode.id
+    }
+}
+
+impl File {
+    /// Old places of a changed block and of all its ancestors.
+    pub(crate) fn path(&self, level: u8, index: u64) -> impl Iterator<Item = Pointer> + '_ {
+        (level..=self.inode.levels).map(move |at| {
+            let above = index / Inode::reach(at - level);
+            self.changed
+                .get(&(at, above))
+                .expect("ancestors of a changed block are changed")
+                .old
+        })
+    }
+
+    /// Index of the last level-1 block of a file that has at least one level. Only for files that
+    /// nobody adds to.
+    pub(crate) fn last_region(&self, cx: &mut LoadCx<'_>) -> Result<Option<u64>, Stop> {
+        let (mut level, mut index) = (self.inode.levels, 0);
+        assert!(level > 0, "{:?} has no level-1 blocks", self.inode.id);
+        if self.inode.root.is_hole() && !self.changed.contains_key(&(level, 0)) {
+            return Ok(None);
+        }
+        while level > 1 {
+            let last = match self.changed.get(&(level, index)) {
+                Some(changed) => {
+                    let on_media = Indirect(&changed.page).last_used(SPAN);
+                    let below = (level - 1, index * SPAN)..(level - 1, (index + 1) * SPAN);
+                    let new = self
+                        .changed
+                        .range(below)
+                        .next_back()
+                        .map(|((_, i), _)| i % SPAN);
+                    on_media.max(new)
+                }
+                None => {
+                    let pointer = self.pointer(cx, level, index)?;
+                    let page = cx.page(pointer)?;
+                    Indirect(&page).last_used(SPAN)
+                }
+            };
+            let Some(slot) = last else {
+                let text = format!(
+                    "an indirect block of file {} points at nothing",
+                    self.inode.id
+                );
+                return Err(Stop::Failed(everglade_target::Error::Io(text)));
+            };
+            (level, index) = (level - 1, index * SPAN + slot);
+        }
+        Ok(Some(index))
+    }
+}

@@ -1,0 +1,151 @@
+//! Volumes and LUNs as clients see them: committed roots, and overlays of what came since (B-02).
+//!
+//! A client operation runs inside the stripe affinities of the file stripes it touches. It finds a
+//! block's newest content in this order: the active overlay (consistency point n + 1), the frozen overlay
+//! (n, while it is being written), the committed tree (n − 1). The consistency point publishes new roots
+//! and drops frozen overlays together, inside the Aggregate affinity, so no reader sees one without the
+//! other.
+
+pub(crate) mod overlay;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use everglade_affinity::{Affinity, Partitioned, Stripe, VolumeAffinities};
+use everglade_format::volume::Sync;
+use everglade_format::{FileId, SPAN};
+
+use crate::aggregate::Aggregate;
+use crate::tree::Root;
+use overlay::Overlay;
+
+/// Level-1 blocks in a file stripe (CONVENTIONS): an operation of 1 MiB touches at most two stripes.
+pub(crate) const STRIPE_REGIONS: u64 = 8;
+/// Leaves in a file stripe.
+pub(crate) const STRIPE_BLOCKS: u64 = STRIPE_REGIONS * SPAN;
+
+/// What belongs to one stripe affinity of a volume.
+#[derive(Default)]
+pub(crate) struct StripeState {
+    /// Changes of the consistency point that operations join now.
+    pub(crate) active: Overlay,
+    /// Changes of the one being written.
+    pub(crate) frozen: Option<Arc<Overlay>>,
+}
+
+/// A volume.
+pub(crate) struct Volume {
+    pub(crate) id: FileId,
+    pub(crate) name: String,
+    pub(crate) sync: Sync,
+    pub(crate) aggregate: Arc<Aggregate>,
+    pub(crate) affinities: VolumeAffinities,
+    pub(crate) stripes: Vec<Partitioned<StripeState, Stripe>>,
+    /// Stripes with something in their active overlay, one bit each.
+    pub(crate) dirty_stripes: AtomicU64,
+    /// Stripes with a frozen overlay. Changed in the Aggregate affinity only.
+    pub(crate) frozen_stripes: AtomicU64,
+    /// By name. Changed in the freeze only.
+    pub(crate) luns: RwLock<BTreeMap<String, Arc<Lun>>>,
+}
+
+/// A LUN.
+pub(crate) struct Lun {
+    pub(crate) file: FileId,
+    pub(crate) name: String,
+    pub(crate) volume: Arc<Volume>,
+    size_bytes: AtomicU64,
+    root: Mutex<Root>,
+    gone: AtomicBool,
+}
+
+impl Volume {
+    pub(crate) fn stripe_index(&self, file: FileId, stripe: u64) -> usize {
+        let count = self.stripes.len() as u64;
+        usize::try_from(stripe.wrapping_add(u64::from(file.0)) % count).expect("below the count")
+    }
+
+    pub(crate) fn stripe(&self, file: FileId, stripe: u64) -> &Affinity<Stripe> {
+        self.stripes[self.stripe_index(file, stripe)].affinity()
+    }
+
+    /// True if no stripe has an overlay, so that the committed trees say everything.
+    pub(crate) fn is_clean(&self) -> bool {
+        let dirty = self.dirty_stripes.load(Ordering::Acquire);
+        dirty | self.frozen_stripes.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) fn lun(&self, name: &str) -> Option<Arc<Lun>> {
+        self.luns
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .get(name)
+            .cloned()
+    }
+
+    pub(crate) fn all_luns(&self) -> Vec<Arc<Lun>> {
+        let luns = self
+            .luns
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        luns.values().cloned().collect()
+    }
+}
+
+impl Lun {
+    pub(crate) fn new(
+        file: FileId,
+        name: String,
+        volume: Arc<Volume>,
+        size: u64,
+        root: Root,
+    ) -> Lun {
+        Lun {
+            file,
+            name,
+            volume,
+            size_bytes: AtomicU64::new(size),
+            root: Mutex::new(root),
+            gone: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Acquire)
+    }
+
+    /// In the freeze only.
+    pub(crate) fn set_size_bytes(&self, size: u64) {
+        self.size_bytes.store(size, Ordering::Release);
+    }
+
+    pub(crate) fn root(&self) -> Root {
+        *self
+            .root
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// When a consistency point is published only.
+    pub(crate) fn set_root(&self, root: Root) {
+        *self
+            .root
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = root;
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// In the freeze only.
+    pub(crate) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
+    /// `volume/lun`.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}/{}", self.volume.name, self.name)
+    }
+}

@@ -1,0 +1,185 @@
+//! Overlays: what client operations left for the cleaner, by leaf (DESIGN §6).
+//!
+//! An overlay belongs to one stripe affinity and one consistency point. It maps a *region* (the 255 leaves
+//! of one level-1 block) to entries. A region may also be punched as a whole: then what the tree has there
+//! is hidden, and only the entries count.
+//!
+//! 1. A page in an overlay never changes; overwriting replaces the entry. So a page under I/O is safe.
+//! 2. Entries are sorted by slot and unique.
+
+use std::collections::BTreeMap;
+
+use everglade_env::PageRef;
+use everglade_format::{FileId, SPAN};
+
+/// What became of one leaf.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// It has this content.
+    Data(PageRef),
+    /// It is a hole.
+    Punched,
+}
+
+/// A LUN and the index of a level-1 block in it.
+pub(crate) type RegionId = (FileId, u64);
+
+/// Changes below one level-1 block.
+#[derive(Default, Debug)]
+pub(crate) struct Region {
+    /// Whatever the tree has below this block is gone.
+    pub(crate) punched_whole: bool,
+    entries: Vec<(u8, Change)>,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Overlay {
+    pub(crate) regions: BTreeMap<RegionId, Region>,
+}
+
+/// Where the newest content of a leaf is.
+pub(crate) enum Found {
+    Data(PageRef),
+    Hole,
+    /// Not here: look at older overlays and the tree.
+    Older,
+}
+
+/// How an insertion changed the amount of dirty memory, in pages: data pages and, as one page each,
+/// regions that hold nothing but holes (their level-1 block will be loaded and changed).
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct Growth {
+    pub(crate) pages: i64,
+}
+
+impl Region {
+    fn place(&self, slot: u8) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&slot, |(slot, _)| *slot)
+    }
+
+    /// Changes in ascending order of their slots.
+    pub(crate) fn entries(&self) -> &[(u8, Change)] {
+        &self.entries
+    }
+
+    /// Pages this region counts for.
+    pub(crate) fn weight(&self) -> i64 {
+        let data = self
+            .entries
+            .iter()
+            .filter(|(_, change)| matches!(change, Change::Data(_)))
+            .count();
+        let holes = self.punched_whole || data < self.entries.len();
+        i64::try_from(data).expect("at most 255") + i64::from(holes)
+    }
+}
+
+fn split(leaf: u64) -> (u64, u8) {
+    (leaf / SPAN, u8::try_from(leaf % SPAN).expect("below 255"))
+}
+
+impl Overlay {
+    pub(crate) fn find(&self, file: FileId, leaf: u64) -> Found {
+        let (region, slot) = split(leaf);
+        let Some(region) = self.regions.get(&(file, region)) else {
+            return Found::Older;
+        };
+        match region.place(slot) {
+            Ok(index) => match &region.entries[index].1 {
+                Change::Data(page) => Found::Data(page.clone()),
+                Change::Punched => Found::Hole,
+            },
+            Err(_) if region.punched_whole => Found::Hole,
+            Err(_) => Found::Older,
+        }
+    }
+
+    /// Records the newest content of a leaf.
+    pub(crate) fn insert(&mut self, file: FileId, leaf: u64, change: Change) -> Growth {
+        let (region, slot) = split(leaf);
+        let region = self.regions.entry((file, region)).or_default();
+        let before = region.weight();
+        match region.place(slot) {
+            Ok(index) => region.entries[index].1 = change,
+            Err(index) => region.entries.insert(index, (slot, change)),
+        }
+        Growth {
+            pages: region.weight() - before,
+        }
+    }
+
+    /// Punches all 255 leaves of a region.
+    pub(crate) fn punch_region(&mut self, file: FileId, region: u64) -> Growth {
+        let region = self.regions.entry((file, region)).or_default();
+        let before = region.weight();
+        region.punched_whole = true;
+        region.entries.clear();
+        Growth {
+            pages: region.weight() - before,
+        }
+    }
+
+    /// True if the overlay says anything about leaves of this region.
+    pub(crate) fn mentions(&self, file: FileId, region: u64) -> bool {
+        self.regions.contains_key(&(file, region))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everglade_env::Page;
+
+    const FILE: FileId = FileId(70);
+
+    fn data(byte: u8) -> Change {
+        let mut page = Page::zeroed();
+        page[0] = byte;
+        Change::Data(page.freeze())
+    }
+
+    fn first_byte(found: Found) -> Option<u8> {
+        match found {
+            Found::Data(page) => Some(page[0]),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_newest_change_wins_and_memory_is_counted_once() {
+        let mut overlay = Overlay::default();
+        assert_eq!(overlay.insert(FILE, 300, data(1)).pages, 1);
+        assert_eq!(overlay.insert(FILE, 300, data(2)).pages, 0);
+        assert_eq!(overlay.insert(FILE, 255, data(3)).pages, 1);
+        assert_eq!(first_byte(overlay.find(FILE, 300)), Some(2));
+        assert_eq!(first_byte(overlay.find(FILE, 255)), Some(3));
+        assert!(matches!(overlay.find(FILE, 256), Found::Older));
+        assert!(
+            matches!(overlay.find(FileId(71), 300), Found::Older),
+            "another LUN"
+        );
+        assert_eq!(
+            overlay.insert(FILE, 300, Change::Punched).pages,
+            0,
+            "a page less, a hole more"
+        );
+        assert!(matches!(overlay.find(FILE, 300), Found::Hole));
+    }
+
+    #[test]
+    fn a_punched_region_hides_the_tree_but_not_later_writes() {
+        let mut overlay = Overlay::default();
+        overlay.insert(FILE, 10, data(1));
+        overlay.insert(FILE, 11, data(1));
+        assert_eq!(overlay.punch_region(FILE, 0).pages, -1);
+        assert!(matches!(overlay.find(FILE, 10), Found::Hole));
+        assert!(matches!(overlay.find(FILE, 200), Found::Hole));
+        overlay.insert(FILE, 200, data(9));
+        assert_eq!(first_byte(overlay.find(FILE, 200)), Some(9));
+        assert!(
+            matches!(overlay.find(FILE, 255), Found::Older),
+            "the next region"
+        );
+    }
+}

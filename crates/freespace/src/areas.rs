@@ -1,0 +1,310 @@
+//! Scores of the allocation areas of one extent (or of one volume's vvbn space).
+//!
+//! ```text
+//! untouched ──frontier──▶ empty ──prepare──▶ ready ──open──▶ open ──score──▶ partial or ready
+//!                           ▲                  │
+//!                           └──────punch───────┘
+//! ```
+//!
+//! * *untouched*: at or above the frontier, never allocated from; takes no memory;
+//! * *empty*: all blocks free; the host may have to be asked for space first;
+//! * *ready*: all blocks free and the host has given the space;
+//! * *partial*: some blocks in use, so the host has given the space;
+//! * *open*: lent to a cursor; known to nobody else until it is scored again.
+//!
+//! 1. An area is in at most one of the sets; open areas are in none.
+//! 2. Memory is bounded: at most [`PARTIAL_MAX`] partial areas are remembered, the best ones. When some
+//!    were dropped, or not yet seen since start, the cache says so (`complete` is false) and the owner
+//!    scans the map when the rest is used up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most partial areas remembered: 8,192 areas of 128 MiB are 1 TiB of the best space.
+pub(crate) const PARTIAL_MAX: usize = 8_192;
+
+/// An area to allocate from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Candidate {
+    /// May be written at once.
+    Ready(u64),
+    /// Free, but the host must be asked for space first.
+    Unprepared(u64),
+}
+
+/// See the module's documentation. Areas are counted from 0 within the extent.
+#[derive(Debug)]
+pub struct Areas {
+    count: u64,
+    area_blocks: u64,
+    frontier: u64,
+    ready: BTreeSet<u64>,
+    empty: BTreeSet<u64>,
+    partial: BTreeSet<(u64, std::cmp::Reverse<u64>)>,
+    scores: BTreeMap<u64, u64>,
+    open: BTreeSet<u64>,
+    complete: bool,
+}
+
+impl Areas {
+    /// `count` areas of which those from `frontier` on are untouched. The others are unknown.
+    #[must_use]
+    pub fn new(count: u64, area_blocks: u64, frontier: u64) -> Self {
+        Areas {
+            count,
+            area_blocks,
+            frontier,
+            ready: BTreeSet::new(),
+            empty: BTreeSet::new(),
+            partial: BTreeSet::new(),
+            scores: BTreeMap::new(),
+            open: BTreeSet::new(),
+            complete: frontier == 0,
+        }
+    }
+
+    /// Areas in the extent.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Areas from this one on were never allocated from.
+    #[must_use]
+    pub fn frontier(&self) -> u64 {
+        self.frontier
+    }
+
+    /// Makes the space larger (vvbn spaces grow on demand).
+    pub fn grow(&mut self, count: u64) {
+        assert!(count >= self.count, "areas never disappear");
+        self.count = count;
+    }
+
+    /// False if areas below the frontier may have free blocks that are not known here.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Says that every area below the frontier was scored since start and none was dropped.
+    pub fn set_complete(&mut self) {
+        self.complete = true;
+    }
+
+    /// Records that `area` has `free` free blocks. An open area is left alone. An area that became
+    /// empty keeps its space on the host (`ready`) unless `given_back`.
+    pub fn score(&mut self, area: u64, free: u64, given_back: bool) {
+        assert!(
+            area < self.count && free <= self.area_blocks,
+            "area {area} with {free} free"
+        );
+        if self.open.contains(&area) {
+            return;
+        }
+        if area >= self.frontier && free == self.area_blocks {
+            return;
+        }
+        let was_empty = self.empty.contains(&area);
+        let was_ready = self.ready.contains(&area);
+        self.forget(area);
+        if free == self.area_blocks {
+            if (given_back || was_empty) && !was_ready {
+                self.empty.insert(area);
+            } else {
+                self.ready.insert(area);
+            }
+        } else if free > 0 {
+            self.partial.insert((free, std::cmp::Reverse(area)));
+            self.scores.insert(area, free);
+            if self.partial.len() > PARTIAL_MAX
+                && let Some((_, std::cmp::Reverse(worst))) = self.partial.pop_first()
+            {
+                self.scores.remove(&worst);
+                self.complete = false;
+            }
+        }
+    }
+
+    fn forget(&mut self, area: u64) {
+        self.ready.remove(&area);
+        self.empty.remove(&area);
+        if let Some(free) = self.scores.remove(&area) {
+            self.partial.remove(&(free, std::cmp::Reverse(area)));
+        }
+    }
+
+    /// The area to allocate from next: a ready one, else the emptiest partial one with at least
+    /// `partial_min` free blocks, else one that must be prepared first, else any partial one.
+    #[must_use]
+    pub fn best(&self, partial_min: u64) -> Option<Candidate> {
+        let partial = self
+            .partial
+            .last()
+            .map(|(free, std::cmp::Reverse(area))| (*free, *area));
+        if let Some(area) = self.ready.first() {
+            return Some(Candidate::Ready(*area));
+        }
+        match partial {
+            Some((free, area)) if free >= partial_min => Some(Candidate::Ready(area)),
+            _ => self
+                .unprepared()
+                .map(Candidate::Unprepared)
+                .or(partial.map(|p| Candidate::Ready(p.1))),
+        }
+    }
+
+    /// The best partial area.
+    #[must_use]
+    pub fn best_partial(&self) -> Option<u64> {
+        self.partial
+            .last()
+            .map(|(_, std::cmp::Reverse(area))| *area)
+    }
+
+    /// The next area that could be prepared: an empty one before an untouched one.
+    #[must_use]
+    pub fn unprepared(&self) -> Option<u64> {
+        let untouched = (self.frontier < self.count).then_some(self.frontier);
+        self.empty.first().copied().or(untouched)
+    }
+
+    /// Records that the host gave space for an empty or untouched area. Returns false, and changes
+    /// nothing, if the area is no longer one.
+    pub fn prepared(&mut self, area: u64) -> bool {
+        if area == self.frontier && area < self.count {
+            self.frontier += 1;
+        } else if !self.empty.remove(&area) {
+            return false;
+        }
+        self.ready.insert(area);
+        true
+    }
+
+    /// Records that the space of a ready area is being given back to the host.
+    pub fn give_back(&mut self, area: u64) -> bool {
+        let was_ready = self.ready.remove(&area);
+        if was_ready {
+            self.empty.insert(area);
+        }
+        was_ready
+    }
+
+    /// The ready areas, ascending.
+    pub fn ready(&self) -> impl DoubleEndedIterator<Item = u64> + '_ {
+        self.ready.iter().copied()
+    }
+
+    /// Number of ready areas.
+    #[must_use]
+    pub fn ready_count(&self) -> u64 {
+        self.ready.len() as u64
+    }
+
+    /// Lends an area to a cursor.
+    pub fn open(&mut self, area: u64) {
+        self.forget(area);
+        if area >= self.frontier {
+            assert_eq!(area, self.frontier, "untouched areas are opened in order");
+            self.frontier += 1;
+        }
+        assert!(self.open.insert(area), "area {area} is open twice");
+    }
+
+    /// Takes an area back from a cursor. It is unknown until it is scored.
+    pub fn close(&mut self, area: u64) {
+        assert!(self.open.remove(&area), "area {area} is not open");
+    }
+
+    /// True if a cursor has the area.
+    #[must_use]
+    pub fn is_open(&self, area: u64) -> bool {
+        self.open.contains(&area)
+    }
+
+    /// The best known areas with their free blocks, best first, at most `most`: for TopAA.
+    #[must_use]
+    pub fn top(&self, most: usize) -> Vec<(u64, u64)> {
+        let whole = self
+            .ready
+            .iter()
+            .chain(&self.empty)
+            .map(|area| (*area, self.area_blocks));
+        let partial = self
+            .partial
+            .iter()
+            .rev()
+            .map(|(free, std::cmp::Reverse(area))| (*area, *free));
+        whole.chain(partial).take(most).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_areas_come_first_then_the_emptiest_then_untouched_ones() {
+        let mut areas = Areas::new(10, 256, 4);
+        assert_eq!(
+            areas.best(100),
+            Some(Candidate::Unprepared(4)),
+            "nothing else is known"
+        );
+        areas.score(1, 90, false);
+        assert_eq!(
+            areas.best(100),
+            Some(Candidate::Unprepared(4)),
+            "too full to be preferred"
+        );
+        assert_eq!(areas.best(80), Some(Candidate::Ready(1)));
+        areas.score(2, 200, false);
+        assert_eq!(areas.best(100), Some(Candidate::Ready(2)));
+        areas.score(3, 256, true);
+        assert_eq!(
+            areas.unprepared(),
+            Some(3),
+            "an empty area before an untouched one"
+        );
+        assert!(areas.prepared(3));
+        assert_eq!(areas.best(100), Some(Candidate::Ready(3)));
+    }
+
+    #[test]
+    fn an_open_area_is_nobody_elses() {
+        let mut areas = Areas::new(3, 256, 0);
+        assert!(areas.prepared(0));
+        areas.open(0);
+        areas.score(0, 256, false);
+        assert_eq!(areas.best(1), Some(Candidate::Unprepared(1)));
+        areas.close(0);
+        areas.score(0, 17, false);
+        assert_eq!(areas.best(1), Some(Candidate::Ready(0)));
+    }
+
+    #[test]
+    fn a_given_back_area_must_be_prepared_again() {
+        let mut areas = Areas::new(3, 256, 1);
+        areas.score(0, 256, false);
+        assert_eq!(
+            areas.ready().collect::<Vec<_>>(),
+            [0],
+            "it was in use, so the host has given space"
+        );
+        assert!(areas.give_back(0));
+        assert!(!areas.give_back(0));
+        assert_eq!(areas.best(1), Some(Candidate::Unprepared(0)));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_loss_is_told() {
+        let count = PARTIAL_MAX as u64 + 10;
+        let mut areas = Areas::new(count, 32_768, count);
+        areas.set_complete();
+        for area in 0..count {
+            areas.score(area, area + 1, false);
+        }
+        assert!(!areas.is_complete());
+        assert_eq!(areas.top(1), [(count - 1, count)]);
+        assert_eq!(areas.partial.len(), PARTIAL_MAX);
+    }
+}
