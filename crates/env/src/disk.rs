@@ -73,7 +73,8 @@ pub struct Completion {
 /// Why a device operation failed, by what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskError {
-    /// The host has no room. Nothing was changed; retry when there is room.
+    /// The host has no room; retry when there is. Of a write that covers several blocks, some may
+    /// have been written.
     #[error("the host has no space left")]
     NoSpace,
     /// The device reports that it cannot do this (media error, bad sector, I/O error).

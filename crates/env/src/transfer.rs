@@ -303,3 +303,48 @@ fn again(mut call: impl FnMut() -> rustix::io::Result<()>) -> Result<(), Fault> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: i32 = 4096;
+
+    #[test]
+    fn a_short_transfer_goes_on_at_a_whole_block() {
+        let left = 4 * BLOCK_SIZE as u64;
+        assert_eq!(Step::of(4 * BLOCK, left), Step::Done);
+        assert_eq!(Step::of(2 * BLOCK, left), Step::Rest(2 * BLOCK_SIZE as u64));
+        assert_eq!(
+            Step::of(2 * BLOCK + 512, left),
+            Step::Rest(2 * BLOCK_SIZE as u64)
+        );
+        assert_eq!(Step::of(512, left), Step::Failed(Fault::CUT_SHORT));
+        assert_eq!(Step::of(0, left), Step::Failed(Fault::CUT_SHORT));
+        assert_eq!(Step::of(-libc::EINTR, left), Step::Repeat);
+        assert_eq!(Step::of(0, 0), Step::Done);
+    }
+
+    #[test]
+    fn errors_are_told_apart_by_what_can_be_done() {
+        let told = |errno: i32| Fault::of(-errno).disk_error();
+        assert_eq!(told(libc::ENOSPC), DiskError::NoSpace);
+        assert_eq!(told(libc::EDQUOT), DiskError::NoSpace);
+        assert_eq!(told(libc::ENODEV), DiskError::Gone);
+        assert_eq!(told(libc::ENXIO), DiskError::Gone);
+        assert_eq!(told(libc::EIO), DiskError::Io(libc::EIO));
+    }
+
+    #[test]
+    fn the_rest_of_a_gather_begins_where_the_transfer_ended() {
+        let mut pages: Vec<Page> = (0..5).map(|_| Page::for_read()).collect();
+        for at in 0..5 {
+            let mut gather = Gather::of_pages(&mut pages);
+            gather.advance(at * BLOCK_SIZE);
+            let first = gather.0[0].iov_base.addr();
+            assert_eq!(first, pages[at].as_ptr().addr());
+            let bytes: usize = gather.0.iter().map(|piece| piece.iov_len).sum();
+            assert_eq!(bytes, (5 - at) * BLOCK_SIZE);
+        }
+    }
+}

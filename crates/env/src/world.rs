@@ -1,6 +1,6 @@
 //! The world outside of one server: its devices, how I/O is done, and the bells of its reactors.
 //!
-//! Devices are opened and closed here, blocking; reactors are handed out once each. A device number
+//! Devices are opened and closed here, blocking; a reactor is handed out to one owner at a time. A device number
 //! is never given twice, so a late operation on a closed device is refused, not misdirected.
 
 use std::path::Path;
@@ -119,7 +119,7 @@ pub(crate) type Table = Arc<RwLock<Vec<Option<Arc<Device>>>>>;
 /// A reactor's place.
 struct Bell {
     waker: Arc<Waker>,
-    /// True once the reactor was handed out.
+    /// True while the reactor is handed out.
     taken: Mutex<bool>,
 }
 
@@ -249,7 +249,7 @@ impl World {
         self.0.budget.open_count()
     }
 
-    /// The handle of one reactor, once. It may be moved to the thread that will run it, and belongs
+    /// The handle of one reactor, which nobody else has. It may be moved to the thread that will run it, and belongs
     /// to that thread from its first `poll` or `wait`.
     ///
     /// # Errors
@@ -257,8 +257,8 @@ impl World {
     pub fn reactor(&self, index: usize) -> std::io::Result<Real> {
         let bell = &self.0.bells[index];
         let mut taken = lock(&bell.taken);
-        assert!(!*taken, "reactor {index} was handed out already");
-        let real = Real::new(Arc::clone(&self.0), Arc::clone(&bell.waker))?;
+        assert!(!*taken, "reactor {index} is handed out");
+        let real = Real::new(index, Arc::clone(&self.0), Arc::clone(&bell.waker))?;
         *taken = true;
         Ok(real)
     }
@@ -323,6 +323,10 @@ impl Shared {
 
     pub(crate) fn wake(&self, reactor: usize) {
         self.bells[reactor].waker.wake();
+    }
+
+    pub(crate) fn give_back(&self, reactor: usize) {
+        *lock(&self.bells[reactor].taken) = false;
     }
 
     /// A ring for a reactor, if I/O is done by rings.

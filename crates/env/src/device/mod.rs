@@ -29,6 +29,8 @@ mod directory;
 mod error;
 mod file;
 mod segment;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use block::open as open_block;
 pub(crate) use budget::Budget;

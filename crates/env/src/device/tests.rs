@@ -1,0 +1,85 @@
+use super::*;
+
+const SEGMENT: u64 = 64 << 10;
+const BLOCK: u64 = BLOCK_SIZE as u64;
+
+fn device(scratch: &tempfile::TempDir, segments: u64) -> Arc<Device> {
+    let geometry = Geometry {
+        size_bytes: segments * SEGMENT,
+        segment_bytes: SEGMENT,
+    };
+    Arc::new(create_directory(&scratch.path().join("device"), geometry).unwrap())
+}
+
+#[test]
+fn pieces_are_cut_at_segments_and_cover_the_range() {
+    let scratch = tempfile::tempdir().unwrap();
+    let device = device(&scratch, 5);
+    let pieces: Vec<Piece> = device.pieces(SEGMENT - BLOCK, 2 * SEGMENT).collect();
+    let expected = [
+        (0, SEGMENT - BLOCK, BLOCK),
+        (1, 0, SEGMENT),
+        (2, 0, SEGMENT - BLOCK),
+    ];
+    let expected = expected.map(|(segment, offset, bytes)| Piece {
+        segment,
+        offset,
+        bytes,
+    });
+    assert_eq!(pieces, expected);
+}
+
+#[test]
+fn a_flush_covers_what_another_flush_is_still_syncing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let device = device(&scratch, 2);
+    assert_eq!(device.soiled(), []);
+    device.segment(1).soil();
+    let first = device.soiled();
+    assert_eq!(first, [(1, 1)]);
+    assert_eq!(
+        device.soiled(),
+        first,
+        "it is not clean before the sync succeeded"
+    );
+    device.segment(1).soil();
+    device.synced(1, 1, Ok(())).unwrap();
+    assert_eq!(
+        device.soiled(),
+        [(1, 2)],
+        "a write during the sync is for the next flush"
+    );
+    device.synced(1, 2, Ok(())).unwrap();
+    assert_eq!(device.soiled(), []);
+}
+
+#[test]
+fn after_a_failed_flush_no_flush_succeeds() {
+    let scratch = tempfile::tempdir().unwrap();
+    let device = device(&scratch, 2);
+    device.segment(0).soil();
+    device.segment(1).soil();
+    let failed = Err(Fault::of(-libc::ENOSPC));
+    assert_eq!(
+        device.synced(0, 1, failed),
+        Err(DiskError::Io(libc::ENOSPC))
+    );
+    assert_eq!(
+        device.synced(1, 1, Ok(())),
+        Err(DiskError::Io(libc::ENOSPC))
+    );
+    assert_eq!(device.flushable(), Err(DiskError::Io(libc::ENOSPC)));
+}
+
+#[test]
+fn what_a_predecessor_left_is_synced_by_the_first_flush() {
+    let scratch = tempfile::tempdir().unwrap();
+    let budget = Budget::new(8);
+    let before = device(&scratch, 3);
+    before.open_segment(2, true, &budget).unwrap();
+    before.close();
+    let after = Arc::new(open_directory(&scratch.path().join("device")).unwrap());
+    assert_eq!(after.soiled(), [(2, 1)]);
+    after.sync_segment(2, 1, &budget).unwrap();
+    assert_eq!(after.soiled(), []);
+}
