@@ -1,13 +1,15 @@
 //! `everglade check`: the independent verifier, run while no daemon has the directory open.
 //!
-//! 0 clean, 1 problems found, 2 cannot read. Problems are data and go to stdout, one per line;
-//! why something cannot be read goes to stderr. Nothing is written anywhere.
+//! 0 clean, 1 problems found, 2 cannot read. Reports are data and go to stdout; why something cannot
+//! be read, and progress, go to stderr. Nothing is written anywhere.
 
-use std::path::PathBuf;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
+use everglade_check::{Phase as Walk, Progress, Report};
 use everglade_server::datadir::{AggregateState, Offline, Phase};
 use everglade_server::{Config, Settings};
+use serde_json::json;
 
 use crate::args::{Check, Global};
 use crate::exit::{self, Failure};
@@ -19,34 +21,39 @@ pub(crate) fn run(global: &Global, check: &Check) -> Result<ExitCode, Failure> {
     };
     let config = Config::resolve(settings, global.config.as_deref()).map_err(cannot_read)?;
     let directory = Offline::open(&config.data_dir).map_err(cannot_read)?;
+    let mut reports = Vec::new();
     for aggregate in chosen(&directory, &check.aggregates)? {
-        let paths = aggregate
-            .devices
-            .iter()
-            .map(|device| directory.device_path(device))
-            .collect();
-        verify(aggregate, paths)?;
+        let report = verify(&directory, aggregate, global.quiet)?;
+        if !global.json {
+            println!("{report}");
+        }
+        reports.push(report);
     }
-    Ok(ExitCode::from(exit::OK))
+    if global.json {
+        let aggregates: Vec<_> = reports.iter().map(Report::to_json).collect();
+        println!(
+            "{:#}",
+            json!({ "schema_version": 1, "aggregates": aggregates })
+        );
+    }
+    let is_clean = reports.iter().all(Report::is_clean);
+    Ok(ExitCode::from(if is_clean {
+        exit::OK
+    } else {
+        exit::FAILED
+    }))
 }
 
 fn cannot_read(error: impl std::fmt::Display) -> Failure {
     Failure::new(exit::CANNOT_READ, error)
 }
 
-/// The aggregates asked for, all if none was. One still being created holds nothing to verify.
+/// The aggregates asked for, all if none was.
 fn chosen<'a>(
     directory: &'a Offline,
     names: &[String],
 ) -> Result<Vec<&'a AggregateState>, Failure> {
     let state = directory.state();
-    if names.is_empty() {
-        let ready = state
-            .aggregates
-            .iter()
-            .filter(|aggregate| aggregate.phase == Phase::Ready);
-        return Ok(ready.collect());
-    }
     let known = || {
         let names: Vec<_> = state
             .aggregates
@@ -63,15 +70,86 @@ fn chosen<'a>(
             ))
         })
     };
-    names.iter().map(find).collect()
+    let chosen: Vec<_> = if names.is_empty() {
+        state.aggregates.iter().collect()
+    } else {
+        names.iter().map(find).collect::<Result<_, _>>()?
+    };
+    match chosen
+        .iter()
+        .find(|aggregate| aggregate.phase == Phase::Creating)
+    {
+        None => Ok(chosen),
+        Some(unfinished) => Err(cannot_read(format!(
+            "aggregate '{}' was never finished and holds nothing; expected one that was served; \
+             start 'everglade serve' once, which makes it again",
+            unfinished.name
+        ))),
+    }
 }
 
-/// Verifies one aggregate on these devices.
-fn verify(aggregate: &AggregateState, paths: Vec<PathBuf>) -> Result<(), Failure> {
-    Err(cannot_read(format!(
-        "aggregate '{}' on {} devices cannot be verified: the verifier is not wired in yet; use a \
-         later build",
-        aggregate.name,
-        paths.len()
-    )))
+/// Verifies one aggregate.
+fn verify(directory: &Offline, aggregate: &AggregateState, quiet: bool) -> Result<Report, Failure> {
+    let (world, devices) = directory.open_devices(aggregate).map_err(cannot_read)?;
+    let mut shown = Shown::new(quiet);
+    let outcome = everglade_check::check(&world, &devices, &mut |progress| shown.show(progress));
+    shown.clear();
+    let report = outcome.map_err(|error| {
+        cannot_read(format!(
+            "aggregate '{}' cannot be verified: {error}",
+            aggregate.name
+        ))
+    })?;
+    if aggregate
+        .uuid
+        .is_some_and(|recorded| recorded.0 != report.uuid)
+    {
+        return Err(cannot_read(format!(
+            "the devices recorded for aggregate '{}' hold another one, '{}'; expected the uuid in \
+             state.toml; correct the paths there",
+            aggregate.name, report.name
+        )));
+    }
+    Ok(report)
+}
+
+/// Progress on a terminal, one line rewritten in place at every whole percent.
+struct Shown {
+    on: bool,
+    last: Option<(Walk, u64)>,
+}
+
+impl Shown {
+    fn new(quiet: bool) -> Shown {
+        Shown {
+            on: !quiet && std::io::stderr().is_terminal(),
+            last: None,
+        }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        let percent = (u128::from(progress.done) * 100)
+            .checked_div(u128::from(progress.total))
+            .map_or(100, |percent| {
+                u64::try_from(percent.min(100)).unwrap_or(100)
+            });
+        let now = Some((progress.phase, percent));
+        if self.on && self.last != now {
+            self.last = now;
+            let what = match progress.phase {
+                Walk::Trees => "walking trees",
+                Walk::Contents => "reading contents",
+                Walk::Volumes => "walking volumes",
+            };
+            eprint!("\r\x1b[K{what}: {percent} %");
+            // A terminal that went away takes no progress, and needs none.
+            let _ = std::io::stderr().flush();
+        }
+    }
+
+    fn clear(&self) {
+        if self.last.is_some() {
+            eprint!("\r\x1b[K");
+        }
+    }
 }

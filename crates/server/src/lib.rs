@@ -10,12 +10,15 @@
 //! 6. [`signal`]: SIGTERM or SIGINT asks for an orderly stop through [`stop`]; the reactors finish
 //!    a consistency point and return; the lock goes last, with the process.
 //!
+//! Offline tools share steps 1 and 2 and [`devices`], and never the rest.
+//!
 //! This crate knows how to *reach* the engine and nothing of what it does: engine types enter in
 //! `reactor` only. Errors of start-up are values and become one line: what happened, what was
 //! expected, what to do.
 
 pub mod config;
 pub mod datadir;
+pub mod devices;
 pub mod error;
 pub mod interval;
 pub mod listen;

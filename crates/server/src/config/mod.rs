@@ -72,6 +72,16 @@ impl FromStr for IoMode {
     }
 }
 
+impl From<IoMode> for everglade_env::IoMode {
+    fn from(mode: IoMode) -> everglade_env::IoMode {
+        match mode {
+            IoMode::Auto => everglade_env::IoMode::Auto,
+            IoMode::Uring => everglade_env::IoMode::Uring,
+            IoMode::Threads => everglade_env::IoMode::Threads,
+        }
+    }
+}
+
 impl fmt::Display for IoMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

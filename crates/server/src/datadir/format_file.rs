@@ -59,6 +59,10 @@ pub fn recognise(directory: &Path) -> Result<Recognised, DataDirError> {
     if foreign.is_empty() {
         return Ok(Recognised::Blank);
     }
+    // A first start may have made it ours since; FORMAT comes before everything that is foreign.
+    if let Some(text) = read(directory)? {
+        return understand(directory, &text).map(|()| Recognised::Ours);
+    }
     if foreign.iter().any(|name| name == state::NAME) {
         return Err(DataDirError::Damaged {
             path: directory.join(NAME),

@@ -40,10 +40,11 @@ use std::path::{Path, PathBuf};
 
 pub use endpoints::Endpoints;
 pub use error::DataDirError;
-pub use offline::Offline;
+pub use offline::{Offline, OfflineError};
 pub use state::{AggregateState, Device, DeviceKind, Phase, State};
 pub use uuid::Uuid;
 
+use everglade_format::config::name_is_valid;
 use format_file::Recognised;
 use lock::Lock;
 
@@ -128,30 +129,52 @@ impl DataDir {
         Ok(())
     }
 
-    /// Makes `aggregates/A/devN` and returns the device as it is to be recorded.
+    /// The device `aggregates/A/devN`, as it is to be recorded. Nothing is made yet.
+    ///
+    /// # Panics
+    /// If `aggregate` is not a name; names are checked where they come in.
+    #[must_use]
+    pub fn directory_device(aggregate: &str, number: u32, size_bytes: u64) -> Device {
+        assert!(
+            name_is_valid(aggregate),
+            "a name becomes a path only after it was checked"
+        );
+        let path = PathBuf::from(format!("aggregates/{aggregate}/dev{number}"));
+        Device {
+            path,
+            kind: DeviceKind::Directory,
+            size_bytes,
+        }
+    }
+
+    /// Makes the folder of a recorded device, empty, and returns where it is. An aggregate that is
+    /// still being created holds nothing anybody needs, so leftovers of an earlier attempt go.
     ///
     /// # Errors
     /// The system refused.
     ///
     /// # Panics
-    /// If `aggregate` is not a name; names are checked where they come in.
-    pub fn create_directory_device(
-        &self,
-        aggregate: &str,
-        number: u32,
-        size_bytes: u64,
-    ) -> Result<Device, DataDirError> {
+    /// If the device is not of an aggregate that is recorded as being created: what is not could be
+    /// somebody's data.
+    pub fn make_directory(&self, device: &Device) -> Result<PathBuf, DataDirError> {
+        let creating = |known: &&AggregateState| known.phase == Phase::Creating;
+        let mut unfinished = self.state.aggregates.iter().filter(creating);
         assert!(
-            everglade_format::config::name_is_valid(aggregate),
-            "a name becomes a path only after it was checked"
+            unfinished.any(|aggregate| aggregate.devices.contains(device)),
+            "a device is recorded before it is made"
         );
-        let path = PathBuf::from(format!("aggregates/{aggregate}/dev{number}"));
-        create_dir(&self.path.join(&path), MODE_PRIVATE)?;
-        Ok(Device {
-            path,
-            kind: DeviceKind::Directory,
-            size_bytes,
-        })
+        assert_eq!(
+            device.kind,
+            DeviceKind::Directory,
+            "only folders are made; others exist"
+        );
+        let path = self.device_path(device);
+        if path.is_dir() {
+            fs::remove_dir_all(&path)
+                .map_err(|error| DataDirError::io("clear the unfinished device", &path, error))?;
+        }
+        create_dir(&path, MODE_PRIVATE)?;
+        Ok(path)
     }
 
     /// Where a recorded device is.

@@ -2,9 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
+use everglade_env::{DeviceId, IoMode, World, WorldError, WorldOptions};
+
 use super::format_file::{self, Recognised};
 use super::lock::Lock;
-use super::{DataDirError, Device, State};
+use super::{AggregateState, DataDirError, State};
+use crate::devices::{self, DeviceError};
+
+/// Why an aggregate cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum OfflineError {
+    /// A recorded device cannot be used.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The host gives no threads or descriptors.
+    #[error(transparent)]
+    World(#[from] WorldError),
+}
 
 /// A data directory that no daemon has open, while this lives.
 #[derive(Debug)]
@@ -45,9 +59,19 @@ impl Offline {
         &self.state
     }
 
-    /// Where a recorded device is.
-    #[must_use]
-    pub fn device_path(&self, device: &Device) -> PathBuf {
-        self.path.join(&device.path)
+    /// Opens the devices of one aggregate, for blocking access from one thread.
+    ///
+    /// # Errors
+    /// The first device that cannot be used.
+    pub fn open_devices(
+        &self,
+        aggregate: &AggregateState,
+    ) -> Result<(World, Vec<DeviceId>), OfflineError> {
+        let world = World::new(&WorldOptions {
+            io: IoMode::Threads,
+            ..WorldOptions::default()
+        })?;
+        let devices = devices::open_all(&world, &self.path, aggregate)?;
+        Ok((world, devices))
     }
 }

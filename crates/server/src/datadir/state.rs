@@ -16,9 +16,9 @@
 //! # end of state
 //! ```
 //!
-//! absent --record(creating)--> creating --labels durable, record(ready)--> ready
+//! absent --record(creating)--> creating --devices made, labels durable, record(ready)--> ready
 //!
-//! 1. An aggregate is recorded as *creating* before its devices are written. If power fails before
+//! 1. An aggregate is recorded as *creating* before its devices are made. If power fails before
 //!    it is recorded as *ready*, no client has seen it and the next start makes it again from
 //!    nothing. What is *ready* is never formatted.
 //! 2. The file ends with a mark, because a torn TOML file is often a shorter valid one, and a state
@@ -134,19 +134,16 @@ impl State {
     /// Torn, garbage, inconsistent, or missing beside a pool.
     pub(super) fn read(directory: &Path) -> Result<State, DataDirError> {
         let path = directory.join(NAME);
-        let mut bytes = Vec::new();
-        match File::open(&path) {
-            Ok(file) => file.take(BYTES_MAX + 1).read_to_end(&mut bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return if has_pool(directory) {
-                    Err(damaged(&path, "no such file beside existing aggregates"))
-                } else {
-                    Ok(State::default())
-                };
-            }
-            Err(error) => Err(error),
-        }
-        .map_err(|error| DataDirError::io("read", &path, error))?;
+        // A first start records an aggregate before it makes anything below `aggregates/`; so if
+        // there is a pool and was no file, either it has come since or it was lost.
+        let bytes = match read_bytes(&path)? {
+            None if !has_pool(directory) => return Ok(State::default()),
+            None => read_bytes(&path)?,
+            some => some,
+        };
+        let Some(bytes) = bytes else {
+            return Err(damaged(&path, "no such file beside existing aggregates"));
+        };
         parse(&bytes).map_err(|found| damaged(&path, &found))
     }
 
@@ -169,6 +166,22 @@ impl State {
             "a state that cannot be read back must not be kept"
         );
         atomic::replace(&path, text.as_bytes())
+    }
+}
+
+/// The file, but no more than is needed to see that it is too long; `None` if there is none.
+fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, DataDirError> {
+    let read = || {
+        let mut bytes = Vec::new();
+        File::open(path)?
+            .take(BYTES_MAX + 1)
+            .read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    match read() {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if io::Error::kind(&error) == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(DataDirError::io("read", path, error)),
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use everglade_server::datadir::{Offline, State};
+use everglade_server::DataDir;
+use everglade_server::datadir::{Offline, Phase, State};
 
-use crate::world::{World, one_aggregate};
+use crate::world::{World, make_aggregate, one_aggregate};
 
 #[test]
 fn a_missing_directory_is_created_with_its_parents() {
@@ -47,21 +48,48 @@ fn a_first_start_cut_short_anywhere_can_be_repeated() {
 fn what_was_recorded_is_found_by_the_next_start() {
     let world = World::missing();
     let mut directory = world.open().expect("a first start");
-    let device = directory
-        .create_directory_device("aggr0", 0, 64 << 30)
-        .expect("a device");
+    let device = make_aggregate(&mut directory);
     assert!(
         directory
             .device_path(&device)
             .ends_with("aggregates/aggr0/dev0")
     );
     assert!(directory.device_path(&device).is_dir());
-    let state = one_aggregate(device);
-    directory.record(state.clone()).expect("recorded");
+    let state = one_aggregate(&device, Phase::Ready);
     assert_eq!(directory.state(), &state);
     drop(directory);
     assert_eq!(world.open().expect("a second start").state(), &state);
     assert_eq!(Offline::open(&world.path).expect("offline").state(), &state);
+}
+
+#[test]
+fn an_aggregate_cut_short_while_it_was_created_is_made_again_from_nothing() {
+    let world = World::missing();
+    let mut directory = world.open().expect("a first start");
+    let device = DataDir::directory_device("aggr0", 0, 64 << 30);
+    directory
+        .record(one_aggregate(&device, Phase::Creating))
+        .expect("recorded");
+    let path = directory.make_directory(&device).expect("made");
+    fs::write(path.join("00000000.seg"), "half a label").expect("write");
+    drop(directory);
+
+    let mut directory = world.open().expect("a start after the power cut");
+    assert_eq!(directory.state().aggregates[0].phase, Phase::Creating);
+    let path = directory.make_directory(&device).expect("made again");
+    assert_eq!(fs::read_dir(path).expect("list").count(), 0);
+    directory
+        .record(one_aggregate(&device, Phase::Ready))
+        .expect("recorded");
+}
+
+#[test]
+#[should_panic(expected = "a device is recorded before it is made")]
+fn a_ready_device_is_never_made_again() {
+    let world = World::missing();
+    let mut directory = world.open().expect("a first start");
+    let device = make_aggregate(&mut directory);
+    let _ = directory.make_directory(&device);
 }
 
 #[test]

@@ -36,10 +36,7 @@ impl World {
     pub(crate) fn served() -> World {
         let world = World::missing();
         let mut directory = world.open().expect("a first start");
-        let device = directory
-            .create_directory_device("aggr0", 0, 64 << 30)
-            .expect("a device");
-        directory.record(one_aggregate(device)).expect("recorded");
+        make_aggregate(&mut directory);
         directory.close();
         world
     }
@@ -102,15 +99,29 @@ fn add(path: &Path, picture: &mut Picture) {
     }
 }
 
-/// A state with one ready aggregate.
-pub(crate) fn one_aggregate(device: Device) -> State {
+/// Creates an aggregate as a first start does; returns its device.
+pub(crate) fn make_aggregate(directory: &mut DataDir) -> Device {
+    let device = DataDir::directory_device("aggr0", 0, 64 << 30);
+    directory
+        .record(one_aggregate(&device, Phase::Creating))
+        .expect("recorded as creating");
+    directory.make_directory(&device).expect("made");
+    directory
+        .record(one_aggregate(&device, Phase::Ready))
+        .expect("recorded as ready");
+    device
+}
+
+/// A state with one aggregate.
+pub(crate) fn one_aggregate(device: &Device, phase: Phase) -> State {
+    let is_ready = phase == Phase::Ready;
     State {
         aggregates: vec![AggregateState {
             name: "aggr0".to_owned(),
-            phase: Phase::Ready,
-            epoch: 1,
-            uuid: Some(Uuid([7; 16])),
-            devices: vec![device],
+            phase,
+            epoch: u64::from(is_ready),
+            uuid: is_ready.then_some(Uuid([7; 16])),
+            devices: vec![device.clone()],
         }],
     }
 }

@@ -1,0 +1,101 @@
+//! Opening the devices that `state.toml` records, for the daemon and for offline tools alike.
+//!
+//! What is opened is compared with what was recorded: the kind, and that a device has not become
+//! smaller. Whether it is the *right* device is said by its labels, which others read.
+
+use std::path::Path;
+
+use everglade_env::{DeviceId, OpenError, World};
+
+use crate::Size;
+use crate::datadir::{AggregateState, Device, DeviceKind};
+
+/// Why a recorded device cannot be used: one line, found, expected, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// It cannot be opened, or is something else than it was.
+    #[error(
+        "{source}; expected device {number} of aggregate {aggregate} as recorded in state.toml; \
+         attach it again, or correct its path there"
+    )]
+    Unusable {
+        /// Whose.
+        aggregate: String,
+        /// Position in the record.
+        number: usize,
+        /// What the host said.
+        source: OpenError,
+    },
+    /// It has become smaller.
+    #[error(
+        "device {number} of aggregate {aggregate} has {found}; expected at least {expected}, its \
+         recorded size; restore the size of {path}"
+    )]
+    Shrunk {
+        /// Whose.
+        aggregate: String,
+        /// Position in the record.
+        number: usize,
+        /// Where it is.
+        path: String,
+        /// Its size now.
+        found: Size,
+        /// Its size then.
+        expected: Size,
+    },
+}
+
+/// Opens all devices of an aggregate, in the order of the record. On failure none stays open.
+///
+/// # Errors
+/// The first device that cannot be used.
+pub fn open_all(
+    world: &World,
+    data_dir: &Path,
+    aggregate: &AggregateState,
+) -> Result<Vec<DeviceId>, DeviceError> {
+    let mut opened = Vec::with_capacity(aggregate.devices.len());
+    for (number, device) in aggregate.devices.iter().enumerate() {
+        match open(world, data_dir, aggregate, number, device) {
+            Ok(id) => opened.push(id),
+            Err(error) => {
+                opened.into_iter().for_each(|id| world.close(id));
+                return Err(error);
+            }
+        }
+    }
+    Ok(opened)
+}
+
+fn open(
+    world: &World,
+    data_dir: &Path,
+    aggregate: &AggregateState,
+    number: usize,
+    device: &Device,
+) -> Result<DeviceId, DeviceError> {
+    let path = data_dir.join(&device.path);
+    let opened = match device.kind {
+        DeviceKind::Directory => world.open_directory(&path, device.size_bytes, false),
+        DeviceKind::File => world.open_file(&path),
+        DeviceKind::Block => world.open_block(&path),
+    };
+    let aggregate = || aggregate.name.clone();
+    let id = opened.map_err(|source| DeviceError::Unusable {
+        aggregate: aggregate(),
+        number,
+        source,
+    })?;
+    let found = world.info(id).map_or(0, |info| info.size_bytes);
+    if found < device.size_bytes {
+        world.close(id);
+        return Err(DeviceError::Shrunk {
+            aggregate: aggregate(),
+            number,
+            path: path.display().to_string(),
+            found: Size(found),
+            expected: Size(device.size_bytes),
+        });
+    }
+    Ok(id)
+}

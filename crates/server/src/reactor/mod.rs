@@ -1,0 +1,231 @@
+//! The data plane: one thread per core that runs the engine and the NBD sessions. Engine types enter
+//! the server here and nowhere else.
+//!
+//! started by [`start`] → serving → [`Stop`] asked → consistency point → [`Reactors::wait`] returns
+//!
+//! 1. [`start`] returns only when the aggregates are mounted and clients may be accepted, or with a
+//!    refusal and no thread left behind. Listeners are handed over and closed by the reactors.
+//! 2. Whoever wants a stop asks [`Stop`]; every reactor is woken and ends its sessions; when all have, the
+//!    aggregates write their last consistency points, and the threads return.
+//! 3. The data directory stays locked by the caller until `wait` has returned.
+
+mod connection;
+mod control;
+mod first_start;
+mod turn;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use everglade_engine::{Engine, Expected, Options, State};
+use everglade_env::{World, WorldOptions};
+use everglade_target::Export;
+
+use crate::datadir::{AggregateState, Phase};
+use crate::listen::Listeners;
+use crate::{Config, DataDir, ServeError, StartError, Stop, devices};
+use control::{Control, Plane};
+
+/// Everything the data plane is made of.
+pub struct Parts<'a> {
+    /// Memory, number of reactors, way of I/O, consistency point interval, first start.
+    pub config: &'a Config,
+    /// Where the devices are; aggregates are recorded here when they are created.
+    pub directory: &'a mut DataDir,
+    /// Bound sockets.
+    pub listeners: Listeners,
+    /// Asked when it is time to end.
+    pub stop: Stop,
+}
+
+/// The running data plane.
+pub struct Reactors {
+    exports: Vec<Export>,
+    running: Running,
+}
+
+/// Threads, and what is needed to end them.
+struct Running {
+    engine: Engine,
+    plane: Arc<Plane>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Mounts (at first start creates) the aggregates and starts serving.
+///
+/// # Errors
+/// [`StartError::Engine`] when an aggregate cannot be opened or created.
+pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
+    let Parts {
+        config,
+        directory,
+        listeners,
+        stop,
+    } = parts;
+    let options = WorldOptions {
+        io: config.io.into(),
+        reactors: config.reactors,
+        ..WorldOptions::default()
+    };
+    let world = World::new(&options).map_err(engine_error)?;
+    tracing::info!("device I/O by {}", world.io());
+    let engine = Engine::new(Options {
+        reactors: config.reactors,
+        memory_bytes: config.memory.bytes(),
+        cp_interval: u64::try_from(config.cp_interval.duration().as_nanos())
+            .expect("at most an hour"),
+    });
+    let is_first = first_start::is_needed(directory);
+    if is_first {
+        first_start::create_aggregate(&world, &engine, config, directory)?;
+    }
+    for aggregate in directory
+        .state()
+        .aggregates
+        .iter()
+        .filter(|a| a.phase == Phase::Ready)
+    {
+        open(&world, &engine, directory, aggregate)?;
+    }
+    let plane = Arc::new(Plane::new(world.clone(), stop.clone(), config.reactors));
+    let waker = Arc::clone(&plane);
+    stop.on_ask(move || waker.wake_all());
+    let mut running = Running {
+        engine,
+        plane,
+        threads: Vec::new(),
+    };
+    if let Err(error) = bring_up(&mut running, config, directory, listeners, is_first) {
+        // Nothing was acknowledged to anyone; what was mounted is put away properly.
+        stop.ask();
+        running.join();
+        return Err(error);
+    }
+    let exports = running.plane.ask(0, Control::Exports).exports();
+    Ok(Reactors { exports, running })
+}
+
+fn bring_up(
+    running: &mut Running,
+    config: &Config,
+    directory: &mut DataDir,
+    listeners: Listeners,
+    is_first: bool,
+) -> Result<(), StartError> {
+    for index in 0..config.reactors {
+        let outside = running.plane.world.reactor(index).map_err(engine_error)?;
+        let reactor = turn::Reactor::new(
+            &running.engine,
+            index,
+            outside,
+            Arc::clone(&running.plane),
+            config,
+        );
+        let spawned = std::thread::Builder::new()
+            .name(format!("reactor-{index}"))
+            .spawn(move || reactor.run());
+        running.threads.push(spawned.map_err(engine_error)?);
+    }
+    wait_until_mounted(&running.engine)?;
+    if is_first {
+        first_start::fill(&running.plane, config, directory, &running.engine)?;
+    }
+    for aggregate in running.engine.aggregates() {
+        tracing::info!(
+            "aggregate {} is online at consistency point {}",
+            aggregate.name,
+            aggregate.committed_cp
+        );
+    }
+    running.plane.ask(0, Control::Listen(listeners));
+    Ok(())
+}
+
+/// Opens one recorded aggregate: labels and superblock are read and compared, nothing is written.
+fn open(
+    world: &World,
+    engine: &Engine,
+    directory: &DataDir,
+    aggregate: &AggregateState,
+) -> Result<(), StartError> {
+    let devices = devices::open_all(world, directory.path(), aggregate).map_err(engine_error)?;
+    let expected = aggregate.uuid.map(|uuid| Expected {
+        uuid: uuid.0,
+        epoch: aggregate.epoch,
+    });
+    engine
+        .open(world, &devices, expected.as_ref())
+        .map_err(|refusal| {
+            StartError::Engine(format!(
+                "aggregate {} cannot be opened: {refusal}",
+                aggregate.name
+            ))
+        })?;
+    Ok(())
+}
+
+/// Mounting takes as long as reading a few blocks for each volume and LUN.
+fn wait_until_mounted(engine: &Engine) -> Result<(), StartError> {
+    loop {
+        let aggregates = engine.aggregates();
+        for aggregate in &aggregates {
+            if let State::Failed(reason) = &aggregate.state {
+                return Err(StartError::Engine(format!(
+                    "aggregate {}: {reason}; `everglade check` says more",
+                    aggregate.name
+                )));
+            }
+        }
+        if aggregates
+            .iter()
+            .all(|aggregate| aggregate.state == State::Online)
+        {
+            return Ok(());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+fn engine_error(error: impl std::fmt::Display) -> StartError {
+    StartError::Engine(error.to_string())
+}
+
+impl Running {
+    /// Waits for the threads and returns why any aggregate failed.
+    fn join(self) -> Vec<String> {
+        for thread in self.threads {
+            if thread.join().is_err() {
+                // The panic hook has ended the process; this is for tests without it.
+                return vec!["a reactor ended early".into()];
+            }
+        }
+        let failed = self
+            .engine
+            .aggregates()
+            .into_iter()
+            .filter_map(|aggregate| match aggregate.state {
+                State::Failed(reason) => Some(format!("aggregate {}: {reason}", aggregate.name)),
+                _ => None,
+            });
+        failed.collect()
+    }
+}
+
+impl Reactors {
+    /// What clients can attach to, sorted by name.
+    #[must_use]
+    pub fn exports(&self) -> &[Export] {
+        &self.exports
+    }
+
+    /// Waits until the reactors have ended after a [`Stop`], with everything on stable storage.
+    ///
+    /// # Errors
+    /// A reactor ended early, or the last consistency point failed.
+    pub fn wait(self) -> Result<(), ServeError> {
+        match self.running.join().first() {
+            None => Ok(()),
+            Some(reason) => Err(ServeError::Failed(reason.clone())),
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! One reactor's loop: the engine, the sessions, and one place to wait for both.
+//!
+//! A turn: the engine works, finished operations go to their sessions, ready replies go out in one gathered
+//! send per session; then what outsiders ask; then the reactor waits for sockets, devices, timers and
+//! wake-ups together. Nothing here blocks except that wait.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use everglade_engine::{AdminDone, Core, Engine};
+use everglade_env::reactor::{Interest, Ready, Real};
+use everglade_env::{Nanos, Outside};
+use everglade_nbd::{Received, SessionId, Sessions, Settings};
+use everglade_target::Target;
+use slab::Slab;
+
+use super::connection::{Connection, Socket};
+use super::control::{Answer, Asked, Control, Plane};
+use crate::Config;
+use crate::listen::Listeners;
+
+/// Keys of the listeners; connections have the others.
+const KEY_TCP: u64 = 1 << 62;
+const KEY_UNIX: u64 = (1 << 62) + 1;
+/// How often sessions are looked over for clients that take too long.
+const SWEEP: Nanos = 1_000_000_000;
+/// How long sessions may take to end after a stop.
+const STOP_PATIENCE: Nanos = 10_000_000_000;
+/// Rounds of sending and starting more before the engine gets its turn again.
+const ROUNDS: usize = 16;
+
+/// One thread of the data plane.
+pub(super) struct Reactor {
+    index: usize,
+    engine: Engine,
+    core: Core<Real>,
+    plane: Arc<Plane>,
+    sessions: Sessions,
+    connections: Slab<Connection>,
+    by_session: HashMap<SessionId, usize>,
+    listeners: Option<Listeners>,
+    connections_max: u32,
+    next_reactor: usize,
+    /// Sessions with more to read than they took.
+    again: Vec<usize>,
+    asked: HashMap<u64, Sender<Answer>>,
+    next_token: u64,
+    swept: Nanos,
+    /// When the sessions were told to end.
+    stopping: Option<Nanos>,
+    is_quiet: bool,
+}
+
+impl Reactor {
+    pub(super) fn new(
+        engine: &Engine,
+        index: usize,
+        outside: Real,
+        plane: Arc<Plane>,
+        config: &Config,
+    ) -> Reactor {
+        // An eighth of the memory is for requests on their way (DESIGN §12).
+        let payload = config.memory.bytes() / 8 / plane.reactors() as u64;
+        Reactor {
+            index,
+            core: Core::new(engine, index, outside),
+            engine: engine.clone(),
+            plane,
+            sessions: Sessions::new(Settings::default(), payload),
+            connections: Slab::new(),
+            by_session: HashMap::new(),
+            listeners: None,
+            connections_max: config.nbd.connections_max,
+            next_reactor: 0,
+            again: Vec::new(),
+            asked: HashMap::new(),
+            next_token: 0,
+            swept: 0,
+            stopping: None,
+            is_quiet: false,
+        }
+    }
+
+    /// Runs until the engine has stopped.
+    pub(super) fn run(mut self) {
+        let mut ready = Vec::new();
+        loop {
+            let busy = self.core.turn();
+            self.serve_sessions();
+            self.answer();
+            self.sweep();
+            if self.plane.stop.is_asked() && self.wind_down() {
+                return;
+            }
+            let timeout = self.timeout(busy);
+            ready.clear();
+            self.core.outside().wait(timeout, &mut ready);
+            for index in std::mem::take(&mut self.again) {
+                self.receive(index);
+            }
+            for event in &ready {
+                self.handle(event);
+            }
+            while let Some(socket) = self.plane.take_socket(self.index) {
+                self.attach(socket);
+            }
+        }
+    }
+
+    fn timeout(&mut self, busy: bool) -> Option<Duration> {
+        if busy || !self.again.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let now = self.core.outside().now();
+        let engine = self.core.deadline();
+        let sweep =
+            (!self.sessions.is_empty() || self.stopping.is_some()).then_some(self.swept + SWEEP);
+        let earliest = engine.into_iter().chain(sweep).min()?;
+        Some(Duration::from_nanos(earliest.saturating_sub(now)))
+    }
+
+    fn handle(&mut self, event: &Ready) {
+        match event.key {
+            KEY_TCP | KEY_UNIX => self.accept(event.key),
+            key => {
+                let index = usize::try_from(key).expect("keys are places of the slab");
+                // It may have been closed by an earlier event of the same wait.
+                let Some(connection) = self.connections.get(index) else {
+                    return;
+                };
+                let session = connection.session;
+                if event.readable || event.hangup {
+                    self.receive(index);
+                }
+                if event.writable || event.hangup {
+                    self.transmit(session);
+                }
+            }
+        }
+    }
+
+    // ---- connections ----
+
+    fn accept(&mut self, key: u64) {
+        // Bounded: the listener stays readable while more wait.
+        for _ in 0..64 {
+            let accepted = self.listeners.as_ref().and_then(|listeners| match key {
+                KEY_TCP => listeners
+                    .nbd_tcp
+                    .as_ref()
+                    .map(|l| l.accept().and_then(|(s, _)| Socket::tcp(s))),
+                _ => listeners
+                    .nbd_unix
+                    .as_ref()
+                    .map(|l| l.accept().and_then(|(s, _)| Socket::unix(s))),
+            });
+            match accepted {
+                None => return,
+                Some(Ok(socket)) => {
+                    if !self.plane.admit(self.connections_max) {
+                        tracing::warn!(
+                            "a connection was refused: {} are open already",
+                            self.connections_max
+                        );
+                        continue;
+                    }
+                    let reactor = self.next_reactor;
+                    self.next_reactor = (reactor + 1) % self.plane.reactors();
+                    if reactor == self.index {
+                        self.attach(socket);
+                    } else {
+                        self.plane.give(reactor, socket);
+                    }
+                }
+                Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Some(Err(error)) => {
+                    tracing::warn!("accepting a connection failed: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn attach(&mut self, socket: Socket) {
+        let now = self.core.outside().now();
+        if self.stopping.is_some() {
+            return self.plane.forget_connection();
+        }
+        let Some(session) = self.sessions.attach(now) else {
+            return self.plane.forget_connection();
+        };
+        let interest = Interest::BOTH;
+        let index = self.connections.insert(Connection {
+            socket,
+            session,
+            interest,
+        });
+        let registered =
+            self.core
+                .outside()
+                .register(&self.connections[index].socket, interest, index as u64);
+        self.by_session.insert(session, index);
+        if let Err(error) = registered {
+            tracing::warn!("a connection cannot be watched: {error}");
+            self.sessions.abandon(session, &mut self.core);
+        }
+        self.settle(session);
+    }
+
+    fn receive(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index) else {
+            return;
+        };
+        let session = connection.session;
+        let received = self
+            .sessions
+            .receive(session, &mut connection.socket, &mut self.core);
+        if received == Received::More {
+            self.again.push(index);
+        }
+        self.settle(session);
+    }
+
+    fn transmit(&mut self, session: SessionId) {
+        let Some(index) = self.by_session.get(&session) else {
+            return;
+        };
+        let connection = &mut self.connections[*index];
+        self.sessions
+            .transmit(session, &mut connection.socket, &mut self.core);
+        self.settle(session);
+    }
+
+    /// Tells the poller what a session waits for, or lets a closed one go.
+    fn settle(&mut self, session: SessionId) {
+        let Some(index) = self.by_session.get(&session).copied() else {
+            return;
+        };
+        let wanted = self.sessions.interest(session);
+        if wanted.closed {
+            self.sessions.detach(session);
+            self.by_session.remove(&session);
+            let connection = self.connections.remove(index);
+            let _ = self.core.outside().deregister(&connection.socket);
+            return self.plane.forget_connection();
+        }
+        let interest = Interest {
+            readable: wanted.read,
+            writable: wanted.write,
+        };
+        let connection = &mut self.connections[index];
+        if connection.interest != interest {
+            connection.interest = interest;
+            if let Err(error) =
+                self.core
+                    .outside()
+                    .modify(&connection.socket, interest, index as u64)
+            {
+                tracing::warn!("a connection cannot be watched: {error}");
+            }
+        }
+    }
+
+    /// Gives finished operations to their sessions and sends what is ready.
+    fn serve_sessions(&mut self) {
+        for _ in 0..ROUNDS {
+            let mut progress = self.sessions.poll(&mut self.core) > 0;
+            while let Some(session) = self.sessions.next_ready() {
+                progress = true;
+                self.transmit(session);
+            }
+            if !progress {
+                return;
+            }
+        }
+    }
+
+    fn sweep(&mut self) {
+        let now = self.core.outside().now();
+        if now >= self.swept + SWEEP {
+            self.swept = now;
+            self.sessions.sweep(now, &mut self.core);
+        }
+    }
+
+    // ---- control ----
+
+    fn answer(&mut self) {
+        while let Some(Asked { control, reply }) = self.plane.take_asked(self.index) {
+            match control {
+                Control::Exports => drop(reply.send(Answer::Exports(self.core.exports()))),
+                Control::Listen(listeners) => {
+                    self.listen(listeners);
+                    drop(reply.send(Answer::Listening));
+                }
+                Control::Change(aggregate, change) => {
+                    self.next_token += 1;
+                    self.asked.insert(self.next_token, reply);
+                    self.core.change(aggregate, change, self.next_token);
+                }
+            }
+        }
+        let mut done: Vec<AdminDone> = Vec::new();
+        self.core.poll_admin(&mut done);
+        for AdminDone { token, result } in done {
+            if let Some(reply) = self.asked.remove(&token) {
+                drop(reply.send(Answer::Changed(result)));
+            }
+        }
+    }
+
+    fn listen(&mut self, listeners: Listeners) {
+        let watch = |outside: &Real| -> io::Result<()> {
+            if let Some(tcp) = &listeners.nbd_tcp {
+                tcp.set_nonblocking(true)?;
+                outside.register(tcp, Interest::READ, KEY_TCP)?;
+            }
+            if let Some(unix) = &listeners.nbd_unix {
+                unix.set_nonblocking(true)?;
+                outside.register(unix, Interest::READ, KEY_UNIX)?;
+            }
+            Ok(())
+        };
+        if let Err(error) = watch(self.core.outside()) {
+            tracing::error!("the sockets cannot be watched, so no client is accepted: {error}");
+        }
+        self.listeners = Some(listeners);
+    }
+
+    // ---- the end ----
+
+    /// One look at how the stop proceeds. True when this thread may return.
+    fn wind_down(&mut self) -> bool {
+        let now = self.core.outside().now();
+        let since = *self.stopping.get_or_insert_with(|| {
+            self.listeners = None;
+            self.sessions.stop(&mut self.core);
+            now
+        });
+        self.serve_sessions();
+        let is_late = now.saturating_sub(since) > STOP_PATIENCE;
+        if is_late && !self.is_quiet {
+            for session in self.sessions.ids() {
+                self.sessions.abandon(session, &mut self.core);
+            }
+            self.serve_sessions();
+        }
+        if !self.is_quiet && self.sessions.is_empty() {
+            self.is_quiet = true;
+            let quiet = self.plane.quiet.fetch_add(1, Ordering::AcqRel) + 1;
+            if quiet == self.plane.reactors() {
+                self.engine.request_stop();
+                self.plane.wake_all();
+            }
+        }
+        if self.engine.is_stopped() {
+            self.plane.wake_all();
+            return true;
+        }
+        false
+    }
+}
