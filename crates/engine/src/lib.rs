@@ -38,7 +38,7 @@ mod volume;
 
 pub use aggregate::State;
 pub use aggregate::create::{CreateError, Plan, create};
-pub use aggregate::labels::Refusal;
+pub use aggregate::labels::{Expected, Refusal};
 pub use aggregate::space::Usage;
 pub use reactor::{AdminDone, Core};
 pub use shared::{AggregateInfo, Engine, LunInfo, Options, VolumeInfo};

@@ -72,6 +72,10 @@ pub struct AggregateInfo {
     pub id: u32,
     /// Its name.
     pub name: String,
+    /// Its UUID.
+    pub uuid: [u8; 16],
+    /// Its membership epoch.
+    pub epoch: u64,
     /// How it is doing.
     pub state: State,
     /// The last committed consistency point.
@@ -122,12 +126,17 @@ impl Engine {
     }
 
     /// Opens the aggregate on these devices: reads labels and superblock at once, and leaves mounting to the
-    /// home reactor, which must be woken. Watch [`Engine::aggregates`] for the outcome.
+    /// home reactor, which must be woken. If the caller remembers the aggregate, it must be the same one. Watch [`Engine::aggregates`] for the outcome.
     ///
     /// # Errors
     /// What was found, what was expected, what to do. Nothing is written.
-    pub fn open(&self, storage: &dyn Storage, devices: &[DeviceId]) -> Result<u32, Refusal> {
-        let labels = labels::read(storage, devices)?;
+    pub fn open(
+        &self,
+        storage: &dyn Storage,
+        devices: &[DeviceId],
+        expected: Option<&labels::Expected>,
+    ) -> Result<u32, Refusal> {
+        let labels = labels::read(storage, devices, expected)?;
         let shared = &self.0;
         let mut aggregates = shared
             .aggregates
@@ -200,6 +209,8 @@ impl Engine {
         let info = |aggregate: &Arc<Aggregate>| AggregateInfo {
             id: aggregate.id,
             name: aggregate.config.name.clone(),
+            uuid: aggregate.config.uuid,
+            epoch: aggregate.config.epoch,
             state: aggregate.state(),
             committed_cp: aggregate.committed().0,
             usage: aggregate.space.usage(),

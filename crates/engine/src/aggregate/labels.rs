@@ -82,8 +82,39 @@ fn read_config(storage: &dyn Storage, device: DeviceId) -> Result<Config, Refusa
     })
 }
 
+/// What the caller remembers of an aggregate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Its UUID.
+    pub uuid: [u8; 16],
+    /// The newest membership epoch seen.
+    pub epoch: u64,
+}
+
+fn compare(expected: &Expected, found: &Config) -> Result<(), Refusal> {
+    if found.uuid != expected.uuid {
+        return Err(Refusal::new(
+            format!("the devices hold aggregate {} ({})", found.name, hex(&found.uuid)),
+            format!("the aggregate with UUID {}", hex(&expected.uuid)),
+            "Put the right devices in place. Nothing was changed",
+        ));
+    }
+    if found.epoch < expected.epoch {
+        return Err(Refusal::new(
+            format!("the devices of aggregate {} are of membership epoch {}", found.name, found.epoch),
+            format!("epoch {}, which was seen before", expected.epoch),
+            "These are old copies; put the current devices in place. Nothing was changed",
+        ));
+    }
+    Ok(())
+}
+
 /// Reads and compares the labels of the devices given as one aggregate.
-pub(crate) fn read(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Labels, Refusal> {
+pub(crate) fn read(
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    expected: Option<&Expected>,
+) -> Result<Labels, Refusal> {
     let mut configs = Vec::new();
     for device in devices {
         configs.push((read_config(storage, *device)?, *device));
@@ -100,6 +131,9 @@ pub(crate) fn read(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Labels
             "Name at least one device",
         ));
     };
+    if let Some(expected) = expected {
+        compare(expected, &newest)?;
+    }
     let mut members: Vec<Option<DeviceId>> = vec![None; newest.members.len()];
     for (config, device) in &configs {
         if config.uuid != newest.uuid {

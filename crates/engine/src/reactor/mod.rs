@@ -169,6 +169,12 @@ impl<O: Outside> Core<O> {
                 self.run(id, Some(permit));
             }
         }
+        self.is_busy()
+    }
+
+    /// True if [`Core::turn`] has something to do now. Submitting and asking may make it so.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
         !self.ready.is_empty() || !self.mail_is_empty()
     }
 

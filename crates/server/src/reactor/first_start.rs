@@ -34,15 +34,7 @@ pub(super) fn create_aggregate(
 ) -> Result<(), StartError> {
     let name = &config.first_start.aggregate;
     let size = config.first_start.aggregate_size.bytes();
-    let leftover = directory.path().join("aggregates").join(name);
-    if leftover.exists() {
-        // Recorded as creating, so nobody ever stored anything there.
-        fs::remove_dir_all(&leftover).map_err(|source| StartError::System {
-            action: "remove what an interrupted first start left behind",
-            source,
-        })?;
-    }
-    let device = directory.create_directory_device(name, 0, size)?;
+    let device = DataDir::directory_device(name, 0, size);
     let mut aggregate = AggregateState {
         name: name.clone(),
         phase: Phase::Creating,
@@ -53,7 +45,7 @@ pub(super) fn create_aggregate(
     directory.record(State {
         aggregates: vec![aggregate.clone()],
     })?;
-    let path = directory.device_path(&device);
+    let path = directory.make_directory(&device)?;
     let id = world
         .open_directory(&path, size, true)
         .map_err(engine_error)?;

@@ -89,14 +89,14 @@ impl Reactor {
     pub(super) fn run(mut self) {
         let mut ready = Vec::new();
         loop {
-            let busy = self.core.turn();
+            self.core.turn();
             self.serve_sessions();
             self.answer();
             self.sweep();
             if self.plane.stop.is_asked() && self.wind_down() {
                 return;
             }
-            let timeout = self.timeout(busy);
+            let timeout = self.timeout();
             ready.clear();
             self.core.outside().wait(timeout, &mut ready);
             for index in std::mem::take(&mut self.again) {
@@ -111,8 +111,8 @@ impl Reactor {
         }
     }
 
-    fn timeout(&mut self, busy: bool) -> Option<Duration> {
-        if busy || !self.again.is_empty() {
+    fn timeout(&mut self) -> Option<Duration> {
+        if self.core.is_busy() || !self.again.is_empty() {
             return Some(Duration::ZERO);
         }
         let now = self.core.outside().now();
