@@ -38,7 +38,7 @@ pub(crate) struct FileSystem {
     pub(crate) meta: Cursor,
     /// Set bits of the active map, as of now.
     pub(crate) used: u64,
-    /// Areas with at least one block in use, as of the last sealed map.
+    /// Areas with at least one block in use, as of the last sealed map. Aggregates only.
     pub(crate) areas_used: u64,
     /// Blocks in use in each area of a changed map block, before it was changed.
     pub(crate) used_before: HashMap<u64, Vec<u64>>,

@@ -361,8 +361,10 @@ impl FileSystem {
             let Some((extent, area)) = self.area_of(number) else {
                 continue;
             };
-            self.areas_used += u64::from(before == 0 && after > 0);
-            self.areas_used -= u64::from(before > 0 && after == 0);
+            if self.layer == Layer::Aggregate {
+                self.areas_used += u64::from(before == 0 && after > 0);
+                self.areas_used -= u64::from(before > 0 && after == 0);
+            }
             let free = self.area_blocks - after - u64::from(number == 0);
             self.areas[extent].score(area, free, false);
         }
