@@ -1,11 +1,21 @@
 //! Running one program: said aloud, timed, its output passed on while lines of it are read.
+//!
+//! A step that hangs would hang CI, so without a terminal each counted step gets a process group of
+//! its own, which is killed when the time is up. On a terminal nothing is killed: Ctrl-C has to reach
+//! the programs, and somebody is watching.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::place;
 use crate::tally::Tally;
+
+/// All of CI has 30 minutes on two cores, and no step is more than a part of it.
+const TIME_MAX: Duration = Duration::from_secs(25 * 60);
 
 /// `cargo` with these words, in the root.
 pub(crate) fn cargo(words: &[&str]) -> Command {
@@ -63,10 +73,16 @@ pub(crate) fn counted(
 
 /// Runs to the end; passes stdout on, line by line, also to `read`.
 fn stream(command: &mut Command, mut read: impl FnMut(&str)) -> std::io::Result<bool> {
+    let is_watched = !std::io::stdin().is_terminal();
+    if is_watched {
+        command.process_group(0);
+    }
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
+    // Dropped at the end, which ends the watch.
+    let _watch = is_watched.then(|| watch(&child, TIME_MAX));
     if let Some(stdout) = child.stdout.take() {
         let mut reader = BufReader::new(stdout);
         let mut line = Vec::new();
@@ -77,6 +93,20 @@ fn stream(command: &mut Command, mut read: impl FnMut(&str)) -> std::io::Result<
         }
     }
     Ok(child.wait()?.success())
+}
+
+/// Kills the group that `child` leads when `time_max` is up and the returned end is still held.
+fn watch(child: &Child, time_max: Duration) -> Sender<()> {
+    let group = format!("-{}", child.id());
+    let (alive, ended) = channel();
+    thread::spawn(move || {
+        if ended.recv_timeout(time_max) == Err(RecvTimeoutError::Timeout) {
+            println!("== not finished after {} s: killed", time_max.as_secs());
+            // If it has just ended by itself, there is nothing left to kill.
+            let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        }
+    });
+    alive
 }
 
 /// Announces a step.
@@ -92,4 +122,40 @@ pub(crate) fn end(name: &str, begun: Instant, passed: bool) {
         "== {name}: {outcome} after {:.1} s",
         begun.elapsed().as_secs_f64()
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_hangs_is_killed_with_its_children() {
+        let mut command = Command::new("sh");
+        let mut child = command
+            .args(["-c", "sleep 600 & wait"])
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let watch = watch(&child, Duration::from_millis(50));
+        assert!(!child.wait().unwrap().success());
+        drop(watch);
+    }
+
+    #[test]
+    fn lines_are_read_and_a_failure_without_a_summary_is_one() {
+        let mut tally = Tally::default();
+        let script = "echo 2 passed, 0 failed; exit 3";
+        let mut lines = Vec::new();
+        counted(
+            &mut tally,
+            "a step",
+            Command::new("sh").args(["-c", script]),
+            |tally, line| {
+                tally.read_plain_line(line);
+                lines.push(line.to_owned());
+            },
+        );
+        assert_eq!(lines, ["2 passed, 0 failed"]);
+        assert_eq!(tally.line(), "2 passed, 1 failed");
+    }
 }
