@@ -106,6 +106,7 @@ impl Mounting {
             requests: VecDeque::new(),
             run: None,
             last_begin: 0,
+            is_entering: false,
             preparing: None,
             prepare_after: 0,
             wall_seconds: 0,

@@ -74,6 +74,8 @@ pub(crate) struct Home {
     pub(crate) requests: VecDeque<admin::Request>,
     pub(crate) run: Option<Run>,
     pub(crate) last_begin: Nanos,
+    /// The driver waits for the Aggregate affinity.
+    pub(crate) is_entering: bool,
     /// An area whose space is being asked for ahead of need, and when to ask again after a refusal.
     pub(crate) preparing: Option<(usize, u64)>,
     pub(crate) prepare_after: Nanos,

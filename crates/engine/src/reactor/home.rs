@@ -173,6 +173,13 @@ impl<O: Outside> Core<O> {
         permit: Option<Permit>,
     ) {
         let mut permit = permit;
+        let home = self.homes.get_mut(&aggregate).expect("drivers run at home");
+        if permit.is_some() {
+            home.is_entering = false;
+        } else if home.is_entering {
+            // It waits for the Aggregate affinity; whoever woke it early is served when it is granted.
+            return;
+        }
         for _ in 0..SLICE_STEPS {
             let now = self.outside.now();
             let home = self.homes.get_mut(&aggregate).expect("drivers run at home");
@@ -225,7 +232,10 @@ impl<O: Outside> Core<O> {
             .enter(self.index, &shared.affinities.aggregate, id as u64)
         {
             Entry::Entered(permit) => Some(permit),
-            Entry::Queued => None,
+            Entry::Queued => {
+                self.homes.get_mut(&aggregate).expect("as above").is_entering = true;
+                None
+            }
             Entry::Gone => panic!("the affinity of an aggregate that is at home here was removed"),
         }
     }
