@@ -10,6 +10,7 @@
 //! be switched on: it proves that the judge acquits the innocent and convicts the guilty.
 
 pub mod digest;
+pub mod engine;
 pub mod model;
 pub mod rng;
 pub mod seed;

@@ -88,6 +88,17 @@ pub trait System {
     fn check_at_rest(&mut self) -> Result<(), String> {
         Ok(())
     }
+
+    /// Asks for an orderly end: everything acknowledged becomes durable, then nothing more happens.
+    /// False if it has no such thing. All reactors must be woken.
+    fn request_stop(&mut self) -> bool {
+        false
+    }
+
+    /// True once an orderly end is complete, or has failed.
+    fn is_stopped(&self) -> bool {
+        true
+    }
 }
 
 /// What a kind of system promises beyond the contract of `target`.

@@ -1,25 +1,42 @@
-//! `sim`: runs simulations of one seed, or of as many as fit into some minutes.
+//! `sim`: simulates the engine under one seed, or under as many as fit into some minutes.
 //!
-//! Prints the seed before anything else, and on failure the command that fails again. The wall clock
-//! decides only how many seeds are run, never what a seed does.
+//! A seed decides everything, also the kind of simulation: most are long lives, some a short run that is
+//! cut at each of its writes. Prints the seed before anything else, and on failure the command that fails
+//! again. The wall clock decides only how many seeds are run, never what a seed does.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use everglade_testing::Rng;
 use everglade_testing::Seed;
-use everglade_testing::sim::{Failure, Report, long};
-use everglade_testing::toy::ToyMaker;
+use everglade_testing::engine::EngineMaker;
+use everglade_testing::sim::{Failure, Report, cuts, long};
 
-const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--trace LINES]
+const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace LINES]
 
   --seed N       run this seed (decimal or 0x…); with --minutes, start the series there
   --minutes M    run seeds until M minutes have passed; without --seed from a fresh one
+  --kind KIND    long, fill, faults or cuts, instead of what the seed says
   --trace LINES  on failure, print the last LINES events of the world
 ";
+
+/// A kind of simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Lives with restarts and cuts.
+    Long,
+    /// The same, and the pool fills up.
+    Fill,
+    /// The same, and devices fail and hosts are full.
+    Faults,
+    /// A short run, cut at each write.
+    Cuts,
+}
 
 struct Wish {
     seed: Option<Seed>,
     minutes: Option<f64>,
+    kind: Option<Kind>,
     trace_lines: usize,
 }
 
@@ -27,6 +44,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
     let mut wish = Wish {
         seed: None,
         minutes: None,
+        kind: None,
         trace_lines: 0,
     };
     while let Some(option) = arguments.next() {
@@ -39,6 +57,15 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
                     return Err("not a number of minutes".to_owned());
                 }
                 wish.minutes = Some(minutes);
+            }
+            "--kind" => {
+                wish.kind = Some(match value()?.as_str() {
+                    "long" => Kind::Long,
+                    "fill" => Kind::Fill,
+                    "faults" => Kind::Faults,
+                    "cuts" => Kind::Cuts,
+                    other => return Err(format!("there is no kind {other}")),
+                });
             }
             "--trace" => {
                 wish.trace_lines = value()?.parse().map_err(|_| "not a number of lines")?;
@@ -59,43 +86,65 @@ fn main() -> ExitCode {
     };
     let first = wish.seed.unwrap_or_else(Seed::fresh);
     println!("seed {first}");
-    let Some(minutes) = wish.minutes else {
-        return match run(first, wish.trace_lines) {
-            Ok(report) => {
-                println!("ok {report}");
-                ExitCode::SUCCESS
-            }
-            Err(failure) => explain(first, &failure),
-        };
-    };
-    let (begin, limit) = (Instant::now(), Duration::from_secs_f64(minutes * 60.0));
+    let limit = Duration::from_secs_f64(wish.minutes.unwrap_or(0.0) * 60.0);
+    let begin = Instant::now();
     let mut all = Report::default();
     let mut runs = 0;
     while runs == 0 || begin.elapsed() < limit {
         let seed = first.nth(runs);
-        match run(seed, wish.trace_lines) {
-            Ok(report) => all.add(&report),
-            Err(failure) => return explain(seed, &failure),
+        match run(seed, &wish) {
+            Ok(report) => {
+                all.add(&report);
+                all.digest = report.digest;
+            }
+            Err(failure) => return explain(seed, wish.kind, &failure, runs),
         }
         runs += 1;
     }
-    println!("ok {runs} seeds, {all}");
+    println!("{all}");
+    println!("{runs} passed, 0 failed");
     ExitCode::SUCCESS
 }
 
-fn run(seed: Seed, trace_lines: usize) -> Result<Report, Failure> {
+fn kind_of(seed: Seed) -> Kind {
+    let mut rng = Rng::for_part(seed.0, "kind");
+    [
+        Kind::Long,
+        Kind::Long,
+        Kind::Long,
+        Kind::Fill,
+        Kind::Faults,
+        Kind::Faults,
+        Kind::Cuts,
+    ][rng.index(7)]
+}
+
+fn run(seed: Seed, wish: &Wish) -> Result<Report, Failure> {
+    let kind = wish.kind.unwrap_or_else(|| kind_of(seed));
+    let maker = EngineMaker::of_seed(seed);
     let plan = long::Plan {
-        trace_lines,
+        trace_lines: wish.trace_lines,
+        faults: kind == Kind::Faults,
         ..long::Plan::of_seed(seed)
     };
     // A failed assertion is a verdict as well; its message has been printed already.
-    let verdict = std::panic::catch_unwind(|| long::run(seed, plan, &ToyMaker::default()));
+    let verdict = std::panic::catch_unwind(|| match kind {
+        Kind::Cuts => cuts::run_of_seed(seed, &maker),
+        Kind::Fill => long::run(seed, plan.filling(), &maker),
+        Kind::Long | Kind::Faults => long::run(seed, plan, &maker),
+    });
     verdict.unwrap_or_else(|_| Err(Failure::panicked()))
 }
 
-fn explain(seed: Seed, failure: &Failure) -> ExitCode {
+fn explain(seed: Seed, kind: Option<Kind>, failure: &Failure, passed: u64) -> ExitCode {
     failure.trace.iter().for_each(|line| println!("{line}"));
     println!("FAILED seed {seed}\n{failure}");
-    println!("again: cargo xtask sim --seed {seed} --trace 200");
+    let kind = kind.map_or(String::new(), |kind| {
+        format!(" --kind {}", format!("{kind:?}").to_lowercase())
+    });
+    println!(
+        "again: cargo run --release -p everglade-testing --bin sim -- --seed {seed}{kind} --trace 200"
+    );
+    println!("{passed} passed, 1 failed");
     ExitCode::FAILURE
 }

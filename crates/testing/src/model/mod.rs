@@ -13,7 +13,8 @@
 //! # What a crash may leave (contract 3, DESIGN §5 and §6)
 //!
 //! 1. *Durable*: no block is older than its last durable version.
-//! 2. *Whole*: an operation survives in all of its blocks or in none.
+//! 2. *Whole*: an operation of at most 1 MiB survives in all of its blocks or in none. Longer ones may
+//!    survive in part, as they may be seen in part while they are under way (DESIGN §5).
 //! 3. *Prefix*: if an operation survives, so does everything acknowledged before it was issued, in
 //!    the whole aggregate: a consistency point is a moment, not a choice.
 //! 4. *Consistency point*: if operations are tagged with the one they joined, and recovery says which
@@ -38,6 +39,7 @@ use std::fmt;
 use std::ops::Range;
 
 use everglade_env::BLOCK_SIZE;
+use everglade_target::OP_BYTES_MAX;
 
 use history::{BlockHistory, Content};
 pub use read::ReadId;
@@ -135,6 +137,18 @@ enum What {
     Grow(LunId, u64),
 }
 
+impl What {
+    /// Bytes that a client's operation changes.
+    fn length(&self) -> u64 {
+        match self {
+            What::Write(_, range) | What::Discard(_, range) | What::Zeroes(_, range) => {
+                range.end - range.start
+            }
+            _ => 0,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct OpRecord {
     what: What,
@@ -145,6 +159,8 @@ struct OpRecord {
     acked: Option<Moment>,
     /// Durable at its acknowledgement.
     durable: bool,
+    /// Longer than what one operation may be whole for: parts of it may be seen, and survive, alone.
+    loose: bool,
     cp: Option<u64>,
     in_flight: bool,
 }
@@ -299,6 +315,7 @@ impl Model {
         let record = &mut self.ops[op.0];
         assert!(record.in_flight, "{op:?} ended twice");
         record.in_flight = false;
+        let is_loose = record.loose;
         if let Outcome::Done { cp } = outcome {
             record.acked = Some(now);
             record.cp = cp;
@@ -318,8 +335,8 @@ impl Model {
                 match outcome {
                     Outcome::Done { .. } if quiet => versions.settle(op),
                     Outcome::Done { .. } => {}
-                    Outcome::Refused => versions.withdraw(op),
-                    Outcome::Failed => versions.doubt(op),
+                    Outcome::Refused if !is_loose => versions.withdraw(op),
+                    Outcome::Refused | Outcome::Failed => versions.doubt(op),
                 }
             }
         }
@@ -336,11 +353,12 @@ impl Model {
     fn record(&mut self, what: What, aggregate: u32, durable: bool) -> OpId {
         let issued = self.moment();
         let record = OpRecord {
-            what,
             aggregate,
             issued,
             acked: None,
             durable,
+            loose: what.length() > u64::from(OP_BYTES_MAX),
+            what,
             cp: None,
             in_flight: true,
         };

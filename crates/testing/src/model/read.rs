@@ -111,7 +111,7 @@ impl Model {
             }
         }
         for (op, sight) in sights {
-            if let (Some(seen), Some(unseen)) = sight {
+            if let (Some(seen), Some(unseen), false) = (sight.0, sight.1, self.ops[op.0].loose) {
                 let detail = format!(
                     "{}: a read saw {} in block {seen} and not in block {unseen}",
                     self.luns[lun.0].name,

@@ -337,7 +337,9 @@ impl<'m> Recovery<'m> {
         // Per aggregate, the youngest operation that survived.
         let mut youngest: BTreeMap<u32, OpId> = BTreeMap::new();
         for (&op, sight) in &self.sights {
-            if let (Some(seen), Some(unseen)) = (&sight.seen, &sight.unseen) {
+            if let (Some(seen), Some(unseen), false) =
+                (&sight.seen, &sight.unseen, model.ops[op.0].loose)
+            {
                 let what = model.describe(op);
                 let detail = format!("{what} is there in {seen} and not in {unseen}");
                 return Err(Violation::new(Rule::Whole, detail));
@@ -353,7 +355,8 @@ impl<'m> Recovery<'m> {
             let record = &model.ops[op.0];
             if let (Some(tag), Some(cp)) = (record.cp, cp) {
                 let belongs = tag <= cp;
-                if belongs && sight.unseen.is_some() || !belongs && sight.seen.is_some() {
+                let is_early = !belongs && sight.seen.is_some() && !record.loose;
+                if belongs && sight.unseen.is_some() || is_early {
                     let what = model.describe(op);
                     let but = if belongs { "is missing" } else { "is there" };
                     let detail = format!("recovered at {cp}, but {what} {but}");

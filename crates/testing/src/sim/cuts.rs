@@ -7,11 +7,11 @@
 use super::driver::{Driver, Manners};
 use super::judge::judge;
 use super::{Failure, Report};
-use crate::Seed;
 use crate::model::Model;
 use crate::system::{Admin, Maker};
-use crate::workload::Action;
+use crate::workload::{Action, Scale, Workload};
 use crate::world::{Cut, DeviceSpec, Images, Keep, SimWorld};
+use crate::{Rng, Seed};
 
 /// How thoroughly to cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,7 @@ pub fn run<M: Maker>(
         .map(|point| (point.writes, point))
         .collect();
     report.digest = world.digest();
+    report.nanos = world.now();
     // And after the last write, when everything has been answered.
     points.push((world.writes() + 1, world.cut_point()));
     let context = Context {
@@ -105,6 +106,33 @@ pub fn run<M: Maker>(
         }
     }
     Ok(report)
+}
+
+/// The run a seed stands for: some actions of a random workload, a few at a time, cut at each write.
+///
+/// # Errors
+/// A promise was broken.
+pub fn run_of_seed<M: Maker>(seed: Seed, maker: &M) -> Result<Report, Failure> {
+    use crate::workload::small::{LUN, LUN_BYTES, VOLUME};
+    let mut rng = Rng::for_part(seed.0, "cuts");
+    let mut workload = Workload::new(seed.0, Scale::SMALL);
+    workload.set_population(vec![VOLUME.to_owned()], &[(LUN.to_owned(), LUN_BYTES)]);
+    let actions: Vec<Action> = (0..rng.between(4, 40)).map(|_| workload.draw()).collect();
+    let thoroughness = Thoroughness {
+        stride: rng.between(1, 3),
+        ..Thoroughness::SOME
+    };
+    let (reactors, depth) = ([1, 1, 2][rng.index(3)], [1, 4][rng.index(2)]);
+    let devices = maker.devices(16 << 20);
+    run(
+        seed,
+        reactors,
+        &devices,
+        maker,
+        &actions,
+        depth,
+        thoroughness,
+    )
 }
 
 struct Start {

@@ -133,6 +133,37 @@ impl<'a, S: System> Driver<'a, S> {
         }
     }
 
+    /// An orderly end: everything acknowledged is durable afterwards. True if the system has such a
+    /// thing.
+    ///
+    /// # Errors
+    /// It never ends.
+    pub fn stop(&mut self) -> Result<bool, Failure> {
+        let op = self.model.begin_flush(0);
+        let world = self.world.clone();
+        let can_stop = self.system.request_stop();
+        (0..world.reactors()).for_each(|reactor| world.wake(reactor));
+        let end = world.run(TURNS_MAX, &mut |reactor| {
+            let said = self.system.turn(reactor);
+            if self.system.is_stopped() {
+                Turn::Stop
+            } else {
+                said
+            }
+        });
+        self.model.set_writes(world.writes());
+        if end != End::Stopped {
+            return Err(self.stuck("it does not stop"));
+        }
+        let outcome = if can_stop {
+            Outcome::DONE
+        } else {
+            Outcome::Failed
+        };
+        self.model.end(op, outcome);
+        Ok(can_stop)
+    }
+
     fn stuck(&self, how: &str) -> Failure {
         let waiting: Vec<String> = self
             .pending

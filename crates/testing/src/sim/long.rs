@@ -52,21 +52,23 @@ impl Plan {
             fill: false,
             trace_lines: 0,
         };
-        if rng.one_in(8) {
-            let scale = Scale {
-                lun_bytes_max: 256 << 20,
-                ..Scale::LARGE
-            };
-            let (pool_bytes, actions) = (FILL_POOL_BYTES, 2 * (FILL_POOL_BYTES >> 20));
-            return Plan {
-                fill: true,
-                pool_bytes,
-                scale,
-                actions,
-                ..plan
-            };
+        if rng.one_in(8) { plan.filling() } else { plan }
+    }
+
+    /// The same, with a pool small enough to fill up.
+    #[must_use]
+    pub fn filling(self) -> Plan {
+        let scale = Scale {
+            lun_bytes_max: 256 << 20,
+            ..Scale::LARGE
+        };
+        Plan {
+            fill: true,
+            pool_bytes: FILL_POOL_BYTES,
+            scale,
+            actions: 2 * (FILL_POOL_BYTES >> 20),
+            ..self
         }
-        plan
     }
 }
 
@@ -182,6 +184,9 @@ impl<M: Maker> Life<'_, M> {
                 .check_at_rest()
                 .map_err(Failure::new)
                 .map_err(traced)?;
+            if self.rng.one_in(2) {
+                driver.stop().map_err(traced)?;
+            }
         }
         let report = driver.report;
         drop(driver);
@@ -304,6 +309,7 @@ impl<M: Maker> Life<'_, M> {
         let at = world.writes().saturating_add(1);
         self.mount_and_judge(&world, at)?;
         self.report.digest = world.digest();
+        self.report.nanos = world.now();
         Ok(self.report)
     }
 }

@@ -72,6 +72,8 @@ pub struct Report {
     pub host_full: u64,
     /// Device errors reported.
     pub device_errors: u64,
+    /// Virtual time, in nanoseconds.
+    pub nanos: u64,
 }
 
 impl Report {
@@ -86,6 +88,7 @@ impl Report {
         self.reordered += other.reordered;
         self.host_full += other.host_full;
         self.device_errors += other.device_errors;
+        self.nanos += other.nanos;
     }
 }
 
@@ -94,7 +97,7 @@ impl fmt::Display for Report {
         write!(
             f,
             "actions {} refused {} writes {} cuts {} dropped {} torn {} reordered {} host-full {} \
-             device-errors {} digest {}",
+             device-errors {} virtual-seconds {} digest {}",
             self.actions,
             self.refused,
             self.writes,
@@ -104,6 +107,7 @@ impl fmt::Display for Report {
             self.reordered,
             self.host_full,
             self.device_errors,
+            self.nanos / 1_000_000_000,
             self.digest
         )
     }

@@ -3,3 +3,4 @@
 mod acquittal;
 mod conviction;
 mod determinism;
+mod smoke;

@@ -1,0 +1,149 @@
+//! Devices, labels, mounting, offline checks.
+
+use everglade_engine::{Engine, Options, Plan, State};
+use everglade_env::{BLOCK_SIZE, Nanos};
+use everglade_format::label::size_for;
+use everglade_format::tag::SECRET_BYTES;
+use everglade_format::volume::Sync;
+
+use super::EngineSystem;
+use crate::system::{Maker, Promises};
+use crate::world::{DeviceSpec, End, Turn};
+use crate::{Rng, Seed, SimWorld};
+
+/// Turns a mount may take.
+const TURNS_MAX: u64 = 1_000_000;
+
+/// Areas a device has at least.
+const AREAS_MIN: u64 = 8;
+
+/// Makes engines of one shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineMaker {
+    /// Devices of the aggregate.
+    pub devices: u64,
+    /// They own their space, as block devices do.
+    pub owns_space: bool,
+    /// Blocks in an allocation area.
+    pub area_blocks: u64,
+    /// Memory of the engine.
+    pub memory_bytes: u64,
+    /// Longest time between consistency points.
+    pub cp_interval: Nanos,
+    /// What new volumes promise.
+    pub sync: Sync,
+}
+
+impl EngineMaker {
+    /// One thin device and little of everything.
+    pub const SMALL: EngineMaker = EngineMaker {
+        devices: 1,
+        owns_space: false,
+        area_blocks: 256,
+        memory_bytes: 8 << 20,
+        cp_interval: 200_000_000,
+        sync: Sync::Standard,
+    };
+
+    /// The shape a seed stands for.
+    #[must_use]
+    pub fn of_seed(seed: Seed) -> EngineMaker {
+        let mut rng = Rng::for_part(seed.0, "engine");
+        EngineMaker {
+            devices: [1, 1, 2][rng.index(3)],
+            owns_space: rng.one_in(4),
+            area_blocks: [256, 256, 512, 4096][rng.index(4)],
+            memory_bytes: [2, 4, 8, 16][rng.index(4)] << 20,
+            cp_interval: [20_000_000, 200_000_000, 200_000_000, 10_000_000_000][rng.index(4)],
+            sync: [Sync::Standard, Sync::Standard, Sync::Standard, Sync::Always][rng.index(4)],
+        }
+    }
+
+    fn options(&self, reactors: usize) -> Options {
+        Options {
+            reactors,
+            memory_bytes: self.memory_bytes,
+            cp_interval: self.cp_interval,
+        }
+    }
+
+    /// What the new aggregate of a world is to be.
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        let mut rng = Rng::for_part(self.devices, "identity");
+        let mut uuid = || {
+            let mut bytes = [0; 16];
+            rng.fill(&mut bytes);
+            bytes
+        };
+        let name = "a";
+        let aggregate = uuid();
+        let devices = (0..self.devices).map(|_| uuid()).collect();
+        let mut secret = [0; SECRET_BYTES];
+        rng.fill(&mut secret);
+        Plan {
+            area_blocks: self.area_blocks,
+            ..Plan::new(name, aggregate, secret, devices)
+        }
+    }
+}
+
+impl Maker for EngineMaker {
+    type System = EngineSystem;
+
+    fn promises(&self) -> Promises {
+        Promises {
+            full_host_is_no_space: true,
+            discards_are_never_refused: true,
+            discards_may_skip_when_full: false,
+        }
+    }
+
+    fn devices(&self, bytes: u64) -> Vec<DeviceSpec> {
+        let least = size_for(AREAS_MIN, self.area_blocks, 0);
+        let blocks = (bytes / self.devices / BLOCK_SIZE as u64).max(least);
+        let device = DeviceSpec {
+            owns_space: self.owns_space,
+            ..DeviceSpec::thin(blocks * BLOCK_SIZE as u64)
+        };
+        (0..self.devices).map(|_| device).collect()
+    }
+
+    fn format(&self, world: &SimWorld) -> Result<(), String> {
+        let created = everglade_engine::create(&*world.storage(), &world.devices(), &self.plan());
+        created.map_err(|error| error.to_string())
+    }
+
+    fn mount(&self, world: &SimWorld) -> Result<EngineSystem, String> {
+        let engine = Engine::new(self.options(world.reactors()));
+        let opened = engine.open(&*world.storage(), &world.devices(), None);
+        let aggregate = opened.map_err(|refusal| refusal.to_string())?;
+        let mut system = EngineSystem::new(world, engine, aggregate, self.sync);
+        let end = world.run(TURNS_MAX, &mut |reactor| {
+            let said = system.step(reactor);
+            match system.state() {
+                State::Mounting => said,
+                _ => Turn::Stop,
+            }
+        });
+        match (system.state(), end) {
+            (State::Online, _) => {
+                system.mounted();
+                Ok(system)
+            }
+            (state, End::Stopped) => Err(format!("the aggregate is {state:?}")),
+            (state, end) => Err(format!("the mount ended ({end:?}) with {state:?}")),
+        }
+    }
+
+    fn check(&self, world: &SimWorld) -> Result<(), String> {
+        let checked =
+            everglade_check::check(&*world.storage(), &world.devices(), &mut |_progress| {});
+        let report = checked.map_err(|unreadable| unreadable.to_string())?;
+        if report.is_clean() {
+            return Ok(());
+        }
+        let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+        Err(format!("consistency point {}: {problems:#?}", report.cp))
+    }
+}

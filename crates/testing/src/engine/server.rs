@@ -1,0 +1,190 @@
+//! A running engine: one core per reactor of the world.
+
+use std::collections::BTreeMap;
+
+use everglade_engine::admin::{self, Change};
+use everglade_engine::{AggregateInfo, Core, Engine, State, Usage};
+use everglade_format::volume::Sync;
+use everglade_target::{Error, Target};
+
+use crate::SimWorld;
+use crate::system::{Admin, AdminDone, System};
+use crate::world::{SimOutside, Turn};
+
+/// An engine with one aggregate.
+pub struct EngineSystem {
+    engine: Engine,
+    cores: Vec<Core<SimOutside>>,
+    aggregate: u32,
+    sync: Sync,
+    recovered: Option<u64>,
+    /// Consistency points joined by operations whose completion was not asked about yet.
+    joined: Vec<BTreeMap<u64, u64>>,
+}
+
+impl EngineSystem {
+    pub(super) fn new(world: &SimWorld, engine: Engine, aggregate: u32, sync: Sync) -> Self {
+        let core = |reactor| {
+            let mut core = Core::new(&engine, reactor, world.reactor(reactor));
+            core.trace_joined();
+            core
+        };
+        let cores: Vec<_> = (0..world.reactors()).map(core).collect();
+        EngineSystem {
+            joined: cores.iter().map(|_| BTreeMap::new()).collect(),
+            cores,
+            engine,
+            aggregate,
+            sync,
+            recovered: None,
+        }
+    }
+
+    /// What was committed when it came up.
+    pub(super) fn mounted(&mut self) {
+        self.recovered = Some(self.info().committed_cp);
+    }
+
+    /// A turn of one reactor.
+    pub(super) fn step(&mut self, reactor: usize) -> Turn {
+        let core = &mut self.cores[reactor];
+        if core.turn() {
+            Turn::Busy
+        } else {
+            let until = core.deadline();
+            Turn::Idle { until }
+        }
+    }
+
+    fn info(&self) -> AggregateInfo {
+        let mut known = self.engine.aggregates();
+        known.swap_remove(self.aggregate as usize)
+    }
+
+    /// How the aggregate is doing.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.info().state
+    }
+
+    /// The last committed consistency point.
+    #[must_use]
+    pub fn committed_cp(&self) -> u64 {
+        self.info().committed_cp
+    }
+
+    /// Space in use, and so on.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.info().usage
+    }
+
+    /// Look-ups in the page cache that found a page, and those that did not.
+    #[must_use]
+    pub fn cache_counts(&self) -> (u64, u64) {
+        self.engine.cache_counts()
+    }
+}
+
+fn change_of(request: Admin, sync: Sync) -> Option<Change> {
+    let split = |name: String| {
+        let (volume, lun) = name.split_once('/').expect("LUNs are named volume/lun");
+        (volume.to_owned(), lun.to_owned())
+    };
+    Some(match request {
+        Admin::CreateVolume { name } => Change::CreateVolume { name, sync },
+        Admin::DeleteVolume { name } => Change::DeleteVolume { name },
+        Admin::CreateLun { name, size_bytes } => {
+            let (volume, name) = split(name);
+            Change::CreateLun {
+                volume,
+                name,
+                size_bytes,
+            }
+        }
+        Admin::DeleteLun { name } => {
+            let (volume, name) = split(name);
+            Change::DeleteLun { volume, name }
+        }
+        Admin::GrowLun { name, size_bytes } => {
+            let (volume, name) = split(name);
+            Change::GrowLun {
+                volume,
+                name,
+                size_bytes,
+            }
+        }
+        Admin::ConsistencyPoint => return None,
+    })
+}
+
+fn error_of(error: admin::Error) -> Error {
+    match error {
+        admin::Error::NotFound(what) => Error::NotFound(what),
+        admin::Error::Exists(_) => Error::Invalid("it exists already"),
+        admin::Error::Invalid { .. } => Error::Invalid("a value that cannot be"),
+        admin::Error::Unavailable(text) => Error::Io(text),
+    }
+}
+
+impl System for EngineSystem {
+    fn turn(&mut self, reactor: usize) -> Turn {
+        self.step(reactor)
+    }
+
+    fn target(&mut self, reactor: usize) -> &mut dyn Target {
+        &mut self.cores[reactor]
+    }
+
+    fn administer(&mut self, reactor: usize, request: Admin, token: u64) {
+        let core = &mut self.cores[reactor];
+        match change_of(request, self.sync) {
+            Some(change) => core.change(self.aggregate, change, token),
+            None => core.consistency_point(self.aggregate, token),
+        }
+    }
+
+    fn poll_admin(&mut self, reactor: usize, done: &mut Vec<AdminDone>) {
+        let mut finished = Vec::new();
+        self.cores[reactor].poll_admin(&mut finished);
+        done.extend(finished.into_iter().map(|one| AdminDone {
+            token: one.token,
+            result: one.result.map_err(error_of),
+        }));
+    }
+
+    fn cp_of(&mut self, reactor: usize, token: u64) -> Option<u64> {
+        let known = &mut self.joined[reactor];
+        known.extend(self.cores[reactor].take_joined());
+        known.remove(&token)
+    }
+
+    fn recovered_cp(&self) -> Option<u64> {
+        self.recovered
+    }
+
+    fn volumes(&self) -> Option<Vec<String>> {
+        Some(self.engine.volumes().into_iter().map(|v| v.name).collect())
+    }
+
+    fn check_at_rest(&mut self) -> Result<(), String> {
+        for (reactor, core) in self.cores.iter().enumerate() {
+            let (operations, _) = core.under_way();
+            if operations > 0 {
+                return Err(format!(
+                    "reactor {reactor} has {operations} operations under way that nobody waits for"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn request_stop(&mut self) -> bool {
+        self.engine.request_stop();
+        true
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.engine.is_stopped()
+    }
+}
