@@ -187,11 +187,9 @@ impl FileSystem {
         const { assert!(HEADER_BYTES == 16) };
     }
 
-    /// Ends a consistency point: numbers freed in it may be used, unused stock goes back.
+    /// Ends a consistency point: numbers freed in it may be used.
     pub(crate) fn finish_cp(&mut self) {
         self.safe.drop_all();
-        self.data.put_back();
-        self.meta.put_back();
         self.inode_file.inode_changed = false;
         assert!(!self.is_changed(), "something was changed but not written");
     }

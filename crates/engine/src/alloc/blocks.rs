@@ -85,7 +85,7 @@ impl FileSystem {
         Err(Stop::Failed(Error::NoSpace))
     }
 
-    /// Takes the next chunk of an open area into stock, or closes the area.
+    /// Takes the next chunk of an open area into stock, or finds it used up.
     fn fill_from(
         &mut self,
         container: Option<&mut File>,
@@ -96,9 +96,8 @@ impl FileSystem {
         let volume = self.layer == Layer::Volume;
         self.map().grow((area.end - 1) / BITS_PER_BLOCK + 1);
         let start = area.next;
-        if start < area.end {
-            self.modify_map(cx, start / BITS_PER_BLOCK)?;
-        }
+        // Also where nothing is left: an area is scored when its map block is sealed.
+        self.modify_map(cx, start.min(area.end - 1) / BITS_PER_BLOCK)?;
         let map = self
             .files
             .get(&ACTIVE_MAP)
@@ -107,8 +106,9 @@ impl FileSystem {
             .then(|| self.safe.first_free(map, start, area.end))
             .flatten();
         let Some(first) = found else {
-            self.areas[area.extent].close(area.area);
-            self.cursor(purpose).open[area.extent] = None;
+            let cursor = self.cursor(purpose);
+            cursor.open[area.extent] = None;
+            cursor.exhausted.push((area.extent, area.area));
             return Ok(());
         };
         let end = chunk_end(first, volume).min(area.end);
@@ -142,6 +142,17 @@ impl FileSystem {
         cursor.stock.extend(found);
         cursor.open[area.extent] = Some(OpenArea { next: end, ..area });
         Ok(())
+    }
+
+    /// All places of the consistency point are given: what is left in stock goes back, and areas that are
+    /// used up may be scored.
+    pub(crate) fn put_back(&mut self) {
+        for purpose in [Purpose::Data, Purpose::Metadata] {
+            let area_blocks = self.area_blocks;
+            for (extent, area) in self.cursor(purpose).put_back(area_blocks) {
+                self.areas[extent].close(area);
+            }
+        }
     }
 
     /// Opens the best area of an extent. False if the extent has none.

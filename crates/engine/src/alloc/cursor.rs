@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! (no area) ──open──▶ area ──fill()──▶ stock ──take()──▶ in use
-//!                       └──exhausted──▶ closed, scored when its map block is sealed
+//!                       └──exhausted──▶ kept until nothing more is taken, then scored
 //! ```
 //!
 //! 1. Filling makes everything changed that taking will touch (map block, and context block or level-1
 //!    block of the container), so that taking cannot stop.
 //! 2. An area is open in at most one cursor.
-//! 3. What is in stock is free in the map; stock left at the end of a consistency point goes back.
+//! 3. What is in stock is free in the map. An exhausted area may have numbers in stock, so it stays
+//!    lent until all places of the consistency point are given and what is left goes back.
 
 use std::collections::VecDeque;
 
@@ -36,6 +37,8 @@ pub(crate) struct Cursor {
     /// The extent that is filled from next: extents take turns, so that drives advance equally (D-16).
     pub(crate) turn: usize,
     pub(crate) stock: VecDeque<u64>,
+    /// Areas in which nothing was found any more, by extent.
+    pub(crate) exhausted: Vec<(usize, u64)>,
 }
 
 impl Cursor {
@@ -44,20 +47,21 @@ impl Cursor {
             open: vec![None; extents],
             turn: 0,
             stock: VecDeque::new(),
+            exhausted: Vec::new(),
         }
     }
 
-    /// Gives unused numbers back to their open areas.
-    pub(crate) fn put_back(&mut self) {
+    /// Gives unused numbers back to their open areas. The areas that are used up are returned.
+    pub(crate) fn put_back(&mut self, area_blocks: u64) -> Vec<(usize, u64)> {
         for number in std::mem::take(&mut self.stock) {
-            let area = self.open.iter_mut().flatten().find(|area| {
-                area.end > number && area.next > number && number + BITS_PER_BLOCK >= area.end
-            });
-            // A number of an area that was closed meanwhile is simply free; its area is scored again.
+            let mut open = self.open.iter_mut().flatten();
+            let area = open.find(|area| (area.end - area_blocks..area.end).contains(&number));
+            // A number of an area that is used up is simply free; its area is scored again.
             if let Some(area) = area {
                 area.next = area.next.min(number);
             }
         }
+        std::mem::take(&mut self.exhausted)
     }
 }
 
@@ -91,7 +95,22 @@ mod tests {
             end: 1024,
         });
         cursor.stock.extend([300, 400, 511]);
-        cursor.put_back();
+        cursor.put_back(1024);
         assert_eq!(cursor.open[0].map(|area| area.next), Some(300));
+    }
+
+    #[test]
+    fn stock_of_another_area_does_not_go_back_to_this_one() {
+        let mut cursor = Cursor::new(1);
+        cursor.open[0] = Some(OpenArea {
+            extent: 0,
+            area: 2,
+            next: 600,
+            end: 768,
+        });
+        cursor.exhausted.push((0, 1));
+        cursor.stock.extend([300, 590]);
+        assert_eq!(cursor.put_back(256), [(0, 1)]);
+        assert_eq!(cursor.open[0].map(|area| area.next), Some(590));
     }
 }

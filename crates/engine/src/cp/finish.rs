@@ -104,11 +104,17 @@ pub(crate) fn volume(
             place_volume_blocks(home, cx, id, &blocks)?;
             Ok(Some(Part::Place))
         }
-        Part::Maps => Ok(Some(if maps::volume(home, cx, id)? {
-            Part::Seal
-        } else {
-            Part::Maps
-        })),
+        Part::Maps => {
+            if !maps::volume(home, cx, id)? {
+                return Ok(Some(Part::Maps));
+            }
+            home.volumes
+                .get_mut(&id)
+                .expect("active volumes exist")
+                .fs
+                .put_back();
+            Ok(Some(Part::Seal))
+        }
         Part::Seal => Ok(if seal_volume(home, cx, id)? {
             None
         } else {
@@ -330,11 +336,13 @@ pub(crate) fn aggregate(
             }
             Ok(Some(Part::Place))
         }
-        Part::Maps => Ok(Some(if maps::aggregate(home, cx)? {
-            Part::Seal
-        } else {
-            Part::Maps
-        })),
+        Part::Maps => {
+            if !maps::aggregate(home, cx)? {
+                return Ok(Some(Part::Maps));
+            }
+            home.fs.put_back();
+            Ok(Some(Part::Seal))
+        }
         Part::Seal => Ok(if seal_aggregate(home, cx) {
             None
         } else {
