@@ -30,6 +30,8 @@ pub(crate) enum Purpose {
 pub(crate) struct Host {
     /// The area the consistency point waits for: extent and area.
     pub(crate) wanted: Option<(usize, u64)>,
+    /// The host was asked for it.
+    pub(crate) asked: bool,
     /// The host refused the last request; until it grants one, only areas it gave before are used.
     pub(crate) full: bool,
 }
@@ -187,7 +189,8 @@ impl FileSystem {
                 area
             }
             Some(Candidate::Unprepared(area)) if !host.full => {
-                host.wanted = Some((extent, area));
+                // Whoever woke the consistency point meanwhile does not make it want another one.
+                host.wanted.get_or_insert((extent, area));
                 return Err(Stop::Io);
             }
             _ => match self.areas[extent].best_partial() {

@@ -233,7 +233,10 @@ impl<O: Outside> Core<O> {
         {
             Entry::Entered(permit) => Some(permit),
             Entry::Queued => {
-                self.homes.get_mut(&aggregate).expect("as above").is_entering = true;
+                self.homes
+                    .get_mut(&aggregate)
+                    .expect("as above")
+                    .is_entering = true;
                 None
             }
             Entry::Gone => panic!("the affinity of an aggregate that is at home here was removed"),
@@ -283,7 +286,7 @@ impl<O: Outside> Core<O> {
             operation.pinned.clear();
         }
         let ops = std::mem::take(&mut home.run.as_mut().expect("under way").writer.ready);
-        let wanted = home.host.wanted;
+        let wanted = home.host.wanted.filter(|_| !home.host.asked);
         let phase = home.run.as_ref().expect("under way").phase.name();
         for op in ops {
             self.submit_cp(aggregate, op);
@@ -296,6 +299,7 @@ impl<O: Outside> Core<O> {
             }
             Err(Stop::Io) => {
                 if let Some((extent, area)) = wanted {
+                    self.homes.get_mut(&aggregate).expect("as above").host.asked = true;
                     self.ask_host(aggregate, extent, area, Inflight::Wanted { aggregate });
                 }
                 false
@@ -385,6 +389,7 @@ impl<O: Outside> Core<O> {
             .wanted
             .take()
             .expect("one area is wanted at a time");
+        home.host.asked = false;
         match result {
             Ok(()) => {
                 home.fs.areas[extent].prepared(area);
