@@ -4,6 +4,7 @@
 //! fails if a document is not what would be written.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::step::{begin, cargo, end};
@@ -18,12 +19,34 @@ const HEADER: &str = "# Command line\n\n\
 /// Each becomes a section.
 const HELP: [&[&str]; 4] = [&[], &["serve"], &["check"], &["version"]];
 
+/// The program to ask.
+pub(crate) enum Binary {
+    /// Cargo makes sure that it is fresh.
+    ToBuild,
+    /// The tests have just built it. Building it alone would build it again, because its
+    /// dependencies are made with other features when tests are not among those who want them.
+    Built(PathBuf),
+}
+
+impl Binary {
+    /// Where the tests leave it: beside this program's own folder.
+    pub(crate) fn built_by_tests() -> Binary {
+        let folder = std::env::current_exe()
+            .ok()
+            .and_then(|this| Some(this.parent()?.parent()?.to_owned()));
+        match folder.map(|folder| folder.join("release/everglade")) {
+            Some(path) if path.is_file() => Binary::Built(path),
+            _ => Binary::ToBuild,
+        }
+    }
+}
+
 /// The verb.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
     let mut tally = Tally::default();
     match words {
         [] => write(&mut tally),
-        [word] if word == "--check" => verify(&mut tally),
+        [word] if word == "--check" => verify(&mut tally, &Binary::ToBuild),
         [word, ..] => return Err(Usage(format!("unexpected '{word}'"))),
     }
     Ok(tally.finish())
@@ -31,16 +54,16 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
 
 fn write(tally: &mut Tally) {
     let begun = begin("generated documents");
-    let outcome = command_line().and_then(|text| {
+    let outcome = command_line(&Binary::ToBuild).and_then(|text| {
         fs::write(place::root().join(COMMAND_LINE), text).map_err(|error| error.to_string())
     });
     conclude(tally, begun, outcome);
 }
 
 /// Part of `test`.
-pub(crate) fn verify(tally: &mut Tally) {
+pub(crate) fn verify(tally: &mut Tally, binary: &Binary) {
     let begun = begin("generated documents");
-    let outcome = command_line().and_then(|text| {
+    let outcome = command_line(binary).and_then(|text| {
         let current = fs::read_to_string(place::root().join(COMMAND_LINE)).unwrap_or_default();
         if current == text {
             Ok(())
@@ -61,12 +84,12 @@ fn conclude(tally: &mut Tally, begun: std::time::Instant, outcome: Result<(), St
     }
 }
 
-/// The document, from the release binary that `test` and README's first command build.
-fn command_line() -> Result<String, String> {
+/// The document, from the binary's own words.
+fn command_line(binary: &Binary) -> Result<String, String> {
     let mut text = HEADER.to_owned();
     for words in HELP {
         let title = [&["everglade"], words].concat().join(" ");
-        let output = help(words)
+        let output = help(binary, words)
             .output()
             .map_err(|error| format!("run '{title}': {error}"))?;
         if !output.status.success() {
@@ -84,15 +107,18 @@ fn command_line() -> Result<String, String> {
 }
 
 /// Without a terminal and `COLUMNS`, help is 100 columns wide on every machine.
-fn help(words: &[&str]) -> Command {
-    let mut command = cargo(&[
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "everglade",
-        "--",
-    ]);
+fn help(binary: &Binary, words: &[&str]) -> Command {
+    let mut command = match binary {
+        Binary::Built(path) => Command::new(path),
+        Binary::ToBuild => cargo(&[
+            "run",
+            "--quiet",
+            "--release",
+            "--package",
+            "everglade",
+            "--",
+        ]),
+    };
     command.args(words).arg("--help");
     command
         .env_remove("COLUMNS")

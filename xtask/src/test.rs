@@ -35,7 +35,7 @@ fn everything(tally: &mut Tally) {
     check::all(tally);
     tests(tally, "tests", &["--workspace", "--release"]);
     sim::short(tally);
-    generate::verify(tally);
+    generate::verify(tally, &generate::Binary::built_by_tests());
 }
 
 /// `nbd`, `everglade-nbd`, `everglade` or `xtask`.
