@@ -58,6 +58,18 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// Most blocks that the change adds to what is in use for good (DESIGN §8): a volume has its superblock,
+    /// metafiles and first blocks of the container; a LUN may begin a block of inodes and one of names.
+    pub(crate) fn growth(&self) -> u64 {
+        match self {
+            Change::CreateVolume { .. } => 16,
+            Change::CreateLun { .. } | Change::GrowLun { .. } => 4,
+            Change::DeleteVolume { .. } | Change::DeleteLun { .. } => 0,
+        }
+    }
+}
+
 /// Why a change was refused. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -75,6 +87,9 @@ pub enum Error {
         /// What is wrong and what would be right.
         problem: String,
     },
+    /// The pool, or the host below it, is full.
+    #[error("no space left in the pool; delete or discard something first, or add space")]
+    NoSpace,
     /// The aggregate cannot be changed now.
     #[error("{0}")]
     Unavailable(String),

@@ -164,6 +164,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
         inode_file: FileSystem::empty_inode_file(CpNumber(0), plan.created_seconds),
     };
     let superblock = superblock.encode(&TagKey::new(&plan.secret));
+    allocate_reserve(storage, devices, &config)?;
     // Config records come last: a device without one was never part of an aggregate.
     for_each_label(storage, devices, |device, label| {
         storage.allocate(device, label, LABEL_BYTES)?;
@@ -190,6 +191,26 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
             &record,
         )
     })
+}
+
+/// Asks the host for the space of the reserve: the first areas of each device, which take turns.
+fn allocate_reserve(
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    config: &Config,
+) -> Result<(), CreateError> {
+    let areas = (config.reserve_blocks / config.area_blocks).div_ceil(config.extents.len() as u64);
+    for (index, (device, extent)) in devices.iter().zip(&config.extents).enumerate() {
+        let length = (areas * config.area_blocks).min(extent.length);
+        let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+        storage
+            .allocate(*device, bytes(extent.first_dbn.0), bytes(length))
+            .map_err(|error| CreateError::Disk {
+                device: index,
+                error,
+            })?;
+    }
+    Ok(())
 }
 
 fn refuse_labelled(

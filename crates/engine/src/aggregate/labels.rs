@@ -94,14 +94,21 @@ pub struct Expected {
 fn compare(expected: &Expected, found: &Config) -> Result<(), Refusal> {
     if found.uuid != expected.uuid {
         return Err(Refusal::new(
-            format!("the devices hold aggregate {} ({})", found.name, hex(&found.uuid)),
+            format!(
+                "the devices hold aggregate {} ({})",
+                found.name,
+                hex(&found.uuid)
+            ),
             format!("the aggregate with UUID {}", hex(&expected.uuid)),
             "Put the right devices in place. Nothing was changed",
         ));
     }
     if found.epoch < expected.epoch {
         return Err(Refusal::new(
-            format!("the devices of aggregate {} are of membership epoch {}", found.name, found.epoch),
+            format!(
+                "the devices of aggregate {} are of membership epoch {}",
+                found.name, found.epoch
+            ),
             format!("epoch {}, which was seen before", expected.epoch),
             "These are old copies; put the current devices in place. Nothing was changed",
         ));
@@ -209,9 +216,11 @@ fn read_superblock(
     devices: &[DeviceId],
 ) -> Result<Superblock, Refusal> {
     let key = TagKey::new(&config.secret);
-    let mut newest: Option<Superblock> = None;
     let mut complaint = String::from("no superblock was ever written");
+    // The newest of each member.
+    let mut found: Vec<Option<Superblock>> = Vec::new();
     for (member, device) in config.members.iter().zip(devices) {
+        let mut newest: Option<Superblock> = None;
         for label in label_offsets(member.size_blocks * BLOCK_SIZE as u64) {
             for slot in SUPERBLOCK_OFFSETS {
                 let mut block = [0; BLOCK_SIZE];
@@ -220,15 +229,21 @@ fn read_superblock(
                     Superblock::decode(&block, &key, &config.uuid)
                         .map_err(|damage| damage.to_string())
                 }) {
-                    Ok(Some(found)) if newest.as_ref().is_none_or(|n| n.cp < found.cp) => {
-                        newest = Some(found)
+                    Ok(Some(other)) if newest.as_ref().is_none_or(|n| n.cp < other.cp) => {
+                        newest = Some(other)
                     }
                     Ok(_) => {}
                     Err(text) => complaint = format!("device {}: {text}", device.0),
                 }
             }
         }
+        found.push(newest);
     }
+    let newest = found
+        .iter()
+        .flatten()
+        .max_by_key(|superblock| superblock.cp)
+        .cloned();
     let newest = newest.ok_or_else(|| {
         Refusal::new(
             complaint,
@@ -236,6 +251,21 @@ fn read_superblock(
             RESTORE,
         )
     })?;
+    // A cut between the writes of one commit leaves members one apart; more means that a device missed
+    // consistency points, and with them data.
+    for (own, device) in found.iter().zip(devices) {
+        let cp = own.as_ref().map_or(0, |superblock| superblock.cp.0);
+        if cp + 1 < newest.cp.0 {
+            return Err(Refusal::new(
+                format!(
+                    "device {} was last written by consistency point {cp}",
+                    device.0
+                ),
+                format!("consistency point {}, as on the other devices", newest.cp),
+                "This is an old copy; put the current device in its place. Nothing was changed",
+            ));
+        }
+    }
     if newest.frontiers.len() != config.extents.len() {
         return Err(Refusal::new(
             format!("a superblock for {} extents", newest.frontiers.len()),

@@ -104,6 +104,7 @@ impl Mounting {
             volumes: BTreeMap::new(),
             host: Host::default(),
             requests: VecDeque::new(),
+            arrived: VecDeque::new(),
             run: None,
             last_begin: 0,
             is_entering: false,

@@ -71,7 +71,10 @@ pub(crate) struct Home {
     pub(crate) fs: FileSystem,
     pub(crate) volumes: BTreeMap<FileId, VolumeHome>,
     pub(crate) host: Host,
+    /// For the next freeze.
     pub(crate) requests: VecDeque<admin::Request>,
+    /// Requests that have yet to be admitted.
+    pub(crate) arrived: VecDeque<admin::Request>,
     pub(crate) run: Option<Run>,
     pub(crate) last_begin: Nanos,
     /// The driver waits for the Aggregate affinity.

@@ -104,21 +104,6 @@ impl<O: Outside> Core<O> {
         self.tell_progress(aggregate.id);
     }
 
-    pub(super) fn accept_change(&mut self, aggregate: u32, request: admin::Request) {
-        let shared = self.shared.aggregate(aggregate);
-        match (shared.state(), self.homes.get_mut(&aggregate)) {
-            (State::Online, Some(home)) => {
-                home.requests.push_back(request);
-                self.wake_home(aggregate);
-            }
-            (state, _) => {
-                let text = format!("aggregate {} is {state:?}", shared.config.name);
-                let result = Err(admin::Error::Unavailable(text));
-                self.post(request.reactor, Message::Changed(request.token, result));
-            }
-        }
-    }
-
     pub(super) fn wake_home(&mut self, aggregate: u32) {
         if let Some(driver) = self.drivers.get(&aggregate) {
             self.enqueue(*driver);
@@ -339,20 +324,6 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    fn refuse_requests(&mut self, aggregate: u32) {
-        let home = self.homes.get_mut(&aggregate).expect("at home");
-        let name = &home.aggregate.config.name;
-        let text = format!("aggregate {name} does not take changes any more");
-        let mut refused: Vec<admin::Request> = home.requests.drain(..).collect();
-        if let Some(run) = &mut home.run {
-            refused.extend(run.answers.drain(..).map(|(request, _)| request));
-        }
-        for request in refused {
-            let result = Err(admin::Error::Unavailable(text.clone()));
-            self.post(request.reactor, Message::Changed(request.token, result));
-        }
-    }
-
     // ---- space on the host (DESIGN §7) ----
 
     fn area_range(home: &Home, extent: usize, area: u64) -> (DeviceId, u64, u64) {
@@ -394,7 +365,6 @@ impl<O: Outside> Core<O> {
             Ok(()) => {
                 home.fs.areas[extent].prepared(area);
                 home.host.full = false;
-                home.aggregate.space.set_host_full(false);
             }
             Err(_) => home.host.full = true,
         }
@@ -407,10 +377,17 @@ impl<O: Outside> Core<O> {
         let Some(home) = self.homes.get_mut(&aggregate) else {
             return;
         };
-        if home.preparing.is_some() || now < home.prepare_after {
+        if home.preparing.is_some() {
             return;
         }
+        if now < home.prepare_after {
+            // The host said no a moment ago. Nobody is to wait for it.
+            home.aggregate.space.set_host_full(true);
+            return self.tell_progress(aggregate);
+        }
         let space = &home.aggregate.space;
+        // The reserve may have all the host has; the margin is for what goes beyond it.
+        let is_reserve = space.free_backed() < i64::try_from(space.reserve()).expect("40 bits");
         let ahead = READY_AHEAD * home.fs.area_blocks + home.fs.area_blocks / 2;
         let enough = i64::try_from(space.reserve() + ahead).expect("40 bits");
         if space.free_backed() >= enough {
@@ -436,7 +413,8 @@ impl<O: Outside> Core<O> {
         let (device, _, length) = Self::area_range(home, extent, area);
         let free = self.outside.host_free_bytes(device);
         let home = self.homes.get_mut(&aggregate).expect("as above");
-        if free.is_some_and(|free| free < length + HOST_MARGIN_BYTES.min(length)) {
+        let is_short = free.is_some_and(|free| free < length + HOST_MARGIN_BYTES.min(length));
+        if is_short && !is_reserve {
             home.prepare_after = now + REFUSAL;
             home.aggregate.space.set_host_full(true);
             return self.tell_progress(aggregate);

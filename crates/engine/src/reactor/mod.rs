@@ -17,6 +17,7 @@
 mod home;
 mod loading;
 mod operation;
+mod requests;
 mod target;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -284,7 +285,10 @@ impl<O: Outside> Core<O> {
             match message {
                 Message::Granted(id, permit) => self.granted.push_back((place(id), permit)),
                 Message::Stranded(id) => self.enqueue(place(id)),
-                Message::Progress(aggregate) => self.wake_waiting(aggregate),
+                Message::Progress(aggregate) => {
+                    self.wake_waiting(aggregate);
+                    self.admit_requests(aggregate);
+                }
                 Message::Mount(aggregate, superblock) => self.begin_mount(aggregate, *superblock),
                 Message::Change(aggregate, request) => self.accept_change(aggregate, request),
                 Message::Changed(token, result) => {
