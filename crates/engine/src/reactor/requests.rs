@@ -1,0 +1,85 @@
+//! Administrative requests on the home reactor: arrived, admitted, executed in the freeze, answered.
+//!
+//! ```text
+//! accept ─▶ arrived ─▶ admitted ─▶ freeze … publish ─▶ answered
+//!              │ no space, and none to come
+//!              └──────────────────────────────────────▶ refused
+//! ```
+//!
+//! What grows is admitted like a client's growth (DESIGN §8), or else many small requests could use up
+//! the reserve. Deletions always are.
+
+use everglade_env::Outside;
+
+use crate::admin::{Error, Request};
+use crate::aggregate::State;
+use crate::aggregate::space::Class;
+use crate::reactor::Core;
+use crate::shared::Message;
+
+impl<O: Outside> Core<O> {
+    pub(super) fn accept_change(&mut self, aggregate: u32, request: Request) {
+        let shared = self.shared.aggregate(aggregate);
+        match (shared.state(), self.homes.get_mut(&aggregate)) {
+            (State::Online, Some(home)) => {
+                home.arrived.push_back(request);
+                self.admit_requests(aggregate);
+            }
+            (state, _) => {
+                let text = format!("aggregate {} is {state:?}", shared.config.name);
+                self.answer(&request, Err(Error::Unavailable(text)));
+            }
+        }
+    }
+
+    /// Admits what arrived, as far as there is space. To be called when that may have changed.
+    pub(super) fn admit_requests(&mut self, aggregate: u32) {
+        let Some(home) = self.homes.get_mut(&aggregate) else {
+            return;
+        };
+        let shared = home.aggregate.clone();
+        let mut refused = Vec::new();
+        let mut is_admitted = false;
+        for request in std::mem::take(&mut home.arrived) {
+            let growth = request.change.growth();
+            // Freezes happen on this reactor, so what is joined stays the same meanwhile.
+            if growth == 0 || shared.space.charge(Class::Grow, growth, shared.joining()) {
+                home.requests.push_back(request);
+                is_admitted = true;
+            } else if shared.space.may_improve() {
+                home.arrived.push_back(request);
+            } else {
+                refused.push(request);
+            }
+        }
+        if !home.arrived.is_empty() && shared.has_changes() {
+            // What was charged for them may turn out to cost less.
+            shared.want_cp(shared.joining());
+        }
+        if is_admitted {
+            self.wake_home(aggregate);
+        }
+        for request in refused {
+            self.answer(&request, Err(Error::NoSpace));
+        }
+    }
+
+    /// The aggregate is at its end: refuses all that was not committed.
+    pub(super) fn refuse_requests(&mut self, aggregate: u32) {
+        let home = self.homes.get_mut(&aggregate).expect("at home");
+        let name = &home.aggregate.config.name;
+        let text = format!("aggregate {name} does not take changes any more");
+        let mut refused: Vec<Request> = home.requests.drain(..).collect();
+        refused.extend(home.arrived.drain(..));
+        if let Some(run) = &mut home.run {
+            refused.extend(run.answers.drain(..).map(|(request, _)| request));
+        }
+        for request in refused {
+            self.answer(&request, Err(Error::Unavailable(text.clone())));
+        }
+    }
+
+    pub(super) fn answer(&mut self, request: &Request, result: Result<(), Error>) {
+        self.post(request.reactor, Message::Changed(request.token, result));
+    }
+}
