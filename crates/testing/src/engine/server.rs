@@ -123,6 +123,7 @@ fn error_of(error: admin::Error) -> Error {
         admin::Error::NotFound(what) => Error::NotFound(what),
         admin::Error::Exists(_) => Error::Invalid("it exists already"),
         admin::Error::Invalid { .. } => Error::Invalid("a value that cannot be"),
+        admin::Error::NoSpace => Error::NoSpace,
         admin::Error::Unavailable(text) => Error::Io(text),
     }
 }

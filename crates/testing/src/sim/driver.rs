@@ -294,6 +294,10 @@ impl<'a, S: System> Driver<'a, S> {
                 self.handles.insert(key, handle);
                 Some((lun, handle))
             }
+            Err(Error::Io(_)) if self.manners.errors_expected => {
+                self.poisoned = true;
+                None
+            }
             Err(error) => {
                 self.fail(format!("{name} cannot be opened: {error}"));
                 None
