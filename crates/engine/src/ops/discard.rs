@@ -1,4 +1,4 @@
-//! Discard: blocks inside the range become holes, one file stripe at a time.
+//! Discard: blocks inside the range become holes, all together up to 1 MiB, else one file stripe at a time.
 //!
 //! A release: always admitted, also in a full aggregate (DESIGN §8). Whole regions cost one overlay entry;
 //! regions that have nothing, neither in overlays nor in the tree, cost nothing.
@@ -42,13 +42,25 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     Ok(Outcome::Again)
 }
 
-/// Punches leaves `from..to`, which lie in one file stripe. True if anything changed.
-pub(crate) fn punch(cx: &mut OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) -> Result<bool, Stop> {
+/// Punches leaves `from..to`, which lie in the stripes held. True if anything changed.
+fn punch(cx: &mut OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) -> Result<bool, Stop> {
+    let present = present(cx, lun, from, to)?;
+    throttle(lun, present.len())?;
+    punch_present(cx, lun, from, to, &present);
+    Ok(!present.is_empty())
+}
+
+/// Load phase: which regions of leaves `from..to` have anything at all.
+pub(crate) fn present(
+    cx: &mut OpCx<'_, '_>,
+    lun: &Lun,
+    from: u64,
+    to: u64,
+) -> Result<Vec<u64>, Stop> {
     if from >= to {
-        return Ok(false);
+        return Ok(Vec::new());
     }
     let (first, last) = (from / SPAN, (to - 1) / SPAN);
-    // Load: which regions have anything at all.
     let mut gather = crate::load::Gather::default();
     let mut present = Vec::new();
     for region in first..=last {
@@ -63,19 +75,18 @@ pub(crate) fn punch(cx: &mut OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) -> Res
         }
     }
     gather.finish()?;
-    if present.is_empty() {
-        return Ok(false);
-    }
-    throttle(lun, i64::try_from(present.len()).expect("at most eight"))?;
+    Ok(present)
+}
 
-    // Modify.
+/// Modify phase.
+pub(crate) fn punch_present(cx: &OpCx<'_, '_>, lun: &Lun, from: u64, to: u64, present: &[u64]) {
     let cp = lun.volume.aggregate.joining();
     for region in present {
         let (start, end) = (from.max(region * SPAN), to.min((region + 1) * SPAN));
         if end - start == SPAN {
             let index = lun.volume.stripe_index(lun.file, start / STRIPE_BLOCKS);
             let mut state = lun.volume.stripes[index].get(cx.permit);
-            let growth = state.active.punch_region(lun.file, region);
+            let growth = state.active.punch_region(lun.file, *region);
             drop(state);
             note(lun, index, cp, growth.pages);
         } else {
@@ -84,7 +95,6 @@ pub(crate) fn punch(cx: &mut OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) -> Res
             }
         }
     }
-    Ok(true)
 }
 
 fn mentioned(cx: &OpCx<'_, '_>, lun: &Lun, region: u64) -> bool {

@@ -67,7 +67,12 @@ impl Client {
                 let end = offset.saturating_add(*length);
                 let from = self.progress.unwrap_or(*offset);
                 let stripe = STRIPE_BLOCKS * BLOCK;
-                (from, end.min((from / stripe + 1) * stripe))
+                if *length <= u64::from(everglade_target::OP_BYTES_MAX) {
+                    // Whole for readers and for crashes, as a write is (K-01): at most two stripes.
+                    (from, end)
+                } else {
+                    (from, end.min((from / stripe + 1) * stripe))
+                }
             }
         };
         from..end
@@ -206,8 +211,9 @@ pub(crate) fn note(lun: &Lun, stripe: usize, cp: CpNumber, pages: i64) {
 }
 
 /// Waits while the aggregate has all the dirty memory it may have.
-pub(crate) fn throttle(lun: &Lun, pages: i64) -> Result<(), Stop> {
+pub(crate) fn throttle(lun: &Lun, pages: usize) -> Result<(), Stop> {
     let aggregate = &lun.volume.aggregate;
+    let pages = i64::try_from(pages).expect("some hundred at most");
     let dirty = aggregate.space.dirty();
     if dirty > 0 && dirty + pages > aggregate.space.dirty_limit() {
         aggregate.want_cp(aggregate.joining());

@@ -19,13 +19,14 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     };
     let (lun, durable) = (client.lun.clone(), *durable);
     let first = data.offset / BLOCK;
-    let count = data.pages.len() as u64;
+    let count = data.pages.len();
 
     // Load: the blocks that are written in part. A sub-block write waits for its block here; keeping the
     // fragment and merging in the background comes with the journal (DESIGN §5).
     let bases = load_edges(cx, &lun, data)?;
-    throttle(&lun, i64::try_from(count).expect("at most 257"))?;
-    let cp = admit(cx, &lun, first, count)?;
+    throttle(&lun, count)?;
+    let leaves: Vec<u64> = (first..first + count as u64).collect();
+    let cp = admit(cx, &lun, &leaves)?;
 
     // Modify.
     let ranges: Vec<_> = parts(data.offset, data.length)
@@ -70,17 +71,14 @@ fn load_edges(
     Ok(bases)
 }
 
-/// Admits `count` blocks from `first` on, by class (DESIGN §8). Returns the consistency point they join.
-pub(crate) fn admit(
-    cx: &mut OpCx<'_, '_>,
-    lun: &Lun,
-    first: u64,
-    count: u64,
-) -> Result<CpNumber, Stop> {
+/// Admits blocks by class, all or none (DESIGN §8). Returns the consistency point they join. Must be the
+/// last thing that may stop: what is charged and then not changed would be waited for in vain.
+pub(crate) fn admit(cx: &mut OpCx<'_, '_>, lun: &Lun, leaves: &[u64]) -> Result<CpNumber, Stop> {
     let aggregate = lun.volume.aggregate.clone();
     let cp = aggregate.joining();
-    let new = (first..first + count)
-        .filter(|leaf| !is_charged(cx, lun, *leaf))
+    let new = leaves
+        .iter()
+        .filter(|leaf| !is_charged(cx, lun, **leaf))
         .count() as u64;
     if new == 0 || aggregate.space.charge(Class::Grow, new, cp) {
         return Ok(cp);
@@ -88,7 +86,7 @@ pub(crate) fn admit(
     // Close to full: see whether this only replaces blocks.
     let mut gather = Gather::default();
     let mut replaces = true;
-    for leaf in first..first + count {
+    for leaf in leaves.iter().copied() {
         let mapped = match find_in_overlays(cx, lun, leaf) {
             Found::Data(_) => Some(true),
             Found::Hole => Some(false),

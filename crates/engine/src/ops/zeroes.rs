@@ -47,21 +47,18 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         }
     }
     gather.finish()?;
-    let whole = if allocate { to.saturating_sub(from) } else { 0 };
-    throttle(
-        &lun,
-        i64::try_from(merged.len() as u64 + whole).expect("at most 258"),
-    )?;
+    // Everything that may stop comes before anything is changed: all of it is seen, or nothing.
     if allocate {
-        let first = range.start / BLOCK;
-        admit(cx, &lun, first, range.end.div_ceil(BLOCK) - first)?;
+        let leaves: Vec<u64> = (range.start / BLOCK..range.end.div_ceil(BLOCK)).collect();
+        throttle(&lun, leaves.len())?;
+        admit(cx, &lun, &leaves)?;
         write_whole(cx, &lun, from, to);
     } else {
-        // Punching twice is punching once, so stopping after it is harmless.
-        discard::punch(cx, &lun, from, to)?;
-        for (leaf, _) in &merged {
-            admit(cx, &lun, *leaf, 1)?;
-        }
+        let present = discard::present(cx, &lun, from, to)?;
+        throttle(&lun, merged.len() + present.len())?;
+        let leaves: Vec<u64> = merged.iter().map(|(leaf, _)| *leaf).collect();
+        admit(cx, &lun, &leaves)?;
+        discard::punch_present(cx, &lun, from, to, &present);
     }
     let cp = lun.volume.aggregate.joining();
     for (leaf, page) in merged {
