@@ -7,8 +7,6 @@ use crate::{BITS_PER_BLOCK, Block};
 
 fn place(bit: u64) -> (usize, u8) {
     assert!(bit < BITS_PER_BLOCK, "bit {bit} is outside a bitmap block");
-    // Bounded by the assertion above.
-    #[expect(clippy::cast_possible_truncation, reason = "below 4,096")]
     ((bit / 8) as usize, 1 << (bit % 8))
 }
 

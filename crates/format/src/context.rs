@@ -50,8 +50,6 @@ pub struct Context {
 /// Block of the context map and slot in it for `pvbn`.
 #[must_use]
 pub fn place(pvbn: Pvbn) -> (u64, usize) {
-    // A remainder by 256.
-    #[expect(clippy::cast_possible_truncation, reason = "below 256")]
     (
         pvbn.0 / CONTEXTS_PER_BLOCK,
         (pvbn.0 % CONTEXTS_PER_BLOCK) as usize,

@@ -112,8 +112,6 @@ impl Inode {
     #[must_use]
     pub fn place(id: FileId) -> (u64, usize) {
         let id = u64::from(id.0);
-        // A remainder by 14.
-        #[expect(clippy::cast_possible_truncation, reason = "below 14")]
         (id / INODES_PER_BLOCK, (id % INODES_PER_BLOCK) as usize)
     }
 

@@ -74,8 +74,7 @@ impl PageCache {
     }
 
     fn shard(&self, hash: u64) -> std::sync::MutexGuard<'_, Shard> {
-        // The top bits; the table uses the others.
-        #[expect(clippy::cast_possible_truncation, reason = "six bits")]
+        // The top six bits; the table uses the others.
         let index = (hash >> 58) as usize;
         self.shards[index]
             .lock()

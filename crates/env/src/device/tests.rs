@@ -1,3 +1,5 @@
+//! Tests of the module above.
+
 use super::*;
 
 const SEGMENT: u64 = 64 << 10;
