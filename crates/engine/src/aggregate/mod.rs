@@ -108,8 +108,10 @@ impl Aggregate {
 
     /// In the freeze only. Returns the number of the consistency point that begins.
     pub(crate) fn begin_cp(&self) -> CpNumber {
+        // In this order, for [`Aggregate::covering`].
+        let number = self.joining.fetch_add(1, Ordering::AcqRel);
         self.changes.store(0, Ordering::Release);
-        CpNumber(self.joining.fetch_add(1, Ordering::AcqRel))
+        CpNumber(number)
     }
 
     pub(crate) fn committed(&self) -> CpNumber {
@@ -144,8 +146,11 @@ impl Aggregate {
 
     /// The consistency point that makes everything done so far durable.
     pub(crate) fn covering(&self) -> CpNumber {
+        // Outside any affinity: a freeze may happen in between. Looked at in the order opposite to that of
+        // the freeze, so that then one consistency point too many is waited for, never one too few.
+        let has_changes = self.has_changes();
         let joining = self.joining();
-        if self.has_changes() {
+        if has_changes {
             joining
         } else {
             CpNumber(joining.0 - 1)
