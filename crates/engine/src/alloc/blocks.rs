@@ -435,7 +435,6 @@ pub(crate) fn free_virtual(
     let file = aggregate.file(container);
     let slot = file
         .set_leaf(vvbn.0, Pointer::HOLE)
-        .ok()
         .expect("decoded while preparing");
     assert!(!slot.is_hole(), "vvbn {vvbn} was punched already");
     aggregate.free(slot.pvbn.0);

@@ -73,7 +73,8 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
 /// Sorts the changed regions by volume, LUN and place. LUNs deleted meanwhile are left out.
 pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
-    let mut jobs: BTreeMap<(FileId, FileId), Vec<(u64, Arc<super::Overlay>)>> = BTreeMap::new();
+    type Regions = Vec<(u64, Arc<super::Overlay>)>;
+    let mut jobs: BTreeMap<(FileId, FileId), Regions> = BTreeMap::new();
     for (volume, _, overlay) in &run.frozen {
         let Some(known) = home.volumes.get(&volume.id) else {
             continue;
