@@ -48,23 +48,26 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     }
     gather.finish()?;
     // Everything that may stop comes before anything is changed: all of it is seen, or nothing.
-    if allocate {
+    let is_change = if allocate {
         let leaves: Vec<u64> = (range.start / BLOCK..range.end.div_ceil(BLOCK)).collect();
         throttle(&lun, leaves.len())?;
         admit(cx, &lun, &leaves)?;
         write_whole(cx, &lun, from, to);
+        true
     } else {
         let present = discard::present(cx, &lun, from, to)?;
         throttle(&lun, merged.len() + present.len())?;
         let leaves: Vec<u64> = merged.iter().map(|(leaf, _)| *leaf).collect();
         admit(cx, &lun, &leaves)?;
         discard::punch_present(cx, &lun, from, to, &present);
-    }
+        !present.is_empty() || !merged.is_empty()
+    };
     let cp = lun.volume.aggregate.joining();
     for (leaf, page) in merged {
         leave(cx, &lun, cp, leaf, Change::Data(page.freeze()));
     }
-    client.joined = Some(cp);
+    // Zeroes over holes join nothing, and there is nothing to wait for.
+    client.joined = if is_change { Some(cp) } else { client.joined };
     if range.end == end {
         return Ok(client.changed(durable));
     }
