@@ -142,18 +142,14 @@ fn some_regions(job: &Job) -> Vec<(u64, &Region)> {
 
 /// The blocks that the changes of a region replace.
 fn replaced(file: &File, region: u64, changes: &Region) -> Result<Vec<Pointer>, Stop> {
-    let touched = |leaf: &u64| {
-        let slot = leaf % SPAN;
-        changes
-            .entries()
-            .iter()
-            .any(|(changed, _)| u64::from(*changed) == slot)
-    };
-    let leaves = leaves_of(file, region)?.into_iter();
-    Ok(leaves
-        .filter(|(leaf, _)| changes.punched_whole || touched(leaf))
-        .map(|(_, pointer)| pointer)
-        .collect())
+    let mut pointers = Vec::new();
+    for (leaf, pointer) in leaves_of(file, region)? {
+        let slot = u8::try_from(leaf % SPAN).expect("below 255");
+        if changes.punched_whole || changes.mentions(slot) {
+            pointers.push(pointer);
+        }
+    }
+    Ok(pointers)
 }
 
 /// Modify phase for one region; everything it needs was ensured.
