@@ -10,6 +10,7 @@ use everglade_format::Superblock;
 use everglade_pagecache::PageCache;
 
 use crate::admin;
+use crate::aggregate::heal::heal;
 use crate::aggregate::labels::{self, Refusal};
 use crate::aggregate::space::{Space, Usage};
 use crate::aggregate::{Aggregate, State};
@@ -129,7 +130,8 @@ impl Engine {
     /// home reactor, which must be woken. If the caller remembers the aggregate, it must be the same one. Watch [`Engine::aggregates`] for the outcome.
     ///
     /// # Errors
-    /// What was found, what was expected, what to do. Nothing is written.
+    /// What was found, what was expected, what to do. Nothing is written, but for the copies of a superblock
+    /// whose commit was interrupted.
     pub fn open(
         &self,
         storage: &dyn Storage,
@@ -159,6 +161,15 @@ impl Engine {
         let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
             .map_err(|gone| Refusal::new(gone.to_string(), "a running engine", "Start again"))?;
         let superblock = labels.superblock;
+        heal(storage, &labels.config, &labels.devices, &superblock).map_err(
+            |(device, error)| {
+                Refusal::new(
+                    format!("device {}: {error}", device.0),
+                    "a device that can be written",
+                    "Replace the device's host storage, then start again",
+                )
+            },
+        )?;
         let reserve = labels.config.reserve_blocks;
         let backed = superblock.areas_used * geometry.area_blocks();
         let space = Space::new(

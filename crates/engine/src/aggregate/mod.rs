@@ -3,6 +3,7 @@
 //! The consistency point's own state ([`crate::cp::Home`]) is not here: it belongs to the home reactor.
 
 pub(crate) mod create;
+pub(crate) mod heal;
 pub(crate) mod labels;
 pub(crate) mod mount;
 pub(crate) mod space;
