@@ -114,6 +114,28 @@ impl Model {
             .then_some(VolumeId(index))
     }
 
+    /// Names of the volumes that may exist.
+    #[must_use]
+    pub fn volumes_now(&self) -> Vec<String> {
+        let names = self.volumes.iter().map(|volume| &volume.name);
+        let mut names: Vec<String> = names
+            .filter(|name| self.volume(name).is_some())
+            .cloned()
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Names and sizes of the LUNs that may exist.
+    #[must_use]
+    pub fn luns_now(&self) -> Vec<(String, u64)> {
+        let names: std::collections::BTreeSet<&String> =
+            self.luns.iter().map(|lun| &lun.name).collect();
+        let size = |name: &String| Some((name.clone(), self.size_bytes(self.lun(name)?)));
+        names.into_iter().filter_map(size).collect()
+    }
+
     /// True once the deletion of the LUN or its volume was asked for.
     #[must_use]
     pub fn is_deleting(&self, lun: LunId) -> bool {

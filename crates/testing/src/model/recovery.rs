@@ -257,6 +257,11 @@ impl<'m> Recovery<'m> {
         let Some((least, greatest)) = history.fitting(floor, 0, bytes, happened) else {
             return Err(self.unfitting(history, &place, floor, bytes));
         };
+        // Only contents prove that an operation survived: a durable one that changed nothing (zeroes over
+        // zeroes) says nothing about what was done before it.
+        let least = history
+            .fitting(0, 0, bytes, happened)
+            .map_or(least, |(first, _)| first);
         for (index, version) in versions.iter().enumerate().skip(1) {
             let Some(op) = version.op.filter(|&op| happened(op)) else {
                 continue;

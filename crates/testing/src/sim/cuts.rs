@@ -2,14 +2,14 @@
 //!
 //! The run goes through undisturbed while the world remembers a cut point at each write. Then every
 //! point is restarted in several ways, mounted and judged by what the model knows of that moment;
-//! now and then the mounting itself is cut again, at each of its writes.
+//! now and then the recovered system goes on, and is cut again at each of its writes.
 
 use super::driver::{Driver, Manners};
 use super::judge::judge;
 use super::{Failure, Report};
 use crate::model::Model;
 use crate::system::{Admin, Maker};
-use crate::workload::{Action, Scale, Workload};
+use crate::workload::{Action, Mix, Scale, Workload};
 use crate::world::{Cut, DeviceSpec, Images, Keep, SimWorld};
 use crate::{Rng, Seed};
 
@@ -20,7 +20,7 @@ pub struct Thoroughness {
     pub stride: u64,
     /// Changes singled out at each write (each is tried missing, torn, alone, …).
     pub singles_max: usize,
-    /// One recovery in so many is itself cut at each of its writes; zero for none.
+    /// One recovery in so many goes on, and is itself cut at each of its writes; zero for none.
     pub recoveries: u64,
     /// The media are checked offline after each cut.
     pub check: bool,
@@ -189,6 +189,8 @@ struct Context<'a, M> {
 }
 
 impl<M: Maker> Context<'_, M> {
+    /// Judges what a cut at write `at` left. With `nested` the recovered system goes on for a while, and that
+    /// is cut again at each of its writes.
     fn recover(
         &self,
         images: &Images,
@@ -196,28 +198,71 @@ impl<M: Maker> Context<'_, M> {
         nested: bool,
         report: &mut Report,
     ) -> Result<(), Failure> {
+        self.check(images)?;
+        let world = SimWorld::restart(images.clone(), self.seed, self.reactors);
+        let mut system = self.mount(&world)?;
+        if !nested {
+            return judge(&world, &mut system, self.model, at).map(drop);
+        }
+        world.watch_cuts(1, 1000);
+        let mut model = judge(&world, &mut system, self.model, at)?;
+        model.set_writes(world.writes());
+        let mut actions = self.sequel(&model, at).into_iter();
+        let mut driver = Driver::new(&world, system, &mut model, Manners::STRICT, self.seed.0);
+        driver
+            .run(&mut |_| actions.next())
+            .map_err(|failure| failure.within("going on"))?;
+        drop(driver);
+        let mut points: Vec<_> = world
+            .take_cuts()
+            .into_iter()
+            .map(|point| (point.writes, point))
+            .collect();
+        points.push((world.writes() + 1, world.cut_point()));
+        for (again, point) in points {
+            for cut in point.singles(1) {
+                report.cuts += 1;
+                self.judge_again(&point.images(cut), &model, again)
+                    .map_err(|failure| {
+                        failure.within(format!("cut again at write {again}, {cut:?}"))
+                    })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is done after a recovery: enough to reuse any block that was taken for free.
+    fn sequel(&self, model: &Model, at: u64) -> Vec<Action> {
+        let mut workload = Workload::of_mix(self.seed.0 ^ at, Scale::SMALL, Mix::EVERYTHING);
+        let luns: Vec<_> = model.luns_now();
+        if luns.is_empty() {
+            return vec![Action::Admin(Admin::ConsistencyPoint)];
+        }
+        workload.set_population(model.volumes_now(), &luns);
+        let mut actions: Vec<Action> = (0..6).map(|_| workload.draw()).collect();
+        actions.push(Action::Admin(Admin::ConsistencyPoint));
+        actions
+    }
+
+    fn judge_again(&self, images: &Images, model: &Model, at: u64) -> Result<(), Failure> {
+        self.check(images)?;
+        let world = SimWorld::restart(images.clone(), self.seed, self.reactors);
+        let mut system = self.mount(&world)?;
+        judge(&world, &mut system, model, at).map(drop)
+    }
+
+    fn check(&self, images: &Images) -> Result<(), Failure> {
         if self.thoroughness.check {
             let offline = SimWorld::restart(images.clone(), self.seed, self.reactors);
             self.maker
                 .check(&offline)
                 .map_err(|error| Failure::new(error).within("check"))?;
         }
-        let world = SimWorld::restart(images.clone(), self.seed, self.reactors);
-        if nested {
-            world.watch_cuts(1, 1000);
-        }
-        let mounted = self.maker.mount(&world);
-        let mut system = mounted.map_err(|error| Failure::new(error).within("mount"))?;
-        judge(&world, &mut system, self.model, at)?;
-        for point in world.take_cuts() {
-            for cut in point.singles(1) {
-                report.cuts += 1;
-                self.recover(&point.images(cut), at, false, report)
-                    .map_err(|failure| {
-                        failure.within(format!("cut again at write {}, {cut:?}", point.writes))
-                    })?;
-            }
-        }
         Ok(())
+    }
+
+    fn mount(&self, world: &SimWorld) -> Result<M::System, Failure> {
+        let mounted = self.maker.mount(world);
+        mounted.map_err(|error| Failure::new(error).within("mount"))
     }
 }

@@ -4,11 +4,13 @@
 //!   lived on with. Finds what takes time.
 //! - [`cuts`]: one run is cut at every write in many ways; each is judged and thrown away. Finds what
 //!   takes luck.
+//! - [`creation`]: preparing the devices is cut at every write.
 //! - [`small`]: [`cuts`] for every short sequence over a small alphabet. Finds what nobody thought of.
 //!
 //! [`driver`] carries actions to the system and replies to the model; [`judge`] looks at a system that
 //! has just started.
 
+pub mod creation;
 pub mod cuts;
 pub mod driver;
 pub mod judge;

@@ -5,222 +5,20 @@
 //! flush, or only discard, find what an average of everything hides. [`small`] lists all short
 //! sequences over a few actions instead, to be tried exhaustively.
 
+mod action;
+mod mix;
 pub mod place;
 pub mod small;
 
-use everglade_env::{BLOCK_SIZE, Nanos};
+use everglade_env::BLOCK_SIZE;
 
 use crate::Rng;
 use crate::system::Admin;
+pub use action::{Action, contents};
+pub use mix::{Mix, Scale};
 use place::Places;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
-
-/// One thing asked. Ranges are in bytes and lie inside the LUN.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Read.
-    Read {
-        /// Which LUN.
-        lun: String,
-        /// First byte.
-        offset: u64,
-        /// Bytes, at most 1 MiB.
-        length: u64,
-    },
-    /// Write of `contents(fill, length)`.
-    Write {
-        /// Which LUN.
-        lun: String,
-        /// First byte.
-        offset: u64,
-        /// Bytes, at most 1 MiB.
-        length: u64,
-        /// What the contents follow from.
-        fill: u64,
-        /// Force unit access.
-        durable: bool,
-    },
-    /// Discard.
-    Discard {
-        /// Which LUN.
-        lun: String,
-        /// First byte.
-        offset: u64,
-        /// Bytes, any length.
-        length: u64,
-        /// Force unit access.
-        durable: bool,
-    },
-    /// Write of zeroes.
-    WriteZeroes {
-        /// Which LUN.
-        lun: String,
-        /// First byte.
-        offset: u64,
-        /// Bytes, any length.
-        length: u64,
-        /// Keep space.
-        allocate: bool,
-        /// Force unit access.
-        durable: bool,
-    },
-    /// Flush.
-    Flush {
-        /// Through which LUN.
-        lun: String,
-    },
-    /// A request of an administrator.
-    Admin(Admin),
-    /// Nothing is asked for this long.
-    Pause(Nanos),
-}
-
-/// How often each kind of action comes, relative to the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mix {
-    /// Reads.
-    pub read: u64,
-    /// Writes.
-    pub write: u64,
-    /// Discards.
-    pub discard: u64,
-    /// Writes of zeroes.
-    pub zeroes: u64,
-    /// Flushes.
-    pub flush: u64,
-    /// Consistency points asked for.
-    pub cp: u64,
-    /// LUNs created.
-    pub create_lun: u64,
-    /// LUNs deleted.
-    pub delete_lun: u64,
-    /// LUNs grown.
-    pub grow: u64,
-    /// Volumes created.
-    pub create_volume: u64,
-    /// Volumes deleted.
-    pub delete_volume: u64,
-    /// Pauses.
-    pub pause: u64,
-    /// One change in so many is durable by itself; zero for never.
-    pub durable: u32,
-    /// Writes are as long as they may be.
-    pub long: bool,
-}
-
-impl Mix {
-    /// Some of everything.
-    pub const EVERYTHING: Mix = Mix {
-        read: 200,
-        write: 400,
-        discard: 60,
-        zeroes: 60,
-        flush: 30,
-        cp: 10,
-        create_lun: 8,
-        delete_lun: 6,
-        grow: 8,
-        create_volume: 3,
-        delete_volume: 2,
-        pause: 10,
-        durable: 32,
-        long: false,
-    };
-
-    /// Nothing but growth.
-    pub const FILL: Mix = Mix {
-        write: 1000,
-        discard: 0,
-        delete_lun: 0,
-        delete_volume: 0,
-        ..Mix::EVERYTHING
-    };
-
-    /// Nothing but shrinkage.
-    pub const DRAIN: Mix = Mix {
-        write: 20,
-        discard: 300,
-        zeroes: 100,
-        create_lun: 0,
-        delete_lun: 40,
-        grow: 0,
-        create_volume: 0,
-        delete_volume: 10,
-        ..Mix::EVERYTHING
-    };
-
-    /// No administrator.
-    pub const CLIENTS: Mix = Mix {
-        create_lun: 0,
-        delete_lun: 0,
-        grow: 0,
-        create_volume: 0,
-        delete_volume: 0,
-        ..Mix::EVERYTHING
-    };
-
-    /// One of the above, with some kinds left out and others stressed.
-    pub fn random(rng: &mut Rng) -> Mix {
-        let base = [
-            Mix::EVERYTHING,
-            Mix::EVERYTHING,
-            Mix::FILL,
-            Mix::DRAIN,
-            Mix::CLIENTS,
-        ];
-        let mut mix = base[rng.index(base.len())];
-        let kinds: [&mut u64; 11] = [
-            &mut mix.read,
-            &mut mix.discard,
-            &mut mix.zeroes,
-            &mut mix.flush,
-            &mut mix.cp,
-            &mut mix.create_lun,
-            &mut mix.delete_lun,
-            &mut mix.grow,
-            &mut mix.create_volume,
-            &mut mix.delete_volume,
-            &mut mix.pause,
-        ];
-        for weight in kinds {
-            *weight = [0, *weight, *weight, *weight, *weight * 4][rng.index(5)];
-        }
-        mix.long = mix.write >= Mix::FILL.write && rng.one_in(2);
-        mix.durable = [0, 32, 32, 2][rng.index(4)];
-        mix
-    }
-}
-
-/// How large things are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scale {
-    /// Largest LUN in bytes. LUNs are thin, so this may exceed the pool.
-    pub lun_bytes_max: u64,
-    /// Most LUNs at a time.
-    pub luns_max: usize,
-    /// Most volumes at a time.
-    pub volumes_max: usize,
-    /// Largest read or write in bytes, at most 1 MiB.
-    pub op_bytes_max: u64,
-}
-
-impl Scale {
-    /// A few LUNs and operations of some blocks: for trying every cut.
-    pub const SMALL: Scale = Scale {
-        lun_bytes_max: 4 << 20,
-        luns_max: 3,
-        volumes_max: 2,
-        op_bytes_max: 64 << 10,
-    };
-    /// LUNs with trees of three levels.
-    pub const LARGE: Scale = Scale {
-        lun_bytes_max: 1 << 30,
-        luns_max: 12,
-        volumes_max: 4,
-        op_bytes_max: 1 << 20,
-    };
-}
 
 /// A LUN as the workload knows it.
 #[derive(Clone, Debug)]
@@ -509,29 +307,6 @@ impl Workload {
     }
 }
 
-/// The bytes a write with this `fill` writes: mostly unlike any other, now and then zeroes, one byte
-/// repeated, or one of a few blocks that come again and again.
-#[must_use]
-pub fn contents(fill: u64, length: u64) -> Vec<u8> {
-    let mut bytes = vec![0; usize::try_from(length).expect("at most 1 MiB")];
-    let mut rng = Rng::for_part(fill, "contents");
-    match rng.below(32) {
-        0 => {}
-        1 => {
-            let [byte, ..] = rng.draw().to_le_bytes();
-            bytes.fill(byte);
-        }
-        2 => {
-            for block in bytes.chunks_mut(BLOCK_SIZE) {
-                let again = rng.below(4);
-                Rng::for_part(again, "repeated").fill(block);
-            }
-        }
-        _ => rng.fill(&mut bytes),
-    }
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -600,12 +375,5 @@ mod tests {
             }
         }
         assert!(kinds.len() >= 12, "only {kinds:?}");
-    }
-
-    #[test]
-    fn contents_mostly_differ() {
-        let all: std::collections::BTreeSet<_> =
-            (0..100).map(|fill| contents(fill, 4096)).collect();
-        assert!(all.len() > 80, "{} different contents of 100", all.len());
     }
 }
