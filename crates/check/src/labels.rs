@@ -147,26 +147,29 @@ fn records_of(
         .into_iter()
         .map(&mut read)
         .collect();
+    // One newer record is enough: what lies beside it is older, and an upgrade may have been cut short.
+    for (_, copy) in &records {
+        if let Copy::Damaged(damage) = copy
+            && damage.is_newer
+            && damage.what == "format version"
+        {
+            return Err(Unreadable::Version {
+                device,
+                expected: FORMAT_VERSION,
+                found: damage.found.clone(),
+            });
+        }
+    }
     if records.iter().any(|(_, copy)| copy.valid().is_some()) {
         return Ok(records);
     }
     for (site, copy) in &records {
-        match copy {
-            Copy::Damaged(damage) if damage.what == "format version" => {
-                return Err(Unreadable::Version {
-                    device,
-                    expected: FORMAT_VERSION,
-                    found: damage.found.clone(),
-                });
-            }
-            Copy::Failed(error) => {
-                return Err(Unreadable::Disk {
-                    device,
-                    offset: site.offset,
-                    error: *error,
-                });
-            }
-            _ => {}
+        if let Copy::Failed(error) = copy {
+            return Err(Unreadable::Disk {
+                device,
+                offset: site.offset,
+                error: *error,
+            });
         }
     }
     let found = records

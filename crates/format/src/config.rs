@@ -209,16 +209,18 @@ impl Config {
                 hex(&bytes[..8]),
             ));
         }
-        let version = u32_at(bytes, 8);
-        if version != FORMAT_VERSION {
-            return Err(Damage::new("format version", FORMAT_VERSION, version));
-        }
+        // The checksum is at the same place in every version, so that a torn record is never taken for
+        // a newer one.
         if blake3::hash(&bytes[..CHECK_AT]) != array_at::<32>(bytes, CHECK_AT) {
             return Err(Damage::new(
                 "config record checksum",
                 "the checksum of its bytes",
                 "another",
             ));
+        }
+        let version = u32_at(bytes, 8);
+        if version != FORMAT_VERSION {
+            return Err(Damage::newer("format version", FORMAT_VERSION, version));
         }
         for (at, what) in [
             (24, "compatible"),
@@ -227,7 +229,7 @@ impl Config {
         ] {
             let flags = u64_at(bytes, at);
             if flags != 0 && what != "compatible" {
-                return Err(Damage::new(
+                return Err(Damage::newer(
                     "feature flags",
                     format!("no {what} ones"),
                     flags,

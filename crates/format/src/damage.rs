@@ -10,6 +10,8 @@ pub struct Damage {
     pub expected: String,
     /// What the bytes say.
     pub found: String,
+    /// Nothing is broken: whoever wrote the bytes knows more than this build.
+    pub is_newer: bool,
 }
 
 impl Damage {
@@ -19,6 +21,15 @@ impl Damage {
             what,
             expected: expected.to_string(),
             found: found.to_string(),
+            is_newer: false,
+        }
+    }
+
+    /// Whole bytes of a version or with features this build does not know.
+    pub fn newer(what: &'static str, expected: impl ToString, found: impl ToString) -> Self {
+        Damage {
+            is_newer: true,
+            ..Damage::new(what, expected, found)
         }
     }
 

@@ -104,10 +104,6 @@ impl Superblock {
                 hex(&block[..8]),
             ));
         }
-        let version = u32_at(block, 8);
-        if version != FORMAT_VERSION {
-            return Err(Damage::new("format version", FORMAT_VERSION, version));
-        }
         let mut unsealed = *block;
         put(&mut unsealed, CODE_AT, [0; 8]);
         Damage::unless_equal(
@@ -115,6 +111,10 @@ impl Superblock {
             key.code(&unsealed),
             u64_at(block, CODE_AT),
         )?;
+        let version = u32_at(block, 8);
+        if version != FORMAT_VERSION {
+            return Err(Damage::newer("format version", FORMAT_VERSION, version));
+        }
         if array_at::<16>(block, 24) != *uuid {
             return Err(Damage::new(
                 "superblock's aggregate",

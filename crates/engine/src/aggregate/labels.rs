@@ -5,7 +5,7 @@
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::config::{CONFIG_BYTES, hex};
 use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, label_offsets};
-use everglade_format::{Config, Superblock, TagKey};
+use everglade_format::{Config, Damage, Superblock, TagKey};
 
 /// Why an aggregate cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,11 +61,9 @@ fn read_config(storage: &dyn Storage, device: DeviceId) -> Result<Config, Refusa
                         newest = Some(config);
                     }
                     Ok(_) => {}
+                    Err(damage) if damage.is_newer => return Err(newer(device, &damage)),
                     Err(damage) => {
-                        // A newer format is the more useful thing to say than a torn spare copy.
-                        if complaint.is_none() || damage.what == "format version" {
-                            complaint = Some(format!("device {}: {damage}", device.0));
-                        }
+                        complaint.get_or_insert(format!("device {}: {damage}", device.0));
                     }
                 }
             }
@@ -80,6 +78,16 @@ fn read_config(storage: &dyn Storage, device: DeviceId) -> Result<Config, Refusa
             RESTORE,
         )
     })
+}
+
+/// Whole bytes that this build does not understand. One such record is enough: what lies beside it is
+/// older, and an upgrade may have been cut short.
+fn newer(device: DeviceId, damage: &Damage) -> Refusal {
+    Refusal::new(
+        format!("device {} has {} {}", device.0, damage.what, damage.found),
+        format!("{} {}", damage.what, damage.expected),
+        "Run the newer everglade that wrote it. Nothing was changed",
+    )
 }
 
 /// What the caller remembers of an aggregate.
@@ -225,15 +233,17 @@ fn read_superblock(
             for slot in SUPERBLOCK_OFFSETS {
                 let mut block = [0; BLOCK_SIZE];
                 let read = storage.read(*device, label + slot, &mut block);
-                match read.map_err(|e| e.to_string()).and_then(|()| {
-                    Superblock::decode(&block, &key, &config.uuid)
-                        .map_err(|damage| damage.to_string())
-                }) {
+                if let Err(error) = read {
+                    complaint = format!("device {}: {error}", device.0);
+                    continue;
+                }
+                match Superblock::decode(&block, &key, &config.uuid) {
                     Ok(Some(other)) if newest.as_ref().is_none_or(|n| n.cp < other.cp) => {
-                        newest = Some(other)
+                        newest = Some(other);
                     }
                     Ok(_) => {}
-                    Err(text) => complaint = format!("device {}: {text}", device.0),
+                    Err(damage) if damage.is_newer => return Err(newer(*device, &damage)),
+                    Err(damage) => complaint = format!("device {}: {damage}", device.0),
                 }
             }
         }
@@ -251,8 +261,8 @@ fn read_superblock(
             RESTORE,
         )
     })?;
-    // A cut between the writes of one commit leaves members one apart; more means that a device missed
-    // consistency points, and with them data.
+    // A cut between the writes of one commit leaves members one apart, and healing before the next keeps it
+    // at that; more means that a device missed consistency points, and with them data.
     for (own, device) in found.iter().zip(devices) {
         let cp = own.as_ref().map_or(0, |superblock| superblock.cp.0);
         if cp + 1 < newest.cp.0 {
