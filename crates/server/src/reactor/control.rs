@@ -1,6 +1,6 @@
 //! Messages from other threads to reactors, and what reactors share about stopping.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
@@ -67,6 +67,8 @@ pub(super) struct Plane {
     pub(super) connections: AtomicU32,
     /// Reactors whose sessions have ended after a stop.
     pub(super) quiet: AtomicUsize,
+    /// Aggregates whose failure was logged.
+    mourned: Mutex<BTreeSet<String>>,
 }
 
 impl Plane {
@@ -77,7 +79,14 @@ impl Plane {
             inboxes: (0..reactors).map(|_| Mutex::default()).collect(),
             connections: AtomicU32::new(0),
             quiet: AtomicUsize::new(0),
+            mourned: Mutex::default(),
         }
+    }
+
+    /// True for the first who asks about an aggregate that has failed.
+    pub(super) fn mourns_first(&self, aggregate: &str) -> bool {
+        let mut mourned = self.mourned.lock().unwrap_or_else(PoisonError::into_inner);
+        mourned.insert(aggregate.to_owned())
     }
 
     pub(super) fn reactors(&self) -> usize {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use everglade_engine::{AdminDone, Core, Engine};
+use everglade_engine::{AdminDone, Core, Engine, State};
 use everglade_env::reactor::{Interest, Ready, Real};
 use everglade_env::{Nanos, Outside};
 use everglade_nbd::{Received, SessionId, Sessions, Settings};
@@ -284,6 +284,22 @@ impl Reactor {
         if now >= self.swept + SWEEP {
             self.swept = now;
             self.sessions.sweep(now, &mut self.core);
+            self.tell_of_failures();
+        }
+    }
+
+    /// An aggregate that has failed answers with errors from then on; the log says why, once.
+    fn tell_of_failures(&self) {
+        for aggregate in self.engine.aggregates() {
+            if let State::Failed(reason) = &aggregate.state
+                && self.plane.mourns_first(&aggregate.name)
+            {
+                tracing::error!(
+                    "aggregate {} has failed and serves no more: {reason}; what was flushed is safe; \
+                     start the server again to recover, and see 'everglade check' if it fails again",
+                    aggregate.name
+                );
+            }
         }
     }
 
