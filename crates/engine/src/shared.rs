@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use everglade_affinity::{Affinities, AggregateAffinities, Permit, RANGES};
 use everglade_env::{BLOCK_SIZE, DeviceId, Nanos, Storage};
-use everglade_format::Superblock;
 use everglade_pagecache::PageCache;
 
 use crate::admin;
-use crate::aggregate::heal::heal;
+use crate::aggregate::heal::Healing;
 use crate::aggregate::labels::{self, Refusal};
+use crate::aggregate::mount::Mounting;
 use crate::aggregate::space::{Space, Usage};
 use crate::aggregate::{Aggregate, State};
 
@@ -45,7 +45,7 @@ pub(crate) enum Message {
     /// An aggregate committed, failed, or got space: whoever waits for it should look.
     Progress(u32),
     /// To the home reactor: mount.
-    Mount(Arc<Aggregate>, Box<Superblock>),
+    Mount(Box<Mounting>),
     /// To the home reactor: change something.
     Change(u32, admin::Request),
     /// To the asker: a change was executed and is durable, or was refused.
@@ -130,8 +130,7 @@ impl Engine {
     /// home reactor, which must be woken. If the caller remembers the aggregate, it must be the same one. Watch [`Engine::aggregates`] for the outcome.
     ///
     /// # Errors
-    /// What was found, what was expected, what to do. Nothing is written, but for the copies of a superblock
-    /// whose commit was interrupted.
+    /// What was found, what was expected, what to do. Nothing is written.
     pub fn open(
         &self,
         storage: &dyn Storage,
@@ -161,15 +160,7 @@ impl Engine {
         let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
             .map_err(|gone| Refusal::new(gone.to_string(), "a running engine", "Start again"))?;
         let superblock = labels.superblock;
-        heal(storage, &labels.config, &labels.devices, &superblock).map_err(
-            |(device, error)| {
-                Refusal::new(
-                    format!("device {}: {error}", device.0),
-                    "a device that can be written",
-                    "Replace the device's host storage, then start again",
-                )
-            },
-        )?;
+        let healing = Healing::find(storage, &labels.config, &labels.devices, &superblock);
         let reserve = labels.config.reserve_blocks;
         let backed = superblock.areas_used * geometry.area_blocks();
         let space = Space::new(
@@ -194,7 +185,13 @@ impl Engine {
         ));
         aggregates.push(aggregate.clone());
         drop(aggregates);
-        shared.post(home, Message::Mount(aggregate, Box::new(superblock)));
+        let mounting = Mounting {
+            aggregate,
+            superblock,
+            healing,
+            affinities: BTreeMap::new(),
+        };
+        shared.post(home, Message::Mount(Box::new(mounting)));
         Ok(id)
     }
 

@@ -19,6 +19,7 @@ use everglade_target::Error;
 
 use crate::admin::new_volume;
 use crate::aggregate::Aggregate;
+use crate::aggregate::heal::Healing;
 use crate::alloc::blocks::Host;
 use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
@@ -31,6 +32,7 @@ use crate::volume::Lun;
 pub(crate) struct Mounting {
     pub(crate) aggregate: Arc<Aggregate>,
     pub(crate) superblock: Superblock,
+    pub(crate) healing: Healing,
     pub(crate) affinities: BTreeMap<FileId, VolumeAffinities>,
 }
 
@@ -112,6 +114,7 @@ impl Mounting {
             prepare_after: 0,
             wall_seconds: 0,
             punching: None,
+            healing: std::mem::take(&mut self.healing),
         };
         for loaded in volumes {
             let id = loaded.superblock.volume;

@@ -48,6 +48,7 @@ use everglade_format::{CpNumber, FileId};
 
 use crate::admin;
 use crate::aggregate::Aggregate;
+use crate::aggregate::heal::Healing;
 use crate::alloc::blocks::Host;
 use crate::filesystem::FileSystem;
 use crate::load::{LoadCx, Stop};
@@ -86,6 +87,8 @@ pub(crate) struct Home {
     pub(crate) wall_seconds: u64,
     /// An area whose space is being given back.
     pub(crate) punching: Option<(usize, u64)>,
+    /// What an interrupted commit left to do.
+    pub(crate) healing: Healing,
 }
 
 /// One consistency point under way.

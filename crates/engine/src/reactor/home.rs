@@ -1,17 +1,16 @@
 //! The home reactor's work: mounting, beginning and driving consistency points, asking the host for space
 //! ahead of need and giving it back.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use everglade_affinity::{Entry, Permit, RANGES, STRIPES, VolumeAffinities};
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Nanos, Op, Outside};
-use everglade_format::{Pvbn, Superblock};
+use everglade_format::Pvbn;
 use everglade_target::Error;
 
 use crate::admin;
+use crate::aggregate::State;
 use crate::aggregate::mount::Mounting;
-use crate::aggregate::{Aggregate, State};
 use crate::cp::{Home, Step, commit, freeze};
 use crate::load::{LoadCx, Stop};
 use crate::reactor::loading::Inflight;
@@ -32,13 +31,8 @@ const READY_MOST: u64 = 8;
 const HOST_MARGIN_BYTES: u64 = 64 << 20;
 
 impl<O: Outside> Core<O> {
-    pub(super) fn begin_mount(&mut self, aggregate: Arc<Aggregate>, superblock: Superblock) {
-        let mounting = Mounting {
-            aggregate,
-            superblock,
-            affinities: BTreeMap::new(),
-        };
-        let id = self.add(Work::Mount(Box::new(mounting)));
+    pub(super) fn begin_mount(&mut self, mounting: Box<Mounting>) {
+        let id = self.add(Work::Mount(mounting));
         self.enqueue(id);
     }
 

@@ -289,7 +289,7 @@ impl<O: Outside> Core<O> {
                     self.wake_waiting(aggregate);
                     self.admit_requests(aggregate);
                 }
-                Message::Mount(aggregate, superblock) => self.begin_mount(aggregate, *superblock),
+                Message::Mount(mounting) => self.begin_mount(mounting),
                 Message::Change(aggregate, request) => self.accept_change(aggregate, request),
                 Message::Changed(token, result) => {
                     self.admin_done.push(AdminDone { token, result })
