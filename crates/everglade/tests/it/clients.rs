@@ -14,22 +14,13 @@ use std::path::{Path, PathBuf};
 use crate::running::{Place, Server};
 
 /// The LUN of a first start.
-const LUN: &str = "vol0/lun0";
+pub(crate) const LUN: &str = "vol0/lun0";
 const LUN_BYTES: u64 = 64 << 20;
 const SERVE: [&str; 4] = ["--lun-size", "64MiB", "--aggregate-size", "2GiB"];
 
-/// Until the engine is wired into the daemon these tests run only when asked for.
-fn enabled() -> bool {
-    let asked = std::env::var_os("EVERGLADE_E2E").is_some_and(|value| value == "1");
-    if !asked {
-        crate::tools::skip("the daemon does not serve yet (EVERGLADE_E2E=1 runs it anyway)");
-    }
-    asked
-}
-
-/// Whether the calling test can run: the daemon serves and these programs are installed.
+/// Whether the calling test can run.
 fn ready_for(programs: &[&str]) -> bool {
-    enabled() && crate::tools::have(programs)
+    crate::tools::have(programs)
 }
 
 fn serve(place: &Place) -> Server {
@@ -84,7 +75,7 @@ fn assert_same(a: &Path, b: &Path) {
 
 /// `everglade check` finds nothing wrong.
 #[track_caller]
-fn assert_clean(place: &Place) {
+pub(crate) fn assert_clean(place: &Place) {
     let output = place.run(&["check"]);
     let (out, err) = (
         crate::running::stdout(&output),

@@ -1,8 +1,12 @@
 //! The built binary as a real process: usage, exit codes, and real clients against a real server.
 
 mod clients;
+mod crashes;
+mod damage;
+mod host_space;
 mod refusals;
 mod running;
+mod thrift;
 mod tools;
 mod usage;
 mod verifying;

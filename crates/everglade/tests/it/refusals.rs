@@ -5,8 +5,9 @@ use std::process::Output;
 
 use crate::running::{Place, code, everglade, stderr, stdout};
 
+/// Refused with one line that has all these parts. The log may have said more before it.
 #[track_caller]
-fn assert_refused(output: &Output, parts: &[&str]) {
+pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
     let (out, err) = (stdout(output), stderr(output));
     assert_eq!(code(output), 1, "{err}");
     assert!(out.is_empty(), "{out}");

@@ -18,7 +18,18 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// `everglade` with the machine's own settings shut out.
 pub(crate) fn everglade(data_dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_everglade"));
+    with_data_dir(Command::new(env!("CARGO_BIN_EXE_everglade")), data_dir)
+}
+
+/// As [`everglade`], but ended when it takes too long, because a start that should have been refused
+/// would go on for ever. `timeout` is part of every Debian; 124 is its exit code.
+fn everglade_at_most(seconds: &str, data_dir: &Path) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", seconds, env!("CARGO_BIN_EXE_everglade")]);
+    with_data_dir(command, data_dir)
+}
+
+fn with_data_dir(mut command: Command, data_dir: &Path) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("EVERGLADE_") {
             command.env_remove(name);
@@ -61,6 +72,13 @@ impl Place {
         }
     }
 
+    /// As [`Place::new`], on the file system `folder` is on.
+    pub(crate) fn within(folder: &Path) -> Place {
+        Place {
+            keep: tempfile::tempdir_in(folder).expect("a temporary directory"),
+        }
+    }
+
     /// Not created yet.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.keep.path().join("data")
@@ -77,6 +95,15 @@ impl Place {
             .args(args)
             .output()
             .expect("the binary runs")
+    }
+
+    /// Starts a server that is expected to refuse, and waits for its end.
+    pub(crate) fn serve_in_vain(&self, args: &[&str]) -> Output {
+        everglade_at_most("60", &self.data_dir())
+            .args(["serve", "--nbd-tcp", ":0"])
+            .args(args)
+            .output()
+            .expect("timeout runs")
     }
 
     /// Starts a server and waits until it is ready.
@@ -173,6 +200,20 @@ impl Server {
             read(&self.log)
         );
         rest
+    }
+
+    /// SIGTERM to a server that has failed: exit code 1. Returns the log.
+    pub(crate) fn stop_failed(mut self) -> String {
+        self.signal(Signal::TERM);
+        let status = self.child.wait().expect("an end");
+        let log = self.log();
+        assert_eq!(status.code(), Some(1), "{status} after SIGTERM; log:\n{log}");
+        log
+    }
+
+    /// What it has logged so far, earlier servers of the same place included.
+    pub(crate) fn log(&self) -> String {
+        read(&self.log)
     }
 
     /// SIGKILL, as a crash of the process.

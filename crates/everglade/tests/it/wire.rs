@@ -17,6 +17,9 @@ const OPT_EXPORT_NAME: u32 = 1;
 
 pub(crate) const CMD_READ: u16 = 0;
 pub(crate) const CMD_WRITE: u16 = 1;
+pub(crate) const CMD_FLUSH: u16 = 3;
+pub(crate) const CMD_TRIM: u16 = 4;
+pub(crate) const EIO: u32 = 5;
 pub(crate) const EINVAL: u32 = 22;
 pub(crate) const ENOSPC: u32 = 28;
 
@@ -64,7 +67,7 @@ impl Client {
         Ok(bytes)
     }
 
-    /// One request; the error number of its reply. The payload of a good read is consumed.
+    /// One request; the error number of its reply. The payload of a good read is dropped.
     pub(crate) fn request(
         &mut self,
         command: u16,
@@ -72,6 +75,49 @@ impl Client {
         length: u32,
         payload: &[u8],
     ) -> io::Result<u32> {
+        let outcome = self.exchange(command, offset, length, payload)?;
+        Ok(outcome.err().unwrap_or(0))
+    }
+
+    /// Reads; the bytes, or the error number of the reply.
+    #[track_caller]
+    pub(crate) fn read(&mut self, offset: u64, length: u32) -> Result<Vec<u8>, u32> {
+        self.exchange(CMD_READ, offset, length, &[])
+            .expect("a reply to a read")
+    }
+
+    /// Writes; the error number of the reply if it is one.
+    #[track_caller]
+    pub(crate) fn write(&mut self, offset: u64, payload: &[u8]) -> Result<(), u32> {
+        let length = u32::try_from(payload.len()).expect("short");
+        self.exchange(CMD_WRITE, offset, length, payload)
+            .expect("a reply to a write")
+            .map(drop)
+    }
+
+    /// Flushes; the error number of the reply if it is one.
+    #[track_caller]
+    pub(crate) fn flush(&mut self) -> Result<(), u32> {
+        self.exchange(CMD_FLUSH, 0, 0, &[])
+            .expect("a reply to a flush")
+            .map(drop)
+    }
+
+    /// Trims; the error number of the reply if it is one.
+    #[track_caller]
+    pub(crate) fn trim(&mut self, offset: u64, length: u32) -> Result<(), u32> {
+        self.exchange(CMD_TRIM, offset, length, &[])
+            .expect("a reply to a trim")
+            .map(drop)
+    }
+
+    fn exchange(
+        &mut self,
+        command: u16,
+        offset: u64,
+        length: u32,
+        payload: &[u8],
+    ) -> io::Result<Result<Vec<u8>, u32>> {
         const COOKIE: u64 = 0x0123_4567_89ab_cdef;
         let mut bytes = REQUEST_MAGIC.to_be_bytes().to_vec();
         bytes.extend([0, 0]);
@@ -86,11 +132,15 @@ impl Client {
         let cookie = u64::from_be_bytes(self.take()?);
         assert_eq!(magic, REPLY_MAGIC);
         assert_eq!(cookie, COOKIE);
-        if command == CMD_READ && error == 0 {
-            let mut data = vec![0; length as usize];
+        if error != 0 {
+            return Ok(Err(error));
+        }
+        let mut data = Vec::new();
+        if command == CMD_READ {
+            data.resize(length as usize, 0);
             self.stream.read_exact(&mut data)?;
         }
-        Ok(error)
+        Ok(Ok(data))
     }
 
     /// Whether the server has closed this connection, after discarding what it still says.

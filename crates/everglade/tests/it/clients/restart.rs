@@ -1,6 +1,6 @@
 //! What survives: an orderly stop keeps everything, a kill keeps what was flushed.
 
-use super::{LUN, SERVE, assert_clean, assert_same, disk_image, enabled, ready_for, serve, text};
+use super::{LUN, SERVE, assert_clean, assert_same, disk_image, ready_for, serve, text};
 use crate::running::{Place, Server, code, stderr};
 use crate::tools::must;
 
@@ -74,9 +74,6 @@ fn a_kill_keeps_what_was_flushed() {
 
 #[test]
 fn an_untouched_first_start_is_clean_and_starts_again() {
-    if !enabled() {
-        return;
-    }
     let place = Place::new();
     serve(&place).stop();
     assert_clean(&place);
@@ -85,9 +82,6 @@ fn an_untouched_first_start_is_clean_and_starts_again() {
 
 #[test]
 fn sockets_and_endpoints_go_with_an_orderly_stop() {
-    if !enabled() {
-        return;
-    }
     let place = Place::new();
     let server = serve(&place);
     let run = place.data_dir().join("run");
@@ -102,9 +96,6 @@ fn sockets_and_endpoints_go_with_an_orderly_stop() {
 
 #[test]
 fn a_second_instance_is_refused_and_the_first_goes_on() {
-    if !enabled() {
-        return;
-    }
     let place = Place::new();
     let mut server = serve(&place);
     let output = place.run(&["serve", "--nbd-tcp", ":0"]);

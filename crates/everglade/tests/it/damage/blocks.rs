@@ -1,0 +1,171 @@
+//! Damaged blocks: an error where the damage is, never other bytes, and nothing for the neighbours.
+
+use everglade_format::Block;
+use everglade_format::indirect::{BlockKind, Header};
+
+use super::{
+    BLOCK, Medium, assert_refused_untouched, assert_serves, noise, open, serve, with_blocks,
+};
+use crate::running::{Place, code, stdout};
+use crate::wire::EIO;
+
+const BLOCK_U32: u32 = BLOCK as u32;
+
+fn at(number: u64) -> u64 {
+    number * BLOCK as u64
+}
+
+/// Where blocks are whose header is like this: of the newest consistency point or of earlier ones.
+fn headed(medium: &Medium, like: impl Fn(&Header) -> bool) -> Vec<u64> {
+    let found = medium.find(|bytes| {
+        let block: &Block = bytes.try_into().expect("a block");
+        // Client data is noise here, and no noise is a header of a small file.
+        Header::decode(block).is_ok_and(|header| header.file.0 < 1000 && like(&header))
+    });
+    assert!(!found.is_empty(), "there is such a block");
+    found
+}
+
+#[test]
+fn a_damaged_block_is_an_error_and_its_neighbours_are_served() {
+    let place = with_blocks(&[1, 2, 3]);
+    let medium = Medium::of(&place);
+    let victim = noise(2);
+    let found = medium.find(|block| block == victim);
+    assert_eq!(found.len(), 1, "written once");
+    medium.flip(found[0]);
+
+    let report = place.run(&["check"]);
+    assert_eq!(code(&report), 1);
+    let report = stdout(&report);
+    assert!(
+        report.contains("tag-mismatch") && report.contains("fbn 2"),
+        "{report}"
+    );
+
+    let server = serve(&place);
+    let mut client = open(&server);
+    for _ in 0..2 {
+        assert_eq!(client.read(at(2), BLOCK_U32), Err(EIO));
+        assert_eq!(client.read(at(2) + 1, 1), Err(EIO), "nor a part of it");
+        assert_eq!(client.read(at(1), 3 * BLOCK_U32), Err(EIO));
+        assert_eq!(client.read(at(1), BLOCK_U32), Ok(noise(1)));
+        assert_eq!(client.read(at(3), BLOCK_U32), Ok(noise(3)));
+        assert_eq!(client.read(at(4), BLOCK_U32), Ok(vec![0; BLOCK]));
+    }
+    // Nobody needs the damaged bytes to replace them.
+    client.write(at(2), &noise(22)).expect("written");
+    client.flush().expect("flushed");
+    assert_eq!(client.read(at(2), BLOCK_U32), Ok(noise(22)));
+    drop(client);
+    server.stop();
+    crate::clients::assert_clean(&place);
+    assert_serves(&place, &[1, 3]);
+}
+
+#[test]
+fn part_of_a_damaged_block_cannot_be_written_and_a_discard_frees_it() {
+    let place = with_blocks(&[1, 2, 3]);
+    let medium = Medium::of(&place);
+    let victim = noise(2);
+    medium.flip(medium.find(|block| block == victim)[0]);
+    let server = serve(&place);
+    let mut client = open(&server);
+    // Its other bytes are unknown, so nothing right could be stored: now, or when it is read.
+    let accepted = client.write(at(2) + 100, b"part").is_ok();
+    assert_eq!(accepted, client.flush().is_ok() && accepted);
+    assert_eq!(client.read(at(2), BLOCK_U32), Err(EIO));
+    assert_eq!(client.read(at(3), BLOCK_U32), Ok(noise(3)));
+    client.trim(at(2), BLOCK_U32).expect("trimmed");
+    assert_eq!(client.read(at(2), BLOCK_U32), Ok(vec![0; BLOCK]));
+    client.flush().expect("flushed");
+    drop(client);
+    server.stop();
+    crate::clients::assert_clean(&place);
+    assert_serves(&place, &[1, 3]);
+}
+
+/// Blocks 1, 300 and 600, which are in different spans, so that each has pointers of its own; those of
+/// block 300 are damaged.
+fn with_damaged_pointers() -> (Place, Medium, Vec<u64>) {
+    let place = with_blocks(&[1, 300, 600]);
+    let medium = Medium::of(&place);
+    let second_span = |header: &Header| {
+        header.kind == BlockKind::VolumeIndirect
+            && header.level == 1
+            && header.index == 1
+            && header.file.0 >= 64
+    };
+    let damaged = headed(&medium, second_span);
+    damaged.iter().for_each(|at| medium.flip(*at));
+    (place, medium, damaged)
+}
+
+#[test]
+fn a_change_below_damaged_pointers_fails_the_aggregate_and_loses_nothing_flushed() {
+    let (place, medium, damaged) = with_damaged_pointers();
+    let mut server = serve(&place);
+    let mut client = open(&server);
+    client.write(at(2), &noise(2)).expect("written");
+    client.flush().expect("flushed");
+    client.write(at(300), &noise(7)).expect("accepted");
+    // It could not be stored, so nobody is told that it was, and nobody sees it vanish later.
+    assert_eq!(client.flush(), Err(EIO));
+    assert!(client.read(at(1), BLOCK_U32).is_err());
+    assert!(crate::wire::Client::open(&server.tcp, crate::clients::LUN).is_err());
+    assert!(server.is_running(), "other aggregates would be served");
+    drop(client);
+    let log = server.stop_failed();
+    let reason = log.lines().last().unwrap_or_default();
+    for part in [
+        "everglade: stopped by a failure: aggregate aggr0",
+        "expected tag",
+        "start again to recover",
+    ] {
+        assert!(reason.contains(part), "{log}");
+    }
+
+    // The aggregate is as of the last flush.
+    assert_serves(&place, &[1, 2, 600]);
+    damaged.iter().for_each(|at| medium.flip(*at));
+    assert_serves(&place, &[1, 2, 300, 600]);
+    crate::clients::assert_clean(&place);
+}
+
+#[test]
+fn damaged_pointers_of_a_lun_are_errors_and_the_server_goes_on() {
+    let (place, medium, damaged) = with_damaged_pointers();
+    let mut server = serve(&place);
+    let mut client = open(&server);
+    assert_eq!(client.read(at(300), BLOCK_U32), Err(EIO));
+    assert_eq!(client.read(at(301), BLOCK_U32), Err(EIO), "a hole, perhaps");
+    assert_eq!(client.read(at(1), BLOCK_U32), Ok(noise(1)));
+    assert_eq!(client.read(at(600), BLOCK_U32), Ok(noise(600)));
+    client.write(at(2), &noise(2)).expect("written");
+    client.flush().expect("flushed: nothing there is dirty");
+    assert!(server.is_running());
+    drop(client);
+    server.stop();
+
+    damaged.iter().for_each(|at| medium.flip(*at));
+    assert_serves(&place, &[1, 2, 300, 600]);
+    crate::clients::assert_clean(&place);
+}
+
+#[test]
+fn damaged_inodes_names_or_roots_are_refused() {
+    let place = with_blocks(&[1]);
+    let medium = Medium::of(&place);
+    let of_kind = |kind| move |header: &Header| header.kind == kind;
+    for damaged in [
+        headed(&medium, of_kind(BlockKind::Inodes)),
+        headed(&medium, of_kind(BlockKind::Directory)),
+        headed(&medium, of_kind(BlockKind::AggregateIndirect)),
+    ] {
+        damaged.iter().for_each(|at| medium.flip(*at));
+        assert_refused_untouched(&place, &["aggregate aggr0", "expected", "everglade check"]);
+        assert_eq!(code(&place.run(&["check"])), 1, "and it names the block");
+        damaged.iter().for_each(|at| medium.flip(*at));
+    }
+    assert_serves(&place, &[1]);
+}

@@ -1,0 +1,88 @@
+//! Devices that are not there, or belong elsewhere.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::{Medium, assert_refused_untouched, assert_serves, with_blocks};
+use crate::running::Place;
+
+fn device(place: &Place) -> PathBuf {
+    place.data_dir().join("aggregates/aggr0/dev0")
+}
+
+#[test]
+fn a_missing_device_is_refused_until_it_is_back() {
+    let place = with_blocks(&[1, 2]);
+    let away = place.file("away");
+    fs::rename(device(&place), &away).expect("rename");
+    let parts = [
+        "aggregates/aggr0/dev0 does not exist",
+        "expected device 0 of aggregate aggr0",
+        "attach it again",
+    ];
+    assert_refused_untouched(&place, &parts);
+    assert!(!device(&place).exists(), "none is made in its place");
+
+    // An empty folder, as a mount point whose file system is not mounted.
+    fs::create_dir(device(&place)).expect("create");
+    assert_refused_untouched(&place, &["DEVICE", "found", "expected", "attach it again"]);
+    fs::remove_dir(device(&place)).expect("remove");
+
+    fs::rename(&away, device(&place)).expect("rename");
+    assert_serves(&place, &[1, 2]);
+}
+
+#[test]
+fn a_foreign_device_is_refused_and_neither_aggregate_suffers() {
+    let (ours, theirs) = (with_blocks(&[1]), with_blocks(&[2]));
+    let swap = || {
+        let aside = ours.file("aside");
+        fs::rename(device(&ours), &aside).expect("rename");
+        fs::rename(device(&theirs), device(&ours)).expect("rename");
+        fs::rename(&aside, device(&theirs)).expect("rename");
+    };
+    swap();
+    for place in [&ours, &theirs] {
+        let parts = [
+            "the devices hold aggregate aggr0 (",
+            "expected the aggregate with UUID",
+            "Put the right devices in place",
+        ];
+        assert_refused_untouched(place, &parts);
+    }
+    swap();
+    assert_serves(&ours, &[1]);
+    assert_serves(&theirs, &[2]);
+}
+
+#[test]
+fn a_device_without_its_first_segment_is_refused() {
+    let place = with_blocks(&[1]);
+    let segment = device(&place).join("00000000.seg");
+    let away = place.file("away");
+    // The copy of the label at the end is whole, so the aggregate is known, and its blocks are gone.
+    fs::rename(&segment, &away).expect("rename");
+    assert_refused_untouched(&place, &["aggregate aggr0"]);
+    fs::rename(&away, &segment).expect("rename");
+    assert_serves(&place, &[1]);
+}
+
+#[test]
+fn a_device_that_became_smaller_is_refused() {
+    let place = with_blocks(&[1]);
+    let card = device(&place).join("DEVICE");
+    let whole = fs::read_to_string(&card).expect("read");
+    let size = Medium::of(&place).size_bytes;
+    let smaller = whole.replace(&size.to_string(), &(size - (1 << 20)).to_string());
+    fs::write(&card, smaller).expect("write");
+    let parts = [
+        "aggregates/aggr0/dev0: expected a device of 2147483648 bytes",
+        "found one of 2146435072 bytes",
+        "expected device 0 of aggregate aggr0",
+    ];
+    assert_refused_untouched(&place, &parts);
+    fs::write(&card, "not a card").expect("write");
+    assert_refused_untouched(&place, &["DEVICE", "expected a file that begins with"]);
+    fs::write(&card, whole).expect("write");
+    assert_serves(&place, &[1]);
+}

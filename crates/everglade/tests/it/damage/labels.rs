@@ -1,0 +1,122 @@
+//! Damaged and newer config records.
+
+use everglade_format::FORMAT_VERSION;
+use everglade_format::config::CONFIG_BYTES;
+use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets};
+
+use super::{Medium, assert_refused_untouched, assert_serves, with_blocks};
+use crate::running::code;
+
+const VERSION_AT: usize = 8;
+const INCOMPATIBLE_AT: usize = 40;
+const CHECK_BYTES: usize = 32;
+
+/// Where config records are that were ever written.
+fn records(medium: &Medium) -> Vec<u64> {
+    let places = label_offsets(medium.size_bytes)
+        .into_iter()
+        .flat_map(|label| CONFIG_OFFSETS.map(|slot| label + slot));
+    places
+        .filter(|at| medium.read(*at, CONFIG_BYTES).iter().any(|byte| *byte != 0))
+        .collect()
+}
+
+/// The record with one byte changed, and the checksum made right again.
+fn resealed(mut record: Vec<u8>, at: usize, byte: u8) -> Vec<u8> {
+    record[at] = byte;
+    let check_at = CONFIG_BYTES - CHECK_BYTES;
+    let check = *blake3::hash(&record[..check_at]).as_bytes();
+    record[check_at..].copy_from_slice(&check);
+    record
+}
+
+#[test]
+fn one_copy_of_the_label_is_enough() {
+    let place = with_blocks(&[1]);
+    let medium = Medium::of(&place);
+    for label in label_offsets(medium.size_bytes) {
+        let before = medium.wipe(label, LABEL_BYTES as usize);
+        assert_eq!(code(&place.run(&["check"])), 0, "a warning is no problem");
+        assert_serves(&place, &[1]);
+        // Config records are written once, so the one that was lost comes back from the copy.
+        let size = CONFIG_BYTES as u64 * 2 + CONFIG_OFFSETS[0];
+        medium.write(label, &before[..size as usize]);
+    }
+    assert_serves(&place, &[1]);
+}
+
+#[test]
+fn a_device_without_a_label_is_refused() {
+    let place = with_blocks(&[1]);
+    let medium = Medium::of(&place);
+    let labels = label_offsets(medium.size_bytes);
+    let before = labels.map(|label| medium.wipe(label, LABEL_BYTES as usize));
+    let parts = [
+        "aggregate aggr0 cannot be opened",
+        "device 0 has no Everglade label",
+        "expected the label of an Everglade device",
+        "Check that the devices are the right ones",
+    ];
+    assert_refused_untouched(&place, &parts);
+    assert_eq!(code(&place.run(&["check"])), 2);
+    for (label, bytes) in labels.into_iter().zip(before) {
+        medium.write(label, &bytes);
+    }
+    assert_serves(&place, &[1]);
+}
+
+#[test]
+fn a_label_with_a_wrong_checksum_everywhere_is_refused() {
+    let place = with_blocks(&[1]);
+    let medium = Medium::of(&place);
+    let records = records(&medium);
+    records.iter().for_each(|at| medium.flip(*at));
+    let parts = ["config record checksum", "expected the label"];
+    assert_refused_untouched(&place, &parts);
+    records.iter().for_each(|at| medium.flip(*at));
+    assert_serves(&place, &[1]);
+}
+
+#[test]
+fn a_newer_format_is_refused_even_if_only_one_record_has_it() {
+    let place = with_blocks(&[1]);
+    let medium = Medium::of(&place);
+    let newer = u8::try_from(FORMAT_VERSION + 1).expect("small");
+    let records = records(&medium);
+    let before: Vec<_> = records
+        .iter()
+        .map(|at| medium.read(*at, CONFIG_BYTES))
+        .collect();
+    let parts = [
+        "format version 1",
+        "expected",
+        "format version 0",
+        "newer everglade",
+    ];
+    // The last record to be rewritten by an upgrade that was cut short decides as much as all.
+    for (at, record) in records.iter().zip(&before).rev() {
+        medium.write(*at, &resealed(record.clone(), VERSION_AT, newer));
+        assert_refused_untouched(&place, &parts);
+    }
+    for (at, record) in records.iter().zip(&before) {
+        medium.write(*at, record);
+    }
+    assert_serves(&place, &[1]);
+
+    // The same number in a record that is torn says nothing.
+    let mut torn = before[0].clone();
+    torn[VERSION_AT] = newer;
+    medium.write(records[0], &torn);
+    assert_serves(&place, &[1]);
+}
+
+#[test]
+fn a_feature_nobody_here_knows_is_refused() {
+    let place = with_blocks(&[1]);
+    let medium = Medium::of(&place);
+    for at in records(&medium) {
+        let record = medium.read(at, CONFIG_BYTES);
+        medium.write(at, &resealed(record, INCOMPATIBLE_AT, 4));
+    }
+    assert_refused_untouched(&place, &["feature flags", "newer everglade"]);
+}

@@ -1,0 +1,98 @@
+//! The bytes of the default directory device, while no server has it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+
+use super::BLOCK;
+use crate::running::Place;
+
+const SEGMENT_BYTES: u64 = 1 << 30;
+
+pub(super) struct Medium {
+    directory: PathBuf,
+    pub(super) size_bytes: u64,
+}
+
+impl Medium {
+    pub(super) fn of(place: &Place) -> Medium {
+        let directory = place.data_dir().join("aggregates/aggr0/dev0");
+        let card = fs::read_to_string(directory.join("DEVICE")).expect("a card");
+        let size = card
+            .lines()
+            .find_map(|line| line.strip_prefix("size_bytes "))
+            .expect("a size");
+        Medium {
+            size_bytes: size.parse().expect("a number"),
+            directory,
+        }
+    }
+
+    fn segment(&self, offset: u64) -> (File, u64) {
+        let name = format!("{:08}.seg", offset / SEGMENT_BYTES);
+        let path = self.directory.join(name);
+        let file = File::options().read(true).write(true).open(path);
+        (file.expect("a segment"), offset % SEGMENT_BYTES)
+    }
+
+    pub(super) fn read(&self, offset: u64, length: usize) -> Vec<u8> {
+        let (file, within) = self.segment(offset);
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, within).expect("read");
+        bytes
+    }
+
+    pub(super) fn write(&self, offset: u64, bytes: &[u8]) {
+        let (file, within) = self.segment(offset);
+        file.write_all_at(bytes, within).expect("write");
+    }
+
+    /// Zeroes the range; returns what was there.
+    pub(super) fn wipe(&self, offset: u64, length: usize) -> Vec<u8> {
+        let before = self.read(offset, length);
+        self.write(offset, &vec![0; length]);
+        before
+    }
+
+    /// Flips one bit of a block. Doing it twice repairs it.
+    pub(super) fn flip(&self, offset: u64) {
+        let mut block = self.read(offset, BLOCK);
+        block[BLOCK / 2] ^= 0x10;
+        self.write(offset, &block);
+    }
+
+    /// Where blocks are that look like this. Holes of the segment files are passed over.
+    pub(super) fn find(&self, looks: impl Fn(&[u8]) -> bool) -> Vec<u64> {
+        let mut found = Vec::new();
+        let block_bytes = BLOCK as u64;
+        for start in (0..self.size_bytes).step_by(SEGMENT_BYTES as usize) {
+            let path = self
+                .directory
+                .join(format!("{:08}.seg", start / SEGMENT_BYTES));
+            let Ok(file) = File::open(path) else {
+                continue;
+            };
+            let mut block = vec![0; BLOCK];
+            let mut at = 0;
+            loop {
+                at = match seek(&file, SeekFrom::Data(at)) {
+                    Ok(data) => data / block_bytes * block_bytes,
+                    Err(Errno::NXIO) => break,
+                    Err(error) => panic!("seek: {error}"),
+                };
+                let hole = seek(&file, SeekFrom::Hole(at)).expect("every file ends in a hole");
+                while at < hole {
+                    file.read_exact_at(&mut block, at).expect("read");
+                    if looks(&block) {
+                        found.push(start + at);
+                    }
+                    at += block_bytes;
+                }
+            }
+        }
+        found
+    }
+}
