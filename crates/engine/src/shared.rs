@@ -160,6 +160,17 @@ impl Engine {
         let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
             .map_err(|gone| Refusal::new(gone.to_string(), "a running engine", "Start again"))?;
         let superblock = labels.superblock;
+        // A daemon that was killed may have left in a device's cache what is read here. A flush is answered
+        // from what is committed, so that must be stable now.
+        for device in &labels.devices {
+            storage.flush(*device).map_err(|error| {
+                Refusal::new(
+                    format!("device {}: {error}", device.0),
+                    "a device that can be flushed",
+                    "Replace the device's host storage, then start again",
+                )
+            })?;
+        }
         let healing = Healing::find(storage, &labels.config, &labels.devices, &superblock);
         let reserve = labels.config.reserve_blocks;
         let backed = superblock.areas_used * geometry.area_blocks();

@@ -1,26 +1,31 @@
-//! Healing: before a superblock is written, every copy of the one before it holds it.
+//! Healing: what an interrupted commit left in the superblock slots is put in order before anything new is
+//! written.
 //!
-//! A cut between the writes of one commit leaves members one consistency point apart. The next commit goes
-//! to the other slot; were that cut as well, members could be two apart, and so on, and nobody could tell
-//! them from devices that missed consistency points. Only copies that differ are written, so a cut while
-//! healing leaves the copies that made it the newest.
+//! 1. *Copies that lag.* A cut between the writes of one commit leaves members one consistency point apart.
+//!    The next commit goes to the other slot; were that cut as well, members could be two apart, and so on,
+//!    and nobody could tell them from devices that missed consistency points. So every copy of the newest
+//!    superblock's slot gets it.
+//! 2. *Torn copies in the other slot.* A torn copy of consistency point n lacks some sectors. If n is then
+//!    done again and its write is torn too, the sectors may complete each other to the *first* n: valid, and
+//!    pointing at blocks that were used again since. So a copy that is no superblock is blanked. Should that
+//!    be torn and complete the first n, it is still whole: nothing has been written since.
 //!
-//! found by [`Healing::find`] when the aggregate is opened --> written with the blocks of its first
-//! consistency point, flushed with them, and so before that one's superblock
+//! found by [`Healing::find`] when the aggregate is opened --> written and waited for at the beginning of
+//! its first consistency point, before any block of it
 //!
-//! Not when it is opened: it may yet turn out that it cannot be mounted, and then nothing is written.
+//! Not when it is opened: it may yet turn out that it cannot be mounted, and then nothing is written. Only
+//! copies that differ are written, so a cut while healing leaves the copies that made the newest one.
 
-use everglade_env::{BLOCK_SIZE, DeviceId, Op, Page, Storage};
+use everglade_env::{BLOCK_SIZE, DeviceId, Op, Page, PageRef, Storage};
 use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
-use everglade_format::{Block, Config, Superblock, TagKey};
+use everglade_format::{Config, Superblock, TagKey};
 
 use crate::cp::writer::Writer;
 
-/// Copies of a superblock that are not as they should be.
+/// Copies of superblocks that are not as they should be, and what they should be.
 #[derive(Default)]
 pub(crate) struct Healing {
-    places: Vec<(DeviceId, u64)>,
-    block: Option<Box<Block>>,
+    places: Vec<(DeviceId, u64, PageRef)>,
 }
 
 impl Healing {
@@ -31,33 +36,37 @@ impl Healing {
         devices: &[DeviceId],
         superblock: &Superblock,
     ) -> Healing {
-        let block = Box::new(superblock.encode(&TagKey::new(&config.secret)));
-        let slot = SUPERBLOCK_OFFSETS[superblock_slot(superblock.cp)];
+        let key = TagKey::new(&config.secret);
+        let newest = Page::copy_of(&superblock.encode(&key)).freeze();
+        let own = superblock_slot(superblock.cp);
         let mut places = Vec::new();
         for (member, device) in config.members.iter().zip(devices) {
             for label in label_offsets(member.size_blocks * BLOCK_SIZE as u64) {
-                let mut found = [0; BLOCK_SIZE];
-                let read = storage.read(*device, label + slot, &mut found);
-                if read.is_err() || found != *block {
-                    places.push((*device, label + slot));
+                for (slot, offset) in SUPERBLOCK_OFFSETS.into_iter().enumerate() {
+                    let mut found = [0; BLOCK_SIZE];
+                    let read = storage.read(*device, label + offset, &mut found);
+                    let (is_good, wanted) = if slot == own {
+                        (found == *newest, newest.clone())
+                    } else {
+                        let decoded = Superblock::decode(&found, &key, &config.uuid);
+                        (decoded.is_ok(), PageRef::zero())
+                    };
+                    if read.is_err() || !is_good {
+                        places.push((*device, label + offset, wanted));
+                    }
                 }
             }
         }
-        let block = (!places.is_empty()).then_some(block);
-        Healing { places, block }
+        Healing { places }
     }
 
     /// Submits the writes; once.
     pub(crate) fn submit(&mut self, writer: &mut Writer) {
-        let Some(block) = self.block.take() else {
-            return;
-        };
-        let page = Page::copy_of(&block).freeze();
-        for (device, offset) in self.places.drain(..) {
+        for (device, offset, page) in self.places.drain(..) {
             writer.submit(Op::Write {
                 device,
                 offset,
-                pages: vec![page.clone()],
+                pages: vec![page],
                 durable: true,
             });
         }

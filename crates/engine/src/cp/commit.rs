@@ -16,7 +16,6 @@ use crate::load::Stop;
 /// Submits what is left and waits for all writes.
 pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
-    home.healing.submit(&mut run.writer);
     run.writer.finish(&home.aggregate)?;
     for device in &home.aggregate.devices {
         run.writer.submit(Op::Flush { device: *device });

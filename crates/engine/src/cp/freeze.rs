@@ -70,9 +70,12 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
     });
 }
 
-/// Sorts the changed regions by volume, LUN and place. LUNs deleted meanwhile are left out.
+/// Sorts the changed regions by volume, LUN and place. LUNs deleted meanwhile are left out. Nothing is
+/// written before what an interrupted commit left is in order.
 pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
+    home.healing.submit(&mut run.writer);
+    run.writer.finish(&home.aggregate)?;
     type Regions = Vec<(u64, Arc<super::Overlay>)>;
     let mut jobs: BTreeMap<(FileId, FileId), Regions> = BTreeMap::new();
     for (volume, _, overlay) in &run.frozen {
