@@ -117,7 +117,7 @@ mod tests {
             "{:?}",
             key.tag(&[0; BLOCK_SIZE])
         );
-        let counting = std::array::from_fn(|i| (i % 251) as u8);
+        let counting = std::array::from_fn(|i| u8::try_from(i % 251).unwrap());
         assert_eq!(
             key.tag(&counting),
             Tag(KNOWN_COUNTING),
