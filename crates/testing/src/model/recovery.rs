@@ -396,7 +396,8 @@ impl<'m> Recovery<'m> {
         let found = self.found.expect("adopting() was asked for before looking");
         let mut next = Model {
             order: self.model.order,
-            writes: self.model.writes,
+            // Of a cut in the past, what came later never happened.
+            writes: self.model.writes.min(self.at),
             ..Model::default()
         };
         let mut ids = BTreeMap::new();

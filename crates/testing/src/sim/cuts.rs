@@ -38,7 +38,7 @@ impl Thoroughness {
     pub const SOME: Thoroughness = Thoroughness {
         stride: 1,
         singles_max: 3,
-        recoveries: 7,
+        recoveries: 29,
         check: true,
     };
 }

@@ -106,6 +106,12 @@ impl<'a, S: System> Driver<'a, S> {
         &mut self.system
     }
 
+    /// The system, when its clients are gone.
+    #[must_use]
+    pub fn into_system(self) -> S {
+        self.system
+    }
+
     /// Carries out what `source` gives until it is empty and everything is answered, or the power
     /// fails.
     ///

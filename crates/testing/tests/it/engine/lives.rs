@@ -1,0 +1,71 @@
+//! Lives with restarts and cuts, of fixed seeds, and the shortest one spelled out.
+
+use everglade_testing::Seed;
+use everglade_testing::engine::EngineMaker;
+use everglade_testing::sim::{Report, long};
+use everglade_testing::workload::Action;
+
+use super::rig::{Rig, consistency_point, create_lun, create_volume, read, write};
+
+#[test]
+fn what_was_written_is_read_again_after_a_restart() {
+    let mut rig = Rig::new(EngineMaker::SMALL, 16 << 20, 1);
+    let flush = Action::Flush {
+        lun: "v/l".to_owned(),
+    };
+    rig.live(
+        [
+            create_volume("v"),
+            create_lun("v/l", 8 << 20),
+            write("v/l", 0, 4096, 1),
+            write("v/l", 4096 * 254, 3 * 4096, 2),
+            write("v/l", 100, 10, 3),
+            read("v/l", 0, 1 << 20),
+            consistency_point(),
+            read("v/l", 0, 1 << 20),
+            write("v/l", 5 << 20, 1 << 20, 4),
+            flush,
+            read("v/l", 5 << 20, 1 << 20),
+        ],
+        |_| {},
+    );
+    rig.mount();
+}
+
+/// Runs seeds of a kind and adds up what they did.
+fn run(first: u64, count: u64, plan_of: fn(Seed) -> long::Plan) -> Report {
+    let mut all = Report::default();
+    for number in 0..count {
+        let seed = Seed(first).nth(number);
+        match long::run(seed, plan_of(seed), &EngineMaker::of_seed(seed)) {
+            Ok(report) => all.add(&report),
+            Err(failure) => panic!("seed {seed}: {failure}"),
+        }
+    }
+    all
+}
+
+#[test]
+fn engine_survives_lives_with_cuts() {
+    let all = run(21, 25, |seed| long::Plan {
+        faults: false,
+        ..long::Plan::of_seed(seed)
+    });
+    assert!(all.cuts > 25 && all.dropped > 0 && all.torn > 0, "{all}");
+    assert!(all.reordered > 0, "{all}");
+}
+
+#[test]
+fn engine_survives_failing_devices_and_full_hosts() {
+    let all = run(22, 25, |seed| long::Plan {
+        faults: true,
+        ..long::Plan::of_seed(seed)
+    });
+    assert!(all.refused > 0 && all.device_errors > 0, "{all}");
+}
+
+#[test]
+fn engine_survives_pools_that_fill_up_and_drain() {
+    let all = run(23, 12, |seed| long::Plan::of_seed(seed).filling());
+    assert!(all.refused > 0, "{all}");
+}

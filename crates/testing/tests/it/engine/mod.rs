@@ -1,0 +1,7 @@
+//! The engine in the seeded world: short versions of what `sim` does for hours, and single cases.
+
+mod cutting;
+mod faults;
+mod lives;
+mod rig;
+mod space;

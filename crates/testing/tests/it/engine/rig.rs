@@ -1,0 +1,163 @@
+//! An aggregate that is worked on, cut, checked and started again, as one test likes.
+
+use everglade_target::{Error, Op, Reply};
+use everglade_testing::engine::{EngineMaker, EngineSystem};
+use everglade_testing::model::Model;
+use everglade_testing::sim::driver::{Driver, Manners};
+use everglade_testing::sim::judge::judge;
+use everglade_testing::system::{Admin, Maker, System};
+use everglade_testing::workload::Action;
+use everglade_testing::world::{Cut, Images, Keep, Turn};
+use everglade_testing::{Seed, SimWorld};
+
+/// Turns one operation may take.
+const TURNS_MAX: u64 = 1_000_000;
+
+pub(super) struct Rig {
+    pub(super) maker: EngineMaker,
+    pub(super) world: SimWorld,
+    pub(super) model: Model,
+    reactors: usize,
+    lives: u64,
+}
+
+impl Rig {
+    /// A new aggregate of about `bytes`.
+    pub(super) fn new(maker: EngineMaker, bytes: u64, reactors: usize) -> Rig {
+        let world = SimWorld::new(Seed(1), reactors, &maker.devices(bytes));
+        maker.format(&world).expect("fresh devices");
+        Rig {
+            maker,
+            world,
+            model: Model::default(),
+            reactors,
+            lives: 1,
+        }
+    }
+
+    /// Cuts the power and brings it back; nothing that was not durable is kept. The media must be clean.
+    pub(super) fn restart(&mut self) {
+        let images = self.world.after_cut(Cut::whole(Keep::Nothing));
+        self.restart_from(images);
+    }
+
+    pub(super) fn restart_from(&mut self, images: Images) {
+        self.lives += 1;
+        let offline = SimWorld::restart(images.clone(), Seed(self.lives), 1);
+        self.maker
+            .check(&offline)
+            .unwrap_or_else(|error| panic!("life {}: {error}", self.lives));
+        self.world = SimWorld::restart(images, Seed(self.lives), self.reactors);
+    }
+
+    /// Mounts, and compares everything with the model.
+    pub(super) fn mount(&mut self) -> EngineSystem {
+        let at = self.world.writes() + 1;
+        let mounted = self.maker.mount(&self.world);
+        let mut system = mounted.unwrap_or_else(|error| panic!("life {}: {error}", self.lives));
+        self.model = judge(&self.world, &mut system, &self.model, at)
+            .unwrap_or_else(|failure| panic!("life {}: {failure}", self.lives));
+        self.model.set_writes(self.world.writes());
+        system
+    }
+
+    /// Mounts, and compares nothing.
+    pub(super) fn maker_mount(&mut self) -> EngineSystem {
+        let mounted = self.maker.mount(&self.world);
+        mounted.unwrap_or_else(|error| panic!("life {}: {error}", self.lives))
+    }
+
+    /// Does as asked, one thing after the other; then `look` may look.
+    pub(super) fn run<R>(
+        &mut self,
+        system: EngineSystem,
+        actions: impl IntoIterator<Item = Action>,
+        look: impl FnOnce(&mut EngineSystem) -> R,
+    ) -> (EngineSystem, R) {
+        let manners = Manners::STRICT;
+        let mut driver = Driver::new(&self.world, system, &mut self.model, manners, self.lives);
+        let mut rest = actions.into_iter();
+        driver
+            .run(&mut |_| rest.next())
+            .unwrap_or_else(|failure| panic!("life {}: {failure}", self.lives));
+        let result = look(driver.system());
+        let system = driver.into_system();
+        self.model.set_writes(self.world.writes());
+        (system, result)
+    }
+
+    /// One life: mount, work, power cut.
+    pub(super) fn live<R>(
+        &mut self,
+        actions: impl IntoIterator<Item = Action>,
+        look: impl FnOnce(&mut EngineSystem) -> R,
+    ) -> R {
+        let system = self.mount();
+        let (_, result) = self.run(system, actions, look);
+        self.restart();
+        result
+    }
+}
+
+/// One operation on one LUN, waited for.
+pub(super) fn ask(
+    world: &SimWorld,
+    system: &mut EngineSystem,
+    lun: &str,
+    op: Op,
+) -> Result<Reply, Error> {
+    let (handle, _) = system.target(0).open(lun)?;
+    system.target(0).submit(handle, op, 7);
+    world.wake(0);
+    let mut done = Vec::new();
+    world.run(TURNS_MAX, &mut |reactor| {
+        let said = system.turn(reactor);
+        if reactor == 0 {
+            system.target(0).poll(&mut done);
+        }
+        if done.is_empty() { said } else { Turn::Stop }
+    });
+    system.target(0).close(handle);
+    done.pop().expect("it is answered").result
+}
+
+pub(super) fn create_volume(name: &str) -> Action {
+    Action::Admin(Admin::CreateVolume {
+        name: name.to_owned(),
+    })
+}
+
+pub(super) fn create_lun(name: &str, size_bytes: u64) -> Action {
+    Action::Admin(Admin::CreateLun {
+        name: name.to_owned(),
+        size_bytes,
+    })
+}
+
+pub(super) fn delete_lun(name: &str) -> Action {
+    Action::Admin(Admin::DeleteLun {
+        name: name.to_owned(),
+    })
+}
+
+pub(super) fn consistency_point() -> Action {
+    Action::Admin(Admin::ConsistencyPoint)
+}
+
+pub(super) fn write(lun: &str, offset: u64, length: u64, fill: u64) -> Action {
+    Action::Write {
+        lun: lun.to_owned(),
+        offset,
+        length,
+        fill,
+        durable: false,
+    }
+}
+
+pub(super) fn read(lun: &str, offset: u64, length: u64) -> Action {
+    Action::Read {
+        lun: lun.to_owned(),
+        offset,
+        length,
+    }
+}

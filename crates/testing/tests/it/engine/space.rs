@@ -1,0 +1,117 @@
+//! What is deleted comes back, all of it.
+
+use everglade_engine::Usage;
+use everglade_testing::engine::{EngineMaker, EngineSystem};
+use everglade_testing::system::Admin;
+use everglade_testing::workload::Action;
+
+use super::rig::{Rig, consistency_point, create_lun, create_volume, delete_lun, write};
+
+const MIB: u64 = 1 << 20;
+
+fn usage(system: &mut EngineSystem) -> Usage {
+    system.usage()
+}
+
+/// Enough consistency points for everything deleted to come back and for overflow files to settle.
+fn settle() -> Vec<Action> {
+    let mut actions = Vec::new();
+    for _ in 0..10 {
+        actions.extend([Action::Pause(1_000_000_000), consistency_point()]);
+    }
+    actions
+}
+
+/// Contexts and map blocks of areas once used stay, and each restart may begin another area; that has an end.
+/// Nothing else stays, however often something comes and goes.
+fn assert_settled(empty: &Usage, levels: &[u64]) {
+    let late = &levels[levels.len() / 2..];
+    let (least, most) = (late.iter().min(), late.iter().max());
+    let (least, most) = (least.expect("some"), most.expect("some"));
+    assert!(most - least <= 4, "{levels:?} after {empty:?}");
+    let contexts = empty.total_blocks.div_ceil(256);
+    assert!(
+        *most <= empty.used_blocks + contexts + 32,
+        "{levels:?} after {empty:?}"
+    );
+}
+
+/// Writes all of a LUN that is there already.
+fn fill(lun: &str, bytes: u64, salt: u64) -> Vec<Action> {
+    let write = |index| write(lun, index * MIB, MIB, salt + index);
+    (0..bytes / MIB).map(write).collect()
+}
+
+#[test]
+fn deleted_luns_return_all_their_space_also_across_restarts() {
+    for devices in [1, 2] {
+        let maker = EngineMaker {
+            devices,
+            ..EngineMaker::SMALL
+        };
+        let mut rig = Rig::new(maker, 32 * MIB, 2);
+        let mut actions = vec![create_volume("v"), consistency_point()];
+        actions.extend(settle());
+        let empty = rig.live(actions, usage);
+        let mut levels = Vec::new();
+        for cycle in 0..10 {
+            rig.live([create_lun("v/l", 16 * MIB)], usage);
+            let mut actions = fill("v/l", 16 * MIB, cycle * 1000);
+            actions.push(consistency_point());
+            let full = rig.live(actions, usage);
+            assert!(full.used_blocks > empty.used_blocks + 3000, "{full:?}");
+            // Cut right after the deletion is durable: the rest happens in the next life.
+            rig.live([delete_lun("v/l")], usage);
+            let after = rig.live(settle(), usage);
+            assert_eq!(after.pending_blocks, 0, "{after:?}");
+            levels.push(after.used_blocks);
+        }
+        assert_settled(&empty, &levels);
+    }
+}
+
+#[test]
+fn deleted_volumes_return_all_their_space() {
+    let mut rig = Rig::new(EngineMaker::SMALL, 32 * MIB, 1);
+    let empty = rig.live(settle(), usage);
+    let mut levels = Vec::new();
+    for cycle in 0..10 {
+        let mut actions = vec![create_volume("w"), create_lun("w/l", 12 * MIB)];
+        actions.extend(fill("w/l", 12 * MIB, cycle * 1000));
+        actions.push(consistency_point());
+        rig.live(actions, usage);
+        let delete = Admin::DeleteVolume {
+            name: "w".to_owned(),
+        };
+        let mut actions = vec![Action::Admin(delete)];
+        actions.extend(settle());
+        let after = rig.live(actions, usage);
+        assert_eq!(after.pending_blocks, 0, "{after:?}");
+        levels.push(after.used_blocks);
+    }
+    assert_settled(&empty, &levels);
+}
+
+#[test]
+fn discarded_ranges_return_their_space_and_the_pool_can_be_filled_again() {
+    let mut rig = Rig::new(EngineMaker::SMALL, 16 * MIB, 1);
+    rig.live([create_volume("v"), create_lun("v/l", 64 * MIB)], usage);
+    for cycle in 0..4 {
+        // More than fits: the last ones are refused, and the next cycle fits as much again.
+        let mut actions = fill("v/l", 24 * MIB, cycle * 1000);
+        actions.push(consistency_point());
+        let full = rig.live(actions, usage);
+        let least = full.total_blocks - full.reserve_blocks - 1024;
+        assert!(full.used_blocks > least, "cycle {cycle}: {full:?}");
+        let discard = Action::Discard {
+            lun: "v/l".to_owned(),
+            offset: 0,
+            length: 64 * MIB,
+            durable: true,
+        };
+        let mut actions = vec![discard];
+        actions.extend(settle());
+        let after = rig.live(actions, usage);
+        assert!(after.used_blocks < 100, "cycle {cycle}: {after:?}");
+    }
+}
