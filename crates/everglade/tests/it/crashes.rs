@@ -9,7 +9,8 @@ use crate::tools::have;
 use crate::wire::Client;
 
 const ROUNDS: u64 = 5;
-const BLOCK: usize = 4096;
+const BLOCK_U32: u32 = 4096;
+const BLOCK: usize = BLOCK_U32 as usize;
 /// Blocks that the careful writer rewrites in each pass, at the start of the LUN. fio has the rest.
 const BLOCKS: u64 = 64;
 const ARGS: [&str; 6] = [
@@ -95,7 +96,7 @@ fn write_passes(client: &mut Client, mut pass: u64, time: Duration) -> u64 {
 fn assert_holds(client: &mut Client, flushed: u64) {
     for number in 0..BLOCKS {
         let found = client
-            .read(number * BLOCK as u64, BLOCK as u32)
+            .read(number * BLOCK as u64, BLOCK_U32)
             .expect("readable");
         let pass = u64::from_le_bytes(found[..8].try_into().expect("eight")) >> 16;
         assert!(found == content(number, pass), "block {number} is torn");

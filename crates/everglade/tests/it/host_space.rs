@@ -12,7 +12,8 @@ use crate::running::Place;
 use crate::tools::{have, skip};
 use crate::wire::{Client, ENOSPC};
 
-const MIB: u64 = 1 << 20;
+const MIB_U32: u32 = 1 << 20;
+const MIB: u64 = MIB_U32 as u64;
 
 /// A small file system of its own, which goes with its image.
 struct SmallHost {
@@ -84,7 +85,7 @@ fn host_bytes(place: &Place) -> u64 {
 /// A MiB that nothing can shorten, of its own for each number and round.
 fn payload(number: u64, round: u64) -> Vec<u8> {
     let mut state = (number << 32 | round).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut bytes = vec![0; MIB as usize];
+    let mut bytes = vec![0; MIB_U32 as usize];
     for word in bytes.chunks_exact_mut(8) {
         state ^= state << 13;
         state ^= state >> 7;
@@ -111,7 +112,7 @@ fn write_until_full(client: &mut Client, first: u64, end: u64, round: u64) -> u6
 #[track_caller]
 fn assert_reads_back(client: &mut Client, numbers: std::ops::Range<u64>, round: u64) {
     for number in numbers {
-        let found = client.read(number * MIB, MIB as u32);
+        let found = client.read(number * MIB, MIB_U32);
         assert!(found == Ok(payload(number, round)), "MiB {number}");
     }
 }
@@ -156,7 +157,7 @@ fn a_full_host_costs_enospc_and_nothing_that_was_stored() {
     // A quarter goes, and as much can be written again.
     let gone = full / 4;
     for number in 0..gone {
-        client.trim(number * MIB, MIB as u32).expect("trimmed");
+        client.trim(number * MIB, MIB_U32).expect("trimmed");
     }
     client.flush().expect("flushed");
     let half = gone / 2;
@@ -226,7 +227,7 @@ fn a_host_that_others_fill_costs_enospc_until_they_leave() {
 fn fill(path: &Path) {
     use std::io::Write;
     let mut file = File::create(path).expect("create");
-    let chunk = vec![0xA5; MIB as usize];
+    let chunk = vec![0xA5; MIB_U32 as usize];
     while file.write_all(&chunk).is_ok() {}
     file.sync_all().expect("a file on a full host");
 }
@@ -262,8 +263,9 @@ fn what_is_trimmed_returns_to_the_host() {
 
     client.trim(0, 3 << 30).expect("trimmed");
     client.flush().expect("flushed");
+    // Some areas are kept, because what is soon written again is not worth punching.
     eventually("the host gets its space back", || {
-        host_bytes(&place) < fresh + GIB / 2
+        host_bytes(&place) < 2 * GIB
     });
     assert_eq!(client.read(GIB, 4096), Ok(vec![0; 4096]));
     drop(client);

@@ -207,7 +207,11 @@ impl Server {
         self.signal(Signal::TERM);
         let status = self.child.wait().expect("an end");
         let log = self.log();
-        assert_eq!(status.code(), Some(1), "{status} after SIGTERM; log:\n{log}");
+        assert_eq!(
+            status.code(),
+            Some(1),
+            "{status} after SIGTERM; log:\n{log}"
+        );
         log
     }
 

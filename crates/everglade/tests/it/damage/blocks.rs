@@ -4,12 +4,11 @@ use everglade_format::Block;
 use everglade_format::indirect::{BlockKind, Header};
 
 use super::{
-    BLOCK, Medium, assert_refused_untouched, assert_serves, noise, open, serve, with_blocks,
+    BLOCK, BLOCK_U32, Medium, assert_refused_untouched, assert_serves, noise, open, serve,
+    with_blocks,
 };
 use crate::running::{Place, code, stdout};
 use crate::wire::EIO;
-
-const BLOCK_U32: u32 = BLOCK as u32;
 
 fn at(number: u64) -> u64 {
     number * BLOCK as u64

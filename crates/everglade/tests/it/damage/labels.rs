@@ -2,7 +2,7 @@
 
 use everglade_format::FORMAT_VERSION;
 use everglade_format::config::CONFIG_BYTES;
-use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets};
+use everglade_format::label::{CONFIG_OFFSETS, label_offsets};
 
 use super::{Medium, assert_refused_untouched, assert_serves, with_blocks};
 use crate::running::code;
@@ -10,6 +10,9 @@ use crate::running::code;
 const VERSION_AT: usize = 8;
 const INCOMPATIBLE_AT: usize = 40;
 const CHECK_BYTES: usize = 32;
+const LABEL_BYTES: usize = 1 << 20;
+/// From the start of a label to the end of its config records.
+const RECORDS_BYTES: usize = (128 << 10) + CONFIG_BYTES;
 
 /// Where config records are that were ever written.
 fn records(medium: &Medium) -> Vec<u64> {
@@ -35,12 +38,11 @@ fn one_copy_of_the_label_is_enough() {
     let place = with_blocks(&[1]);
     let medium = Medium::of(&place);
     for label in label_offsets(medium.size_bytes) {
-        let before = medium.wipe(label, LABEL_BYTES as usize);
+        let before = medium.wipe(label, LABEL_BYTES);
         assert_eq!(code(&place.run(&["check"])), 0, "a warning is no problem");
         assert_serves(&place, &[1]);
         // Config records are written once, so the one that was lost comes back from the copy.
-        let size = CONFIG_BYTES as u64 * 2 + CONFIG_OFFSETS[0];
-        medium.write(label, &before[..size as usize]);
+        medium.write(label, &before[..RECORDS_BYTES]);
     }
     assert_serves(&place, &[1]);
 }
@@ -50,7 +52,7 @@ fn a_device_without_a_label_is_refused() {
     let place = with_blocks(&[1]);
     let medium = Medium::of(&place);
     let labels = label_offsets(medium.size_bytes);
-    let before = labels.map(|label| medium.wipe(label, LABEL_BYTES as usize));
+    let before = labels.map(|label| medium.wipe(label, LABEL_BYTES));
     let parts = [
         "aggregate aggr0 cannot be opened",
         "device 0 has no Everglade label",

@@ -68,7 +68,8 @@ impl Medium {
     pub(super) fn find(&self, looks: impl Fn(&[u8]) -> bool) -> Vec<u64> {
         let mut found = Vec::new();
         let block_bytes = BLOCK as u64;
-        for start in (0..self.size_bytes).step_by(SEGMENT_BYTES as usize) {
+        for start in (0..self.size_bytes.div_ceil(SEGMENT_BYTES)).map(|index| index * SEGMENT_BYTES)
+        {
             let path = self
                 .directory
                 .join(format!("{:08}.seg", start / SEGMENT_BYTES));

@@ -8,6 +8,7 @@ mod blocks;
 mod devices;
 mod labels;
 mod medium;
+mod stale;
 mod superblocks;
 mod untouched;
 
@@ -18,7 +19,8 @@ use medium::Medium;
 use untouched::assert_refused_untouched;
 
 const SERVE: [&str; 4] = ["--lun-size", "64MiB", "--aggregate-size", "2GiB"];
-const BLOCK: usize = 4096;
+const BLOCK_U32: u32 = 4096;
+const BLOCK: usize = BLOCK_U32 as usize;
 
 fn serve(place: &Place) -> Server {
     place.serve(&SERVE)
@@ -66,7 +68,7 @@ fn assert_serves(place: &Place, numbers: &[u64]) {
     let mut client = open(&server);
     for number in numbers {
         let at = number * BLOCK as u64;
-        let found = client.read(at, BLOCK as u32);
+        let found = client.read(at, BLOCK_U32);
         assert!(found == Ok(noise(*number)), "block {number}");
     }
     drop(client);

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use crate::refusals::assert_refused;
 use crate::running::Place;
 
-/// Length, blocks, and when content and metadata changed last: no write leaves all of them alone.
-type Stamp = (u64, u64, i64, i64, i64, i64);
+/// Length, and when content and metadata changed last: no write leaves all of them alone. Blocks are
+/// not counted, because the host allocates in its own time what others wrote.
+type Stamp = (u64, i64, i64, i64, i64);
 
 /// The stamps of all that is below a directory.
 ///
@@ -30,7 +31,6 @@ fn stamps(data_dir: &Path) -> BTreeMap<PathBuf, Stamp> {
             }
             let stamp = (
                 it.size(),
-                it.blocks(),
                 it.mtime(),
                 it.mtime_nsec(),
                 it.ctime(),
