@@ -13,11 +13,27 @@ use crate::{Usage, place};
 
 const COMMAND_LINE: &str = "docs/operating/command-line.md";
 const HEADER: &str = "# Command line\n\n\
-    <!-- Written by `cargo xtask gen`. Change crates/everglade/src/args.rs instead. -->\n\n\
+    <!-- Written by `cargo xtask gen`. Change crates/everglade/src/args.rs or crates/cli/src/verb.rs instead. -->\n\n\
     Flags win over `EVERGLADE_*` in the environment, and those over the configuration file.\n";
 
 /// Each becomes a section.
-const HELP: [&[&str]; 4] = [&[], &["serve"], &["check"], &["version"]];
+const HELP: [&[&str]; 15] = [
+    &[],
+    &["serve"],
+    &["aggregate", "create"],
+    &["aggregate", "show"],
+    &["volume", "create"],
+    &["volume", "show"],
+    &["volume", "delete"],
+    &["lun", "create"],
+    &["lun", "show"],
+    &["lun", "resize"],
+    &["lun", "delete"],
+    &["status"],
+    &["df"],
+    &["check"],
+    &["version"],
+];
 
 /// The program to ask.
 pub(crate) enum Binary {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use everglade_affinity::{Affinities, AggregateAffinities, Permit, RANGES};
 use everglade_env::{BLOCK_SIZE, DeviceId, Nanos, Storage};
+use everglade_format::volume::Sync;
 use everglade_pagecache::PageCache;
 
 use crate::admin;
@@ -83,6 +84,8 @@ pub struct AggregateInfo {
     pub committed_cp: u64,
     /// Space.
     pub usage: Usage,
+    /// What it is made of, in the order of the label's table.
+    pub devices: Vec<DeviceId>,
 }
 
 /// A volume, for people.
@@ -92,6 +95,8 @@ pub struct VolumeInfo {
     pub name: String,
     /// The aggregate it is in.
     pub aggregate: String,
+    /// When its writes count as done.
+    pub sync: Sync,
 }
 
 /// A LUN, for people.
@@ -233,6 +238,7 @@ impl Engine {
             state: aggregate.state(),
             committed_cp: aggregate.committed().0,
             usage: aggregate.space.usage(),
+            devices: aggregate.devices.clone(),
         };
         self.0.all().iter().map(info).collect()
     }
@@ -249,6 +255,7 @@ impl Engine {
                     .map(|volume| VolumeInfo {
                         name: volume.name.clone(),
                         aggregate: aggregate.config.name.clone(),
+                        sync: volume.sync,
                     }),
             );
         }

@@ -11,7 +11,11 @@ use everglade_server::{Interval, Size};
 /// over NBD.
 #[derive(Debug, Parser)]
 #[command(name = "everglade", version, disable_help_subcommand = true)]
-#[command(after_help = "Start with 'everglade serve'; it prints how to connect.")]
+#[command(
+    after_help = "Start with 'everglade serve'; it prints how to connect.\n\
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 daemon unreachable, 4 not found, 5 conflict,\n\
+    6 needs --yes or would lose data, 7 no space, 8 unhealthy."
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -35,6 +39,16 @@ pub(crate) struct Global {
     #[arg(hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
 
+    /// Socket of the daemon to ask [default: run/api.sock in the data directory]
+    #[arg(long, global = true, value_name = "PATH", env = "EVERGLADE_SOCKET")]
+    #[arg(hide_env_values = true)]
+    pub(crate) socket: Option<PathBuf>,
+
+    /// Do what loses data
+    #[arg(long, global = true, env = "EVERGLADE_YES", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(crate) yes: bool,
+
     /// Print JSON instead of text
     #[arg(long, global = true, env = "EVERGLADE_JSON", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
@@ -55,6 +69,8 @@ pub(crate) enum Verb {
     Check(Check),
     /// Print the versions of the program and of its formats
     Version,
+    #[command(flatten)]
+    Client(everglade_cli::Verb),
 }
 
 /// Options of `serve`.
@@ -78,6 +94,15 @@ pub(crate) struct Serve {
         hide_env_values = true
     )]
     pub(crate) nbd_unix: Option<UnixListen>,
+
+    /// Socket for administrators, or off [default: run/api.sock in the data directory]
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "EVERGLADE_API_UNIX",
+        hide_env_values = true
+    )]
+    pub(crate) api_unix: Option<UnixListen>,
 
     /// Cap for all memory of the process, at least 256MiB [default: 1GiB]
     #[arg(

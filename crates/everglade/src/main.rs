@@ -5,6 +5,7 @@
 
 mod args;
 mod check;
+mod client;
 mod exit;
 mod serve;
 mod version;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         Verb::Serve(serve) => serve::run(&args.global, serve),
         Verb::Check(check) => check::run(&args.global, check),
         Verb::Version => version::run(&args.global),
+        Verb::Client(verb) => client::run(&args.global, verb),
     };
     outcome.unwrap_or_else(|failure| {
         eprintln!("everglade: {}", failure.message);

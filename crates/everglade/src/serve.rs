@@ -18,6 +18,7 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> Result<ExitCode, Failure> {
         nbd_tcp: serve.nbd_tcp,
         nbd_unix: serve.nbd_unix.clone(),
         nbd_connections_max: None,
+        api_unix: serve.api_unix.clone(),
         aggregate_size: serve.aggregate_size,
         lun_size: serve.lun_size,
         cp_interval: serve.cp_interval,

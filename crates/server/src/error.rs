@@ -30,13 +30,15 @@ pub enum StartError {
     /// A Unix socket cannot be listened on.
     #[error(
         "cannot listen on {path}: {source}; expected an existing, writable directory; choose \
-         another with --nbd-unix ('off' does without)"
+         another with {flag} ('off' does without)"
     )]
     Unix {
         /// As configured.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+        /// What can say otherwise.
+        flag: &'static str,
     },
     /// The system refused something every start needs.
     #[error("cannot {action}: {source}; check the limits of the system and of this process")]

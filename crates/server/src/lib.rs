@@ -6,8 +6,9 @@
 //! 2. [`datadir`]: the directory is recognised and locked, or refused without writing a byte to it.
 //! 3. [`listen`]: sockets are bound, so that a busy port is found before the engine starts.
 //! 4. [`reactor`]: the engine opens its devices and the data plane runs, one thread per core.
-//! 5. [`ready`]: the ready line is printed; clients may connect.
-//! 6. [`signal`]: SIGTERM or SIGINT asks for an orderly stop through [`stop`]; the reactors finish
+//! 5. [`rest`]: one more thread answers administrators, who reach the data plane by messages only.
+//! 6. [`ready`]: the ready line is printed; clients may connect.
+//! 7. [`signal`]: SIGTERM or SIGINT asks for an orderly stop through [`stop`]; the reactors finish
 //!    a consistency point and return; the lock goes last, with the process.
 //!
 //! Offline tools share steps 1 and 2 and [`devices`], and never the rest.
@@ -25,9 +26,9 @@ pub mod listen;
 pub mod log;
 pub mod reactor;
 pub mod ready;
+pub mod rest;
 pub mod serve;
 pub mod signal;
-pub mod size;
 pub mod stop;
 
 /// Version of the bytes this build writes to devices.
@@ -36,7 +37,7 @@ pub use everglade_format::FORMAT_VERSION as MEDIA_VERSION;
 pub use config::{Config, Settings};
 pub use datadir::DataDir;
 pub use error::{ServeError, StartError};
+pub use everglade_api::Size;
 pub use interval::Interval;
 pub use serve::serve;
-pub use size::Size;
 pub use stop::Stop;

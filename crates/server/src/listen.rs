@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::StartError;
 use crate::config::Nbd;
 use crate::datadir::{Endpoints, socket};
+use everglade_env::net::{ListenError, Listener};
 
 /// The open doors, blocking mode; reactors may change that.
 #[derive(Debug)]
@@ -32,6 +33,7 @@ impl Listeners {
         let endpoints = Endpoints {
             nbd_tcp: tcp_address,
             nbd_unix: nbd.unix.clone(),
+            api_unix: None,
         };
         Ok(Listeners {
             nbd_tcp,
@@ -60,11 +62,32 @@ fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError
     bound.map_err(|source| StartError::Tcp { address, source })
 }
 
+/// Binds the socket of the REST interface, which only the user of this process can connect to. Its name goes
+/// with the listener.
+///
+/// # Errors
+/// The path is taken or cannot be written.
+pub fn bind_api(path: &Path) -> Result<Listener, StartError> {
+    socket::unlink_stale(path)?;
+    Listener::unix(path).map_err(|error| {
+        let source = match error {
+            ListenError::Host { source, .. } => source,
+            other => std::io::Error::other(other),
+        };
+        StartError::Unix {
+            path: path.to_owned(),
+            source,
+            flag: "--api-unix",
+        }
+    })
+}
+
 fn bind_unix(path: &Path) -> Result<UnixListener, StartError> {
     socket::unlink_stale(path)?;
     UnixListener::bind(path).map_err(|source| StartError::Unix {
         path: path.to_owned(),
         source,
+        flag: "--nbd-unix",
     })
 }
 

@@ -56,11 +56,12 @@ pub fn line(endpoints: &Endpoints) -> String {
     let tcp = endpoints
         .nbd_tcp
         .map_or_else(off, |address| address.to_string());
-    let unix = endpoints
-        .nbd_unix
-        .as_ref()
-        .map_or_else(off, |path| path.display().to_string());
-    format!("ready nbd={tcp} nbd-unix={unix} api=off")
+    let socket = |path: &Option<std::path::PathBuf>| {
+        path.as_ref()
+            .map_or_else(off, |path| path.display().to_string())
+    };
+    let (unix, api) = (socket(&endpoints.nbd_unix), socket(&endpoints.api_unix));
+    format!("ready nbd={tcp} nbd-unix={unix} api={api}")
 }
 
 fn as_json(endpoints: &Endpoints, exports: &[Export]) -> serde_json::Value {
@@ -144,6 +145,12 @@ fn commands(endpoints: &Endpoints, exports: &[Export]) -> String {
     for line in lines {
         let _ = writeln!(text, "  {line}");
     }
+    if endpoints.api_unix.is_some() {
+        let _ = writeln!(
+            text,
+            "\n'everglade status', 'df' and 'lun create' look at it and make more (see --help)."
+        );
+    }
     let _ = writeln!(text, "\nCtrl-C stops the server in an orderly way.");
     text
 }
@@ -157,6 +164,7 @@ mod tests {
         Endpoints {
             nbd_tcp: tcp.map(|text| text.parse().expect("an address")),
             nbd_unix: unix.map(PathBuf::from),
+            api_unix: unix.map(|_| PathBuf::from("/d/run/api.sock")),
         }
     }
 
@@ -173,11 +181,11 @@ mod tests {
         let both = endpoints(Some("127.0.0.1:10809"), Some("/d/run/nbd.sock"));
         assert_eq!(
             line(&both),
-            "ready nbd=127.0.0.1:10809 nbd-unix=/d/run/nbd.sock api=off"
+            "ready nbd=127.0.0.1:10809 nbd-unix=/d/run/nbd.sock api=/d/run/api.sock"
         );
         assert_eq!(
-            line(&endpoints(None, Some("/s"))),
-            "ready nbd=off nbd-unix=/s api=off"
+            line(&endpoints(Some("127.0.0.1:9"), None)),
+            "ready nbd=127.0.0.1:9 nbd-unix=off api=off"
         );
     }
 

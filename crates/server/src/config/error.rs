@@ -76,9 +76,11 @@ pub enum ConfigError {
     /// Longer than the kernel takes.
     #[error(
         "the socket path {path} has {bytes} bytes; the kernel takes at most \
-         {SOCKET_PATH_BYTES_MAX}; choose a shorter --nbd-unix or --data-dir, or --nbd-unix off"
+         {SOCKET_PATH_BYTES_MAX}; choose a shorter {flag} or --data-dir, or {flag} off"
     )]
     SocketPathTooLong {
+        /// What could have said otherwise.
+        flag: &'static str,
         /// The path.
         path: PathBuf,
         /// Its length.

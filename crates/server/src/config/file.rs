@@ -19,19 +19,19 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "data_dir",
     "memory",
     "reactors",
     "nbd.tcp",
     "nbd.unix",
     "nbd.connections_max",
+    "api.unix",
     "cp.interval",
 ];
 
 /// Keys of the contract whose subsystems do not exist yet.
-const KEYS_LATER: [&str; 5] = [
-    "api.unix",
+const KEYS_LATER: [&str; 4] = [
     "api.tcp",
     "metrics.tcp",
     "journal.device",
@@ -105,6 +105,7 @@ impl Source<'_> {
             "nbd.connections_max" => {
                 settings.nbd_connections_max = Some(self.parsed(key, value)?);
             }
+            "api.unix" => settings.api_unix = Some(self.parsed(key, value)?),
             "cp.interval" => settings.cp_interval = Some(self.parsed(key, value)?),
             _ => return Err(self.refuse(key, at)),
         }

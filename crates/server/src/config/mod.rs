@@ -35,13 +35,13 @@ const CONNECTIONS_MAX: u32 = 65_536;
 const CP_INTERVAL_DEFAULT: Interval = Interval::seconds(10);
 const CP_INTERVAL_MIN: Interval = Interval::millis(100);
 const CP_INTERVAL_MAX: Interval = Interval::seconds(3600);
-const AGGREGATE_SIZE_DEFAULT: Size = Size::gib(64);
+pub(crate) const AGGREGATE_SIZE_DEFAULT: Size = Size::gib(64);
 /// Below this the reserve, the label and the areas leave nothing to sell.
-const AGGREGATE_SIZE_MIN: Size = Size::gib(1);
+pub(crate) const AGGREGATE_SIZE_MIN: Size = Size::gib(1);
 const LUN_SIZE_DEFAULT: Size = Size::gib(16);
 /// Block numbers have 40 bits on media (DESIGN §4): 2^40 blocks of 4 KiB.
-const POOL_BYTES_MAX: Size = Size(1 << 52);
-const BLOCK_BYTES: u64 = 4096;
+pub(crate) const POOL_BYTES_MAX: Size = Size(1 << 52);
+pub(crate) const BLOCK_BYTES: u64 = 4096;
 /// The kernel's `sun_path` less its final zero byte.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
@@ -109,6 +109,8 @@ pub struct Settings {
     pub nbd_unix: Option<UnixListen>,
     /// NBD connections at a time.
     pub nbd_connections_max: Option<u32>,
+    /// REST over a Unix socket.
+    pub api_unix: Option<UnixListen>,
     /// Size of the aggregate made at first start.
     pub aggregate_size: Option<Size>,
     /// Size of the LUN made at first start.
@@ -129,6 +131,7 @@ impl Settings {
             nbd_tcp: self.nbd_tcp.or(lower.nbd_tcp),
             nbd_unix: self.nbd_unix.or(lower.nbd_unix),
             nbd_connections_max: self.nbd_connections_max.or(lower.nbd_connections_max),
+            api_unix: self.api_unix.or(lower.api_unix),
             aggregate_size: self.aggregate_size.or(lower.aggregate_size),
             lun_size: self.lun_size.or(lower.lun_size),
             cp_interval: self.cp_interval.or(lower.cp_interval),
@@ -149,6 +152,8 @@ pub struct Config {
     pub io: IoMode,
     /// The NBD server.
     pub nbd: Nbd,
+    /// Socket of the REST interface: absolute, short enough for the kernel. None: nobody can administer.
+    pub api_unix: Option<PathBuf>,
     /// Longest time between consistency points while there is something to write.
     pub cp_interval: Interval,
     /// What an empty data directory is filled with.
@@ -212,6 +217,7 @@ impl Config {
             settings.nbd_connections_max,
             &data_dir,
         )?;
+        let api_unix = unix_socket("--api-unix", settings.api_unix, &data_dir, "run/api.sock")?;
         Ok(Config {
             memory: at_least(
                 "memory",
@@ -227,6 +233,7 @@ impl Config {
             )?,
             io: settings.io.unwrap_or_default(),
             nbd,
+            api_unix,
             cp_interval: in_range(
                 "cp.interval",
                 settings.cp_interval.unwrap_or(CP_INTERVAL_DEFAULT),
@@ -248,22 +255,9 @@ fn nbd(
         TcpListen::Off => None,
         TcpListen::At(address) => Some(address),
     };
-    let unix = match unix {
-        Some(UnixListen::Off) => None,
-        Some(UnixListen::At(path)) => Some(place::absolute(path)?),
-        None => Some(data_dir.join("run/nbd.sock")),
-    };
+    let unix = unix_socket("--nbd-unix", unix, data_dir, "run/nbd.sock")?;
     if tcp.is_none() && unix.is_none() {
         return Err(ConfigError::NothingToServe);
-    }
-    if let Some(path) = &unix {
-        let bytes = path.as_os_str().len();
-        if bytes > SOCKET_PATH_BYTES_MAX {
-            return Err(ConfigError::SocketPathTooLong {
-                path: path.clone(),
-                bytes,
-            });
-        }
     }
     let connections_max = connections_max.unwrap_or(CONNECTIONS_DEFAULT);
     let connections_max = in_range("nbd.connections_max", connections_max, 1..=CONNECTIONS_MAX)?;
@@ -272,6 +266,25 @@ fn nbd(
         unix,
         connections_max,
     })
+}
+
+/// Where a Unix socket is to be, which `flag` could have said.
+fn unix_socket(
+    flag: &'static str,
+    said: Option<UnixListen>,
+    data_dir: &Path,
+    default: &str,
+) -> Result<Option<PathBuf>, ConfigError> {
+    let path = match said {
+        Some(UnixListen::Off) => return Ok(None),
+        Some(UnixListen::At(path)) => place::absolute(path)?,
+        None => data_dir.join(default),
+    };
+    let bytes = path.as_os_str().len();
+    if bytes > SOCKET_PATH_BYTES_MAX {
+        return Err(ConfigError::SocketPathTooLong { flag, path, bytes });
+    }
+    Ok(Some(path))
 }
 
 fn first_start(

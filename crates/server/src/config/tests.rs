@@ -43,6 +43,7 @@ fn defaults_are_those_of_the_conventions() {
     );
     assert_eq!(config.nbd.unix, Some(PathBuf::from("/srv/e/run/nbd.sock")));
     assert_eq!(config.nbd.connections_max, 1024);
+    assert_eq!(config.api_unix, Some(PathBuf::from("/srv/e/run/api.sock")));
     assert_eq!(config.cp_interval, Interval::seconds(10));
     assert_eq!(config.first_start.aggregate_size, Size::gib(64));
     assert_eq!(config.first_start.lun_size, Size::gib(16));
@@ -103,6 +104,8 @@ fn a_socket_path_over_the_kernels_limit_is_refused_with_a_way_out() {
     assert!(error.contains("--nbd-unix"), "{error}");
     let mut without = said(&long);
     without.nbd_unix = Some(UnixListen::Off);
+    assert!(refused(without.clone()).contains("--api-unix off"));
+    without.api_unix = Some(UnixListen::Off);
     complete(without);
 }
 
@@ -110,13 +113,18 @@ fn a_socket_path_over_the_kernels_limit_is_refused_with_a_way_out() {
 fn the_file_says_everything_flags_can() {
     let settings = parse(
         "data_dir = '/srv/e'\nmemory = '2GiB'\nreactors = 2\n\
-         [nbd]\ntcp = ':0'\nunix = 'off'\nconnections_max = 7\n[cp]\ninterval = '2s'\n",
+         [nbd]\ntcp = ':0'\nunix = 'off'\nconnections_max = 7\n\
+         [api]\nunix = '/run/e.sock'\n[cp]\ninterval = '2s'\n",
     )
     .expect("a good file");
     assert_eq!(settings.memory, Some(Size::gib(2)));
     assert_eq!(settings.reactors, Some(2));
     assert_eq!(settings.nbd_unix, Some(UnixListen::Off));
     assert_eq!(settings.nbd_connections_max, Some(7));
+    assert_eq!(
+        settings.api_unix,
+        Some(UnixListen::At(PathBuf::from("/run/e.sock")))
+    );
     assert_eq!(settings.cp_interval, Some(Interval::seconds(2)));
     assert_eq!(parse("").expect("an empty file"), Settings::default());
 }

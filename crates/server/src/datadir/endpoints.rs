@@ -19,6 +19,8 @@ pub struct Endpoints {
     pub nbd_tcp: Option<SocketAddr>,
     /// NBD over a Unix socket.
     pub nbd_unix: Option<PathBuf>,
+    /// REST over a Unix socket.
+    pub api_unix: Option<PathBuf>,
 }
 
 impl Endpoints {
@@ -30,7 +32,7 @@ impl Endpoints {
             "pid": std::process::id(),
             "nbd_tcp": self.nbd_tcp.map(|address| address.to_string()),
             "nbd_unix": self.nbd_unix.as_ref().map(|path| path.to_string_lossy()),
-            "api_unix": null,
+            "api_unix": self.api_unix.as_ref().map(|path| path.to_string_lossy()),
         })
     }
 

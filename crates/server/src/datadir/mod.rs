@@ -191,8 +191,13 @@ impl DataDir {
         endpoints.write(&self.run_dir())
     }
 
-    /// Orderly end: nobody listens any more. Failing to say so is not worth failing the stop.
+    /// Orderly end: nobody listens any more, and the lock goes.
     pub fn close(self) {
+        self.withdraw();
+    }
+
+    /// Nobody listens any more. Failing to say so is not worth failing the stop.
+    pub fn withdraw(&self) {
         if let Err(error) = endpoints::remove(&self.run_dir()) {
             tracing::warn!("{error}");
         }

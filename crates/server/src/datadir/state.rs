@@ -7,7 +7,7 @@
 //! name = "aggr0"
 //! phase = "ready"            # or "creating"
 //! epoch = 1
-//! uuid = "2f0c…"             # 32 hexadecimal digits; absent while creating
+//! uuid = "2f0c…"             # 32 hexadecimal digits
 //!
 //! [[aggregate.device]]
 //! path = "aggregates/aggr0/dev0"
@@ -19,8 +19,8 @@
 //! absent --record(creating)--> creating --devices made, labels durable, record(ready)--> ready
 //!
 //! 1. An aggregate is recorded as *creating* before its devices are made. If power fails before
-//!    it is recorded as *ready*, no client has seen it and the next start makes it again from
-//!    nothing. What is *ready* is never formatted.
+//!    it is recorded as *ready*, no client has seen it and the next start takes it back, clearing
+//!    devices that carry its UUID. What is *ready* is never formatted.
 //! 2. The file ends with a mark, because a torn TOML file is often a shorter valid one, and a state
 //!    with fewer devices than the truth is the one error that could cost data. Files are replaced
 //!    whole, so only a damaged host file system tears one.
@@ -68,7 +68,7 @@ pub struct AggregateState {
     pub phase: Phase,
     /// Newest membership epoch this daemon has seen in its labels; 0 while creating.
     pub epoch: u64,
-    /// Identity in its labels; none while creating.
+    /// Identity in its labels; while creating, what it is going to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
     /// Its devices, in the order of the label's table.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
-use everglade_engine::admin;
+use everglade_engine::{Engine, admin};
 use everglade_env::World;
 use everglade_target::Export;
 
@@ -56,6 +56,8 @@ pub(super) struct Asked {
 struct Inbox {
     asked: VecDeque<Asked>,
     sockets: VecDeque<Socket>,
+    /// The reactor has ended and will answer no more.
+    is_closed: bool,
 }
 
 /// What all reactor threads share besides the engine.
@@ -69,6 +71,9 @@ pub(super) struct Plane {
     pub(super) quiet: AtomicUsize,
     /// Aggregates whose failure was logged.
     mourned: Mutex<BTreeSet<String>>,
+    /// True once the aggregates were asked to stop. Held while one is opened, because one that was opened later
+    /// would never hear of the stop.
+    is_ended: Mutex<bool>,
 }
 
 impl Plane {
@@ -80,6 +85,7 @@ impl Plane {
             connections: AtomicU32::new(0),
             quiet: AtomicUsize::new(0),
             mourned: Mutex::default(),
+            is_ended: Mutex::new(false),
         }
     }
 
@@ -97,14 +103,38 @@ impl Plane {
         (0..self.reactors()).for_each(|reactor| self.world.wake(reactor));
     }
 
-    /// Asks a running reactor and waits for the answer. Not from a reactor's thread.
-    pub(super) fn ask(&self, reactor: usize, control: Control) -> Answer {
+    /// Asks a reactor and waits for the answer; `None` if it ended instead. Not from a reactor's thread.
+    pub(super) fn ask(&self, reactor: usize, control: Control) -> Option<Answer> {
         let (reply, answer): (Sender<Answer>, Receiver<Answer>) = channel();
-        self.inbox(reactor)
-            .asked
-            .push_back(Asked { control, reply });
+        let mut inbox = self.inbox(reactor);
+        if inbox.is_closed {
+            return None;
+        }
+        inbox.asked.push_back(Asked { control, reply });
+        drop(inbox);
         self.world.wake(reactor);
-        answer.recv().expect("reactors answer before they end")
+        answer.recv().ok()
+    }
+
+    /// A reactor has ended: whoever waits for an answer, or asks from now on, gets none.
+    pub(super) fn close(&self, reactor: usize) {
+        let mut inbox = self.inbox(reactor);
+        inbox.is_closed = true;
+        inbox.asked.clear();
+        inbox.sockets.clear();
+    }
+
+    /// Opens an aggregate, unless all were asked to stop already.
+    pub(super) fn open<T>(&self, open: impl FnOnce() -> T) -> Option<T> {
+        let is_ended = self.is_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        (!*is_ended).then(open)
+    }
+
+    /// Asks all aggregates to stop; from now on none is opened.
+    pub(super) fn end(&self, engine: &Engine) {
+        let mut is_ended = self.is_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        *is_ended = true;
+        engine.request_stop();
     }
 
     /// Hands a connection to a reactor.

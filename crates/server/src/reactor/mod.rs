@@ -7,11 +7,15 @@
 //!    refusal and no thread left behind. Listeners are handed over and closed by the reactors.
 //! 2. Whoever wants a stop asks [`Stop`]; every reactor is woken and ends its sessions; when all have, the
 //!    aggregates write their last consistency points, and the threads return.
-//! 3. The data directory stays locked by the caller until `wait` has returned.
+//! 3. The data directory belongs to the [`Administrator`] and stays locked as long as anyone has that.
 
+mod administrator;
+mod candidates;
 mod connection;
 mod control;
+mod creation;
 mod first_start;
+mod inventory;
 mod turn;
 
 use std::sync::Arc;
@@ -24,14 +28,16 @@ use everglade_target::Export;
 use crate::datadir::{AggregateState, Phase};
 use crate::listen::Listeners;
 use crate::{Config, DataDir, ServeError, StartError, Stop, devices};
-use control::{Control, Plane};
+use control::{Answer, Control, Plane};
+
+pub use administrator::Administrator;
 
 /// Everything the data plane is made of.
 pub struct Parts<'a> {
     /// Memory, number of reactors, way of I/O, consistency point interval, first start.
     pub config: &'a Config,
     /// Where the devices are; aggregates are recorded here when they are created.
-    pub directory: &'a mut DataDir,
+    pub directory: DataDir,
     /// Bound sockets.
     pub listeners: Listeners,
     /// Asked when it is time to end.
@@ -41,6 +47,7 @@ pub struct Parts<'a> {
 /// The running data plane.
 pub struct Reactors {
     exports: Vec<Export>,
+    administrator: Arc<Administrator>,
     running: Running,
 }
 
@@ -58,7 +65,7 @@ struct Running {
 pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
     let Parts {
         config,
-        directory,
+        mut directory,
         listeners,
         stop,
     } = parts;
@@ -75,9 +82,11 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         cp_interval: u64::try_from(config.cp_interval.duration().as_nanos())
             .expect("at most an hour"),
     });
-    let is_first = first_start::is_needed(directory);
+    let plane = Arc::new(Plane::new(world.clone(), stop.clone(), config.reactors));
+    creation::undo_unfinished(&world, &mut directory);
+    let is_first = first_start::is_needed(&directory);
     if is_first {
-        first_start::create_aggregate(&world, &engine, config, directory)?;
+        first_start::create_aggregate(&plane, &engine, config, &mut directory)?;
     }
     for aggregate in directory
         .state()
@@ -85,9 +94,8 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         .iter()
         .filter(|a| a.phase == Phase::Ready)
     {
-        open(&world, &engine, directory, aggregate)?;
+        open(&world, &engine, &directory, aggregate)?;
     }
-    let plane = Arc::new(Plane::new(world.clone(), stop.clone(), config.reactors));
     let waker = Arc::clone(&plane);
     stop.on_ask(move || waker.wake_all());
     let mut running = Running {
@@ -95,14 +103,31 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         plane,
         threads: Vec::new(),
     };
-    if let Err(error) = bring_up(&mut running, config, directory, listeners, is_first) {
-        // Nothing was acknowledged to anyone; what was mounted is put away properly.
-        stop.ask();
-        running.join();
-        return Err(error);
-    }
-    let exports = running.plane.ask(0, Control::Exports).exports();
-    Ok(Reactors { exports, running })
+    let exports = match bring_up(&mut running, config, &mut directory, listeners, is_first) {
+        Ok(exports) => exports,
+        Err(error) => {
+            // Nothing was acknowledged to anyone; what was mounted is put away properly.
+            stop.ask();
+            running.join();
+            return Err(error);
+        }
+    };
+    let administrator = Arc::new(Administrator::new(
+        running.engine.clone(),
+        Arc::clone(&running.plane),
+        directory,
+    ));
+    Ok(Reactors {
+        exports,
+        administrator,
+        running,
+    })
+}
+
+/// What the first reactor answers while the daemon starts.
+fn asked(plane: &Plane, control: Control) -> Result<Answer, StartError> {
+    let stopped = || StartError::Engine("stopped while starting".to_owned());
+    plane.ask(0, control).ok_or_else(stopped)
 }
 
 fn bring_up(
@@ -111,7 +136,7 @@ fn bring_up(
     directory: &mut DataDir,
     listeners: Listeners,
     is_first: bool,
-) -> Result<(), StartError> {
+) -> Result<Vec<Export>, StartError> {
     for index in 0..config.reactors {
         let outside = running.plane.world.reactor(index).map_err(engine_error)?;
         let reactor = turn::Reactor::new(
@@ -128,7 +153,7 @@ fn bring_up(
     }
     wait_until_mounted(&running.engine)?;
     if is_first {
-        first_start::fill(&running.plane, config, directory, &running.engine)?;
+        first_start::fill(&running.plane, config, directory)?;
     }
     for aggregate in running.engine.aggregates() {
         tracing::info!(
@@ -137,8 +162,8 @@ fn bring_up(
             aggregate.committed_cp
         );
     }
-    running.plane.ask(0, Control::Listen(listeners));
-    Ok(())
+    asked(&running.plane, Control::Listen(listeners))?;
+    Ok(asked(&running.plane, Control::Exports)?.exports())
 }
 
 /// Opens one recorded aggregate: labels and superblock are read and compared, nothing is written.
@@ -216,6 +241,12 @@ impl Reactors {
     #[must_use]
     pub fn exports(&self) -> &[Export] {
         &self.exports
+    }
+
+    /// Who makes and changes aggregates, volumes and LUNs while they run.
+    #[must_use]
+    pub fn administrator(&self) -> &Arc<Administrator> {
+        &self.administrator
     }
 
     /// Waits until the reactors have ended after a [`Stop`], with everything on stable storage.

@@ -94,7 +94,7 @@ impl Reactor {
             self.answer();
             self.sweep();
             if self.plane.stop.is_asked() && self.wind_down() {
-                return;
+                return self.plane.close(self.index);
             }
             let timeout = self.timeout();
             ready.clear();
@@ -369,7 +369,7 @@ impl Reactor {
             self.is_quiet = true;
             let quiet = self.plane.quiet.fetch_add(1, Ordering::AcqRel) + 1;
             if quiet == self.plane.reactors() {
-                self.engine.request_stop();
+                self.plane.end(&self.engine);
                 self.plane.wake_all();
             }
         }

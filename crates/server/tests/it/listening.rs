@@ -91,6 +91,7 @@ fn endpoints_are_there_while_the_daemon_is_ready() {
     let endpoints = Endpoints {
         nbd_tcp: any_port(),
         nbd_unix: None,
+        api_unix: None,
     };
     directory.announce(&endpoints).expect("announced");
     let text = world.text("run/endpoints.json");

@@ -1,0 +1,176 @@
+//! Error codes: stable for ever, the same in REST, on the command line and in `docs/reference/codes/`.
+//!
+//! 1000s: the request cannot be understood. 2000s: it does not fit what exists. 3000s: it cannot be done
+//! now. 4000s: conditions that `status` reports. 9000s: the daemon's own surroundings failed.
+//!
+//! A number is never given a second meaning; what is retired stays retired.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What went wrong, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Code {
+    /// The body is not one JSON object.
+    NotJson,
+    /// A field nobody knows.
+    UnknownField,
+    /// A field that must be there is not.
+    MissingField,
+    /// A value of the wrong kind or out of its bounds.
+    InvalidValue,
+    /// The body is longer than any request can be.
+    BodyTooLarge,
+    /// Nothing has this path.
+    NoSuchPath,
+    /// The path is there, the method is not.
+    MethodNotAllowed,
+    /// The request did not arrive in time.
+    RequestTimeout,
+    /// There is no object of this name.
+    NotFound,
+    /// The name is taken.
+    Exists,
+    /// A device belongs to somebody.
+    DeviceInUse,
+    /// What exists would be lost.
+    WouldLoseData,
+    /// A device cannot be used as it is.
+    DeviceUnusable,
+    /// As many exist as can.
+    TooMany,
+    /// The pool, or the host below it, is full.
+    NoSpace,
+    /// The aggregate or the daemon takes no changes now.
+    Unavailable,
+    /// Too many requests at once.
+    Busy,
+    /// It takes longer than a request may wait; it may still happen.
+    StillUnderWay,
+    /// An aggregate has failed.
+    AggregateFailed,
+    /// An aggregate is nearly full.
+    AggregateNearlyFull,
+    /// The host has less space than the thin aggregate still promises.
+    HostLow,
+    /// The data directory cannot be written.
+    Host,
+}
+
+impl Code {
+    /// All, in order of their numbers.
+    pub const ALL: [Code; 22] = [
+        Code::NotJson,
+        Code::UnknownField,
+        Code::MissingField,
+        Code::InvalidValue,
+        Code::BodyTooLarge,
+        Code::NoSuchPath,
+        Code::MethodNotAllowed,
+        Code::RequestTimeout,
+        Code::NotFound,
+        Code::Exists,
+        Code::DeviceInUse,
+        Code::WouldLoseData,
+        Code::DeviceUnusable,
+        Code::TooMany,
+        Code::NoSpace,
+        Code::Unavailable,
+        Code::Busy,
+        Code::StillUnderWay,
+        Code::AggregateFailed,
+        Code::AggregateNearlyFull,
+        Code::HostLow,
+        Code::Host,
+    ];
+
+    /// Number, HTTP status (0: never an answer) and title.
+    fn row(self) -> (u16, u16, &'static str) {
+        match self {
+            Code::NotJson => (1001, 400, "the body is not a JSON object"),
+            Code::UnknownField => (1002, 400, "unknown field"),
+            Code::MissingField => (1003, 400, "missing field"),
+            Code::InvalidValue => (1004, 422, "invalid value"),
+            Code::BodyTooLarge => (1005, 413, "the body is too large"),
+            Code::NoSuchPath => (1006, 404, "no such path"),
+            Code::MethodNotAllowed => (1007, 405, "method not allowed"),
+            Code::RequestTimeout => (1008, 408, "the request did not arrive in time"),
+            Code::NotFound => (2001, 404, "not found"),
+            Code::Exists => (2002, 409, "the name is taken"),
+            Code::DeviceInUse => (2003, 409, "a device is in use"),
+            Code::WouldLoseData => (2004, 409, "data would be lost"),
+            Code::DeviceUnusable => (2005, 422, "a device cannot be used"),
+            Code::TooMany => (2006, 409, "too many objects"),
+            Code::NoSpace => (3001, 507, "no space"),
+            Code::Unavailable => (3002, 503, "unavailable"),
+            Code::Busy => (3003, 503, "too many requests at once"),
+            Code::StillUnderWay => (3004, 504, "still under way"),
+            Code::AggregateFailed => (4001, 0, "an aggregate has failed"),
+            Code::AggregateNearlyFull => (4002, 0, "an aggregate is nearly full"),
+            Code::HostLow => (4003, 0, "the host is short of space"),
+            Code::Host => (9001, 500, "the host refused"),
+        }
+    }
+
+    /// The number in `EVG-NNNN`.
+    #[must_use]
+    pub fn number(self) -> u16 {
+        self.row().0
+    }
+
+    /// The HTTP status of an answer with this code; `None` for what only `status` reports.
+    #[must_use]
+    pub fn http_status(self) -> Option<u16> {
+        Some(self.row().1).filter(|status| *status != 0)
+    }
+
+    /// What all problems with this code have in common.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        self.row().2
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EVG-{:04}", self.number())
+    }
+}
+
+impl FromStr for Code {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Code, String> {
+        let known = Code::ALL.into_iter().find(|code| code.to_string() == text);
+        known.ok_or_else(|| format!("{text:?} is not a code of this version"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_distinct_and_in_order() {
+        let numbers: Vec<_> = Code::ALL.iter().map(|code| code.number()).collect();
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+        for code in Code::ALL {
+            assert_eq!(code.to_string().parse(), Ok(code));
+        }
+        assert!("EVG-0000".parse::<Code>().is_err());
+    }
+
+    #[test]
+    fn every_code_has_a_section_in_the_reference() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/codes/README.md"
+        );
+        let text = std::fs::read_to_string(path).expect("the reference");
+        for code in Code::ALL {
+            let heading = format!("\n## {code} {}\n", code.title());
+            assert!(text.contains(&heading), "{heading}");
+        }
+        assert_eq!(text.matches("\n## EVG-").count(), Code::ALL.len());
+    }
+}

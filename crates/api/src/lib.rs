@@ -1,0 +1,58 @@
+//! What the daemon and its clients say to each other: requests, answers and error codes (CONVENTIONS,
+//! "REST and metrics").
+//!
+//! A request is read strictly: an unknown, doubled, missing or ill-typed field is refused by name
+//! ([`Fields`]), because a mistyped field that is silently dropped shows only when it is too late. An answer
+//! is read leniently, so that an older client understands a newer daemon. Both carry integers with their
+//! unit in the name, and every answer begins with [`SCHEMA_VERSION`].
+//!
+//! Nothing here knows the engine or a socket.
+
+mod aggregate;
+mod code;
+mod fields;
+mod lun;
+mod name;
+mod problem;
+mod size;
+mod status;
+mod version;
+mod volume;
+
+pub use aggregate::{
+    Aggregate, AggregateState, Aggregates, CreateAggregate, DEVICES_MAX, Device, DeviceKind,
+};
+pub use code::Code;
+pub use fields::Fields;
+pub use lun::{CreateLun, Lun, Luns, ResizeLun};
+pub use name::{LunName, Name, NotAName};
+pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem};
+pub use size::{NotASize, Size};
+pub use status::{Condition, Health, Status};
+pub use version::Version;
+pub use volume::{CreateVolume, Sync, Volume, Volumes};
+
+use serde::{Deserialize, Serialize};
+
+/// Grows when an answer changes so that an old client would misread it.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// An answer with the version of its schema in front.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Versioned<T> {
+    /// See [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The answer itself.
+    #[serde(flatten)]
+    pub body: T,
+}
+
+impl<T> Versioned<T> {
+    /// In today's schema.
+    pub fn new(body: T) -> Versioned<T> {
+        Versioned {
+            schema_version: SCHEMA_VERSION,
+            body,
+        }
+    }
+}

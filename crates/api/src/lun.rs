@@ -1,0 +1,107 @@
+//! LUNs: disks for clients.
+
+use serde::{Deserialize, Serialize};
+
+use crate::fields::required;
+use crate::{Fields, Name, Problem};
+
+/// `POST /v1/volumes/{v}/luns`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CreateLun {
+    /// Unique in its volume.
+    pub name: Name,
+    /// A multiple of 4,096.
+    pub size_bytes: u64,
+}
+
+impl CreateLun {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<CreateLun, Problem> {
+        let mut fields = Fields::parse(body)?;
+        let name = fields.parsed("name")?;
+        let size_bytes = fields.integer("size_bytes")?;
+        fields.finish()?;
+        Ok(CreateLun {
+            name: required("name", name)?,
+            size_bytes: required("size_bytes", size_bytes)?,
+        })
+    }
+}
+
+/// `PATCH /v1/volumes/{v}/luns/{l}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ResizeLun {
+    /// A multiple of 4,096, not below the present size.
+    pub size_bytes: u64,
+}
+
+impl ResizeLun {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<ResizeLun, Problem> {
+        let mut fields = Fields::parse(body)?;
+        let size_bytes = fields.integer("size_bytes")?;
+        fields.finish()?;
+        let size_bytes = required("size_bytes", size_bytes)?;
+        Ok(ResizeLun { size_bytes })
+    }
+}
+
+/// A LUN as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lun {
+    /// Its name in the volume.
+    pub name: String,
+    /// Where it is.
+    pub volume: String,
+    /// What clients see.
+    pub size_bytes: u64,
+    /// The name of its NBD export.
+    pub nbd_export: String,
+    /// How to reach it over NBD.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbd_uri: Option<String>,
+}
+
+/// `GET /v1/volumes/{v}/luns`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Luns {
+    /// By name.
+    pub luns: Vec<Lun>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+
+    #[test]
+    fn what_a_client_writes_the_daemon_reads() {
+        let request = CreateLun {
+            name: "l".parse().expect("a name"),
+            size_bytes: 16 << 30,
+        };
+        let body = serde_json::to_vec(&request).expect("JSON");
+        assert_eq!(CreateLun::parse(&body), Ok(request));
+        let request = ResizeLun { size_bytes: 4096 };
+        let body = serde_json::to_vec(&request).expect("JSON");
+        assert_eq!(ResizeLun::parse(&body), Ok(request));
+    }
+
+    #[test]
+    fn a_size_is_required() {
+        let problem = CreateLun::parse(b"{\"name\": \"l\"}").expect_err("no size");
+        assert_eq!(problem.code, Code::MissingField);
+        assert_eq!(problem.field.as_deref(), Some("size_bytes"));
+        // What was mistyped is more to the point than what is missing for it.
+        let problem = CreateLun::parse(b"{\"name\": \"l\", \"size\": 4096}");
+        assert_eq!(problem.expect_err("unknown").field.as_deref(), Some("size"));
+        let problem = ResizeLun::parse(b"{\"size_bytes\": 1, \"name\": \"l\"}");
+        assert_eq!(problem.expect_err("unknown").code, Code::UnknownField);
+    }
+}

@@ -1,0 +1,142 @@
+//! Problems: errors as RFC 9457 has them, with our code and, where one is to blame, the field.
+//!
+//! ```json
+//! {"type": "urn:everglade:problem:EVG-1004", "title": "invalid value", "status": 422,
+//!  "detail": "size_bytes: …", "code": "EVG-1004", "field": "size_bytes"}
+//! ```
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::Code;
+
+/// `Content-Type` of a problem.
+pub const CONTENT_TYPE: &str = "application/problem+json";
+
+/// Why something was refused: one line for people, a code for programs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Problem {
+    /// For programs.
+    pub code: Code,
+    /// For people: what happened, what was expected, what to do. One line, without the field.
+    pub detail: String,
+    /// The field of the request that is to blame.
+    pub field: Option<String>,
+}
+
+impl Problem {
+    /// A problem of no field in particular.
+    pub fn new(code: Code, detail: impl Into<String>) -> Problem {
+        Problem {
+            code,
+            detail: detail.into(),
+            field: None,
+        }
+    }
+
+    /// A problem of one field.
+    pub fn of_field(code: Code, field: &str, detail: impl fmt::Display) -> Problem {
+        Problem {
+            code,
+            detail: detail.to_string(),
+            field: Some(field.to_owned()),
+        }
+    }
+
+    /// A value that cannot be.
+    pub fn invalid(field: &str, detail: impl fmt::Display) -> Problem {
+        Problem::of_field(Code::InvalidValue, field, detail)
+    }
+
+    /// There is no object of this name.
+    pub fn not_found(what: &str, name: impl fmt::Display) -> Problem {
+        Problem::new(Code::NotFound, format!("there is no {what} {name}"))
+    }
+
+    /// The HTTP status to answer with.
+    #[must_use]
+    pub fn http_status(&self) -> u16 {
+        self.code.http_status().unwrap_or(500)
+    }
+
+    /// As a body.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let mut value = json!({
+            "type": format!("urn:everglade:problem:{}", self.code),
+            "title": self.code.title(),
+            "status": self.http_status(),
+            "detail": self.to_string(),
+            "code": self.code.to_string(),
+        });
+        if let Some(field) = &self.field {
+            value["field"] = json!(field);
+        }
+        value
+    }
+
+    /// From a body, if it is one and has a code of this version.
+    #[must_use]
+    pub fn from_json(value: &Value) -> Option<Problem> {
+        let code = value.get("code")?.as_str()?.parse().ok()?;
+        let text = value.get("detail")?.as_str()?;
+        let field = value
+            .get("field")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
+        let detail = match &field {
+            Some(field) => text
+                .strip_prefix(field.as_str())
+                .and_then(|rest| rest.strip_prefix(": "))
+                .unwrap_or(text),
+            None => text,
+        };
+        Some(Problem {
+            code,
+            detail: detail.to_owned(),
+            field,
+        })
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(field) = &self.field {
+            write!(f, "{field}: ")?;
+        }
+        f.write_str(&self.detail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_survives_the_wire() {
+        for problem in [
+            Problem::invalid("size_bytes", "5 is not a multiple of 4096"),
+            Problem::not_found("volume", "v"),
+        ] {
+            assert_eq!(Problem::from_json(&problem.to_json()), Some(problem));
+        }
+        let json = Problem::not_found("volume", "v").to_json();
+        assert_eq!(json["status"], 404);
+        assert_eq!(json["code"], "EVG-2001");
+        assert_eq!(json["detail"], "there is no volume v");
+    }
+
+    #[test]
+    fn what_is_not_a_problem_is_not_taken_for_one() {
+        for text in [
+            "null",
+            "{}",
+            "{\"code\": 7, \"detail\": \"\"}",
+            "{\"code\": \"EVG-0000\", \"detail\": \"\"}",
+        ] {
+            let value: Value = serde_json::from_str(text).expect("JSON");
+            assert_eq!(Problem::from_json(&value), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Volumes: what LUNs are in.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fields::required;
+use crate::{Fields, Name, Problem};
+
+/// When writes to a volume count as done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    /// When the client flushes.
+    #[default]
+    Standard,
+    /// Each at once.
+    Always,
+}
+
+impl FromStr for Sync {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Sync, String> {
+        match text {
+            "standard" => Ok(Sync::Standard),
+            "always" => Ok(Sync::Always),
+            _ => Err(format!("{text:?} is not known; use standard or always")),
+        }
+    }
+}
+
+impl fmt::Display for Sync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Sync::Standard => "standard",
+            Sync::Always => "always",
+        })
+    }
+}
+
+/// `POST /v1/volumes`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CreateVolume {
+    /// Unique in the daemon.
+    pub name: Name,
+    /// Where; the only aggregate if there is but one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aggregate: Option<Name>,
+    /// When its writes count as done.
+    pub sync: Sync,
+}
+
+impl CreateVolume {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<CreateVolume, Problem> {
+        let mut fields = Fields::parse(body)?;
+        let name = fields.parsed("name")?;
+        let aggregate = fields.parsed("aggregate")?;
+        let sync: Option<Sync> = fields.parsed("sync")?;
+        fields.finish()?;
+        Ok(CreateVolume {
+            name: required("name", name)?,
+            aggregate,
+            sync: sync.unwrap_or_default(),
+        })
+    }
+}
+
+/// A volume as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub aggregate: String,
+    /// When its writes count as done.
+    pub sync: Sync,
+    /// How many LUNs it has.
+    pub lun_count: u64,
+    /// Sizes of its LUNs together.
+    pub logical_bytes: u64,
+}
+
+/// `GET /v1/volumes`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volumes {
+    /// By name.
+    pub volumes: Vec<Volume>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_writes_the_daemon_reads() {
+        let request = CreateVolume {
+            name: "v".parse().expect("a name"),
+            aggregate: Some("a".parse().expect("a name")),
+            sync: Sync::Always,
+        };
+        let body = serde_json::to_vec(&request).expect("JSON");
+        assert_eq!(CreateVolume::parse(&body), Ok(request));
+    }
+
+    #[test]
+    fn defaults_are_the_conventions() {
+        let request = CreateVolume::parse(b"{\"name\": \"v\"}").expect("enough");
+        assert_eq!((request.aggregate, request.sync), (None, Sync::Standard));
+        let problem = CreateVolume::parse(b"{\"name\": \"v\", \"sync\": \"never\"}");
+        assert_eq!(problem.expect_err("no").field.as_deref(), Some("sync"));
+    }
+}

@@ -1,0 +1,55 @@
+//! The command line's client: verbs that ask a running daemon over its Unix socket (CONVENTIONS, "Running").
+//!
+//! One verb is one or two requests. Data goes to stdout, as an aligned table or as the daemon's own JSON;
+//! everything else to stderr. What would be lost is said, and needs `--yes`. Errors become one line and an exit
+//! code ([`Failure`]).
+//!
+//! Nothing here knows where the data directory is: the caller says where the socket is.
+
+mod aggregate;
+mod df;
+mod failure;
+mod lun;
+mod output;
+mod session;
+mod status;
+mod table;
+mod verb;
+mod volume;
+
+use std::path::PathBuf;
+
+pub use failure::{Failure, exit};
+pub use verb::Verb;
+
+use output::Output;
+use session::Session;
+
+/// What every verb is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The daemon's socket.
+    pub socket: PathBuf,
+    /// Print JSON.
+    pub json: bool,
+    /// Nothing but results and errors.
+    pub quiet: bool,
+    /// Losing what is named is fine.
+    pub yes: bool,
+}
+
+/// Runs a verb; returns the exit code.
+///
+/// # Errors
+/// What went wrong, with its exit code.
+pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
+    let session = Session::new(options.socket.clone());
+    let output = Output::new(options.json, options.quiet);
+    match verb {
+        Verb::Aggregate { verb } => aggregate::run(verb, &session, &output, options.yes),
+        Verb::Volume { verb } => volume::run(verb, &session, &output, options.yes),
+        Verb::Lun { verb } => lun::run(verb, &session, &output, options.yes),
+        Verb::Status => status::run(&session, &output),
+        Verb::Df(df) => df::run(df, &session, &output),
+    }
+}

@@ -1,0 +1,77 @@
+//! Where words go: data to stdout, messages to stderr and only to a terminal.
+
+use std::io::{self, IsTerminal, Write};
+
+use everglade_api::Size;
+use serde_json::Value;
+
+use crate::failure::{Failure, exit};
+
+/// How to speak.
+pub(crate) struct Output {
+    json: bool,
+    quiet: bool,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool, quiet: bool) -> Output {
+        Output { json, quiet }
+    }
+
+    /// The daemon's own words, or the same for people.
+    pub(crate) fn data(
+        &self,
+        raw: &Value,
+        for_people: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        let text = if self.json {
+            format!("{raw:#}\n")
+        } else {
+            for_people()
+        };
+        print(&text)
+    }
+
+    /// What a change made: quiet people need not see it.
+    pub(crate) fn made(
+        &self,
+        raw: &Value,
+        for_people: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        if self.quiet && !self.json {
+            return Ok(());
+        }
+        self.data(raw, for_people)
+    }
+
+    /// That something was done which leaves nothing to show.
+    pub(crate) fn done(&self, text: &str) {
+        if !self.quiet && io::stderr().is_terminal() {
+            eprintln!("{text}");
+        }
+    }
+}
+
+/// A reader that has had enough (`| head`) is not a failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let text = format!("cannot write to stdout: {error}");
+            Err(Failure::new(exit::FAILED, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A size for people, or to the byte.
+pub(crate) fn size(bytes: u64, exact: bool) -> String {
+    if exact {
+        bytes.to_string()
+    } else {
+        Size(bytes).to_string()
+    }
+}

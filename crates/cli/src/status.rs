@@ -1,0 +1,103 @@
+//! `everglade status`: state, what happened, what to do.
+
+use std::fmt::Write as _;
+
+use everglade_api::{Health, Status};
+
+use crate::failure::{Failure, exit};
+use crate::output::Output;
+use crate::session::Session;
+
+pub(crate) fn run(session: &Session, output: &Output) -> Result<u8, Failure> {
+    let told = session.get::<Status>("/v1/status")?;
+    output.data(&told.raw, || describe(&told.meant))?;
+    Ok(match told.meant.health {
+        Health::Unhealthy => exit::UNHEALTHY,
+        Health::Healthy | Health::Warning => exit::OK,
+    })
+}
+
+fn describe(status: &Status) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "   health: {}", status.health);
+    let _ = writeln!(
+        text,
+        "  serving: {} of {} aggregates, {} volumes, {} LUNs, {} connections, up {}",
+        status.online_count,
+        status.aggregate_count,
+        status.volume_count,
+        status.lun_count,
+        status.connection_count,
+        duration(status.uptime_seconds),
+    );
+    for condition in &status.conditions {
+        let _ = write!(
+            text,
+            "\n   object: {}\n     what: {}\n   action: {}\n     code: {}\n",
+            condition.object, condition.what, condition.action, condition.code
+        );
+    }
+    text
+}
+
+/// The two largest units that matter.
+fn duration(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
+        (0, _, _) => format!("{hours}h {minutes}m"),
+        _ => format!("{days}d {hours}h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everglade_api::Condition;
+
+    #[test]
+    fn every_condition_says_what_to_do() {
+        let status = Status {
+            health: Health::Warning,
+            conditions: vec![Condition {
+                code: "EVG-4002".to_owned(),
+                health: Health::Warning,
+                object: "aggregate a".to_owned(),
+                what: "4.0 KiB are left".to_owned(),
+                action: "delete something".to_owned(),
+            }],
+            online_count: 1,
+            aggregate_count: 1,
+            volume_count: 2,
+            lun_count: 3,
+            connection_count: 0,
+            uptime_seconds: 61,
+        };
+        let text = describe(&status);
+        for part in [
+            "health: warning",
+            "1 of 1 aggregates, 2 volumes, 3 LUNs",
+            "up 1m 1s",
+            "object: aggregate a",
+            "action: delete something",
+            "EVG-4002",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_short() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (59, "59s"),
+            (3599, "59m 59s"),
+            (3600, "1h 0m"),
+            (90_000, "1d 1h"),
+        ] {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+}

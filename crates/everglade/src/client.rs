@@ -1,0 +1,44 @@
+//! Verbs that ask a running daemon: finds its socket, and leaves the rest to the client's crate.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use everglade_cli::{Options, Verb};
+use everglade_server::config::UnixListen;
+use everglade_server::{Config, Settings};
+
+use crate::args::Global;
+use crate::exit::{self, Failure};
+
+pub(crate) fn run(global: &Global, verb: &Verb) -> Result<ExitCode, Failure> {
+    let options = Options {
+        socket: socket(global)?,
+        json: global.json,
+        quiet: global.quiet,
+        yes: global.yes,
+    };
+    match everglade_cli::run(verb, &options) {
+        Ok(code) => Ok(ExitCode::from(code)),
+        Err(failure) => Err(Failure::new(failure.code, failure.message)),
+    }
+}
+
+/// Named, else where a daemon with the same settings has it.
+fn socket(global: &Global) -> Result<PathBuf, Failure> {
+    if let Some(path) = &global.socket {
+        return Ok(path.clone());
+    }
+    let settings = Settings {
+        data_dir: global.data_dir.clone(),
+        // Where NBD listens is the daemon's business, and its path may be too long.
+        nbd_unix: Some(UnixListen::Off),
+        ..Settings::default()
+    };
+    let config = Config::resolve(settings, global.config.as_deref());
+    let config = config.map_err(|error| Failure::new(exit::FAILED, error))?;
+    config.api_unix.ok_or_else(|| {
+        let text =
+            "the configuration file has api.unix off; name the daemon's socket with --socket";
+        Failure::new(exit::FAILED, text)
+    })
+}

@@ -1,0 +1,347 @@
+//! The administrator: what the REST interface asks for, done by messages to the data plane.
+//!
+//! Callers are ordinary threads and may wait; reactors never do. A change is answered when it is durable.
+//!
+//! 1. Aggregates are created one at a time, under the lock of the data directory, which is the order
+//!    `state.toml` is written in.
+//! 2. Volumes come only into aggregates that are recorded as ready: what is not yet would be taken back by the
+//!    next start, and with it what was acknowledged.
+//! 3. Whoever asks after the reactors ended is told so, and nobody waits for ever.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use everglade_api::{
+    Aggregate, Code, CreateAggregate, CreateLun, CreateVolume, Lun, LunName, Name, Problem,
+    ResizeLun, Sync, Volume,
+};
+use everglade_engine::{AggregateInfo, Engine, State, admin};
+use everglade_format::volume::Sync as MediaSync;
+
+use super::candidates;
+use super::control::{Control, Plane};
+use super::creation::{self, Contents, CreationError};
+use crate::DataDir;
+use crate::datadir::{DataDirError, Endpoints, Phase};
+
+/// Each has affinities, areas and maps in memory.
+const AGGREGATES_MAX: usize = 64;
+/// How often a mounting aggregate is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// See the module's documentation. Shared by the threads of the REST interface.
+pub struct Administrator {
+    pub(super) engine: Engine,
+    pub(super) plane: Arc<Plane>,
+    directory: Mutex<DataDir>,
+    /// Names of aggregates recorded as ready.
+    pub(super) ready: Mutex<BTreeSet<String>>,
+    pub(super) since: Instant,
+}
+
+impl Administrator {
+    pub(super) fn new(engine: Engine, plane: Arc<Plane>, directory: DataDir) -> Administrator {
+        let ready = directory
+            .state()
+            .aggregates
+            .iter()
+            .filter(|aggregate| aggregate.phase == Phase::Ready)
+            .map(|aggregate| aggregate.name.clone());
+        Administrator {
+            engine,
+            plane,
+            ready: Mutex::new(ready.collect()),
+            directory: Mutex::new(directory),
+            since: Instant::now(),
+        }
+    }
+
+    fn directory(&self) -> MutexGuard<'_, DataDir> {
+        self.directory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells scripts where the daemon listens.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn announce(&self, endpoints: &Endpoints) -> Result<(), DataDirError> {
+        self.directory().announce(endpoints)
+    }
+
+    /// Nobody listens any more.
+    pub fn withdraw(&self) {
+        self.directory().withdraw();
+    }
+
+    // ---- aggregates ----
+
+    /// Makes an aggregate and waits until it is online.
+    ///
+    /// # Errors
+    /// Nothing was changed, except where the problem says so.
+    pub fn create_aggregate(&self, request: &CreateAggregate) -> Result<Aggregate, Problem> {
+        let name = request.name.as_str();
+        let mut directory = self.directory();
+        let known = &directory.state().aggregates;
+        if known.iter().any(|aggregate| aggregate.name == name)
+            || self.find_aggregate(name).is_some()
+        {
+            let text = format!("aggregate {name} exists already; choose another name");
+            return Err(Problem::new(Code::Exists, text));
+        }
+        if known.len() >= AGGREGATES_MAX {
+            let text = format!("there are {AGGREGATES_MAX} aggregates already, as many as can be");
+            return Err(Problem::new(Code::TooMany, text));
+        }
+        let wanted = candidates::chosen(&directory, request)?;
+        let contents = if request.discard_contents {
+            Contents::Discarded
+        } else {
+            Contents::Kept
+        };
+        let id = creation::create(
+            &self.plane,
+            &self.engine,
+            &mut directory,
+            name,
+            wanted,
+            contents,
+        )
+        .map_err(|error| refused(&error))?;
+        self.plane.wake_all();
+        self.wait_until_online(id)?;
+        creation::finish(&mut directory, name).map_err(|error| host(&error))?;
+        self.ready
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.to_owned());
+        drop(directory);
+        tracing::info!("created aggregate {name}");
+        self.aggregate(name)
+    }
+
+    fn wait_until_online(&self, id: u32) -> Result<(), Problem> {
+        loop {
+            let state = self.state_of(id);
+            match state {
+                State::Mounting => std::thread::sleep(LOOK_EVERY),
+                State::Online | State::Stopping | State::Stopped => return Ok(()),
+                State::Failed(reason) => {
+                    let text = format!(
+                        "the new aggregate failed: {reason}; the next start of the daemon takes it back"
+                    );
+                    return Err(Problem::new(Code::Unavailable, text));
+                }
+            }
+        }
+    }
+
+    fn state_of(&self, id: u32) -> State {
+        let aggregates = self.engine.aggregates();
+        let found = aggregates.into_iter().find(|aggregate| aggregate.id == id);
+        found.expect("aggregates stay for good").state
+    }
+
+    pub(super) fn find_aggregate(&self, name: &str) -> Option<AggregateInfo> {
+        let mut aggregates = self.engine.aggregates().into_iter();
+        aggregates.find(|aggregate| aggregate.name == name)
+    }
+
+    // ---- volumes and LUNs ----
+
+    /// Adds a volume.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn create_volume(&self, request: &CreateVolume) -> Result<Volume, Problem> {
+        let aggregate = self.place_for(request.aggregate.as_ref())?;
+        let name = request.name.as_str();
+        let sync = match request.sync {
+            Sync::Standard => MediaSync::Standard,
+            Sync::Always => MediaSync::Always,
+        };
+        self.change(
+            aggregate.id,
+            admin::Change::CreateVolume {
+                name: name.to_owned(),
+                sync,
+            },
+        )?;
+        tracing::info!("created volume {name} in aggregate {}", aggregate.name);
+        self.volume(name)
+    }
+
+    /// The aggregate that was named, or the only one.
+    fn place_for(&self, wanted: Option<&Name>) -> Result<AggregateInfo, Problem> {
+        let ready = self
+            .ready
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let aggregates = self.engine.aggregates();
+        let mut usable: Vec<_> = aggregates
+            .into_iter()
+            .filter(|aggregate| ready.contains(&aggregate.name))
+            .collect();
+        match wanted {
+            Some(name) => usable
+                .into_iter()
+                .find(|aggregate| aggregate.name == name.as_str())
+                .ok_or_else(|| Problem::not_found("aggregate", name)),
+            None if usable.len() == 1 => Ok(usable.remove(0)),
+            None => {
+                let names: Vec<_> = usable.iter().map(|known| known.name.as_str()).collect();
+                let text = format!(
+                    "missing, and there are several: choose one of {}",
+                    names.join(", ")
+                );
+                Err(Problem::of_field(Code::MissingField, "aggregate", text))
+            }
+        }
+    }
+
+    /// Removes a volume with all its LUNs.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn delete_volume(&self, name: &str) -> Result<(), Problem> {
+        let aggregate = self.aggregate_of(name)?;
+        self.change(
+            aggregate,
+            admin::Change::DeleteVolume {
+                name: name.to_owned(),
+            },
+        )?;
+        tracing::info!("deleted volume {name}");
+        Ok(())
+    }
+
+    /// Adds a LUN.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn create_lun(&self, volume: &str, request: &CreateLun) -> Result<Lun, Problem> {
+        let aggregate = self.aggregate_of(volume)?;
+        let (name, size_bytes) = (request.name.as_str(), request.size_bytes);
+        self.change(
+            aggregate,
+            admin::Change::CreateLun {
+                volume: volume.to_owned(),
+                name: name.to_owned(),
+                size_bytes,
+            },
+        )?;
+        tracing::info!("created LUN {volume}/{name} of {size_bytes} bytes");
+        self.lun(volume, name)
+    }
+
+    /// Makes a LUN larger.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn resize_lun(
+        &self,
+        volume: &str,
+        name: &str,
+        request: &ResizeLun,
+    ) -> Result<Lun, Problem> {
+        let size_bytes = request.size_bytes;
+        let now = self.lun(volume, name)?.size_bytes;
+        if size_bytes < now {
+            let text = format!(
+                "{volume}/{name} has {now} bytes; what lies beyond {size_bytes} would be lost, and LUNs \
+                 cannot shrink in this version"
+            );
+            return Err(Problem::of_field(Code::WouldLoseData, "size_bytes", text));
+        }
+        let aggregate = self.aggregate_of(volume)?;
+        self.change(
+            aggregate,
+            admin::Change::GrowLun {
+                volume: volume.to_owned(),
+                name: name.to_owned(),
+                size_bytes,
+            },
+        )?;
+        tracing::info!("grew LUN {volume}/{name} to {size_bytes} bytes");
+        self.lun(volume, name)
+    }
+
+    /// Removes a LUN.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn delete_lun(&self, volume: &str, name: &str) -> Result<(), Problem> {
+        self.lun(volume, name)?;
+        let aggregate = self.aggregate_of(volume)?;
+        self.change(
+            aggregate,
+            admin::Change::DeleteLun {
+                volume: volume.to_owned(),
+                name: name.to_owned(),
+            },
+        )?;
+        tracing::info!("deleted LUN {volume}/{name}");
+        Ok(())
+    }
+
+    /// The number of the aggregate that has a volume.
+    fn aggregate_of(&self, volume: &str) -> Result<u32, Problem> {
+        let volumes = self.engine.volumes();
+        let found = volumes.iter().find(|known| known.name == volume);
+        let found = found.ok_or_else(|| Problem::not_found("volume", volume))?;
+        let aggregate = self.find_aggregate(&found.aggregate);
+        Ok(aggregate.expect("aggregates stay for good").id)
+    }
+
+    fn change(&self, aggregate: u32, change: admin::Change) -> Result<(), Problem> {
+        let answer = self.plane.ask(0, Control::Change(aggregate, change));
+        let stopping = || Problem::new(Code::Unavailable, "the daemon is stopping");
+        answer.ok_or_else(stopping)?.changed().map_err(not_changed)
+    }
+}
+
+/// Why the engine refused a change.
+fn not_changed(error: admin::Error) -> Problem {
+    let text = error.to_string();
+    match error {
+        admin::Error::Exists(_) => Problem::new(Code::Exists, text),
+        admin::Error::NotFound(_) => Problem::new(Code::NotFound, text),
+        admin::Error::Invalid { field, problem } => Problem::invalid(field, problem),
+        admin::Error::NoSpace => Problem::new(Code::NoSpace, text),
+        admin::Error::Unavailable(_) => Problem::new(Code::Unavailable, text),
+    }
+}
+
+/// Why an aggregate was not made.
+fn refused(error: &CreationError) -> Problem {
+    use everglade_env::OpenError;
+    let code = match error {
+        CreationError::Open(OpenError::Busy { .. } | OpenError::Occupied { .. })
+        | CreationError::Labelled { .. } => Code::DeviceInUse,
+        CreationError::Open(_) | CreationError::Device { .. } | CreationError::Refused(_) => {
+            Code::DeviceUnusable
+        }
+        CreationError::HoldsData { .. } => Code::WouldLoseData,
+        CreationError::NoSpace { .. } => Code::NoSpace,
+        CreationError::Stopping => Code::Unavailable,
+        CreationError::DataDir(_) | CreationError::Random(_) => Code::Host,
+    };
+    let text = error.to_string();
+    match code {
+        Code::Host | Code::Unavailable => Problem::new(code, text),
+        _ => Problem::of_field(code, "devices", text),
+    }
+}
+
+fn host(error: &DataDirError) -> Problem {
+    Problem::new(Code::Host, error.to_string())
+}
+
+/// The two parts of a LUN's name in the engine.
+pub(super) fn split(full_name: &str) -> LunName {
+    full_name.parse().expect("the engine names LUNs VOLUME/LUN")
+}

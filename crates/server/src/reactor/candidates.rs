@@ -1,0 +1,349 @@
+//! Which devices a request for an aggregate means, checked as far as that is possible without opening them.
+//!
+//! A path is kept as it was given, because names such as `/dev/disk/by-id/…` are chosen to stay; it is compared
+//! by what it leads to, because one device has many names.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use everglade_api::{Code, CreateAggregate, Problem};
+
+use crate::config::{AGGREGATE_SIZE_DEFAULT, AGGREGATE_SIZE_MIN, BLOCK_BYTES, POOL_BYTES_MAX};
+use crate::datadir::{Device, DeviceKind};
+use crate::{DataDir, Size};
+
+/// Longest path of a device. With the number of devices this bounds `state.toml`.
+const PATH_BYTES_MAX: usize = 1024;
+/// Devices of all aggregates together.
+const DEVICES_MAX: usize = 256;
+const FIELD: &str = "devices";
+
+/// What a path leads to: a block device by its number, else the file itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Identity {
+    Block(u64),
+    File(u64, u64),
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Identity {
+        if metadata.file_type().is_block_device() {
+            Identity::Block(metadata.rdev())
+        } else {
+            Identity::File(metadata.dev(), metadata.ino())
+        }
+    }
+}
+
+/// The devices meant, in order. Sizes of files and block devices are left at 0.
+pub(super) fn chosen(
+    directory: &DataDir,
+    request: &CreateAggregate,
+) -> Result<Vec<Device>, Problem> {
+    let in_use: usize = directory
+        .state()
+        .aggregates
+        .iter()
+        .map(|aggregate| aggregate.devices.len())
+        .sum();
+    if in_use + request.devices.len().max(1) > DEVICES_MAX {
+        let text = format!("there are {in_use} devices already; {DEVICES_MAX} are possible");
+        return Err(Problem::new(Code::TooMany, text));
+    }
+    let size = request.size_bytes.map(Size);
+    if let Some(size) = size {
+        check_size(size)?;
+    }
+    if request.devices.is_empty() {
+        let name = request.name.as_str();
+        let size = size.unwrap_or(AGGREGATE_SIZE_DEFAULT);
+        return own(directory, name, size).map(|device| vec![device]);
+    }
+    let mut devices = Vec::new();
+    let mut identities = Vec::new();
+    for path in &request.devices {
+        let (device, identity) = existing(directory, path, size)?;
+        if identities.contains(&identity) {
+            return Err(Problem::invalid(FIELD, format!("{path} is there twice")));
+        }
+        identities.push(identity);
+        devices.push(device);
+    }
+    let is_directory = |device: &Device| device.kind == DeviceKind::Directory;
+    let total = devices
+        .iter()
+        .try_fold(0u64, |sum, device| sum.checked_add(device.size_bytes));
+    if total.is_none_or(|total| total > POOL_BYTES_MAX.bytes()) {
+        let text = format!("all devices together are larger than {POOL_BYTES_MAX}");
+        return Err(Problem::invalid("size_bytes", text));
+    }
+    if size.is_some() && !devices.iter().any(is_directory) {
+        let text = "only directories are given a size; files and block devices have one";
+        return Err(Problem::invalid("size_bytes", text));
+    }
+    Ok(devices)
+}
+
+fn check_size(size: Size) -> Result<(), Problem> {
+    let whole = size.bytes().is_multiple_of(BLOCK_BYTES);
+    if whole && (AGGREGATE_SIZE_MIN..=POOL_BYTES_MAX).contains(&size) {
+        return Ok(());
+    }
+    let text = format!(
+        "{} is not possible; use a multiple of {BLOCK_BYTES} from {AGGREGATE_SIZE_MIN} to {POOL_BYTES_MAX}",
+        size.bytes()
+    );
+    Err(Problem::invalid("size_bytes", text))
+}
+
+/// A directory device in the data directory, which must not be there yet.
+fn own(directory: &DataDir, name: &str, size: Size) -> Result<Device, Problem> {
+    let device = DataDir::directory_device(name, 0, size.bytes());
+    let path = directory.device_path(&device);
+    if fs::symlink_metadata(&path).is_ok() {
+        let text = format!(
+            "{} is there already, though no aggregate has it; move it away or choose another name",
+            path.display()
+        );
+        return Err(Problem::new(Code::WouldLoseData, text));
+    }
+    Ok(device)
+}
+
+/// A device that somebody named.
+fn existing(
+    directory: &DataDir,
+    text: &str,
+    size: Option<Size>,
+) -> Result<(Device, Identity), Problem> {
+    let path = PathBuf::from(text);
+    if !path.is_absolute() || text.len() > PATH_BYTES_MAX || text.chars().any(char::is_control) {
+        let text = format!(
+            "{text:.80?} is not a path to a device; use an absolute one of at most {PATH_BYTES_MAX} bytes"
+        );
+        return Err(Problem::invalid(FIELD, text));
+    }
+    let unusable = |problem: &dyn std::fmt::Display| {
+        Problem::of_field(Code::DeviceUnusable, FIELD, format!("{text}: {problem}"))
+    };
+    let real = fs::canonicalize(&path).map_err(|error| unusable(&error))?;
+    let metadata = fs::metadata(&real).map_err(|error| unusable(&error))?;
+    let identity = Identity::of(&metadata);
+    refuse_ours(directory, text, &real, identity)?;
+    let kind = metadata.file_type();
+    let (kind, size_bytes) = if kind.is_dir() {
+        refuse_filled(text, &real)?;
+        let missing = || {
+            let text = format!("missing; {text} is a directory, which is given a size");
+            Problem::of_field(Code::MissingField, "size_bytes", text)
+        };
+        (DeviceKind::Directory, size.ok_or_else(missing)?.bytes())
+    } else if kind.is_file() {
+        (DeviceKind::File, 0)
+    } else if kind.is_block_device() {
+        (DeviceKind::Block, 0)
+    } else {
+        let problem = "expected a directory, a regular file or a block device";
+        return Err(unusable(&problem));
+    };
+    let device = Device {
+        path,
+        kind,
+        size_bytes,
+    };
+    Ok((device, identity))
+}
+
+/// Refuses what an aggregate has, what lies in the data directory, and what the data directory lies in.
+fn refuse_ours(
+    directory: &DataDir,
+    text: &str,
+    real: &Path,
+    identity: Identity,
+) -> Result<(), Problem> {
+    for aggregate in &directory.state().aggregates {
+        for device in &aggregate.devices {
+            let known = fs::metadata(directory.device_path(device));
+            if known.is_ok_and(|known| Identity::of(&known) == identity) {
+                let text = format!("{text} is a device of aggregate {}", aggregate.name);
+                return Err(Problem::of_field(Code::DeviceInUse, FIELD, text));
+            }
+        }
+    }
+    let data = fs::canonicalize(directory.path());
+    if data.is_ok_and(|data| real.starts_with(&data) || data.starts_with(real)) {
+        let text = format!("{text} belongs to the data directory of this daemon");
+        return Err(Problem::of_field(Code::DeviceInUse, FIELD, text));
+    }
+    Ok(())
+}
+
+/// A directory device has its directory to itself; a fresh file system's `lost+found` does not count.
+fn refuse_filled(text: &str, real: &Path) -> Result<(), Problem> {
+    let unusable = |error: std::io::Error| {
+        Problem::of_field(Code::DeviceUnusable, FIELD, format!("{text}: {error}"))
+    };
+    for entry in fs::read_dir(real).map_err(unusable)? {
+        let name = entry.map_err(unusable)?.file_name();
+        if name == "DEVICE" {
+            let text = format!("{text} is a device of an aggregate already");
+            return Err(Problem::of_field(Code::DeviceInUse, FIELD, text));
+        }
+        if name != "lost+found" {
+            let text = format!("{text} is not empty ({name:?}); choose an empty directory");
+            return Err(Problem::of_field(Code::WouldLoseData, FIELD, text));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datadir::{AggregateState, Phase, State, Uuid};
+
+    const GIB: u64 = 1 << 30;
+
+    struct Bench {
+        keep: tempfile::TempDir,
+        directory: DataDir,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let keep = tempfile::tempdir().expect("a temporary directory");
+            let directory = DataDir::open(&keep.path().join("data")).expect("a data directory");
+            Bench { keep, directory }
+        }
+
+        fn path(&self, name: &str) -> String {
+            let path = self.keep.path().join(name);
+            path.to_str().expect("UTF-8").to_owned()
+        }
+
+        fn file(&self, name: &str) -> String {
+            fs::write(self.path(name), "").expect("write");
+            self.path(name)
+        }
+
+        fn folder(&self, name: &str) -> String {
+            fs::create_dir(self.path(name)).expect("create");
+            self.path(name)
+        }
+
+        fn choose(
+            &self,
+            devices: &[&str],
+            size_bytes: Option<u64>,
+        ) -> Result<Vec<Device>, Problem> {
+            let request = CreateAggregate {
+                name: "a".parse().expect("a name"),
+                devices: devices.iter().map(|path| (*path).to_owned()).collect(),
+                size_bytes,
+                discard_contents: false,
+            };
+            chosen(&self.directory, &request)
+        }
+
+        fn refusal(&self, devices: &[&str], size_bytes: Option<u64>) -> Problem {
+            let outcome = self.choose(devices, size_bytes);
+            outcome.expect_err("a refusal")
+        }
+    }
+
+    #[test]
+    fn no_device_means_a_directory_of_our_own() {
+        let bench = Bench::new();
+        let devices = bench.choose(&[], None).expect("chosen");
+        assert_eq!(devices[0].path, Path::new("aggregates/a/dev0"));
+        assert_eq!(devices[0].size_bytes, 64 * GIB);
+        fs::create_dir_all(bench.path("data/aggregates/a/dev0")).expect("create");
+        assert_eq!(bench.refusal(&[], None).code, Code::WouldLoseData);
+    }
+
+    #[test]
+    fn kinds_are_told_apart() {
+        let bench = Bench::new();
+        let (file, folder) = (bench.file("f"), bench.folder("d"));
+        fs::create_dir(bench.path("d/lost+found")).expect("create");
+        let devices = bench.choose(&[&file, &folder], Some(GIB)).expect("chosen");
+        let kinds: Vec<_> = devices.iter().map(|device| device.kind).collect();
+        assert_eq!(kinds, [DeviceKind::File, DeviceKind::Directory]);
+        assert_eq!(devices[1].size_bytes, GIB);
+        assert_eq!(
+            bench.refusal(&["/dev/null"], None).code,
+            Code::DeviceUnusable
+        );
+        let problem = bench.refusal(&[&bench.path("nothing")], None);
+        assert_eq!(problem.code, Code::DeviceUnusable);
+    }
+
+    #[test]
+    fn sizes_are_for_directories_and_have_bounds() {
+        let bench = Bench::new();
+        let (file, folder) = (bench.file("f"), bench.folder("d"));
+        assert_eq!(bench.refusal(&[&folder], None).code, Code::MissingField);
+        assert_eq!(bench.refusal(&[&file], Some(GIB)).code, Code::InvalidValue);
+        for size in [0, 1, GIB - 4096, GIB + 1, u64::MAX, (1 << 52) + 4096] {
+            let problem = bench.refusal(&[&folder], Some(size));
+            assert_eq!(problem.field.as_deref(), Some("size_bytes"), "{size}");
+        }
+        let other = bench.folder("e");
+        let problem = bench.refusal(&[&folder, &other], Some(1 << 52));
+        assert!(problem.to_string().contains("together"), "{problem}");
+    }
+
+    #[test]
+    fn a_device_is_known_by_every_name_it_has() {
+        let mut bench = Bench::new();
+        let file = bench.file("f");
+        let (hard, soft) = (bench.path("hard"), bench.path("soft"));
+        fs::hard_link(&file, &hard).expect("a link");
+        std::os::unix::fs::symlink(&file, &soft).expect("a link");
+        for other in [&file, &hard, &soft] {
+            let problem = bench.refusal(&[&file, other], None);
+            assert!(problem.to_string().contains("twice"), "{problem}");
+        }
+        let devices = bench.choose(&[&file], None).expect("chosen");
+        let devices = devices.into_iter().map(|device| Device {
+            size_bytes: GIB,
+            ..device
+        });
+        let aggregate = AggregateState {
+            name: "b".to_owned(),
+            phase: Phase::Ready,
+            epoch: 1,
+            uuid: Some(Uuid([1; 16])),
+            devices: devices.collect(),
+        };
+        let state = State {
+            aggregates: vec![aggregate],
+        };
+        bench.directory.record(state).expect("recorded");
+        for name in [&file, &hard, &soft] {
+            let problem = bench.refusal(&[name], None);
+            assert_eq!(problem.code, Code::DeviceInUse);
+            assert!(problem.to_string().contains("aggregate b"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn our_own_directory_and_filled_ones_are_refused() {
+        let bench = Bench::new();
+        for inside in ["data/FORMAT", "data", "data/run", "data/../data/LOCK"] {
+            let problem = bench.refusal(&[&bench.path(inside)], None);
+            assert_eq!(problem.code, Code::DeviceInUse, "{inside}");
+        }
+        assert_eq!(bench.refusal(&["/"], Some(GIB)).code, Code::DeviceInUse);
+        let folder = bench.folder("d");
+        bench.file("d/thesis.tex");
+        let problem = bench.refusal(&[&folder], Some(GIB));
+        assert_eq!(problem.code, Code::WouldLoseData);
+        let long = format!("/{}", "x".repeat(1100));
+        for bad in ["", "relative", "../x", "/dev/\nsda", "/dev/\0", &long] {
+            let problem = bench.refusal(&[bad], None);
+            assert_eq!(problem.code, Code::InvalidValue, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! Making an aggregate, and taking back one that was never finished.
+//!
+//! ```text
+//! devices looked at ─▶ recorded as creating ─▶ labels written ─▶ open ─▶ finish(): recorded as ready
+//!        │ refused            └──────────────── failed, or power cut ───────────▶ undo(): forgotten
+//!        ▼
+//!   nothing changed
+//! ```
+//!
+//! 1. A device is looked at before anything is recorded: one that carries a label is refused, one that holds
+//!    anything else only overwritten if the caller says so.
+//! 2. The UUID is recorded with the phase *creating*. What is taken back must carry it, or it is not ours to
+//!    clear: between a crash and the next start the device may have become somebody else's.
+//! 3. A power cut anywhere leaves either no record, or one that the next start undoes.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use everglade_engine::{CreateError, Engine, Expected, Plan, Refusal, create as write_labels};
+use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, OpenError, Storage, World};
+use everglade_format::Config;
+use everglade_format::config::CONFIG_BYTES;
+use everglade_format::geometry::AREA_BLOCKS;
+use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets, size_for};
+
+use super::control::Plane;
+use crate::DataDir;
+use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
+
+/// How much of both ends of a device is looked at for contents: every file system, partition table and volume
+/// manager in use leaves a mark there.
+const LOOK_BYTES: u64 = 1 << 20;
+const LABEL_MAGIC: &[u8] = b"EVGLCONF";
+
+/// What is to become of what devices hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contents {
+    /// Devices that hold anything are refused.
+    Kept,
+    /// It is overwritten.
+    Discarded,
+}
+
+/// Why an aggregate was not made. Devices and records are as they were.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CreationError {
+    /// The data directory cannot be written.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// A device cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A device is too small, or failed.
+    #[error("{path}: {problem}")]
+    Device {
+        /// Which.
+        path: String,
+        /// What is wrong and what would be right.
+        problem: String,
+    },
+    /// A device carries a label.
+    #[error("{path} carries the label of an aggregate; choose another device")]
+    Labelled {
+        /// Which.
+        path: String,
+    },
+    /// A device holds something.
+    #[error("{path} holds data, which would be overwritten")]
+    HoldsData {
+        /// Which.
+        path: String,
+    },
+    /// The host below a device is full.
+    #[error("the host has no space for {path}; make room there, or choose a smaller size")]
+    NoSpace {
+        /// Which.
+        path: String,
+    },
+    /// What was just written cannot be opened.
+    #[error("the new aggregate cannot be opened: {0}")]
+    Refused(Refusal),
+    /// No random numbers.
+    #[error("cannot read random bytes: {0}")]
+    Random(io::Error),
+    /// The daemon is about to end.
+    #[error("the daemon is stopping")]
+    Stopping,
+}
+
+/// Makes an aggregate of these devices and opens it; its number in the engine is returned. It is recorded as
+/// *creating*; [`finish`] says that it is ready. Sizes of devices that exist already are found out.
+pub(super) fn create(
+    plane: &Plane,
+    engine: &Engine,
+    directory: &mut DataDir,
+    name: &str,
+    mut devices: Vec<Device>,
+    contents: Contents,
+) -> Result<u32, CreationError> {
+    let world = &plane.world;
+    let mut opened = Vec::new();
+    let looked_at = look(world, &mut devices, contents, &mut opened);
+    let made = looked_at.and_then(|()| {
+        let plan = plan(world, name, devices.len())?;
+        let aggregate = AggregateState {
+            name: name.to_owned(),
+            phase: Phase::Creating,
+            epoch: 0,
+            uuid: Some(Uuid(plan.uuid)),
+            devices,
+        };
+        let mut state = directory.state().clone();
+        state.aggregates.retain(|known| known.name != name);
+        state.aggregates.push(aggregate.clone());
+        directory.record(state)?;
+        let made = make(plane, engine, directory, &aggregate, &plan, &mut opened);
+        Ok((aggregate, made))
+    });
+    let close = |opened: &[DeviceId]| opened.iter().for_each(|id| world.close(*id));
+    match made {
+        Ok((_, Ok(id))) => Ok(id),
+        Ok((aggregate, Err(error))) => {
+            close(&opened);
+            if let Err(problem) = undo(world, directory, &aggregate) {
+                tracing::warn!("aggregate {name} was not made, and not all is cleared: {problem}");
+            }
+            Err(error)
+        }
+        Err(error) => {
+            close(&opened);
+            Err(error)
+        }
+    }
+}
+
+/// Records a created aggregate as ready.
+pub(super) fn finish(directory: &mut DataDir, name: &str) -> Result<(), DataDirError> {
+    let mut state = directory.state().clone();
+    let created = state.aggregates.iter_mut().find(|known| known.name == name);
+    let created = created.expect("an aggregate is recorded before it is made");
+    assert_eq!(created.phase, Phase::Creating, "it is finished once");
+    created.phase = Phase::Ready;
+    created.epoch = 1;
+    directory.record(state)
+}
+
+/// Opens what exists already and makes sure that it may be used; completes the sizes.
+fn look(
+    world: &World,
+    devices: &mut [Device],
+    contents: Contents,
+    opened: &mut Vec<DeviceId>,
+) -> Result<(), CreationError> {
+    for device in devices {
+        let id = match device.kind {
+            DeviceKind::Directory => continue,
+            DeviceKind::File => world.open_file(&device.path)?,
+            DeviceKind::Block => world.open_block(&device.path)?,
+        };
+        opened.push(id);
+        device.size_bytes = world.size_bytes(id);
+        let path = || device.path.display().to_string();
+        let least = size_for(4, AREA_BLOCKS, 0) * BLOCK_SIZE as u64;
+        if device.size_bytes < least {
+            let problem = format!(
+                "{} bytes are too few; use a device of at least {least}",
+                device.size_bytes
+            );
+            let path = path();
+            return Err(CreationError::Device { path, problem });
+        }
+        let found = inspect(world, id).map_err(|error| CreationError::Device {
+            path: path(),
+            problem: error.to_string(),
+        })?;
+        match found {
+            Found::Nothing => {}
+            Found::Label => return Err(CreationError::Labelled { path: path() }),
+            Found::Data if contents == Contents::Discarded => {}
+            Found::Data => return Err(CreationError::HoldsData { path: path() }),
+        }
+    }
+    Ok(())
+}
+
+/// What is on a device.
+enum Found {
+    Nothing,
+    Label,
+    Data,
+}
+
+fn inspect(world: &World, id: DeviceId) -> Result<Found, DiskError> {
+    let size = world.size_bytes(id);
+    let mut block = vec![0; BLOCK_SIZE];
+    for label in label_offsets(size) {
+        for slot in CONFIG_OFFSETS {
+            world.read(id, label + slot, &mut block)?;
+            if block.starts_with(LABEL_MAGIC) {
+                return Ok(Found::Label);
+            }
+        }
+    }
+    let mut end = vec![0; usize::try_from(LOOK_BYTES).expect("a small constant")];
+    for offset in [0, size - LOOK_BYTES] {
+        world.read(id, offset, &mut end)?;
+        if end.iter().any(|byte| *byte != 0) {
+            return Ok(Found::Data);
+        }
+    }
+    Ok(Found::Nothing)
+}
+
+fn plan(world: &World, name: &str, devices: usize) -> Result<Plan, CreationError> {
+    let mut uuids = Vec::new();
+    for _ in 0..devices {
+        uuids.push(random()?);
+    }
+    let mut plan = Plan::new(name, random()?, random()?, uuids);
+    plan.created_seconds = world.wall_seconds();
+    Ok(plan)
+}
+
+/// Makes the directories, writes the labels, opens the aggregate.
+fn make(
+    plane: &Plane,
+    engine: &Engine,
+    directory: &DataDir,
+    aggregate: &AggregateState,
+    plan: &Plan,
+    opened: &mut Vec<DeviceId>,
+) -> Result<u32, CreationError> {
+    let world = &plane.world;
+    let mut existing = std::mem::take(opened).into_iter();
+    for device in &aggregate.devices {
+        let id = match device.kind {
+            DeviceKind::Directory => {
+                let path = if device.path.is_relative() {
+                    directory.make_directory(device)?
+                } else {
+                    device.path.clone()
+                };
+                world.open_directory(&path, device.size_bytes, true)
+            }
+            _ => Ok(existing.next().expect("opened when it was looked at")),
+        };
+        match id {
+            Ok(id) => opened.push(id),
+            Err(error) => {
+                opened.extend(existing);
+                return Err(error.into());
+            }
+        }
+    }
+    write_labels(world, opened, plan).map_err(|error| explain(error, aggregate))?;
+    let expected = Expected {
+        uuid: plan.uuid,
+        epoch: 1,
+    };
+    plane
+        .open(|| engine.open(world, opened, Some(&expected)))
+        .ok_or(CreationError::Stopping)?
+        .map_err(CreationError::Refused)
+}
+
+/// Puts a path in the place of a number.
+fn explain(error: CreateError, aggregate: &AggregateState) -> CreationError {
+    let path = |device: usize| {
+        let device = aggregate.devices.get(device);
+        device.map_or_else(String::new, |device| device.path.display().to_string())
+    };
+    match error {
+        CreateError::InUse(device) => CreationError::Labelled { path: path(device) },
+        CreateError::Disk {
+            device,
+            error: DiskError::NoSpace,
+        } => CreationError::NoSpace { path: path(device) },
+        CreateError::Disk { device, error } => CreationError::Device {
+            path: path(device),
+            problem: error.to_string(),
+        },
+        CreateError::TooSmall {
+            device,
+            bytes,
+            least,
+        } => CreationError::Device {
+            path: path(device),
+            problem: format!("{bytes} bytes are too few; use a device of at least {least}"),
+        },
+        CreateError::Name(name) => unreachable!("{name:?} was checked when it came in"),
+    }
+}
+
+/// Takes back every aggregate whose creation was cut short. What cannot be cleared now stays recorded, so that
+/// the next start tries again.
+pub(super) fn undo_unfinished(world: &World, directory: &mut DataDir) {
+    let creating = |known: &&AggregateState| known.phase == Phase::Creating;
+    let state = directory.state();
+    let unfinished: Vec<_> = state.aggregates.iter().filter(creating).cloned().collect();
+    for aggregate in unfinished {
+        let name = &aggregate.name;
+        match undo(world, directory, &aggregate) {
+            Ok(()) => tracing::info!("aggregate {name} was never finished and is forgotten"),
+            Err(problem) => tracing::warn!(
+                "aggregate {name} was never finished, and its devices cannot be cleared now: {problem}"
+            ),
+        }
+    }
+}
+
+/// Clears the devices of what we wrote, then forgets the aggregate.
+fn undo(world: &World, directory: &mut DataDir, aggregate: &AggregateState) -> Result<(), String> {
+    for device in &aggregate.devices {
+        let path = directory.device_path(device);
+        let cleared = match device.kind {
+            DeviceKind::Directory if device.path.is_relative() => remove_own(&path),
+            _ => clear(world, device, aggregate.uuid),
+        };
+        cleared.map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let mut state = directory.state().clone();
+    state
+        .aggregates
+        .retain(|known| known.name != aggregate.name);
+    directory.record(state).map_err(|error| error.to_string())
+}
+
+/// Removes a directory device in the data directory, and the folder of the aggregate if it is empty then.
+fn remove_own(path: &Path) -> Result<(), String> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.to_string()),
+        _ => {}
+    }
+    // It stays while it has something else in it.
+    let _ = path.parent().map(fs::remove_dir);
+    Ok(())
+}
+
+/// Clears a device elsewhere, if it carries the label of this creation.
+fn clear(world: &World, device: &Device, uuid: Option<Uuid>) -> Result<(), String> {
+    let opened = match device.kind {
+        DeviceKind::Directory => world.open_directory(&device.path, device.size_bytes, false),
+        DeviceKind::File => world.open_file(&device.path),
+        DeviceKind::Block => world.open_block(&device.path),
+    };
+    let id = match opened {
+        Ok(id) => id,
+        // Never made, or made into something else since.
+        Err(OpenError::Missing { .. } | OpenError::Unexpected { .. }) => return Ok(()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let cleared = match label_of(world, id) {
+        Ok(label) if label.is_some() && label != uuid => Ok(()),
+        Ok(_) if device.kind == DeviceKind::Directory => {
+            world.close(id);
+            return remove_segments(&device.path).map_err(|error| error.to_string());
+        }
+        Ok(Some(_)) => blank(world, id),
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
+    world.close(id);
+    cleared.map_err(|error| error.to_string())
+}
+
+/// The UUID in the newest whole label.
+fn label_of(world: &World, id: DeviceId) -> Result<Option<Uuid>, DiskError> {
+    let size = world.size_bytes(id);
+    if size < LABEL_BYTES * 2 {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; CONFIG_BYTES];
+    for label in label_offsets(size) {
+        for slot in CONFIG_OFFSETS {
+            world.read(id, label + slot, &mut bytes)?;
+            if let Ok(Some(config)) = Config::decode(&bytes) {
+                return Ok(Some(Uuid(config.uuid)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Overwrites both labels with zeroes.
+fn blank(world: &World, id: DeviceId) -> Result<(), DiskError> {
+    let zeroes = vec![0; usize::try_from(LABEL_BYTES).expect("a small constant")];
+    for label in label_offsets(world.size_bytes(id)) {
+        world.write(id, label, &zeroes)?;
+    }
+    world.flush(id)
+}
+
+/// Removes the segments and then the card of a directory device, and leaves the directory itself.
+fn remove_segments(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "seg") {
+            fs::remove_file(path)?;
+        }
+    }
+    fs::remove_file(path.join("DEVICE"))?;
+    fs::File::open(path)?.sync_all()
+}
+
+/// Bytes nobody can guess.
+fn random<const N: usize>() -> Result<[u8; N], CreationError> {
+    let mut bytes = [0; N];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .map_err(CreationError::Random)?;
+    Ok(bytes)
+}

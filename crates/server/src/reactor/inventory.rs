@@ -1,0 +1,335 @@
+//! What there is, for administrators: read-only, without a message to the data plane.
+//!
+//! The numbers of an aggregate are those of its last consistency point, and of one look at counters that others
+//! change meanwhile: near the truth, and cheap enough to be asked for every second.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use everglade_api::{
+    Aggregate, AggregateState, Aggregates, Code, Condition, Device, DeviceKind, Health, Lun, Luns,
+    Problem, Size, Status, Sync, Version, Volume, Volumes,
+};
+use everglade_engine::{AggregateInfo, LunInfo, State, VolumeInfo};
+use everglade_env::{BLOCK_SIZE, DeviceId};
+use everglade_format::volume::Sync as MediaSync;
+
+use super::administrator::{Administrator, split};
+use crate::datadir::{Uuid, format_file};
+
+fn bytes(blocks: u64) -> u64 {
+    blocks.saturating_mul(BLOCK_SIZE as u64)
+}
+
+impl Administrator {
+    /// All aggregates, in order of creation.
+    #[must_use]
+    pub fn aggregates(&self) -> Aggregates {
+        let (volumes, luns) = (self.engine.volumes(), self.engine.luns());
+        let aggregates = self.engine.aggregates();
+        let view = |info: &AggregateInfo| self.view_aggregate(info, &volumes, &luns);
+        Aggregates {
+            aggregates: aggregates.iter().map(view).collect(),
+        }
+    }
+
+    /// One aggregate.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn aggregate(&self, name: &str) -> Result<Aggregate, Problem> {
+        let info = self.find_aggregate(name);
+        let info = info.ok_or_else(|| Problem::not_found("aggregate", name))?;
+        Ok(self.view_aggregate(&info, &self.engine.volumes(), &self.engine.luns()))
+    }
+
+    fn view_aggregate(
+        &self,
+        info: &AggregateInfo,
+        volumes: &[VolumeInfo],
+        luns: &[LunInfo],
+    ) -> Aggregate {
+        let usage = info.usage;
+        let reason = match &info.state {
+            State::Failed(reason) => Some(reason.clone()),
+            _ => None,
+        };
+        let here = |volume: &&VolumeInfo| volume.aggregate == info.name;
+        let volumes: Vec<_> = volumes.iter().filter(here).collect();
+        let logical_bytes = luns
+            .iter()
+            .filter(|lun| {
+                let volume = split(&lun.name).volume;
+                volumes.iter().any(|known| known.name == volume.as_str())
+            })
+            .map(|lun| lun.size_bytes)
+            .fold(0, u64::saturating_add);
+        let free_blocks = usage
+            .total_blocks
+            .saturating_sub(usage.used_blocks)
+            .saturating_sub(usage.reserve_blocks);
+        let devices = info.devices.iter();
+        let host_free_bytes = devices
+            .clone()
+            .filter_map(|id| self.plane.world.host_free_bytes(*id))
+            .min();
+        Aggregate {
+            name: info.name.clone(),
+            uuid: Uuid(info.uuid).to_string(),
+            state: self.state_of_aggregate(info),
+            reason,
+            raid: "none".to_owned(),
+            size_bytes: bytes(usage.total_blocks),
+            used_bytes: bytes(usage.used_blocks),
+            free_bytes: bytes(free_blocks),
+            reserve_bytes: bytes(usage.reserve_blocks),
+            pending_free_bytes: bytes(usage.pending_blocks),
+            logical_bytes,
+            host_backed_bytes: bytes(usage.backed_blocks),
+            host_free_bytes,
+            committed_cp: info.committed_cp,
+            volume_count: volumes.len() as u64,
+            devices: devices.filter_map(|id| self.view_device(*id)).collect(),
+        }
+    }
+
+    fn state_of_aggregate(&self, info: &AggregateInfo) -> AggregateState {
+        let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        match &info.state {
+            State::Failed(_) => AggregateState::Failed,
+            _ if !ready.contains(&info.name) => AggregateState::Creating,
+            State::Mounting => AggregateState::Mounting,
+            State::Online => AggregateState::Online,
+            State::Stopping => AggregateState::Stopping,
+            State::Stopped => AggregateState::Stopped,
+        }
+    }
+
+    fn view_device(&self, id: DeviceId) -> Option<Device> {
+        let info = self.plane.world.info(id)?;
+        Some(Device {
+            path: info.path.to_string_lossy().into_owned(),
+            kind: match info.kind {
+                everglade_env::DeviceKind::Directory => DeviceKind::Directory,
+                everglade_env::DeviceKind::File => DeviceKind::File,
+                everglade_env::DeviceKind::Block => DeviceKind::Block,
+            },
+            size_bytes: info.size_bytes,
+        })
+    }
+
+    /// All volumes, by name.
+    #[must_use]
+    pub fn volumes(&self) -> Volumes {
+        let luns = self.engine.luns();
+        let volumes = self.engine.volumes();
+        let view = |info: &VolumeInfo| view_volume(info, &luns);
+        Volumes {
+            volumes: volumes.iter().map(view).collect(),
+        }
+    }
+
+    /// One volume.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn volume(&self, name: &str) -> Result<Volume, Problem> {
+        let volumes = self.engine.volumes();
+        let found = volumes.iter().find(|known| known.name == name);
+        let found = found.ok_or_else(|| Problem::not_found("volume", name))?;
+        Ok(view_volume(found, &self.engine.luns()))
+    }
+
+    /// The LUNs of a volume, by name.
+    ///
+    /// # Errors
+    /// There is no such volume.
+    pub fn luns(&self, volume: &str) -> Result<Luns, Problem> {
+        self.volume(volume)?;
+        let luns = self.engine.luns();
+        let here = luns.iter().map(view_lun);
+        Ok(Luns {
+            luns: here.filter(|lun| lun.volume == volume).collect(),
+        })
+    }
+
+    /// One LUN.
+    ///
+    /// # Errors
+    /// There is no such volume, or no such LUN in it.
+    pub fn lun(&self, volume: &str, name: &str) -> Result<Lun, Problem> {
+        let mut luns = self.luns(volume)?.luns.into_iter();
+        let found = luns.find(|lun| lun.name == name);
+        found.ok_or_else(|| Problem::not_found("LUN", format!("{volume}/{name}")))
+    }
+
+    /// Whether all is well.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let aggregates = self.aggregates().aggregates;
+        let conditions: Vec<_> = aggregates.iter().flat_map(conditions).collect();
+        let online = |aggregate: &&Aggregate| aggregate.state == AggregateState::Online;
+        Status {
+            health: conditions
+                .iter()
+                .map(|condition| condition.health)
+                .max()
+                .unwrap_or(Health::Healthy),
+            online_count: aggregates.iter().filter(online).count() as u64,
+            aggregate_count: aggregates.len() as u64,
+            volume_count: self.engine.volumes().len() as u64,
+            lun_count: self.engine.luns().len() as u64,
+            connection_count: u64::from(self.plane.connections.load(Ordering::Relaxed)),
+            uptime_seconds: self.since.elapsed().as_secs(),
+            conditions,
+        }
+    }
+
+    /// What runs.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        Version {
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            data_directory_format: format_file::VERSION,
+            media_format: u64::from(crate::MEDIA_VERSION),
+        }
+    }
+}
+
+fn view_volume(info: &VolumeInfo, luns: &[LunInfo]) -> Volume {
+    let here = |lun: &&LunInfo| split(&lun.name).volume.as_str() == info.name;
+    let luns = luns.iter().filter(here);
+    Volume {
+        name: info.name.clone(),
+        aggregate: info.aggregate.clone(),
+        sync: match info.sync {
+            MediaSync::Standard => Sync::Standard,
+            MediaSync::Always => Sync::Always,
+        },
+        lun_count: luns.clone().count() as u64,
+        logical_bytes: luns.map(|lun| lun.size_bytes).fold(0, u64::saturating_add),
+    }
+}
+
+fn view_lun(info: &LunInfo) -> Lun {
+    let name = split(&info.name);
+    Lun {
+        name: name.lun.to_string(),
+        volume: name.volume.to_string(),
+        size_bytes: info.size_bytes,
+        nbd_export: info.name.clone(),
+        nbd_uri: None,
+    }
+}
+
+/// What an operator should know about an aggregate.
+fn conditions(aggregate: &Aggregate) -> Vec<Condition> {
+    let mut conditions = Vec::new();
+    let mut add = |code: Code, health: Health, what: String, action: &str| {
+        conditions.push(Condition {
+            code: code.to_string(),
+            health,
+            object: format!("aggregate {}", aggregate.name),
+            what,
+            action: action.to_owned(),
+        });
+    };
+    if let Some(reason) = &aggregate.reason {
+        add(
+            Code::AggregateFailed,
+            Health::Unhealthy,
+            format!("it failed and serves nothing: {reason}"),
+            "restore its devices, then start the daemon again; what was flushed is safe",
+        );
+        return conditions;
+    }
+    let for_clients = aggregate.size_bytes - aggregate.reserve_bytes.min(aggregate.size_bytes);
+    if aggregate.free_bytes < for_clients / 10 {
+        add(
+            Code::AggregateNearlyFull,
+            Health::Warning,
+            format!("{} are left", Size(aggregate.free_bytes)),
+            "delete or discard something",
+        );
+    }
+    let promised = aggregate
+        .size_bytes
+        .saturating_sub(aggregate.host_backed_bytes);
+    let low = |free: &u64| *free < promised && *free < aggregate.size_bytes / 20;
+    if let Some(free) = aggregate.host_free_bytes.filter(low) {
+        add(
+            Code::HostLow,
+            Health::Warning,
+            format!(
+                "it may still take {} of its host, which has {} left",
+                Size(promised),
+                Size(free)
+            ),
+            "make room on the host, or delete something here",
+        );
+    }
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn aggregate() -> Aggregate {
+        Aggregate {
+            name: "a".to_owned(),
+            uuid: String::new(),
+            state: AggregateState::Online,
+            reason: None,
+            raid: "none".to_owned(),
+            size_bytes: 1000,
+            used_bytes: 0,
+            free_bytes: 900,
+            reserve_bytes: 100,
+            pending_free_bytes: 0,
+            logical_bytes: 0,
+            host_backed_bytes: 100,
+            host_free_bytes: Some(900),
+            committed_cp: 1,
+            volume_count: 0,
+            devices: Vec::new(),
+        }
+    }
+
+    fn codes(aggregate: &Aggregate) -> Vec<String> {
+        let conditions = conditions(aggregate);
+        conditions.into_iter().map(|found| found.code).collect()
+    }
+
+    #[test]
+    fn each_condition_is_reported_when_it_holds() {
+        let good = aggregate();
+        assert!(conditions(&good).is_empty());
+        let full = Aggregate {
+            free_bytes: 89,
+            ..aggregate()
+        };
+        assert_eq!(codes(&full), ["EVG-4002"]);
+        let low = Aggregate {
+            host_free_bytes: Some(49),
+            ..aggregate()
+        };
+        assert_eq!(codes(&low), ["EVG-4003"]);
+        let backed = Aggregate {
+            host_backed_bytes: 1000,
+            ..low
+        };
+        assert!(codes(&backed).is_empty(), "it takes no more");
+        let failed = Aggregate {
+            reason: Some("gone".to_owned()),
+            free_bytes: 0,
+            ..aggregate()
+        };
+        assert_eq!(
+            codes(&failed),
+            ["EVG-4001"],
+            "the rest does not matter then"
+        );
+        assert_eq!(conditions(&failed)[0].health, Health::Unhealthy);
+    }
+}
