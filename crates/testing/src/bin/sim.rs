@@ -16,15 +16,20 @@ const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace 
 
   --seed N       run this seed (decimal or 0x…); with --minutes, start the series there
   --minutes M    run seeds until M minutes have passed; without --seed from a fresh one
-  --kind KIND    long, fill, faults or cuts, instead of what the seed says
+  --kind KIND    long, tight, fill, faults or cuts, instead of what the seed says
   --trace LINES  on failure, print the last LINES events of the world
 ";
+
+/// A pool that small operations fill.
+const TIGHT_BYTES: u64 = 20 << 20;
 
 /// A kind of simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Lives with restarts and cuts.
     Long,
+    /// The same, in a pool that is always close to full.
+    Tight,
     /// The same, and the pool fills up.
     Fill,
     /// The same, and devices fail and hosts are full.
@@ -61,6 +66,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
             "--kind" => {
                 wish.kind = Some(match value()?.as_str() {
                     "long" => Kind::Long,
+                    "tight" => Kind::Tight,
                     "fill" => Kind::Fill,
                     "faults" => Kind::Faults,
                     "cuts" => Kind::Cuts,
@@ -111,7 +117,7 @@ fn kind_of(seed: Seed) -> Kind {
     [
         Kind::Long,
         Kind::Long,
-        Kind::Long,
+        Kind::Tight,
         Kind::Fill,
         Kind::Faults,
         Kind::Faults,
@@ -130,6 +136,7 @@ fn run(seed: Seed, wish: &Wish) -> Result<Report, Failure> {
     // A failed assertion is a verdict as well; its message has been printed already.
     let verdict = std::panic::catch_unwind(|| match kind {
         Kind::Cuts => cuts::run_of_seed(seed, &maker),
+        Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),
         Kind::Fill => long::run(seed, plan.filling(), &maker),
         Kind::Long | Kind::Faults => long::run(seed, plan, &maker),
     });

@@ -52,7 +52,28 @@ impl Plan {
             fill: false,
             trace_lines: 0,
         };
-        if rng.one_in(8) { plan.filling() } else { plan }
+        match rng.below(8) {
+            0 => plan.filling(),
+            1 | 2 => plan.tight(rng.between(12, 40) << 20),
+            _ => plan,
+        }
+    }
+
+    /// The same, with many small operations on a pool that they keep close to full.
+    #[must_use]
+    pub fn tight(self, pool_bytes: u64) -> Plan {
+        let scale = Scale {
+            lun_bytes_max: pool_bytes,
+            luns_max: 6,
+            volumes_max: 3,
+            op_bytes_max: 256 << 10,
+        };
+        Plan {
+            pool_bytes,
+            scale,
+            actions: 2000,
+            ..self
+        }
     }
 
     /// The same, with a pool small enough to fill up.
@@ -127,8 +148,17 @@ impl<M: Maker> Life<'_, M> {
         world
     }
 
+    /// Verifies the media as they are.
+    fn check(&mut self, images: &Images) -> Result<(), Failure> {
+        let offline = self.start(images.clone());
+        self.maker
+            .check(&offline)
+            .map_err(|error| Failure::new(error).within("check"))
+    }
+
     /// One life, from media to media.
     fn live(&mut self, number: u64, mut images: Images) -> Result<Images, Failure> {
+        self.check(&images)?;
         // The power may fail while mounting, more than once.
         while self.rng.one_in(8) {
             let world = self.start(images.clone());
@@ -301,10 +331,7 @@ impl<M: Maker> Life<'_, M> {
 
     /// Judges what the last life left, and its media.
     fn end(mut self, images: Images) -> Result<Report, Failure> {
-        let offline = self.start(images.clone());
-        self.maker
-            .check(&offline)
-            .map_err(|error| Failure::new(error).within("check"))?;
+        self.check(&images)?;
         let world = self.start(images);
         let at = world.writes().saturating_add(1);
         self.mount_and_judge(&world, at)?;
