@@ -4,6 +4,7 @@ mod clients;
 mod crashes;
 mod damage;
 mod host_space;
+mod manage;
 mod refusals;
 mod running;
 mod thrift;

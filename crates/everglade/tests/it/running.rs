@@ -108,6 +108,13 @@ impl Place {
 
     /// Starts a server and waits until it is ready.
     pub(crate) fn serve(&self, args: &[&str]) -> Server {
+        self.try_serve(args).unwrap_or_else(|output| {
+            panic!("no ready line ({}): {}", output.status, stderr(&output))
+        })
+    }
+
+    /// Starts a server and waits until it is ready or has refused.
+    pub(crate) fn try_serve(&self, args: &[&str]) -> Result<Server, Output> {
         Server::start(self, args)
     }
 }
@@ -124,13 +131,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn start(place: &Place, args: &[&str]) -> Server {
+    fn start(place: &Place, args: &[&str]) -> Result<Server, Output> {
         let log = place.file("server.log");
         let append = File::options()
             .append(true)
             .create(true)
             .open(&log)
             .expect("a log");
+        let begun = append.metadata().expect("its length").len();
         let mut child = everglade(&place.data_dir())
             .args(["serve", "--nbd-tcp", ":0"])
             .args(args)
@@ -141,9 +149,14 @@ impl Server {
         let stdout = child.stdout.take().expect("a pipe");
         let (line, stdout) = first_line(stdout);
         let Some(line) = line else {
-            let _ = child.kill();
-            let status = child.wait().expect("an end");
-            panic!("no ready line ({status}); log:\n{}", read(&log));
+            let status = child.wait().expect("stdout was closed, so this is the end");
+            let said = read(&log);
+            let begun = usize::try_from(begun).expect("short");
+            return Err(Output {
+                status,
+                stdout: Vec::new(),
+                stderr: said.as_bytes()[begun..].to_vec(),
+            });
         };
         let field = |name: &str| {
             let found = line.split(' ').find_map(|word| word.strip_prefix(name));
@@ -152,13 +165,13 @@ impl Server {
                 .to_owned()
         };
         assert!(line.starts_with("ready nbd="), "not a ready line: {line}");
-        Server {
+        Ok(Server {
             child,
             stdout,
             log,
             tcp: field("nbd="),
             unix: field("nbd-unix="),
-        }
+        })
     }
 
     /// `nbd://127.0.0.1:PORT/EXPORT`.
@@ -203,16 +216,17 @@ impl Server {
     }
 
     /// SIGTERM to a server that has failed: exit code 1. Returns the log.
-    pub(crate) fn stop_failed(mut self) -> String {
+    pub(crate) fn stop_failed(self) -> String {
+        let (code, log) = self.end();
+        assert_eq!(code, Some(1), "after SIGTERM; log:\n{log}");
+        log
+    }
+
+    /// SIGTERM; the exit code, if it was not killed, and the log.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         self.signal(Signal::TERM);
         let status = self.child.wait().expect("an end");
-        let log = self.log();
-        assert_eq!(
-            status.code(),
-            Some(1),
-            "{status} after SIGTERM; log:\n{log}"
-        );
-        log
+        (status.code(), self.log())
     }
 
     /// What it has logged so far, earlier servers of the same place included.

@@ -27,6 +27,11 @@ fn records(medium: &Medium) -> Vec<u64> {
 /// The record with one byte changed, and the checksum made right again.
 fn resealed(mut record: Vec<u8>, at: usize, byte: u8) -> Vec<u8> {
     record[at] = byte;
+    sealed(record)
+}
+
+/// The record with the checksum it should have.
+pub(super) fn sealed(mut record: Vec<u8>) -> Vec<u8> {
     let check_at = CONFIG_BYTES - CHECK_BYTES;
     let check = *blake3::hash(&record[..check_at]).as_bytes();
     record[check_at..].copy_from_slice(&check);
