@@ -16,12 +16,17 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::desk::Desk;
+use super::routes;
+
 /// At a time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 64;
 /// From the first byte of a request to the end of its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
 /// Headers, body, change and answer together, with some to spare: a client that does not read is cut off.
 const LIFE_MAX: Duration = Duration::from_secs(90);
+/// For an answer to be written at the end.
+const MOMENT: Duration = Duration::from_millis(500);
 /// After the host refused to give a descriptor.
 const REST_AFTER_REFUSAL: Duration = Duration::from_millis(200);
 /// Longest request line and headers. hyper wants at least 8 KiB.
@@ -30,12 +35,13 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Accepts until the stop, then lets those who are being answered finish.
 pub(super) async fn serve(
     bound: Listener,
-    routes: Router,
+    desk: Arc<Desk>,
     asked: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let socket = StdListener::from(bound.as_fd().try_clone_to_owned()?);
     socket.set_nonblocking(true)?;
     let listener = UnixListener::from_std(socket)?;
+    let routes = routes::all(Arc::clone(&desk));
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     let mut stopping = asked.clone();
@@ -66,7 +72,17 @@ pub(super) async fn serve(
     }
     // The name goes with it, so that nobody new comes while the last are answered.
     drop((listener, bound));
-    while connections.join_next().await.is_some() {}
+    let all_ended = async { while connections.join_next().await.is_some() {} };
+    let enough = async {
+        sleep(MOMENT).await;
+        desk.settle().await;
+        sleep(MOMENT).await;
+    };
+    // Whoever waits for a change is answered when the data plane has ended; the silent are not waited for.
+    tokio::select! {
+        () = all_ended => {}
+        () = enough => {}
+    }
     Ok(())
 }
 

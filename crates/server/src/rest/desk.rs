@@ -67,6 +67,14 @@ impl Desk {
         }
     }
 
+    /// Waits until no change is under way, and takes no more.
+    pub(super) async fn settle(&self) {
+        let all = u32::try_from(CHANGES_MAX).expect("a small constant");
+        if let Ok(places) = self.places.acquire_many(all).await {
+            places.forget();
+        }
+    }
+
     /// A LUN with its address.
     pub(super) fn reachable(&self, lun: Lun) -> Lun {
         let nbd_uri = ready::uri(&self.endpoints, &lun.nbd_export);

@@ -63,9 +63,9 @@ pub fn start(
     let (ask, asked) = watch::channel(false);
     // Nobody listens any more if the interface ended by itself.
     stop.on_ask(move || _ = ask.send(true));
-    let routes = routes::all(Arc::new(Desk::new(administrator, endpoints)));
+    let desk = Arc::new(Desk::new(administrator, endpoints));
     let run = move || {
-        let served = runtime.block_on(connections::serve(listener, routes, asked));
+        let served = runtime.block_on(connections::serve(listener, desk, asked));
         if let Err(error) = served {
             tracing::error!("the REST interface ended early: {error}");
         }

@@ -1,0 +1,154 @@
+//! Volumes and LUNs come, grow, go and give their space back, while the daemon runs.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    GIB, MIB, Place, Value, ask, ask_json, assert_clean, assert_holds, assert_size, copy_in, noise,
+    refused, serve,
+};
+use crate::tools::{have, must, must_fail};
+
+/// Reclaiming goes on in the background, a slice with each consistency point.
+const BACK_WITHIN: Duration = Duration::from_secs(60);
+
+fn used_bytes(place: &Place) -> u64 {
+    let df = ask_json(place, &["df"]);
+    let used = |aggregate: &Value| aggregate["used_bytes"].as_u64().expect("a number");
+    let aggregates = df["aggregates"].as_array().expect("a list");
+    aggregates.iter().map(used).sum()
+}
+
+#[track_caller]
+fn wait_until_used(place: &Place, what: &str, holds: impl Fn(u64) -> bool) {
+    let begun = Instant::now();
+    loop {
+        let used = used_bytes(place);
+        if holds(used) {
+            return;
+        }
+        assert!(begun.elapsed() < BACK_WITHIN, "{what}: still {used}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_new_lun_serves_grows_survives_and_gives_its_space_back() {
+    if !have(&["nbdcopy", "nbdinfo", "qemu-io"]) {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place);
+    let empty = used_bytes(&place);
+    ask(&place, &["volume", "create", "vol1", "--sync", "always"]);
+    let made = ask(&place, &["lun", "create", "vol1/disk", "--size", "32MiB"]);
+    assert!(made.contains(&server.uri("vol1/disk")), "{made}");
+    assert_size(&server, "vol1/disk", 32 * MIB);
+    let image = noise(&place, "noise", 32 * MIB);
+    copy_in(&server, &image, "vol1/disk");
+    assert_holds(&place, &server, "vol1/disk", &image);
+
+    ask(&place, &["lun", "resize", "vol1/disk", "--size", "1GiB"]);
+    assert_size(&server, "vol1/disk", GIB);
+    let uri = server.uri("vol1/disk");
+    must("qemu-io", &["-f", "raw", "-c", "write -P 7 800M 1M", &uri]);
+    must("qemu-io", &["-f", "raw", "-c", "read -P 7 800M 1M", &uri]);
+    must("qemu-io", &["-f", "raw", "-c", "read -P 0 40M 100M", &uri]);
+    wait_until_used(&place, "written", |used| used >= empty + 33 * MIB);
+
+    server.stop();
+    assert_clean(&place, 1);
+    let server = serve(&place);
+    assert_size(&server, "vol1/disk", GIB);
+    let volume = ask_json(&place, &["volume", "show", "vol1"]);
+    assert_eq!(volume["sync"], "always");
+    assert_eq!(volume["logical_bytes"], GIB);
+    let uri = server.uri("vol1/disk");
+    must("qemu-io", &["-f", "raw", "-c", "read -P 7 800M 1M", &uri]);
+
+    refused(
+        &place,
+        &["lun", "delete", "vol1/disk"],
+        6,
+        &["1.0 GiB", "--yes"],
+    );
+    assert_size(&server, "vol1/disk", GIB);
+    ask(&place, &["lun", "delete", "vol1/disk", "--yes"]);
+    must_fail("nbdinfo", &["--size", &server.uri("vol1/disk")]);
+    wait_until_used(&place, "deleted", |used| used < empty + MIB);
+    ask(&place, &["volume", "delete", "vol1", "--yes"]);
+    refused(&place, &["volume", "show", "vol1"], 4, &["no volume vol1"]);
+    server.stop();
+    assert_clean(&place, 1);
+}
+
+#[test]
+fn a_volume_takes_its_luns_with_it_and_its_name_is_free_again() {
+    if !have(&["nbdcopy"]) {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place);
+    let empty = used_bytes(&place);
+    let image = noise(&place, "noise", 8 * MIB);
+    for round in 0..3 {
+        ask(&place, &["volume", "create", "v"]);
+        for lun in ["v/a", "v/b"] {
+            ask(&place, &["lun", "create", lun, "--size", "8MiB"]);
+            copy_in(&server, &image, lun);
+        }
+        refused(
+            &place,
+            &["volume", "delete", "v"],
+            6,
+            &["its 2 LUNs", "16.0 MiB"],
+        );
+        ask(&place, &["volume", "delete", "v", "--yes"]);
+        refused(&place, &["lun", "show", "v/a"], 4, &["no volume v"]);
+        wait_until_used(&place, &format!("round {round}"), |used| used < empty + MIB);
+    }
+    server.kill();
+    assert_clean(&place, 1);
+}
+
+#[test]
+fn what_was_answered_survives_a_kill() {
+    let place = Place::new();
+    let server = serve(&place);
+    ask(&place, &["volume", "create", "v"]);
+    ask(&place, &["lun", "create", "v/a", "--size", "1GiB"]);
+    ask(&place, &["lun", "create", "v/b", "--size", "1GiB"]);
+    ask(&place, &["lun", "resize", "v/a", "--size", "2GiB"]);
+    ask(&place, &["lun", "delete", "v/b", "--yes"]);
+    server.kill();
+    let server = serve(&place);
+    let luns = ask_json(&place, &["lun", "show", "v"]);
+    let luns = luns["luns"].as_array().expect("a list");
+    assert_eq!(luns.len(), 1);
+    assert_eq!(luns[0]["nbd_export"], "v/a");
+    assert_eq!(luns[0]["size_bytes"], 2 * GIB);
+    server.stop();
+    assert_clean(&place, 1);
+}
+
+#[test]
+fn tables_are_for_people_and_exact_when_asked() {
+    let place = Place::new();
+    let server = serve(&place);
+    let luns = ask(&place, &["lun", "list"]);
+    let uri = server.uri("vol0/lun0");
+    let expected = format!("NAME           SIZE  NBD\nvol0/lun0  64.0 MiB  {uri}\n");
+    assert_eq!(luns, expected);
+    let exact = ask(&place, &["lun", "show", "vol0/lun0", "--exact"]);
+    assert!(exact.contains(" 67108864 "), "{exact}");
+    let df = ask(&place, &["df"]);
+    assert!(
+        df.starts_with("AGGREGATE ") && df.contains("\naggr0 "),
+        "{df}"
+    );
+    let status = ask(&place, &["status"]);
+    assert!(status.contains("health: healthy"), "{status}");
+    let one = ask(&place, &["aggregate", "show", "aggr0"]);
+    assert!(one.contains("aggregates/aggr0/dev0"), "{one}");
+    assert_eq!(ask(&place, &["volume", "create", "quiet", "--quiet"]), "");
+    server.stop();
+}
