@@ -70,7 +70,11 @@ fn chosen<'a>(
             ))
         })
     };
-    let chosen: Vec<_> = if names.is_empty() {
+    let ready = |aggregate: &&AggregateState| aggregate.phase == Phase::Ready;
+    let chosen: Vec<_> = if names.is_empty() && state.aggregates.iter().any(|known| ready(&known)) {
+        // Others were never finished, and the next start takes them back.
+        state.aggregates.iter().filter(ready).collect()
+    } else if names.is_empty() {
         state.aggregates.iter().collect()
     } else {
         names.iter().map(find).collect::<Result<_, _>>()?
@@ -82,7 +86,7 @@ fn chosen<'a>(
         None => Ok(chosen),
         Some(unfinished) => Err(cannot_read(format!(
             "aggregate '{}' was never finished and holds nothing; expected one that was served; \
-             start 'everglade serve' once, which makes it again",
+             start 'everglade serve' once, which takes it back",
             unfinished.name
         ))),
     }

@@ -2,6 +2,7 @@
 //! real binary, with real clients on what they make.
 
 mod devices;
+mod failing;
 mod refusals;
 mod rest;
 mod space;

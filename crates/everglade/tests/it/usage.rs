@@ -31,9 +31,16 @@ fn help_names_every_verb_and_is_data() {
     assert_eq!(code(&output), 0);
     for word in [
         "serve",
+        "aggregate",
+        "volume",
+        "lun",
+        "status",
+        "df",
         "check",
         "version",
         "--data-dir",
+        "--socket",
+        "--yes",
         "--json",
         "--quiet",
     ] {

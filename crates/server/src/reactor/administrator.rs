@@ -9,7 +9,7 @@
 //! 3. Whoever asks after the reactors ended is told so, and nobody waits for ever.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use everglade_api::{
@@ -71,9 +71,17 @@ impl Administrator {
         self.directory().announce(endpoints)
     }
 
-    /// Nobody listens any more.
+    /// Nobody listens any more. Not if a device that hangs keeps a creation from ending: the stop goes on.
     pub fn withdraw(&self) {
-        self.directory().withdraw();
+        match self.directory.try_lock() {
+            Ok(directory) => directory.withdraw(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().withdraw(),
+            Err(TryLockError::WouldBlock) => {
+                tracing::warn!(
+                    "an aggregate was still being created; the next start takes it back"
+                );
+            }
+        }
     }
 
     // ---- aggregates ----

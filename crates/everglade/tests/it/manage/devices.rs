@@ -20,13 +20,13 @@ fn sparse(place: &Place, name: &str, bytes: u64) -> PathBuf {
 }
 
 /// A loop device over a file, which goes with this.
-struct Loop {
-    path: String,
+pub(super) struct Loop {
+    pub(super) path: String,
 }
 
 impl Loop {
     /// `None` where this is not allowed, after counting the skip.
-    fn over(image: &Path) -> Option<Loop> {
+    pub(super) fn over(image: &Path) -> Option<Loop> {
         if !have(&["losetup"]) {
             return None;
         }

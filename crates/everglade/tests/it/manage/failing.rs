@@ -1,0 +1,151 @@
+//! Hosts that have no room: an aggregate that cannot be made leaves nothing behind, and one that fails is
+//! reported and disturbs no other.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::devices::Loop;
+use super::{GIB, MIB, Place, ask, ask_json, assert_clean, everything, refused, serve, text};
+use crate::running::{code, stdout};
+use crate::tools::{have, skip};
+use crate::wire::{CMD_FLUSH, CMD_WRITE, Client};
+
+/// A file system in memory, which goes with this.
+struct Tiny {
+    keep: tempfile::TempDir,
+}
+
+impl Tiny {
+    /// `None` where this is not allowed, after counting the skip.
+    fn new(bytes: u64) -> Option<Tiny> {
+        if !have(&["mount", "umount"]) {
+            return None;
+        }
+        let keep = tempfile::tempdir().expect("a temporary directory");
+        let size = format!("size={bytes}");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(keep.path())
+            .output();
+        if !mounted.expect("mount runs").status.success() {
+            skip("mounting is not allowed here");
+            return None;
+        }
+        Some(Tiny { keep })
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.keep.path().join(name)
+    }
+}
+
+impl Drop for Tiny {
+    fn drop(&mut self) {
+        let mut command = Command::new("umount");
+        let ended = command.arg("--lazy").arg(self.keep.path()).status();
+        if !ended.is_ok_and(|status| status.success()) {
+            eprintln!("{} stays mounted", self.keep.path().display());
+        }
+    }
+}
+
+#[test]
+fn an_aggregate_the_host_has_no_room_for_leaves_nothing_behind() {
+    let Some(tiny) = Tiny::new(64 * MIB) else {
+        return;
+    };
+    let place = Place::new();
+    let server = serve(&place);
+    let before = everything(&place);
+    let folder = tiny.file("device");
+    fs::create_dir(&folder).expect("create");
+    let file = tiny.file("file");
+    let device = File::create(&file).expect("create");
+    device.set_len(GIB).expect("a sparse file");
+    let on_folder = [
+        "aggregate",
+        "create",
+        "b",
+        "--devices",
+        text(&folder),
+        "--size",
+        "1GiB",
+    ];
+    let on_file = ["aggregate", "create", "b", "--devices", text(&file)];
+    // Twice each: nothing of the first attempt is in the way of the second.
+    for _ in 0..2 {
+        refused(
+            &place,
+            &on_folder,
+            7,
+            &["the host has no space", "EVG-3001"],
+        );
+        assert_eq!(fs::read_dir(&folder).expect("list").count(), 0);
+        refused(&place, &on_file, 7, &["the host has no space"]);
+    }
+    assert_eq!(everything(&place), before);
+    ask(&place, &["aggregate", "create", "b", "--size", "1GiB"]);
+    server.stop();
+    assert_clean(&place, 2);
+}
+
+#[test]
+fn a_failed_aggregate_is_reported_and_disturbs_no_other() {
+    let Some(tiny) = Tiny::new(64 * MIB) else {
+        return;
+    };
+    let image = tiny.file("image");
+    let file = File::create(&image).expect("create");
+    file.set_len(GIB).expect("a sparse file");
+    let Some(device) = Loop::over(&image) else {
+        return;
+    };
+    let place = Place::new();
+    let server = serve(&place);
+    ask(
+        &place,
+        &["aggregate", "create", "b", "--devices", &device.path],
+    );
+    ask(&place, &["volume", "create", "v", "--aggregate", "b"]);
+    ask(&place, &["lun", "create", "v/l", "--size", "512MiB"]);
+
+    // The device has less room than it says, which it cannot say in time: its writes fail.
+    let (mut client, _) = Client::open(&server.tcp, "v/l").expect("a client");
+    let block = vec![7; 1 << 20];
+    let mut offset = 0;
+    let length = u32::try_from(MIB).expect("a small constant");
+    while offset < 200 * MIB && matches!(client.request(CMD_WRITE, offset, length, &block), Ok(0)) {
+        offset += MIB;
+    }
+    // An error or the end of the connection, as it comes.
+    let flushed = client.request(CMD_FLUSH, 0, 0, &[]);
+    assert!(!matches!(flushed, Ok(0)), "it cannot be durable");
+    let output = place.run(&["status"]);
+    let said = stdout(&output);
+    assert_eq!(code(&output), 8, "{said}");
+    for part in [
+        "health: unhealthy",
+        "aggregate b",
+        "EVG-4001",
+        "1 of 2 aggregates",
+    ] {
+        assert!(said.contains(part), "'{part}' is not in: {said}");
+    }
+    assert_eq!(
+        ask_json(&place, &["aggregate", "show", "b"])["state"],
+        "failed"
+    );
+    refused(
+        &place,
+        &["lun", "create", "v/m", "--size", "1GiB"],
+        1,
+        &["EVG-3002"],
+    );
+
+    let (mut other, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
+    other.write(0, &block).expect("written");
+    other.flush().expect("flushed");
+    ask(&place, &["lun", "create", "vol0/more", "--size", "1GiB"]);
+    server.kill();
+}
