@@ -32,6 +32,8 @@ pub struct Plan {
     pub faults: bool,
     /// The pool fills up, is drained, and fills up again.
     pub fill: bool,
+    /// Small operations keep the pool close to full.
+    pub tight: bool,
     /// Lines of trace kept for a failure.
     pub trace_lines: usize,
 }
@@ -50,6 +52,7 @@ impl Plan {
             actions: rng.between(20, if small { 400 } else { 200 }),
             faults: rng.one_in(3),
             fill: false,
+            tight: false,
             trace_lines: 0,
         };
         match rng.below(8) {
@@ -66,12 +69,14 @@ impl Plan {
             lun_bytes_max: pool_bytes,
             luns_max: 6,
             volumes_max: 3,
-            op_bytes_max: 256 << 10,
+            op_bytes_max: 512 << 10,
         };
         Plan {
             pool_bytes,
             scale,
             actions: 2000,
+            fill: false,
+            tight: true,
             ..self
         }
     }
@@ -85,6 +90,7 @@ impl Plan {
         };
         Plan {
             fill: true,
+            tight: false,
             pool_bytes: FILL_POOL_BYTES,
             scale,
             actions: 2 * (FILL_POOL_BYTES >> 20),
@@ -189,6 +195,9 @@ impl<M: Maker> Life<'_, M> {
             } else {
                 Mix::DRAIN
             });
+        }
+        if self.plan.tight {
+            self.workload.set_mix(Mix::TIGHT);
         }
         let workload = &mut self.workload;
         let mut driver = Driver::new(

@@ -76,6 +76,24 @@ impl Mix {
         ..Mix::EVERYTHING
     };
 
+    /// Growth, and now and then a little room for more.
+    pub const TIGHT: Mix = Mix {
+        read: 100,
+        write: 1000,
+        discard: 4,
+        zeroes: 4,
+        flush: 10,
+        cp: 5,
+        create_lun: 5,
+        delete_lun: 1,
+        grow: 5,
+        create_volume: 2,
+        delete_volume: 0,
+        pause: 2,
+        durable: 64,
+        long: false,
+    };
+
     /// No administrator.
     pub const CLIENTS: Mix = Mix {
         create_lun: 0,

@@ -40,13 +40,7 @@ fn correct_toy_survives_every_cut_of_every_short_sequence() {
             stride: 1,
             first: 0,
         };
-        let report = small::run(
-            Seed(2),
-            16 << 20,
-            &ToyMaker::default(),
-            share,
-            thoroughness,
-        );
+        let report = small::run(Seed(2), 16 << 20, &ToyMaker::default(), share, thoroughness);
         let report = report.unwrap_or_else(|failure| panic!("{failure}"));
         assert!(report.cuts > report.actions, "{report}");
     }

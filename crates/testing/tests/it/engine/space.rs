@@ -115,3 +115,51 @@ fn discarded_ranges_return_their_space_and_the_pool_can_be_filled_again() {
         assert!(after.used_blocks < 100, "cycle {cycle}: {after:?}");
     }
 }
+
+/// Single blocks all over a LUN, each in another region than the one before.
+fn scattered(lun: &str, bytes: u64, count: u64, salt: u64) -> Vec<Action> {
+    let blocks = bytes / 4096;
+    // Coprime to any number of blocks that is no multiple of it.
+    let write_one = |index: u64| {
+        write(
+            lun,
+            (salt + index * 1_021) % blocks * 4096,
+            4096,
+            salt + index,
+        )
+    };
+    (0..count).map(write_one).collect()
+}
+
+#[test]
+fn a_full_pool_goes_on_with_scattered_overwrites_and_still_deletes() {
+    for (devices, area_blocks, memory_mib) in [(1, 256, 2), (1, 256, 64), (2, 256, 8), (1, 512, 64)]
+    {
+        let maker = EngineMaker {
+            devices,
+            area_blocks,
+            memory_bytes: memory_mib * MIB,
+            ..EngineMaker::SMALL
+        };
+        let mut rig = Rig::new(maker, 24 * MIB, 1);
+        rig.live([create_volume("v"), create_lun("v/l", 20 * MIB)], usage);
+        let full = rig.live(fill("v/l", 20 * MIB, 0), usage);
+        for round in 0..4 {
+            let mut actions = scattered("v/l", 20 * MIB, 1500, 10_000 * (round + 1));
+            for index in 0..40 {
+                actions.push(Action::Discard {
+                    lun: "v/l".to_owned(),
+                    offset: (index * 131 % 5000) * 4096,
+                    length: 4096,
+                    durable: index % 8 == 0,
+                });
+            }
+            let after = rig.live(actions, usage);
+            assert!(after.used_blocks + 600 > full.used_blocks, "{after:?}");
+        }
+        rig.live([delete_lun("v/l")], usage);
+        let after = rig.live(settle(), usage);
+        assert_eq!(after.pending_blocks, 0, "{after:?}");
+        assert!(after.used_blocks < 150, "{after:?}");
+    }
+}
