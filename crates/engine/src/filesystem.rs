@@ -45,8 +45,8 @@ pub(crate) struct FileSystem {
     pub(crate) next_file: FileId,
     pub(crate) directory: Names,
     pub(crate) hidden: Names,
-    /// Map block to look at next when areas are searched for free space.
-    pub(crate) scan_next: u64,
+    /// For each extent, the map block to look at next when areas are searched for free space.
+    pub(crate) scan_next: Vec<u64>,
 }
 
 impl FileSystem {
@@ -77,7 +77,7 @@ impl FileSystem {
             next_file: FIRST_FILE,
             directory: Names::default(),
             hidden: Names::default(),
-            scan_next: 0,
+            scan_next: vec![0; extents],
         }
     }
 
@@ -125,6 +125,12 @@ impl FileSystem {
             || self.directory.is_changed()
             || self.hidden.is_changed()
             || self.files.values().any(File::is_changed)
+    }
+
+    /// Blocks held in memory until they are sealed.
+    pub(crate) fn changed_count(&self) -> usize {
+        let files = self.files.values().chain([&self.inode_file]);
+        files.map(File::changed_count).sum()
     }
 
     /// Puts changed names into their blocks.

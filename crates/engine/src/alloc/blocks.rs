@@ -214,7 +214,7 @@ impl FileSystem {
     fn scan(&mut self, cx: &mut LoadCx<'_>, extent: usize) -> Result<(), Stop> {
         let base = self.bases[extent];
         let end = base + self.areas[extent].frontier() * self.area_blocks;
-        let first = base / BITS_PER_BLOCK + self.scan_next;
+        let first = base / BITS_PER_BLOCK + self.scan_next[extent];
         let last = (first + SCAN_BLOCKS).min(end.div_ceil(BITS_PER_BLOCK));
         let map = self
             .files
@@ -231,10 +231,10 @@ impl FileSystem {
             self.score_block(cx, block, true)?;
         }
         if last * BITS_PER_BLOCK >= end {
-            self.scan_next = 0;
+            self.scan_next[extent] = 0;
             self.areas[extent].set_complete();
         } else {
-            self.scan_next = last - base / BITS_PER_BLOCK;
+            self.scan_next[extent] = last - base / BITS_PER_BLOCK;
         }
         Ok(())
     }

@@ -11,12 +11,18 @@ use crate::cp::Home;
 use crate::load::{Gather, LoadCx, Stop};
 use crate::tree::{Content, File};
 
+/// Changed metadata blocks in memory at which a consistency point has done its share: 32 MiB. The blocks of
+/// one region may be described by as many blocks of the container and its maps.
+const CHANGED_MAX: usize = 8192;
+
 /// Frees one level-1 block of a deleted file, or erases an empty one. True when this consistency point has
 /// done its share.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let run = home.run.as_ref().expect("under way");
     run.writer.throttle()?;
-    if run.reclaim_budget == 0 {
+    let volumes = home.volumes.values().map(|volume| volume.fs.changed_count());
+    let changed = home.fs.changed_count() + volumes.sum::<usize>();
+    if run.reclaim_budget == 0 || changed >= CHANGED_MAX {
         return Ok(true);
     }
     // LUNs first: their volumes may be deleted next.

@@ -87,6 +87,11 @@ impl File {
         self.inode_changed || !self.changed.is_empty()
     }
 
+    /// Changed blocks, placed or not.
+    pub(crate) fn changed_count(&self) -> usize {
+        self.changed.len()
+    }
+
     /// The pointer to a block as of now. For a changed block, its place in the last committed tree.
     pub(crate) fn pointer(
         &self,
