@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use everglade_cli::{Options, Verb};
-use everglade_server::config::UnixListen;
+use everglade_server::config::{TcpListen, UnixListen};
 use everglade_server::{Config, Settings};
 
 use crate::args::Global;
@@ -31,6 +31,7 @@ fn socket(global: &Global) -> Result<PathBuf, Failure> {
     let settings = Settings {
         data_dir: global.data_dir.clone(),
         // Where NBD listens is the daemon's business, and its path may be too long.
+        nbd_tcp: Some(TcpListen::DEFAULT_NBD),
         nbd_unix: Some(UnixListen::Off),
         ..Settings::default()
     };

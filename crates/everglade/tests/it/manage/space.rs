@@ -1,5 +1,6 @@
 //! Volumes and LUNs come, grow, go and give their space back, while the daemon runs.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{
@@ -7,6 +8,7 @@ use super::{
     refused, serve,
 };
 use crate::tools::{have, must, must_fail};
+use crate::wire::Client;
 
 /// Reclaiming goes on in the background, a slice with each consistency point.
 const BACK_WITHIN: Duration = Duration::from_secs(60);
@@ -128,6 +130,68 @@ fn what_was_answered_survives_a_kill() {
     assert_eq!(luns[0]["size_bytes"], 2 * GIB);
     server.stop();
     assert_clean(&place, 1);
+}
+
+/// Writes different blocks and reads them back, until told to end; how many.
+fn work(address: &str, lun: &str, is_over: &AtomicBool) -> u64 {
+    let (mut client, size) = Client::open(address, lun).expect("a client");
+    let mut number = 0u64;
+    while !is_over.load(Ordering::Relaxed) {
+        let block: Vec<u8> = number.to_le_bytes().repeat(8192);
+        let offset = number * 65_536 % size;
+        client.write(offset, &block).expect("written");
+        assert!(
+            client.read(offset, 65_536).expect("read") == block,
+            "{lun} at {offset}"
+        );
+        number += 1;
+        if number.is_multiple_of(50) {
+            client.flush().expect("flushed");
+        }
+    }
+    number
+}
+
+#[test]
+fn changes_under_load_disturb_no_client() {
+    let place = Place::new();
+    let server = serve(&place);
+    let is_over = AtomicBool::new(false);
+    ask(&place, &["aggregate", "create", "b", "--size", "1GiB"]);
+    ask(&place, &["volume", "create", "v", "--aggregate", "b"]);
+    ask(&place, &["lun", "create", "v/l", "--size", "64MiB"]);
+    std::thread::scope(|scope| {
+        let (address, is_over) = (&server.tcp, &is_over);
+        let clients =
+            ["vol0/lun0", "v/l"].map(|lun| scope.spawn(move || work(address, lun, is_over)));
+        for number in 0..8 {
+            let name = format!("x{number}");
+            let lun = format!("{name}/l");
+            ask(&place, &["aggregate", "create", &name, "--size", "1GiB"]);
+            ask(&place, &["volume", "create", &name, "--aggregate", "b"]);
+            ask(&place, &["lun", "create", &lun, "--size", "8MiB"]);
+            let (mut client, _) = Client::open(address, &lun).expect("a client");
+            client.write(0, &[7; 1 << 20]).expect("written");
+            ask(
+                &place,
+                &[
+                    "lun",
+                    "resize",
+                    "v/l",
+                    "--size",
+                    &format!("{}MiB", 65 + number),
+                ],
+            );
+            ask(&place, &["lun", "delete", &lun, "--yes"]);
+            ask(&place, &["volume", "delete", &name, "--yes"]);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for client in clients {
+            assert!(client.join().expect("no error") > 0);
+        }
+    });
+    server.stop();
+    assert_clean(&place, 10);
 }
 
 #[test]
