@@ -273,6 +273,10 @@ fn delete_volume(
     for lun in volume.all_luns() {
         lun.set_gone();
     }
+    for stripe in &volume.stripes {
+        // Handles may keep the volume for long; its pages must not stay with it.
+        *stripe.get(permit) = StripeState::default();
+    }
     if let Ok(stranded) = context.affinities.remove(&volume.affinities.volume, permit) {
         context.stranded.extend(stranded);
     }

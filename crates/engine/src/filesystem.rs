@@ -3,7 +3,7 @@
 //! This is the consistency point's side of it: inodes, changed blocks, names, allocation state. It lives
 //! with the aggregate's home reactor and nobody else touches it; clients see committed roots and overlays.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use everglade_format::indirect::HEADER_BYTES;
 use everglade_format::inode::INODES_PER_BLOCK;
@@ -47,6 +47,8 @@ pub(crate) struct FileSystem {
     pub(crate) hidden: Names,
     /// For each extent, the map block to look at next when areas are searched for free space.
     pub(crate) scan_next: Vec<u64>,
+    /// Used-up areas that were looked through once more in this consistency point.
+    pub(crate) reopened: BTreeSet<(usize, u64)>,
 }
 
 impl FileSystem {
@@ -78,6 +80,7 @@ impl FileSystem {
             directory: Names::default(),
             hidden: Names::default(),
             scan_next: vec![0; extents],
+            reopened: BTreeSet::new(),
         }
     }
 

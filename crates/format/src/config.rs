@@ -307,6 +307,16 @@ impl Config {
                 self.member_index,
             ));
         }
+        for member in &self.members {
+            let least = 2 * crate::label::LABEL_BLOCKS;
+            if member.size_blocks < least || member.size_blocks >= crate::number::NUMBER_END {
+                return Err(Damage::new(
+                    "member size",
+                    format!("{least} blocks or more"),
+                    member.size_blocks,
+                ));
+            }
+        }
         for extent in geometry.extents() {
             let Some(member) = self.members.get(extent.member as usize) else {
                 return Err(Damage::new(

@@ -43,6 +43,8 @@ pub struct Areas {
     scores: BTreeMap<u64, u64>,
     open: BTreeSet<u64>,
     complete: bool,
+    /// Something was dropped since the last search began.
+    dropped: bool,
 }
 
 impl Areas {
@@ -59,6 +61,7 @@ impl Areas {
             scores: BTreeMap::new(),
             open: BTreeSet::new(),
             complete: frontier == 0,
+            dropped: false,
         }
     }
 
@@ -86,9 +89,10 @@ impl Areas {
         self.complete
     }
 
-    /// Says that every area below the frontier was scored since start and none was dropped.
-    pub fn set_complete(&mut self) {
-        self.complete = true;
+    /// Says that every area below the frontier was scored by a search. If some were dropped meanwhile, the
+    /// next search may find them.
+    pub fn set_searched(&mut self) {
+        self.complete = !std::mem::take(&mut self.dropped);
     }
 
     /// Records that `area` has `free` free blocks. An open area is left alone. An area that became
@@ -120,7 +124,7 @@ impl Areas {
                 && let Some((_, std::cmp::Reverse(worst))) = self.partial.pop_first()
             {
                 self.scores.remove(&worst);
-                self.complete = false;
+                (self.complete, self.dropped) = (false, true);
             }
         }
     }
@@ -299,7 +303,7 @@ mod tests {
     fn memory_is_bounded_and_the_loss_is_told() {
         let count = PARTIAL_MAX as u64 + 10;
         let mut areas = Areas::new(count, 32_768, count);
-        areas.set_complete();
+        areas.set_searched();
         for area in 0..count {
             areas.score(area, area + 1, false);
         }

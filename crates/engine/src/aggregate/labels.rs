@@ -4,7 +4,7 @@
 
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::config::{CONFIG_BYTES, hex};
-use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, label_offsets};
+use everglade_format::label::{CONFIG_OFFSETS, LABEL_BLOCKS, SUPERBLOCK_OFFSETS, label_offsets};
 use everglade_format::{Config, Damage, Superblock, TagKey};
 
 /// Why an aggregate cannot be opened.
@@ -177,6 +177,22 @@ pub(crate) fn read(
                 "This device missed changes; put the current device in its place. Nothing was changed",
             ));
         }
+        let own = config.member_index;
+        let is_same = *config
+            == Config {
+                member_index: own,
+                ..newest.clone()
+            };
+        if !is_same {
+            return Err(Refusal::new(
+                format!(
+                    "the label of device {} differs from the others of its epoch",
+                    device.0
+                ),
+                "one description of the aggregate on all its devices",
+                RESTORE,
+            ));
+        }
         let member = config.member_index as usize;
         let size = storage.size_bytes(*device) / BLOCK_SIZE as u64;
         if size < newest.members[member].size_blocks {
@@ -209,6 +225,7 @@ pub(crate) fn read(
             "Bring the missing devices back. Nothing was changed",
         ));
     }
+    check_extents(&newest)?;
     let devices: Vec<DeviceId> = members.into_iter().flatten().collect();
     let superblock = read_superblock(storage, &newest, &devices)?;
     Ok(Labels {
@@ -216,6 +233,38 @@ pub(crate) fn read(
         devices,
         superblock,
     })
+}
+
+/// Extents lie apart on their members, and clear of both labels.
+fn check_extents(config: &Config) -> Result<(), Refusal> {
+    let collision =
+        |what: String| Refusal::new(what, "extents apart, and clear of the labels", RESTORE);
+    let mut runs: Vec<(u32, u64, u64)> = Vec::new();
+    for extent in &config.extents {
+        let (first, end) = (
+            extent.first_dbn.0,
+            extent.first_dbn.0.saturating_add(extent.length),
+        );
+        let size = config.members[extent.member as usize].size_blocks;
+        if first < LABEL_BLOCKS || end > size - LABEL_BLOCKS {
+            return Err(collision(format!(
+                "an extent at {first} of member {} covers a label",
+                extent.member
+            )));
+        }
+        runs.push((extent.member, first, end));
+    }
+    runs.sort_unstable();
+    let overlap = runs
+        .windows(2)
+        .find(|pair| pair[0].0 == pair[1].0 && pair[0].2 > pair[1].1);
+    match overlap {
+        Some(pair) => Err(collision(format!(
+            "two extents at {} of member {}",
+            pair[1].1, pair[1].0
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn read_superblock(
@@ -280,6 +329,18 @@ fn read_superblock(
         return Err(Refusal::new(
             format!("a superblock for {} extents", newest.frontiers.len()),
             format!("{} extents, as in the label", config.extents.len()),
+            RESTORE,
+        ));
+    }
+    let blocks: u64 = config.extents.iter().map(|extent| extent.length).sum();
+    let areas = blocks / config.area_blocks;
+    if newest.blocks_used > blocks || newest.areas_used > areas {
+        return Err(Refusal::new(
+            format!(
+                "{} blocks in {} areas in use",
+                newest.blocks_used, newest.areas_used
+            ),
+            format!("at most {blocks} blocks in {areas} areas"),
             RESTORE,
         ));
     }

@@ -56,6 +56,8 @@ pub(crate) struct Aggregate {
     wanted: AtomicU64,
     /// Operations since the last freeze changed something.
     changes: AtomicU64,
+    /// The home reactor should be woken.
+    alarm: AtomicBool,
     stopping: AtomicBool,
     state: Mutex<State>,
 }
@@ -86,6 +88,7 @@ impl Aggregate {
             committed: AtomicU64::new(committed.0),
             wanted: AtomicU64::new(0),
             changes: AtomicU64::new(0),
+            alarm: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             state: Mutex::new(State::Mounting),
         }
@@ -136,9 +139,19 @@ impl Aggregate {
         CpNumber(self.wanted.load(Ordering::Acquire))
     }
 
-    /// Notes that an operation changed something in the current consistency point.
-    pub(crate) fn note_change(&self) {
-        self.changes.fetch_add(1, Ordering::AcqRel);
+    /// Notes that an operation changed something in the current consistency point. True if it is the first.
+    pub(crate) fn note_change(&self) -> bool {
+        self.changes.fetch_add(1, Ordering::AcqRel) == 0
+    }
+
+    /// Something happened that the home reactor should know: it may sleep.
+    pub(crate) fn raise_alarm(&self) {
+        self.alarm.store(true, Ordering::Release);
+    }
+
+    /// True once after an alarm.
+    pub(crate) fn take_alarm(&self) -> bool {
+        self.alarm.load(Ordering::Acquire) && self.alarm.swap(false, Ordering::AcqRel)
     }
 
     pub(crate) fn has_changes(&self) -> bool {

@@ -112,6 +112,7 @@ impl Mounting {
             is_entering: false,
             preparing: None,
             prepare_after: 0,
+            search_wanted: false,
             wall_seconds: 0,
             punching: None,
             healing: std::mem::take(&mut self.healing),
@@ -179,7 +180,13 @@ fn load_inode(fs: &FileSystem, cx: &mut LoadCx<'_>, id: FileId) -> Result<Inode,
         return Err(missing());
     }
     let leaf = fs.inode_file.leaf(cx, block)?;
-    Inode::decode_from(leaf.bytes(), slot, id, fs.layer)?.ok_or_else(missing)
+    let inode = Inode::decode_from(leaf.bytes(), slot, id, fs.layer)?.ok_or_else(missing)?;
+    let least = Inode::levels_for(inode.block_count());
+    if inode.levels < least {
+        let expected = format!("at least {least} for its size");
+        return Err(Damage::new("inode levels", expected, inode.levels).into());
+    }
+    Ok(inode)
 }
 
 /// Loads metafiles, names, and the files that are named.
@@ -197,6 +204,15 @@ fn load_file_system(fs: &mut FileSystem, cx: &mut LoadCx<'_>, kind: EntryKind) -
         let inode = load_inode(fs, cx, metafile.id)?;
         Damage::unless_equal("inode kind", Kind::Metafile, inode.kind)?;
         fs.files.insert(metafile.id, File::new(inode, fs.layer));
+    }
+    for id in [DIRECTORY, HIDDEN] {
+        let blocks = fs.files[&id].inode.block_count();
+        let most = u64::from(fs.next_file.0);
+        if blocks > most {
+            return Err(
+                Damage::new("directory size", format!("at most {most} blocks"), blocks).into(),
+            );
+        }
     }
     let mut gather = Gather::default();
     let directory = gather.add(Names::load(&fs.files[&DIRECTORY], cx));

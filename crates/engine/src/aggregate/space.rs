@@ -4,14 +4,14 @@
 //! backed = blocks of areas the host has given space for
 //! free   = backed − used at the last commit − charged since
 //! grow       may go on while free ≥ reserve + its charge
-//! overwrite  may go on while free ≥ reserve / 2 + its charge
+//! overwrite  may go on while free ≥ ¾ of the reserve + its charge
 //! release    may always go on
 //! ```
 //!
 //! A charge is one block for each block of data. Metadata that a consistency point writes for it (at most
-//! three more blocks for a block of data: level-1 block, container level-1 block, map blocks) comes out of
-//! the reserve, which is why the dirty limit is a third of the reserve at most: a consistency point cannot
-//! run out of space. Charges of a consistency point end when it commits and its real use is known.
+//! METADATA_FACTOR blocks for a page of data: level-1 block, container level-1 block, map blocks) comes out of
+//! the reserve, which is why the dirty limit is that part of the reserve at most: a consistency point
+//! cannot run out of space. Charges of a consistency point end when it commits and its real use is known.
 //!
 //! Charging is loose by design: a racing pair of operations may overdraw by one operation each, which the
 //! reserve covers.
@@ -19,6 +19,11 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use everglade_format::CpNumber;
+
+/// A page of dirty data costs at most so many blocks of the reserve: its level-1 block, level-1 blocks of the
+/// container for the replaced block, for the replaced level-1 block and for the new ones, and map blocks
+/// (four and a half of six are left when overwrites are admitted last).
+const METADATA_FACTOR: u64 = 6;
 
 /// What an operation does to consumption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +96,7 @@ impl Space {
 
     /// Most dirty pages that fit the reserve (see above).
     pub(crate) fn dirty_limit_for(reserve: u64) -> u64 {
-        (reserve / 3).max(64)
+        (reserve / METADATA_FACTOR).max(64)
     }
 
     pub(crate) fn set_dirty_limit(&self, pages: u64) {
@@ -116,7 +121,7 @@ impl Space {
             - self.charged();
         let floor = match class {
             Class::Grow => signed(self.reserve),
-            Class::Overwrite => signed(self.reserve) / 2,
+            Class::Overwrite => signed(self.reserve) / 4 * 3,
         };
         if free < floor + signed(blocks) {
             self.hungry.store(true, Ordering::Relaxed);
@@ -129,15 +134,14 @@ impl Space {
     /// True if waiting may help: something is charged that may cost less, or blocks will be given back,
     /// or the host may give more space.
     pub(crate) fn may_improve(&self) -> bool {
-        self.charged() > 0
-            || self.pending.load(Ordering::Relaxed) > 0
-            || (!self.host_full.load(Ordering::Relaxed)
-                && self.backed.load(Ordering::Relaxed) < signed(self.total))
+        self.has_charges() || self.is_growing()
     }
 
-    /// Adds to the dirty pages of `cp`.
-    pub(crate) fn note_dirty(&self, pages: i64, cp: CpNumber) {
-        self.dirty[parity(cp)].fetch_add(pages, Ordering::Relaxed);
+    /// Adds to the dirty pages of `cp`. True if that took them beyond half of the limit.
+    pub(crate) fn note_dirty(&self, pages: i64, cp: CpNumber) -> bool {
+        let before = self.dirty[parity(cp)].fetch_add(pages, Ordering::Relaxed);
+        let half = self.dirty_limit() / 2;
+        before < half && before + pages >= half
     }
 
     /// Dirty pages of all consistency points.
@@ -167,9 +171,21 @@ impl Space {
         self.backed.fetch_add(blocks, Ordering::Relaxed);
     }
 
-    /// The host refused, or gave, space.
-    pub(crate) fn set_host_full(&self, full: bool) {
-        self.host_full.store(full, Ordering::Relaxed);
+    /// The host refused, or gave, space. True if that is news.
+    pub(crate) fn set_host_full(&self, full: bool) -> bool {
+        self.host_full.swap(full, Ordering::Relaxed) != full
+    }
+
+    /// True if blocks are charged whose real cost the next commit will show.
+    pub(crate) fn has_charges(&self) -> bool {
+        self.charged() > 0
+    }
+
+    /// True if blocks will be given back, or the host may give some: waiting is not in vain.
+    pub(crate) fn is_growing(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) > 0
+            || (!self.host_full.load(Ordering::Relaxed)
+                && self.backed.load(Ordering::Relaxed) < signed(self.total))
     }
 
     /// True once after somebody was refused.
@@ -213,16 +229,16 @@ mod tests {
             !space.charge(Class::Grow, 1, cp),
             "the reserve is not for growth"
         );
-        assert!(space.charge(Class::Overwrite, 50, cp));
+        assert!(space.charge(Class::Overwrite, 25, cp));
         assert!(
             !space.charge(Class::Overwrite, 1, cp),
-            "half of it is for releases only"
+            "three quarters of it are for releases only"
         );
         assert!(space.may_improve(), "the charges may turn out smaller");
         space.commit(cp, 900, 1000, 0);
         assert!(!space.may_improve());
         assert!(!space.charge(Class::Grow, 1, cp.next()));
-        assert!(space.charge(Class::Overwrite, 50, cp.next()));
+        assert!(space.charge(Class::Overwrite, 25, cp.next()));
     }
 
     #[test]

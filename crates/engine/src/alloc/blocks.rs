@@ -84,7 +84,62 @@ impl FileSystem {
             self.cursor(purpose).turn = (extent + 1) % extents;
             return Ok(());
         }
+        if self.layer == Layer::Aggregate && (self.take_over(purpose) || self.reopen(purpose)) {
+            return Ok(());
+        }
         Err(Stop::Failed(Error::NoSpace))
+    }
+
+    /// Close to full: the areas that the other cursor has open serve both. True if there was one.
+    fn take_over(&mut self, purpose: Purpose) -> bool {
+        let (own, other) = match purpose {
+            Purpose::Data => (&mut self.data, &mut self.meta),
+            Purpose::Metadata => (&mut self.meta, &mut self.data),
+        };
+        for (own, other) in own.open.iter_mut().zip(&mut other.open) {
+            if own.is_none() && other.is_some() {
+                *own = other.take();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Closer still: areas that were used up may have blocks that were freed behind their cursor in earlier
+    /// consistency points. Each is looked through once more. True if there was one.
+    fn reopen(&mut self, purpose: Purpose) -> bool {
+        let used_up = self
+            .data
+            .exhausted
+            .iter()
+            .chain(&self.meta.exhausted)
+            .copied();
+        let Some((extent, area)) = used_up
+            .filter(|area| !self.reopened.contains(area))
+            .find(|(extent, _)| self.cursor_of(purpose).open[*extent].is_none())
+        else {
+            return false;
+        };
+        self.reopened.insert((extent, area));
+        for cursor in [&mut self.data, &mut self.meta] {
+            cursor.exhausted.retain(|known| *known != (extent, area));
+        }
+        let start = self.bases[extent] + area * self.area_blocks;
+        let open = OpenArea {
+            extent,
+            area,
+            next: start,
+            end: start + self.area_blocks,
+        };
+        self.cursor(purpose).open[extent] = Some(open);
+        true
+    }
+
+    fn cursor_of(&self, purpose: Purpose) -> &super::Cursor {
+        match purpose {
+            Purpose::Data => &self.data,
+            Purpose::Metadata => &self.meta,
+        }
     }
 
     /// Takes the next chunk of an open area into stock, or finds it used up.
@@ -134,8 +189,12 @@ impl FileSystem {
         while next < end
             && let Some(number) = self.safe.first_free(map, next, end)
         {
-            // Number 0 stands for a hole; a volume's superblock is in use from the start.
-            if number != 0 {
+            // Number 0 stands for a hole; a volume's superblock is in use from the start. An area that is
+            // looked through again may have numbers that are in stock already.
+            let again = self.reopened.contains(&(area.extent, area.area));
+            let in_stock =
+                || self.data.stock.contains(&number) || self.meta.stock.contains(&number);
+            if number != 0 && !(again && in_stock()) {
                 found.push(number);
             }
             next = number + 1;
@@ -155,6 +214,7 @@ impl FileSystem {
                 self.areas[extent].close(area);
             }
         }
+        self.reopened.clear();
     }
 
     /// Opens the best area of an extent. False if the extent has none.
@@ -174,13 +234,16 @@ impl FileSystem {
             self.areas[extent].grow(count);
         }
         let half = self.area_blocks / 2;
-        let area = match self.areas[extent].best(half) {
-            Some(Candidate::Ready(area)) => area,
-            other if !self.areas[extent].is_complete() => {
-                self.scan(cx, extent)?;
-                let _ = other;
-                return self.open_area(cx, host, purpose, extent);
+        let mut best = self.areas[extent].best(half);
+        while !matches!(best, Some(Candidate::Ready(_))) && !self.areas[extent].is_complete() {
+            let is_whole = self.scan(cx, extent)?;
+            best = self.areas[extent].best(half);
+            if is_whole {
+                break;
             }
+        }
+        let area = match best {
+            Some(Candidate::Ready(area)) => area,
             Some(Candidate::Unprepared(area)) if self.layer == Layer::Volume => {
                 assert!(
                     self.areas[extent].prepared(area),
@@ -210,8 +273,8 @@ impl FileSystem {
         Ok(true)
     }
 
-    /// Scores the next few areas below the frontier that have not been seen since start.
-    fn scan(&mut self, cx: &mut LoadCx<'_>, extent: usize) -> Result<(), Stop> {
+    /// Scores the next few areas below the frontier. True if that was the last of them.
+    fn scan(&mut self, cx: &mut LoadCx<'_>, extent: usize) -> Result<bool, Stop> {
         let base = self.bases[extent];
         let end = base + self.areas[extent].frontier() * self.area_blocks;
         let first = base / BITS_PER_BLOCK + self.scan_next[extent];
@@ -230,11 +293,27 @@ impl FileSystem {
         for block in first..last {
             self.score_block(cx, block, true)?;
         }
-        if last * BITS_PER_BLOCK >= end {
+        let is_last = last * BITS_PER_BLOCK >= end;
+        if is_last {
             self.scan_next[extent] = 0;
-            self.areas[extent].set_complete();
+            self.areas[extent].set_searched();
         } else {
             self.scan_next[extent] = last - base / BITS_PER_BLOCK;
+        }
+        Ok(is_last)
+    }
+
+    /// Looks for areas that were not known since start until one is found that could be prepared or used.
+    pub(crate) fn search(&mut self, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+        for extent in 0..self.areas.len() {
+            while !self.areas[extent].is_complete()
+                && self.areas[extent].unprepared().is_none()
+                && self.areas[extent].ready_count() == 0
+            {
+                if self.scan(cx, extent)? {
+                    break;
+                }
+            }
         }
         Ok(())
     }

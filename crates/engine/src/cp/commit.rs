@@ -5,6 +5,8 @@
 //! 2. Clients see the new roots, and waiters are told, only after the superblock is on stable media of
 //!    every member.
 
+use std::sync::atomic::Ordering;
+
 use everglade_affinity::Permit;
 use everglade_env::{Op, Page};
 use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
@@ -90,6 +92,7 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
                 std::sync::Arc::ptr_eq(&dropped, overlay),
                 "another overlay was frozen"
             );
+            volume.frozen_stripes.store(0, Ordering::Release);
         }
     }
     home.fs.finish_cp();

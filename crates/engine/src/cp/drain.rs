@@ -11,6 +11,10 @@ use crate::cp::Home;
 use crate::load::{Gather, LoadCx, Stop};
 
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    if home.search_wanted {
+        home.fs.search(cx)?;
+        home.search_wanted = false;
+    }
     let active: Vec<FileId> = home
         .run
         .as_ref()

@@ -12,11 +12,12 @@ use everglade_affinity::Permit;
 use everglade_format::FileId;
 
 use crate::admin;
+use crate::aggregate::State;
 use crate::cp::{Home, Job, Phase, Run};
 use crate::load::Stop;
 
 /// Level-1 blocks of deleted files freed in one consistency point: about a GiB of data.
-const RECLAIM_REGIONS: u64 = 1024;
+pub(crate) const RECLAIM_REGIONS: u64 = 1024;
 
 /// Begins a consistency point. Returns what the affinity tree's owner must take out of it.
 pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Context<'_>) {
@@ -66,7 +67,7 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
         roots: Vec::new(),
         answers,
         writer: super::Writer::default(),
-        last: home.aggregate.stop_requested(),
+        last: home.aggregate.state() == State::Stopping,
     });
 }
 

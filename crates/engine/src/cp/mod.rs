@@ -83,6 +83,8 @@ pub(crate) struct Home {
     /// An area whose space is being asked for ahead of need, and when to ask again after a refusal.
     pub(crate) preparing: Option<(usize, u64)>,
     pub(crate) prepare_after: Nanos,
+    /// The next consistency point looks for free areas that were not seen since start.
+    pub(crate) search_wanted: bool,
     /// Time of day, for stamps that people read.
     pub(crate) wall_seconds: u64,
     /// An area whose space is being given back.

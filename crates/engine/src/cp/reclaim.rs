@@ -8,11 +8,13 @@ use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN, Vvbn};
 
 use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
 use crate::cp::Home;
+use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::load::{Gather, LoadCx, Stop};
 use crate::tree::{Content, File};
 
 /// Changed metadata blocks in memory at which a consistency point has done its share: 32 MiB. The blocks of
-/// one region may be described by as many blocks of the container and its maps.
+/// one region may be described by as many blocks of the container and its maps. Never more than a quarter
+/// of the reserve, where they find their places.
 const CHANGED_MAX: usize = 8192;
 
 /// Frees one level-1 block of a deleted file, or erases an empty one. True when this consistency point has
@@ -20,9 +22,15 @@ const CHANGED_MAX: usize = 8192;
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let run = home.run.as_ref().expect("under way");
     run.writer.throttle()?;
-    let volumes = home.volumes.values().map(|volume| volume.fs.changed_count());
+    let volumes = home
+        .volumes
+        .values()
+        .map(|volume| volume.fs.changed_count());
     let changed = home.fs.changed_count() + volumes.sum::<usize>();
-    if run.reclaim_budget == 0 || changed >= CHANGED_MAX {
+    let quarter = usize::try_from(home.aggregate.space.reserve() / 4).unwrap_or(usize::MAX);
+    // At least one, so that deletions end.
+    let is_begun = run.reclaim_budget < RECLAIM_REGIONS;
+    if run.reclaim_budget == 0 || (is_begun && changed >= CHANGED_MAX.min(quarter)) {
         return Ok(true);
     }
     // LUNs first: their volumes may be deleted next.

@@ -36,6 +36,8 @@ pub(crate) struct Client {
     /// What was committed when it last started from scratch.
     pub(crate) seen: CpNumber,
     pub(crate) attempts: u32,
+    /// How often it waited for space.
+    pub(crate) space_waits: u32,
 }
 
 /// How an operation ended, if it did not stop.
@@ -206,8 +208,11 @@ pub(crate) fn note(lun: &Lun, stripe: usize, cp: CpNumber, pages: i64) {
     volume
         .dirty_stripes
         .fetch_or(1 << stripe, std::sync::atomic::Ordering::AcqRel);
-    volume.aggregate.space.note_dirty(pages, cp);
-    volume.aggregate.note_change();
+    let is_half = volume.aggregate.space.note_dirty(pages, cp);
+    if volume.aggregate.note_change() || is_half {
+        // The home reactor may sleep without a deadline, or with one that is too late now.
+        volume.aggregate.raise_alarm();
+    }
 }
 
 /// Waits while the aggregate has all the dirty memory it may have.

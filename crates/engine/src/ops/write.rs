@@ -103,10 +103,10 @@ pub(crate) fn admit(cx: &mut OpCx<'_, '_>, lun: &Lun, leaves: &[u64]) -> Result<
     if !aggregate.space.may_improve() {
         return Err(Stop::Failed(Error::NoSpace));
     }
-    if aggregate.has_changes() {
+    if aggregate.has_changes() || aggregate.space.has_charges() {
         aggregate.want_cp(cp);
     }
-    Err(Stop::Commit)
+    Err(Stop::Space)
 }
 
 /// True if the block's newest content is in the active overlay, so that it was charged already.

@@ -61,7 +61,9 @@ impl<O: Outside> Core<O> {
                 self.operations.remove(id);
                 self.fail_aggregate(aggregate.id, format!("it could not be mounted: {error}"));
             }
-            Err(Stop::Commit | Stop::Io) => unreachable!("a mount waits for pages only"),
+            Err(Stop::Commit | Stop::Space | Stop::Io) => {
+                unreachable!("a mount waits for pages only")
+            }
         }
     }
 
@@ -292,7 +294,9 @@ impl<O: Outside> Core<O> {
                 self.refuse_requests(aggregate);
                 false
             }
-            Err(Stop::Commit) => unreachable!("a consistency point does not wait for itself"),
+            Err(Stop::Commit | Stop::Space) => {
+                unreachable!("a consistency point does not wait for itself")
+            }
         }
     }
 
@@ -376,8 +380,7 @@ impl<O: Outside> Core<O> {
         }
         if now < home.prepare_after {
             // The host said no a moment ago. Nobody is to wait for it.
-            home.aggregate.space.set_host_full(true);
-            return self.tell_progress(aggregate);
+            return self.note_host_full(aggregate);
         }
         let space = &home.aggregate.space;
         // The reserve may have all the host has; the margin is for what goes beyond it.
@@ -393,14 +396,19 @@ impl<O: Outside> Core<O> {
             .filter_map(|(extent, areas)| Some((areas.ready_count(), extent, areas.unprepared()?)))
             .min();
         let Some((_, extent, area)) = choice else {
-            let was_hopeful = !home
+            if home
                 .fs
                 .areas
                 .iter()
-                .all(|areas| areas.unprepared().is_none());
-            if !was_hopeful {
-                home.aggregate.space.set_host_full(true);
-                self.tell_progress(aggregate);
+                .all(everglade_freespace::Areas::is_complete)
+            {
+                return self.note_host_full(aggregate);
+            }
+            // Areas that were not seen since start may be empty: the next consistency point looks.
+            if !home.search_wanted {
+                home.search_wanted = true;
+                home.aggregate.want_cp(home.aggregate.joining());
+                self.wake_home(aggregate);
             }
             return;
         };
@@ -410,11 +418,17 @@ impl<O: Outside> Core<O> {
         let is_short = free.is_some_and(|free| free < length + HOST_MARGIN_BYTES.min(length));
         if is_short && !is_reserve {
             home.prepare_after = now + REFUSAL;
-            home.aggregate.space.set_host_full(true);
-            return self.tell_progress(aggregate);
+            return self.note_host_full(aggregate);
         }
         home.preparing = Some((extent, area));
         self.ask_host(aggregate, extent, area, Inflight::Prepare { aggregate });
+    }
+
+    /// The host has nothing to give. Whoever waits for it should know, once.
+    fn note_host_full(&mut self, aggregate: u32) {
+        if self.homes[&aggregate].aggregate.space.set_host_full(true) {
+            self.tell_progress(aggregate);
+        }
     }
 
     pub(super) fn complete_prepare(&mut self, aggregate: u32, result: Result<(), DiskError>) {

@@ -10,6 +10,8 @@ use crate::reactor::{AdminDone, Answer, Core, Waiter, Work};
 
 /// How often an operation starts over because consistency points went by while it read.
 const ATTEMPTS_MAX: u32 = 8;
+/// How often an operation waits for space in a pool that nothing will make roomier.
+const SPACE_WAITS_MAX: u32 = 8;
 
 impl<O: Outside> Core<O> {
     /// Runs operation `id`, inside `permit` if it was granted one.
@@ -62,6 +64,11 @@ impl<O: Outside> Core<O> {
                 }
             },
         };
+        // Once more inside: the last consistency point may have begun on another reactor meanwhile.
+        if let Some(error) = lun.volume.aggregate.refusal() {
+            self.leave(permit);
+            return self.finish_client(id, Err(error));
+        }
         let mut wants = Vec::new();
         let operation = &mut self.operations[id];
         let Work::Client(client) = &mut operation.work else {
@@ -84,6 +91,10 @@ impl<O: Outside> Core<O> {
             }
         };
         self.leave(permit);
+        let aggregate = &lun.volume.aggregate;
+        if aggregate.take_alarm() {
+            self.outside.wake(aggregate.home);
+        }
         self.settle_client(id, outcome, wants);
     }
 
@@ -120,6 +131,16 @@ impl<O: Outside> Core<O> {
                 self.waiting.entry(aggregate.id).or_default().push(id);
                 self.outside.wake(aggregate.home);
             }
+            Err(Stop::Space) => {
+                client.space_waits += 1;
+                // Others may keep the pool busy for ever; who waited long enough gets an answer.
+                if client.space_waits > SPACE_WAITS_MAX && !aggregate.space.is_growing() {
+                    return self.finish_client(id, Err(Error::NoSpace));
+                }
+                self.operations[id].pinned.clear();
+                self.waiting.entry(aggregate.id).or_default().push(id);
+                self.outside.wake(aggregate.home);
+            }
             Err(Stop::Io) => unreachable!("client operations wait for pages and commits only"),
             Err(Stop::Failed(Error::Io(_)))
                 if client.seen < aggregate.committed() && client.attempts < ATTEMPTS_MAX =>
@@ -130,7 +151,13 @@ impl<O: Outside> Core<O> {
                 self.operations[id].pinned.clear();
                 self.enqueue(id);
             }
-            Err(Stop::Failed(error)) => self.finish_client(id, Err(error)),
+            Err(Stop::Failed(error)) => {
+                if error == Error::NoSpace {
+                    // The home reactor asks the host again when somebody is refused.
+                    self.outside.wake(aggregate.home);
+                }
+                self.finish_client(id, Err(error));
+            }
         }
     }
 

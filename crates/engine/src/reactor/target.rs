@@ -84,6 +84,7 @@ impl<O: Outside> Target for Core<O> {
             joined: None,
             seen,
             attempts: 0,
+            space_waits: 0,
         });
     }
 
