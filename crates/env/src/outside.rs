@@ -35,6 +35,11 @@ pub trait Outside {
 ///
 /// Not for the data path. Offsets and lengths are multiples of [`crate::BLOCK_SIZE`].
 pub trait Storage: Send + Sync {
+    /// What people call the device: its path, where it has one.
+    fn name(&self, device: DeviceId) -> String {
+        format!("{}", device.0)
+    }
+
     /// Usable size of the device in bytes, a multiple of the block size.
     fn size_bytes(&self, device: DeviceId) -> u64;
 

@@ -9,6 +9,13 @@ use crate::{BLOCK_SIZE, DeviceId, DiskError, Page, PageRef, Storage, World};
 const UNIT: usize = 1 << 20;
 
 impl Storage for World {
+    fn name(&self, device: DeviceId) -> String {
+        let path = self
+            .info(device)
+            .map(|info| info.path.display().to_string());
+        path.unwrap_or_else(|| device.0.to_string())
+    }
+
     fn size_bytes(&self, device: DeviceId) -> u64 {
         self.opened(device).map_or(0, |device| device.size_bytes())
     }

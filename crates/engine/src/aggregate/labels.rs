@@ -53,7 +53,7 @@ fn read_config(storage: &dyn Storage, device: DeviceId) -> Result<Config, Refusa
             for slot in CONFIG_OFFSETS {
                 let mut bytes = vec![0; CONFIG_BYTES];
                 if let Err(error) = storage.read(device, label + slot, &mut bytes) {
-                    complaint.get_or_insert(format!("device {}: {error}", device.0));
+                    complaint.get_or_insert(format!("device {}: {error}", storage.name(device)));
                     continue;
                 }
                 match Config::decode(&bytes) {
@@ -61,17 +61,20 @@ fn read_config(storage: &dyn Storage, device: DeviceId) -> Result<Config, Refusa
                         newest = Some(config);
                     }
                     Ok(_) => {}
-                    Err(damage) if damage.is_newer => return Err(newer(device, &damage)),
+                    Err(damage) if damage.is_newer => {
+                        return Err(newer(&storage.name(device), &damage));
+                    }
                     Err(damage) => {
-                        complaint.get_or_insert(format!("device {}: {damage}", device.0));
+                        complaint
+                            .get_or_insert(format!("device {}: {damage}", storage.name(device)));
                     }
                 }
             }
         }
     }
     newest.ok_or_else(|| {
-        let found =
-            complaint.unwrap_or_else(|| format!("device {} has no Everglade label", device.0));
+        let found = complaint
+            .unwrap_or_else(|| format!("device {} has no Everglade label", storage.name(device)));
         Refusal::new(
             found,
             "the label of an Everglade device of format version 0",
@@ -82,9 +85,9 @@ fn read_config(storage: &dyn Storage, device: DeviceId) -> Result<Config, Refusa
 
 /// Whole bytes that this build does not understand. One such record is enough: what lies beside it is
 /// older, and an upgrade may have been cut short.
-fn newer(device: DeviceId, damage: &Damage) -> Refusal {
+fn newer(device: &str, damage: &Damage) -> Refusal {
     Refusal::new(
-        format!("device {} has {} {}", device.0, damage.what, damage.found),
+        format!("device {} has {} {}", device, damage.what, damage.found),
         format!("{} {}", damage.what, damage.expected),
         "Run the newer everglade that wrote it. Nothing was changed",
     )
@@ -155,7 +158,7 @@ pub(crate) fn read(
             return Err(Refusal::new(
                 format!(
                     "device {} belongs to aggregate {} ({})",
-                    device.0,
+                    storage.name(*device),
                     config.name,
                     hex(&config.uuid)
                 ),
@@ -171,7 +174,8 @@ pub(crate) fn read(
             return Err(Refusal::new(
                 format!(
                     "device {} was last a member in epoch {}",
-                    device.0, config.epoch
+                    storage.name(*device),
+                    config.epoch
                 ),
                 format!("epoch {}", newest.epoch),
                 "This device missed changes; put the current device in its place. Nothing was changed",
@@ -187,7 +191,7 @@ pub(crate) fn read(
             return Err(Refusal::new(
                 format!(
                     "the label of device {} differs from the others of its epoch",
-                    device.0
+                    storage.name(*device)
                 ),
                 "one description of the aggregate on all its devices",
                 RESTORE,
@@ -197,7 +201,7 @@ pub(crate) fn read(
         let size = storage.size_bytes(*device) / BLOCK_SIZE as u64;
         if size < newest.members[member].size_blocks {
             return Err(Refusal::new(
-                format!("device {} has {size} blocks", device.0),
+                format!("device {} has {size} blocks", storage.name(*device)),
                 format!(
                     "{} blocks, as when it joined",
                     newest.members[member].size_blocks
@@ -283,7 +287,7 @@ fn read_superblock(
                 let mut block = [0; BLOCK_SIZE];
                 let read = storage.read(*device, label + slot, &mut block);
                 if let Err(error) = read {
-                    complaint = format!("device {}: {error}", device.0);
+                    complaint = format!("device {}: {error}", storage.name(*device));
                     continue;
                 }
                 match Superblock::decode(&block, &key, &config.uuid) {
@@ -291,8 +295,12 @@ fn read_superblock(
                         newest = Some(other);
                     }
                     Ok(_) => {}
-                    Err(damage) if damage.is_newer => return Err(newer(*device, &damage)),
-                    Err(damage) => complaint = format!("device {}: {damage}", device.0),
+                    Err(damage) if damage.is_newer => {
+                        return Err(newer(&storage.name(*device), &damage));
+                    }
+                    Err(damage) => {
+                        complaint = format!("device {}: {damage}", storage.name(*device))
+                    }
                 }
             }
         }
@@ -318,7 +326,7 @@ fn read_superblock(
             return Err(Refusal::new(
                 format!(
                     "device {} was last written by consistency point {cp}",
-                    device.0
+                    storage.name(*device)
                 ),
                 format!("consistency point {}, as on the other devices", newest.cp),
                 "This is an old copy; put the current device in its place. Nothing was changed",

@@ -1,3 +1,5 @@
+//! The model convicts what breaks a promise, and only that.
+
 use super::*;
 
 const ALL: u64 = u64::MAX;

@@ -1,3 +1,5 @@
+//! The world keeps what was flushed, may lose what was not, and repeats itself.
+
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 

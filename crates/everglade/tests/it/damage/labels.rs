@@ -60,7 +60,7 @@ fn a_device_without_a_label_is_refused() {
     let before = labels.map(|label| medium.wipe(label, LABEL_BYTES));
     let parts = [
         "aggregate aggr0 cannot be opened",
-        "device 0 has no Everglade label",
+        "aggregates/aggr0/dev0 has no Everglade label",
         "expected the label of an Everglade device",
         "Check that the devices are the right ones",
     ];
