@@ -459,7 +459,9 @@ impl FileSystem {
                 self.areas_used -= u64::from(before > 0 && after == 0);
             }
             let free = self.area_blocks - after - u64::from(number == 0);
-            self.areas[extent].score(area, free, false);
+            // The host has given space for what was in use. Of an area that was not, and is not known,
+            // nobody can say: perhaps it was only about to be prepared when the power failed.
+            self.areas[extent].score(area, free, before == 0);
         }
     }
 
