@@ -8,7 +8,7 @@
 //! # What may be read (contract 1 and 2 of `target`)
 //!
 //! A read returns, block by block, the last version acknowledged before it began or a later one; and
-//! of each operation it overlaps it sees all or nothing ([`read`]).
+//! of each operation it overlaps it sees all or nothing (`read`).
 //!
 //! # What a crash may leave (contract 3, DESIGN §5 and §6)
 //!
@@ -21,7 +21,7 @@
 //!    one it found, exactly the operations up to it survive.
 //!
 //! An operation is *seen* at a block if every version that fits the block's content is its own or
-//! later, *unseen* if every one is earlier; contents that fit both prove nothing ([`recovery`]). So
+//! later, *unseen* if every one is earlier; contents that fit both prove nothing (`recovery`). So
 //! there are no false alarms, and with contents that differ from write to write hardly any misses.
 //!
 //! The caller keeps operations that change the same block from being under way together
