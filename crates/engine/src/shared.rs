@@ -185,8 +185,6 @@ impl Engine {
             superblock.blocks_used,
             backed,
         );
-        let memory = shared.options.memory_bytes / 4 / BLOCK_SIZE as u64;
-        space.set_dirty_limit(memory.min(Space::dirty_limit_for(reserve)));
         let home = id as usize % shared.options.reactors;
         let committed = superblock.cp;
         let aggregate = Arc::new(Aggregate::new(
@@ -200,6 +198,12 @@ impl Engine {
             space,
         ));
         aggregates.push(aggregate.clone());
+        // Aggregates share the quarter of the memory that may be dirty (DESIGN §12).
+        let share = shared.options.memory_bytes / 4 / BLOCK_SIZE as u64 / aggregates.len() as u64;
+        for known in aggregates.iter() {
+            let fits = Space::dirty_limit_for(known.space.reserve());
+            known.space.set_dirty_limit(share.min(fits));
+        }
         drop(aggregates);
         let mounting = Mounting {
             aggregate,
