@@ -136,11 +136,13 @@ impl Client {
         }
     }
 
-    /// The outcome of an operation that changed something.
+    /// The outcome of an operation that is to change something. If it found all as it should be, that may
+    /// be the work of an operation that is not durable yet.
     pub(crate) fn changed(&self, durable: bool) -> Outcome {
         let always = self.lun.volume.sync == everglade_format::volume::Sync::Always;
         match self.joined {
             Some(cp) if durable || always => Outcome::Durable(cp),
+            None if durable || always => flush::run(&self.lun),
             _ => Outcome::Done(Reply::Done),
         }
     }
