@@ -66,7 +66,7 @@ impl<'m> Recovery<'m> {
 
     /// May something exist that `created` made and `deletes` removed? (may be present, may be absent)
     fn may_exist(&self, created: Option<OpId>, deletes: &[OpId]) -> (bool, bool) {
-        let came = created.is_none_or(|op| self.model.happened(op, self.at));
+        let came = self.was_asked_for(created);
         let came_for_good = created.is_none_or(|op| self.is_durable(op));
         let went = deletes.iter().any(|&op| self.model.happened(op, self.at));
         let went_for_good = deletes
@@ -88,6 +88,10 @@ impl<'m> Recovery<'m> {
                 .is_some_and(|covers| acked < *covers)
     }
 
+    fn was_asked_for(&self, created: Option<OpId>) -> bool {
+        created.is_none_or(|op| self.model.happened(op, self.at))
+    }
+
     /// Judges the list of exports (name and size in bytes) and, if given, that of volumes.
     ///
     /// # Errors
@@ -101,8 +105,12 @@ impl<'m> Recovery<'m> {
             .iter()
             .map(|(name, size)| (name.as_str(), *size))
             .collect();
-        // Youngest first: where a name was used again, it is the younger one's.
+        // Youngest first: where a name was used again, it is the younger one's. What was not asked for yet
+        // has no name.
         for (index, lun) in self.model.luns.iter().enumerate().rev() {
+            if !self.was_asked_for(lun.created) {
+                continue;
+            }
             let size = unknown.remove(lun.name.as_str());
             let is_present = size.is_some();
             self.existence(&lun.name, lun.created, &lun.deletes, is_present)?;
@@ -119,6 +127,9 @@ impl<'m> Recovery<'m> {
         let mut unknown: Vec<&String> = names.iter().collect();
         let mut present = Vec::new();
         for (index, volume) in self.model.volumes.iter().enumerate().rev() {
+            if !self.was_asked_for(volume.created) {
+                continue;
+            }
             let place = unknown.iter().position(|name| **name == volume.name);
             if let Some(place) = place {
                 unknown.remove(place);
