@@ -110,6 +110,8 @@ pub struct Promises {
     pub discards_are_never_refused: bool,
     /// A discard may do nothing while the pool is full (DESIGN §8).
     pub discards_may_skip_when_full: bool,
+    /// Every change is durable when it is acknowledged, asked for or not.
+    pub changes_are_durable: bool,
 }
 
 /// How a kind of system is put on devices and started from them.

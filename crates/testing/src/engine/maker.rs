@@ -22,6 +22,8 @@ const AREAS_MIN: u64 = 8;
 pub struct EngineMaker {
     /// Devices of the aggregate.
     pub devices: u64,
+    /// The first device is twice as large as the others.
+    pub uneven: bool,
     /// They own their space, as block devices do.
     pub owns_space: bool,
     /// Blocks in an allocation area.
@@ -38,6 +40,7 @@ impl EngineMaker {
     /// One thin device and little of everything.
     pub const SMALL: EngineMaker = EngineMaker {
         devices: 1,
+        uneven: false,
         owns_space: false,
         area_blocks: 256,
         memory_bytes: 8 << 20,
@@ -50,7 +53,8 @@ impl EngineMaker {
     pub fn of_seed(seed: Seed) -> EngineMaker {
         let mut rng = Rng::for_part(seed.0, "engine");
         EngineMaker {
-            devices: [1, 1, 2][rng.index(3)],
+            devices: [1, 1, 2, 3][rng.index(4)],
+            uneven: rng.one_in(3),
             owns_space: rng.one_in(4),
             area_blocks: [256, 256, 512, 4096][rng.index(4)],
             memory_bytes: [2, 4, 8, 16][rng.index(4)] << 20,
@@ -96,6 +100,7 @@ impl Maker for EngineMaker {
             full_host_is_no_space: true,
             discards_are_never_refused: true,
             discards_may_skip_when_full: false,
+            changes_are_durable: self.sync == Sync::Always,
         }
     }
 
@@ -106,7 +111,11 @@ impl Maker for EngineMaker {
             owns_space: self.owns_space,
             ..DeviceSpec::thin(blocks * BLOCK_SIZE as u64)
         };
-        (0..self.devices).map(|_| device).collect()
+        let mut devices: Vec<_> = (0..self.devices).map(|_| device).collect();
+        if self.uneven {
+            devices[0].size_bytes *= 2;
+        }
+        devices
     }
 
     fn format(&self, world: &SimWorld) -> Result<(), String> {

@@ -66,6 +66,7 @@ pub fn run<M: Maker>(
     world.watch_cuts(thoroughness.stride, usize::MAX);
     let manners = Manners {
         depth,
+        changes_are_durable: maker.promises().changes_are_durable,
         ..Manners::STRICT
     };
     let mut driver = Driver::new(&world, system, &mut model, manners, seed.0);

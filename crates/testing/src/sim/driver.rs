@@ -28,6 +28,8 @@ pub struct Manners {
     pub discards_may_skip: bool,
     /// Discards may be refused for lack of space.
     pub discards_may_be_refused: bool,
+    /// Every change is durable when it is acknowledged.
+    pub changes_are_durable: bool,
     /// Devices fail, so that operations may fail with [`Error::Io`].
     pub errors_expected: bool,
 }
@@ -38,6 +40,7 @@ impl Manners {
         depth: 1,
         discards_may_skip: false,
         discards_may_be_refused: false,
+        changes_are_durable: false,
         errors_expected: false,
     };
 }
@@ -340,6 +343,7 @@ impl<'a, S: System> Driver<'a, S> {
             return;
         };
         let size = self.size_now(reactor, handle);
+        let always = self.manners.changes_are_durable;
         let inside = |offset: u64, length: u64| offset + length <= size;
         let (pending, op) = match action {
             Action::Read { offset, length, .. } if inside(offset, length) => {
@@ -360,7 +364,9 @@ impl<'a, S: System> Driver<'a, S> {
                 ..
             } if inside(offset, length) => {
                 let bytes = contents(fill, length);
-                let op = self.model.begin_write(lun, offset, &bytes, durable);
+                let op = self
+                    .model
+                    .begin_write(lun, offset, &bytes, durable || always);
                 let data = WriteSpan::copy_of(offset, &bytes);
                 (Pending::Change(op), Op::Write { data, durable })
             }
@@ -373,7 +379,7 @@ impl<'a, S: System> Driver<'a, S> {
                 let maybe = self.manners.discards_may_skip;
                 let op = self
                     .model
-                    .begin_discard(lun, offset, length, durable, maybe);
+                    .begin_discard(lun, offset, length, durable || always, maybe);
                 (
                     Pending::Change(op),
                     Op::Discard {
@@ -390,7 +396,9 @@ impl<'a, S: System> Driver<'a, S> {
                 durable,
                 ..
             } if inside(offset, length) => {
-                let op = self.model.begin_zeroes(lun, offset, length, durable);
+                let op = self
+                    .model
+                    .begin_zeroes(lun, offset, length, durable || always);
                 (
                     Pending::Change(op),
                     Op::WriteZeroes {

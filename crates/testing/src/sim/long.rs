@@ -262,6 +262,7 @@ impl<M: Maker> Life<'_, M> {
             depth: [1, 4, 16][self.rng.index(3)],
             discards_may_skip: self.plan.fill && promises.discards_may_skip_when_full,
             discards_may_be_refused: !promises.discards_are_never_refused,
+            changes_are_durable: promises.changes_are_durable,
             errors_expected: false,
         };
         if !self.plan.faults {

@@ -4,4 +4,5 @@ mod cutting;
 mod faults;
 mod lives;
 mod rig;
+mod several;
 mod space;
