@@ -106,7 +106,7 @@ fn forgotten_growth_is_found() {
 
 #[test]
 fn lost_completion_is_found() {
-    assert_convicted(Bug::LosesCompletion, &["stuck"]);
+    assert_convicted(Bug::LosesCompletion, &["stuck", "never answered"]);
 }
 
 #[test]
