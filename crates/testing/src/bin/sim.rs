@@ -10,18 +10,24 @@ use std::time::{Duration, Instant};
 use everglade_testing::Rng;
 use everglade_testing::Seed;
 use everglade_testing::engine::EngineMaker;
-use everglade_testing::sim::{Failure, Report, cuts, long};
+use everglade_testing::sim::{Failure, Report, cuts, long, small};
+use everglade_testing::workload::small::sequence_count;
 
 const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace LINES]
 
   --seed N       run this seed (decimal or 0x…); with --minutes, start the series there
   --minutes M    run seeds until M minutes have passed; without --seed from a fresh one
-  --kind KIND    long, tight, fill, faults or cuts, instead of what the seed says
+  --kind KIND    long, tight, fill, faults, cuts or small, instead of what the seed
+                 says
   --trace LINES  on failure, print the last LINES events of the world
 ";
 
 /// A pool that small operations fill.
 const TIGHT_BYTES: u64 = 20 << 20;
+
+/// Operations in an enumerated sequence, and the pool they run on.
+const SMALL_LENGTH: u32 = 3;
+const SMALL_BYTES: u64 = 16 << 20;
 
 /// A kind of simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +42,8 @@ enum Kind {
     Faults,
     /// A short run, cut at each write.
     Cuts,
+    /// One sequence of three operations, cut at each write; as many seeds in a row are all of them.
+    Small,
 }
 
 struct Wish {
@@ -70,6 +78,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
                     "fill" => Kind::Fill,
                     "faults" => Kind::Faults,
                     "cuts" => Kind::Cuts,
+                    "small" => Kind::Small,
                     other => return Err(format!("there is no kind {other}")),
                 });
             }
@@ -122,7 +131,8 @@ fn kind_of(seed: Seed) -> Kind {
         Kind::Faults,
         Kind::Faults,
         Kind::Cuts,
-    ][rng.index(7)]
+        Kind::Small,
+    ][rng.index(8)]
 }
 
 fn run(seed: Seed, wish: &Wish) -> Result<Report, Failure> {
@@ -136,6 +146,15 @@ fn run(seed: Seed, wish: &Wish) -> Result<Report, Failure> {
     // A failed assertion is a verdict as well; its message has been printed already.
     let verdict = std::panic::catch_unwind(|| match kind {
         Kind::Cuts => cuts::run_of_seed(seed, &maker),
+        Kind::Small => {
+            let count = sequence_count(SMALL_LENGTH);
+            let share = small::Share {
+                length: SMALL_LENGTH,
+                stride: usize::MAX,
+                first: usize::try_from(seed.0 % count).expect("some thousand"),
+            };
+            small::run(seed, SMALL_BYTES, &maker, share, cuts::Thoroughness::SOME)
+        }
         Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),
         Kind::Fill => long::run(seed, plan.filling(), &maker),
         Kind::Long | Kind::Faults => long::run(seed, plan, &maker),

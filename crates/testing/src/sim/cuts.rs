@@ -10,7 +10,7 @@ use super::{Failure, Report};
 use crate::model::Model;
 use crate::system::{Admin, Maker};
 use crate::workload::{Action, Mix, Scale, Workload};
-use crate::world::{Cut, DeviceSpec, Images, Keep, SimWorld};
+use crate::world::{Cut, CutPoint, DeviceSpec, Images, Keep, SimWorld};
 use crate::{Rng, Seed};
 
 /// How thoroughly to cut.
@@ -18,6 +18,8 @@ use crate::{Rng, Seed};
 pub struct Thoroughness {
     /// Every so many writes are cut at.
     pub stride: u64,
+    /// If these are more, as many of them, evenly spread.
+    pub points_max: usize,
     /// Changes singled out at each write (each is tried missing, torn, alone, …).
     pub singles_max: usize,
     /// One recovery in so many goes on, and is itself cut at each of its writes; zero for none.
@@ -30,6 +32,7 @@ impl Thoroughness {
     /// Everything there is.
     pub const ALL: Thoroughness = Thoroughness {
         stride: 1,
+        points_max: usize::MAX,
         singles_max: usize::MAX,
         recoveries: 1,
         check: true,
@@ -37,6 +40,7 @@ impl Thoroughness {
     /// Every write, some of the ways.
     pub const SOME: Thoroughness = Thoroughness {
         stride: 1,
+        points_max: 64,
         singles_max: 3,
         recoveries: 29,
         check: true,
@@ -74,15 +78,9 @@ pub fn run<M: Maker>(
     driver.run(&mut |_| rest.next())?;
     let mut report = driver.report;
     drop(driver);
-    let mut points: Vec<_> = world
-        .take_cuts()
-        .into_iter()
-        .map(|point| (point.writes, point))
-        .collect();
     report.digest = world.digest();
     report.nanos = world.now();
-    // And after the last write, when everything has been answered.
-    points.push((world.writes() + 1, world.cut_point()));
+    let points = points_of(&world, thoroughness.points_max);
     let context = Context {
         seed,
         reactors,
@@ -134,6 +132,17 @@ pub fn run_of_seed<M: Maker>(seed: Seed, maker: &M) -> Result<Report, Failure> {
         depth,
         thoroughness,
     )
+}
+
+/// Where to cut: some of the writes that were watched, and after the last one, when everything has been
+/// answered. Each with the number of the write at which the world stops.
+fn points_of(world: &SimWorld, most: usize) -> Vec<(u64, CutPoint)> {
+    let watched = world.take_cuts();
+    let step = watched.len().div_ceil(most).max(1);
+    let some = watched.into_iter().step_by(step);
+    let mut points: Vec<_> = some.map(|point| (point.writes, point)).collect();
+    points.push((world.writes() + 1, world.cut_point()));
+    points
 }
 
 struct Start {
@@ -214,13 +223,8 @@ impl<M: Maker> Context<'_, M> {
             .run(&mut |_| actions.next())
             .map_err(|failure| failure.within("going on"))?;
         drop(driver);
-        let mut points: Vec<_> = world
-            .take_cuts()
-            .into_iter()
-            .map(|point| (point.writes, point))
-            .collect();
-        points.push((world.writes() + 1, world.cut_point()));
-        for (again, point) in points {
+        let points_max = self.thoroughness.points_max.div_ceil(4);
+        for (again, point) in points_of(&world, points_max) {
             for cut in point.singles(1) {
                 report.cuts += 1;
                 self.judge_again(&point.images(cut), &model, again)

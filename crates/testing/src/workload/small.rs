@@ -64,7 +64,16 @@ pub fn alphabet() -> Vec<Action> {
             size_bytes: LUN_BYTES + BLOCK,
         }),
         Action::Admin(Admin::DeleteLun { name: lun() }),
+        Action::Admin(Admin::DeleteVolume {
+            name: VOLUME.to_owned(),
+        }),
     ]
+}
+
+/// How many sequences of exactly `length` letters there are.
+#[must_use]
+pub fn sequence_count(length: u32) -> u64 {
+    (alphabet().len() as u64).pow(length)
 }
 
 /// Every sequence of exactly `length` letters.
