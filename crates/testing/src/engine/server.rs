@@ -56,6 +56,11 @@ impl EngineSystem {
         }
     }
 
+    /// One reactor's part of the engine.
+    pub fn core(&mut self, reactor: usize) -> &mut Core<SimOutside> {
+        &mut self.cores[reactor]
+    }
+
     fn info(&self) -> AggregateInfo {
         let mut known = self.engine.aggregates();
         known.swap_remove(self.aggregate as usize)
