@@ -292,7 +292,13 @@ impl<'a, S: System> Driver<'a, S> {
         }
         let key = (reactor, name.to_owned());
         if let Some(&handle) = self.handles.get(&key) {
-            return Some((lun, handle));
+            let target = self.system.target(reactor);
+            if target.size_bytes(handle).is_some() {
+                return Some((lun, handle));
+            }
+            // It was of another LUN of this name, or the aggregate has failed.
+            target.close(handle);
+            self.handles.remove(&key);
         }
         match self.system.target(reactor).open(name) {
             Ok((handle, export)) => {

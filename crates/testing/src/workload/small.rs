@@ -64,6 +64,11 @@ pub fn alphabet() -> Vec<Action> {
             size_bytes: LUN_BYTES + BLOCK,
         }),
         Action::Admin(Admin::DeleteLun { name: lun() }),
+        // Of use after a deletion only: the name is used again.
+        Action::Admin(Admin::CreateLun {
+            name: lun(),
+            size_bytes: LUN_BYTES,
+        }),
         Action::Admin(Admin::DeleteVolume {
             name: VOLUME.to_owned(),
         }),
