@@ -14,6 +14,8 @@
 //! | 72 | 4 | next file id |
 //! | 76 | 4 | number of frontiers, one for each extent |
 //! | 80 | 288 | inode of the inode file |
+//! | 368 | 8 | journal: first generation to replay |
+//! | 376 | 8 | journal: sequence of its first operation |
 //! | 512 | 4 each | frontiers: areas of the extent from this one on (counted from the extent's first) were never allocated from |
 //! | 4,088 | 8 | keyed code of the block with these bytes zero |
 
@@ -24,7 +26,10 @@ use crate::{BLOCK_SIZE, Block, CpNumber, Damage, FORMAT_VERSION, FileId, Inode, 
 
 const MAGIC: [u8; 8] = *b"EVGLSUPR";
 const CODE_AT: usize = BLOCK_SIZE - 8;
+const JOURNAL_AT: usize = 368;
 const FRONTIERS_AT: usize = 512;
+/// One more than the largest generation or sequence of a journal: counting on never overflows.
+pub const JOURNAL_END: u64 = 1 << 63;
 /// Most extents an aggregate may have.
 pub const EXTENTS_MAX: usize = (CODE_AT - FRONTIERS_AT) / 4;
 
@@ -51,6 +56,11 @@ pub struct Superblock {
     pub next_file: FileId,
     /// Root of all files.
     pub inode_file: Inode,
+    /// The first generation of the journal that this consistency point does not contain (C-08); at
+    /// least 1.
+    pub journal_generation: u64,
+    /// The sequence that the first operation of that generation has or will have; at least 1.
+    pub journal_sequence: u64,
 }
 
 impl Superblock {
@@ -84,6 +94,12 @@ impl Superblock {
         }
         put(&mut out, 72, self.next_file.0.to_le_bytes());
         put(&mut out, 80, self.inode_file.encode(Layer::Aggregate));
+        put(&mut out, JOURNAL_AT, self.journal_generation.to_le_bytes());
+        put(
+            &mut out,
+            JOURNAL_AT + 8,
+            self.journal_sequence.to_le_bytes(),
+        );
         let code = key.code(&out);
         put(&mut out, CODE_AT, code.to_le_bytes());
         out
@@ -135,6 +151,10 @@ impl Superblock {
             ));
         }
         let inode_file = Inode::decode(&array_at::<INODE_BYTES>(block, 80), Layer::Aggregate)?;
+        let journal = [0, 8].map(|field| u64_at(block, JOURNAL_AT + field));
+        if let Some(wrong) = journal.iter().find(|n| !(1..JOURNAL_END).contains(*n)) {
+            return Err(Damage::new("place in the journal", "1 to 2^63 - 1", wrong));
+        }
         Ok(Some(Superblock {
             cp: CpNumber(u64_at(block, 16)),
             uuid: *uuid,
@@ -148,6 +168,8 @@ impl Superblock {
                 .collect(),
             next_file: FileId(u32_at(block, 72)),
             inode_file,
+            journal_generation: journal[0],
+            journal_sequence: journal[1],
         }))
     }
 }
@@ -158,10 +180,8 @@ mod tests {
     use crate::inode::Kind;
     use crate::metafile::INODE_FILE;
 
-    #[test]
-    fn a_superblock_survives_the_round_trip_and_no_flipped_bit_does() {
-        let key = TagKey::new(&[3; 32]);
-        let superblock = Superblock {
+    fn sample() -> Superblock {
+        Superblock {
             cp: CpNumber(9),
             uuid: [5; 16],
             epoch: 1,
@@ -172,7 +192,15 @@ mod tests {
             frontiers: vec![5, 6],
             next_file: FileId(64),
             inode_file: Inode::new(INODE_FILE, Kind::Metafile, CpNumber(0), 0),
-        };
+            journal_generation: 7,
+            journal_sequence: 8,
+        }
+    }
+
+    #[test]
+    fn a_superblock_survives_the_round_trip_and_no_flipped_bit_does() {
+        let key = TagKey::new(&[3; 32]);
+        let superblock = sample();
         let good = superblock.encode(&key);
         assert_eq!(
             Superblock::decode(&good, &key, &[5; 16]),
@@ -189,6 +217,19 @@ mod tests {
                 Superblock::decode(&bad, &key, &[5; 16]).is_err(),
                 "bit {bit}"
             );
+        }
+    }
+    #[test]
+    fn a_resealed_place_in_the_journal_that_cannot_be_counted_on_from_is_refused() {
+        let key = TagKey::new(&[3; 32]);
+        for (generation, sequence) in [(0, 1), (1, 0), (JOURNAL_END, 1), (1, u64::MAX)] {
+            let superblock = Superblock {
+                journal_generation: generation,
+                journal_sequence: sequence,
+                ..sample()
+            };
+            let damage = Superblock::decode(&superblock.encode(&key), &key, &[5; 16]);
+            assert_eq!(damage.expect_err("refused").what, "place in the journal");
         }
     }
 }

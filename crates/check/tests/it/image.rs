@@ -393,6 +393,8 @@ pub(crate) fn build(mut changes: Changes<'_>) -> Image {
         frontiers: vec![2, 1],
         next_file: FileId(66),
         inode_file: aggregate_inodes.inode,
+        journal_generation: 1,
+        journal_sequence: 1,
     };
     if let Some(change) = changes.superblock {
         change(&mut superblock);

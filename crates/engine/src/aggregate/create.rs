@@ -162,6 +162,8 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
         frontiers: vec![0; config.extents.len()],
         next_file: everglade_format::metafile::FIRST_FILE,
         inode_file: FileSystem::empty_inode_file(CpNumber(0), plan.created_seconds),
+        journal_generation: 1,
+        journal_sequence: 1,
     };
     let superblock = superblock.encode(&TagKey::new(&plan.secret));
     allocate_reserve(storage, devices, &config)?;

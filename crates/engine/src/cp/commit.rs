@@ -48,6 +48,8 @@ pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
             .collect(),
         next_file: fs.next_file,
         inode_file: fs.inode_file.inode.clone(),
+        journal_generation: 1,
+        journal_sequence: 1,
     };
     let page = Page::copy_of(&superblock.encode(&home.aggregate.key)).freeze();
     let slot = SUPERBLOCK_OFFSETS[superblock_slot(run.number)];
