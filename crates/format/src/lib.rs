@@ -13,6 +13,7 @@ pub mod directory;
 pub mod geometry;
 pub mod indirect;
 pub mod inode;
+pub mod journal;
 pub mod label;
 pub mod metafile;
 pub mod number;

@@ -1,0 +1,148 @@
+//! Groups: consecutive operations that go to the region together. Made under the journal's lock
+//! ([`crate::Journal::begin`]), turned into bytes outside it.
+//!
+//! Records of one half are adjacent, so a group is one run of blocks, or two where a generation ends; the runs
+//! are cut into writes of at most 1 MiB. The order of the writes does not matter: nothing of the group is
+//! promised before all of them are on stable media, and a reader checks every block.
+
+use everglade_env::{BLOCK_SIZE, Page, PageRef};
+use everglade_format::TagKey;
+use everglade_format::journal::Header;
+
+use crate::log::Settings;
+use crate::{Action, Entry, RUN_BLOCKS};
+
+/// Where one record of a group goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) generation: u64,
+    /// Its header's block in the region.
+    pub(crate) block: u64,
+    pub(crate) operations: usize,
+}
+
+/// Operations taken out of the queue.
+#[derive(Debug)]
+#[must_use = "the journal waits for its end"]
+pub struct Group {
+    pub(crate) settings: Settings,
+    /// Sequence of the first entry.
+    pub(crate) first: u64,
+    /// Code of the record before.
+    pub(crate) previous: u64,
+    /// Its records, in order.
+    pub(crate) places: Vec<Place>,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// One write of a group.
+#[derive(Debug)]
+pub struct GroupWrite {
+    /// First block, counted from the region's first.
+    pub block: u64,
+    /// What goes there; at most [`RUN_BLOCKS`].
+    pub pages: Vec<PageRef>,
+}
+
+/// What [`crate::Journal::end`] wants to know about a group.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "the journal waits for it"]
+pub struct Finished {
+    /// Sequence of the last operation.
+    pub(crate) last: u64,
+    /// Code of the last record.
+    pub(crate) code: u64,
+}
+
+impl Finished {
+    /// Sequence of the group's last operation.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+}
+
+impl Group {
+    /// Sequence of the last operation.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.first + self.entries.len() as u64 - 1
+    }
+
+    /// Blocks to be written: headers and payload.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.places.len() as u64 + self.entries.iter().map(Entry::blocks).sum::<u64>()
+    }
+
+    /// Makes the bytes. Hashes every page, so it belongs outside all locks.
+    pub fn encode(self, key: &TagKey, wall_nanos: u64) -> (Vec<GroupWrite>, Finished) {
+        let last = self.last();
+        let mut code = self.previous;
+        let mut sequence = self.first;
+        let mut entries = self.entries.into_iter();
+        let mut writes = Vec::new();
+        for place in self.places {
+            let mut header = Header {
+                uuid: self.settings.uuid,
+                epoch: self.settings.epoch,
+                life: self.settings.life,
+                generation: place.generation,
+                first_sequence: sequence,
+                previous: code,
+                wall_nanos,
+                operations: Vec::with_capacity(place.operations),
+                codes: Vec::new(),
+            };
+            let mut payload = Vec::new();
+            for entry in entries.by_ref().take(place.operations) {
+                header.operations.push(entry.operation());
+                if let Action::Write { pages } = entry.action {
+                    payload.extend(pages);
+                }
+            }
+            assert_eq!(
+                header.operations.len(),
+                place.operations,
+                "entries of a record"
+            );
+            header.codes = payload.iter().map(|page| key.code(page)).collect();
+            let mut page = Page::for_read();
+            code = header.encode_into(&mut page, key);
+            sequence = header.next_sequence();
+            let pages = std::iter::once(page.freeze()).chain(payload);
+            append(&mut writes, place.block, pages);
+        }
+        assert_eq!(sequence, last + 1, "all entries are in records");
+        (writes, Finished { last, code })
+    }
+}
+
+/// Adds pages from `block` on, behind the last write where they join it.
+fn append(writes: &mut Vec<GroupWrite>, block: u64, pages: impl Iterator<Item = PageRef>) {
+    for (at, page) in (block..).zip(pages) {
+        match writes.last_mut() {
+            Some(write) if write.end() == at && write.pages.len() as u64 != RUN_BLOCKS => {
+                write.pages.push(page);
+            }
+            _ => writes.push(GroupWrite {
+                block: at,
+                pages: vec![page],
+            }),
+        }
+    }
+}
+
+impl GroupWrite {
+    /// The block after the last.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.block + self.pages.len() as u64
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (self.pages.len() * BLOCK_SIZE) as u64
+    }
+}

@@ -1,0 +1,300 @@
+//! The state of a journal while it is written: who is queued, where the next record goes, what is durable.
+//!
+//! ```text
+//! push ──▶ queued ──begin()──▶ in flight ──end()──▶ logged
+//!             │                    │                   │
+//!             └──────commit() of their consistency point: done, their half is free
+//! ```
+//!
+//! 1. Sequences of the queue are consecutive; the front one follows the last of the group in flight, or of
+//!    what was dropped by a commit.
+//! 2. At most two generations live: `old`, whose consistency point runs, and `young`. Without a freeze
+//!    since the last commit there is only `old`.
+//! 3. Records are in the order of the queue. A half without room therefore stops everything behind it: the
+//!    prefix must stay gapless. Only a commit helps ([`Journal::is_stuck`]).
+//!
+//! Lives under one short lock of the aggregate, so nothing here copies or hashes a page; the bytes are made by
+//! `group`, outside.
+
+use std::collections::VecDeque;
+
+use everglade_format::Superblock;
+use everglade_format::config::Uuid;
+use everglade_format::journal::fits;
+
+use crate::Entry;
+use crate::group::{Finished, Group, Place};
+
+/// Payload of one group: long enough for full-speed writes, short enough that whoever waits for the next one
+/// does not wait long.
+const GROUP_BLOCKS: u64 = 1024;
+/// Operations of one group, for those without payload.
+const GROUP_OPERATIONS: usize = 4096;
+
+/// A place in the order of operations, as superblocks have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// A generation.
+    pub generation: u64,
+    /// The sequence that the first operation of that generation has or will have.
+    pub sequence: u64,
+}
+
+impl Position {
+    /// Where replay begins.
+    #[must_use]
+    pub fn of(superblock: &Superblock) -> Position {
+        Position {
+            generation: superblock.journal_generation,
+            sequence: superblock.journal_sequence,
+        }
+    }
+}
+
+/// What a journal is told once.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Blocks of each half.
+    pub half_blocks: u64,
+    /// The aggregate.
+    pub uuid: Uuid,
+    /// Epoch of membership.
+    pub epoch: u64,
+    /// A random number that names this mount.
+    pub life: u64,
+}
+
+/// A generation and how many blocks of its half have records.
+#[derive(Clone, Copy, Debug)]
+struct Generation {
+    number: u64,
+    /// Sequence of its first operation.
+    first: u64,
+    used: u64,
+}
+
+/// The journal of one aggregate, from mount to unmount.
+#[derive(Debug)]
+pub struct Journal {
+    settings: Settings,
+    /// In no group yet.
+    queue: VecDeque<Entry>,
+    /// Payload of the queue.
+    queued_blocks: u64,
+    /// The next operation gets this.
+    next: u64,
+    durable: u64,
+    old: Generation,
+    young: Option<Generation>,
+    is_busy: bool,
+    /// Code of the last record written, 0 at first.
+    previous: u64,
+}
+
+impl Journal {
+    /// A journal that continues at `at`.
+    #[must_use]
+    pub fn new(settings: Settings, at: Position) -> Journal {
+        assert!(settings.half_blocks > 0, "a journal without room");
+        assert!(at.generation > 0, "generations begin with 1");
+        assert!(at.sequence > 0, "sequences begin with 1");
+        Journal {
+            settings,
+            queue: VecDeque::new(),
+            queued_blocks: 0,
+            next: at.sequence,
+            durable: at.sequence - 1,
+            old: Generation {
+                number: at.generation,
+                first: at.sequence,
+                used: 0,
+            },
+            young: None,
+            is_busy: false,
+            previous: 0,
+        }
+    }
+
+    /// Takes an operation into the log; returns its sequence.
+    pub fn push(&mut self, entry: Entry) -> u64 {
+        let operation = entry.operation();
+        assert!(operation.validate().is_ok(), "{operation:?}");
+        assert_eq!(entry.blocks(), operation.pages(), "one page for each block");
+        self.queued_blocks += entry.blocks();
+        self.queue.push_back(entry);
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// The last sequence taken; one less than the first if there is none.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// All operations up to this one are durable, by the log or by a consistency point.
+    #[must_use]
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// Payload of operations that are in no group yet.
+    #[must_use]
+    pub fn unlogged_blocks(&self) -> u64 {
+        self.queued_blocks
+    }
+
+    /// Blocks that records of the generation being filled take; those queued are not in it.
+    #[must_use]
+    pub fn used_blocks(&self) -> u64 {
+        self.young.unwrap_or(self.old).used
+    }
+
+    /// Blocks of each half.
+    #[must_use]
+    pub fn half_blocks(&self) -> u64 {
+        self.settings.half_blocks
+    }
+
+    /// A group is in flight.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    /// The half of the oldest queued operation has no room for it: only a consistency point helps.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.queue
+            .front()
+            .is_some_and(|entry| 1 + entry.blocks() > self.room(self.head()))
+    }
+
+    /// Begins the next generation: operations up to now join the consistency point that begins, later
+    /// ones the next. Returns what the superblock of the former will say.
+    pub fn freeze(&mut self) -> Position {
+        assert!(
+            self.young.is_none(),
+            "a freeze before the last consistency point was committed"
+        );
+        let young = Generation {
+            number: self.old.number + 1,
+            first: self.next,
+            used: 0,
+        };
+        self.young = Some(young);
+        Position {
+            generation: young.number,
+            sequence: young.first,
+        }
+    }
+
+    /// The superblock that says `position` is on stable media: all operations before are durable, and the half
+    /// that held them is free. Returns those that were still queued, to be let go outside the lock.
+    pub fn commit(&mut self, position: Position) -> VecDeque<Entry> {
+        let young = self.young.take().expect("a commit follows a freeze");
+        assert_eq!(young.number, position.generation, "generation of a commit");
+        assert_eq!(young.first, position.sequence, "sequence of a commit");
+        self.old = young;
+        self.durable = self.durable.max(position.sequence - 1);
+        let dropped = position.sequence.saturating_sub(self.head());
+        let dropped = usize::try_from(dropped).expect("at most the queue");
+        let later = self.queue.split_off(dropped);
+        let dropped = std::mem::replace(&mut self.queue, later);
+        self.queued_blocks -= dropped.iter().map(Entry::blocks).sum::<u64>();
+        dropped
+    }
+
+    /// Takes the oldest operations out of the queue, to be written; none while a group is in flight, the
+    /// queue is empty, or the journal is stuck.
+    #[must_use]
+    pub fn begin(&mut self) -> Option<Group> {
+        if self.is_busy {
+            return None;
+        }
+        let first = self.head();
+        let (mut places, mut taken, mut payload) = (Vec::new(), 0, 0);
+        while let Some((operations, blocks)) = self.next_record(taken, GROUP_BLOCKS - payload) {
+            places.push(self.place_record(first + taken as u64, operations, 1 + blocks));
+            taken += operations;
+            payload += blocks;
+        }
+        if taken == 0 {
+            return None;
+        }
+        self.queued_blocks -= payload;
+        self.is_busy = true;
+        Some(Group {
+            settings: self.settings.clone(),
+            first,
+            previous: self.previous,
+            places,
+            entries: self.queue.drain(..taken).collect(),
+        })
+    }
+
+    /// All writes of the group in flight are on stable media.
+    pub fn end(&mut self, group: Finished) {
+        assert!(self.is_busy, "the end of a group that never began");
+        self.is_busy = false;
+        self.previous = group.code;
+        self.durable = self.durable.max(group.last);
+    }
+
+    /// Sequence of the first operation in the queue, or of the next one.
+    fn head(&self) -> u64 {
+        self.next - self.queue.len() as u64
+    }
+
+    fn is_young(&self, sequence: u64) -> bool {
+        self.young.is_some_and(|young| sequence >= young.first)
+    }
+
+    /// Blocks left in the half of the operation with that sequence.
+    fn room(&self, sequence: u64) -> u64 {
+        let generation = match self.young {
+            Some(young) if self.is_young(sequence) => young,
+            _ => self.old,
+        };
+        self.settings.half_blocks - generation.used
+    }
+
+    /// Operations and payload of the record that begins with the queue's entry `from`: as many as fit into a
+    /// header, the half, and `budget`, all of one generation. None if not even one does.
+    fn next_record(&self, from: usize, budget: u64) -> Option<(usize, u64)> {
+        let first = self.head() + from as u64;
+        let is_young = self.is_young(first);
+        let room = self.room(first);
+        let (mut operations, mut blocks) = (0, 0);
+        for entry in self.queue.range(from..) {
+            let more = blocks + entry.blocks();
+            let pages = usize::try_from(more).expect("pages in memory");
+            let is_full = !fits(operations + 1, pages) || 1 + more > room || more > budget;
+            let is_other = self.is_young(first + operations as u64) != is_young;
+            if is_full || is_other || from + operations == GROUP_OPERATIONS {
+                break;
+            }
+            operations += 1;
+            blocks = more;
+        }
+        (operations > 0).then_some((operations, blocks))
+    }
+
+    /// Gives a record its blocks behind those of its generation.
+    fn place_record(&mut self, first: u64, operations: usize, blocks: u64) -> Place {
+        let half_blocks = self.settings.half_blocks;
+        let generation = match &mut self.young {
+            Some(young) if first >= young.first => young,
+            _ => &mut self.old,
+        };
+        // The half's former generation is two older than this one. The last commit freed it.
+        let block = generation.number % 2 * half_blocks + generation.used;
+        generation.used += blocks;
+        assert!(generation.used <= half_blocks, "a record beyond its half");
+        Place {
+            generation: generation.number,
+            block,
+            operations,
+        }
+    }
+}

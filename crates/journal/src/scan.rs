@@ -1,0 +1,262 @@
+//! Reading a journal back: the longest gapless prefix from a superblock's position on (C-08).
+//!
+//! ```text
+//! between records ──header that continues──▶ in a record ──last page──▶ between records
+//!        │                                       └── wrong page ──▶ finished
+//!        └── anything else: this half's chain ends ──▶ the other half, once ──▶ finished
+//! ```
+//!
+//! The caller reads what [`Scan::wants`] and feeds it; pages become parts of entries without a copy, and each is
+//! hashed once. Of a generation that ended without a trace (nothing was logged) nothing is found in its
+//! half, so the other half is looked at in any case; there the chain must continue where it was.
+//!
+//! A run that cannot be read is asked for again block by block, so that one bad block costs the records
+//! from it on and not a MiB before it.
+//!
+//! Leftovers end a chain in good order. A header of this very chain without its payload, or bytes that claim to be
+//! a header and are none, are what a power cut leaves of the group in flight, or damage; the reader cannot
+//! tell, and says so ([`End`]).
+
+use everglade_env::PageRef;
+use everglade_format::TagKey;
+use everglade_format::config::Uuid;
+use everglade_format::journal::{Header, Kind, Operation};
+
+use crate::{Action, Entry, Position, RUN_BLOCKS};
+
+/// Why a prefix ended where it did, from the most to the least harmless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// Nothing was ever written there, or the half is full.
+    Clean,
+    /// Leftovers of an older generation or another life.
+    Stale,
+    /// A record that was not, or is no longer, whole.
+    Torn,
+    /// A block that cannot be read.
+    Unreadable,
+}
+
+/// What a scan found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Records accepted.
+    pub records: u64,
+    /// Operations in them.
+    pub operations: u64,
+    /// Blocks they take, headers included.
+    pub blocks: u64,
+    /// The generation of the last record, and the sequence after its last operation.
+    pub end: Position,
+    /// Why there are no more.
+    pub reason: End,
+    /// When the last record was written, nanoseconds since 1970 UTC; 0 if there is none.
+    pub wall_nanos: u64,
+}
+
+/// A reader of one region.
+#[derive(Debug)]
+pub struct Scan {
+    half_blocks: u64,
+    uuid: Uuid,
+    epoch: u64,
+    from: Position,
+    /// Whose half is being read.
+    generation: u64,
+    /// The next block of that half that was not fed.
+    at: u64,
+    /// Up to this block of the half, single blocks are asked for.
+    careful_until: u64,
+    /// Life and code of the last record accepted.
+    chain: Option<(u64, u64)>,
+    /// A header that continues the chain, and those of its pages that were fed.
+    record: Option<Record>,
+    is_finished: bool,
+    outcome: Outcome,
+}
+
+#[derive(Debug)]
+struct Record {
+    header: Header,
+    code: u64,
+    pages: Vec<PageRef>,
+}
+
+impl Scan {
+    /// A reader from a superblock's position on.
+    #[must_use]
+    pub fn new(half_blocks: u64, uuid: Uuid, epoch: u64, from: Position) -> Scan {
+        Scan {
+            half_blocks,
+            uuid,
+            epoch,
+            from,
+            generation: from.generation,
+            at: 0,
+            careful_until: 0,
+            chain: None,
+            record: None,
+            is_finished: half_blocks == 0,
+            outcome: Outcome {
+                records: 0,
+                operations: 0,
+                blocks: 0,
+                end: from,
+                reason: End::Clean,
+                wall_nanos: 0,
+            },
+        }
+    }
+
+    /// The next run to read: its first block in the region, and blocks, at most [`RUN_BLOCKS`]. None when the
+    /// scan is finished.
+    #[must_use]
+    pub fn wants(&self) -> Option<(u64, u64)> {
+        if self.is_finished {
+            return None;
+        }
+        let most = if self.at < self.careful_until {
+            1
+        } else {
+            RUN_BLOCKS
+        };
+        let blocks = most.min(self.half_blocks - self.at);
+        Some((self.generation % 2 * self.half_blocks + self.at, blocks))
+    }
+
+    /// Takes what was read for the last [`Scan::wants`], nothing if it could not be read. Appends entries
+    /// that are whole to `out`.
+    pub fn feed(&mut self, key: &TagKey, pages: Vec<PageRef>, out: &mut Vec<Entry>) {
+        let (_, blocks) = self.wants().expect("a scan that is not finished");
+        if pages.is_empty() {
+            return self.pass_unreadable(blocks);
+        }
+        assert_eq!(pages.len() as u64, blocks, "pages of a run");
+        let generation = self.generation;
+        for page in pages {
+            self.at += 1;
+            self.take_page(key, page, out);
+            if self.is_finished || self.generation != generation {
+                return;
+            }
+        }
+        if self.at == self.half_blocks {
+            // A record always ends inside its half, so this is between records.
+            self.end_half(End::Clean);
+        }
+    }
+
+    /// What was found so far; final when [`Scan::wants`] nothing more.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    fn pass_unreadable(&mut self, blocks: u64) {
+        if blocks > 1 {
+            self.careful_until = self.at + blocks;
+        } else {
+            self.end_half(End::Unreadable);
+        }
+    }
+
+    fn take_page(&mut self, key: &TagKey, page: PageRef, out: &mut Vec<Entry>) {
+        if let Some(record) = &mut self.record {
+            if record.header.codes[record.pages.len()] != key.code(&page) {
+                return self.end_half(End::Torn);
+            }
+            record.pages.push(page);
+        } else {
+            match Header::decode(&page, key) {
+                Ok(Some((header, code))) if self.continues(&header) => {
+                    if self.at + header.codes.len() as u64 > self.half_blocks {
+                        return self.end_half(End::Torn);
+                    }
+                    self.record = Some(Record {
+                        pages: Vec::with_capacity(header.codes.len()),
+                        header,
+                        code,
+                    });
+                }
+                Ok(Some(_)) => return self.end_half(End::Stale),
+                Ok(None) if page.iter().all(|byte| *byte == 0) => {
+                    return self.end_half(End::Clean);
+                }
+                Ok(None) => return self.end_half(End::Stale),
+                Err(_) => return self.end_half(End::Torn),
+            }
+        }
+        let is_whole = |record: &mut Record| record.pages.len() == record.header.codes.len();
+        if let Some(record) = self.record.take_if(is_whole) {
+            self.accept(record, out);
+        }
+    }
+
+    fn continues(&self, header: &Header) -> bool {
+        header.uuid == self.uuid
+            && header.epoch == self.epoch
+            && header.generation == self.generation
+            && header.first_sequence == self.outcome.end.sequence
+            && self
+                .chain
+                .is_none_or(|chain| chain == (header.life, header.previous))
+    }
+
+    fn accept(&mut self, record: Record, out: &mut Vec<Entry>) {
+        let Record {
+            header,
+            code,
+            pages,
+        } = record;
+        self.chain = Some((header.life, code));
+        self.outcome = Outcome {
+            records: self.outcome.records + 1,
+            operations: self.outcome.operations + header.operations.len() as u64,
+            blocks: self.outcome.blocks + header.blocks(),
+            end: Position {
+                generation: header.generation,
+                sequence: header.next_sequence(),
+            },
+            reason: End::Clean,
+            wall_nanos: header.wall_nanos,
+        };
+        let mut pages = pages.into_iter();
+        out.extend(
+            header
+                .operations
+                .iter()
+                .map(|operation| entry(operation, &mut pages)),
+        );
+    }
+
+    /// The chain of this half ends here. The other half may continue it, unless a record was begun: whatever
+    /// follows that one misses its operations.
+    fn end_half(&mut self, reason: End) {
+        self.outcome.reason = self.outcome.reason.max(reason);
+        if self.record.is_some() || self.generation != self.from.generation {
+            self.record = None;
+            self.is_finished = true;
+        } else {
+            self.generation += 1;
+            self.at = 0;
+            self.careful_until = 0;
+        }
+    }
+}
+
+/// An operation with its pages, of which there are enough: the decoder compared the sums.
+fn entry(operation: &Operation, pages: &mut impl Iterator<Item = PageRef>) -> Entry {
+    let count = usize::try_from(operation.pages()).expect("at most 257");
+    Entry {
+        volume: operation.volume,
+        file: operation.file,
+        offset: operation.offset,
+        length: operation.length,
+        action: match operation.kind {
+            Kind::Write => Action::Write {
+                pages: pages.take(count).collect(),
+            },
+            Kind::Punch => Action::Punch,
+        },
+    }
+}
