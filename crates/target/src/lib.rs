@@ -19,11 +19,13 @@
 pub mod conformance;
 pub mod error;
 pub mod export;
+pub mod extent;
 pub mod model;
 pub mod op;
 pub mod span;
 
 pub use error::Error;
 pub use export::{Export, Limits};
+pub use extent::{Allocation, Extent, Extents};
 pub use op::{Completion, LunHandle, OP_BYTES_MAX, Op, Reply, Target, Token};
 pub use span::{ReadSpan, WriteSpan};

@@ -10,8 +10,8 @@ use everglade_env::{BLOCK_SIZE, Page, PageRef};
 
 use crate::span::{block_count, parts};
 use crate::{
-    Completion, Error, Export, LunHandle, OP_BYTES_MAX, Op, ReadSpan, Reply, Target, Token,
-    WriteSpan,
+    Allocation, Completion, Error, Export, Extent, Extents, LunHandle, OP_BYTES_MAX, Op, ReadSpan,
+    Reply, Target, Token, WriteSpan,
 };
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -138,7 +138,7 @@ impl Model {
 
 impl Lun {
     fn execute(&mut self, op: Op) -> Result<Reply, Error> {
-        let changes = !matches!(op, Op::Read { .. } | Op::Flush);
+        let changes = !matches!(op, Op::Read { .. } | Op::Flush | Op::Extents { .. });
         if changes && self.read_only {
             return Err(Error::ReadOnly);
         }
@@ -163,11 +163,25 @@ impl Lun {
             Op::WriteZeroes {
                 offset,
                 length,
-                allocate: _,
+                allocate,
                 durable: _,
             } => {
                 self.check_range(offset, length)?;
                 self.write_zeroes(offset, length);
+                if allocate {
+                    self.allocate(offset, length);
+                }
+            }
+            Op::Extents {
+                offset,
+                length,
+                count_max,
+            } => {
+                self.check_range(offset, length)?;
+                if length == 0 {
+                    return Err(Error::Invalid("the extents of no bytes"));
+                }
+                return Ok(Reply::Extents(self.extents(offset, length, count_max)));
             }
         }
         Ok(Reply::Done)
@@ -240,6 +254,35 @@ impl Lun {
                 self.block_mut(from / BLOCK)[within(from)..][..bytes].fill(0);
             }
         }
+    }
+
+    /// Every block of the range takes space.
+    fn allocate(&mut self, offset: u64, length: u64) {
+        let first = offset / BLOCK;
+        for block in first..first + block_count(offset, length) {
+            self.block_mut(block);
+        }
+    }
+
+    fn extents(&self, offset: u64, length: u64, count_max: u32) -> Vec<Extent> {
+        let end = offset + length;
+        let mut extents = Extents::new();
+        let mut at = offset;
+        while at < end {
+            let block = at / BLOCK;
+            let (allocation, until) = if self.blocks.contains_key(&block) {
+                (Allocation::Data, (block + 1) * BLOCK)
+            } else {
+                let next = self.blocks.range(block..).next();
+                (Allocation::Hole, next.map_or(end, |(next, _)| next * BLOCK))
+            };
+            let until = until.min(end);
+            if !extents.push(until - at, allocation, count_max) {
+                break;
+            }
+            at = until;
+        }
+        extents.into_vec()
     }
 
     fn block_mut(&mut self, block: u64) -> &mut [u8; BLOCK_SIZE] {

@@ -1,6 +1,6 @@
 //! Operations, completions, and the trait that joins protocols to storage.
 
-use crate::{Error, Export, ReadSpan, WriteSpan};
+use crate::{Error, Export, Extent, ReadSpan, WriteSpan};
 
 /// Longest read or write submitted as one operation, in bytes (K-06, DESIGN §5).
 pub const OP_BYTES_MAX: u32 = 1 << 20;
@@ -52,6 +52,17 @@ pub enum Op {
         /// Complete only when durable.
         durable: bool,
     },
+    /// Tells what of the range takes space. The answer covers at least the first byte, and may end
+    /// before the range does: then ask again from there. It is right at some moment for each of its
+    /// extents, not at one moment for all.
+    Extents {
+        /// First byte.
+        offset: u64,
+        /// Bytes, at least 1, any length.
+        length: u64,
+        /// Most extents wanted, at least 1.
+        count_max: u32,
+    },
 }
 
 /// What a successful operation returns.
@@ -59,6 +70,8 @@ pub enum Op {
 pub enum Reply {
     /// The bytes of a read.
     Data(ReadSpan),
+    /// The extents from the offset asked for, neighbours different.
+    Extents(Vec<Extent>),
     /// Everything else.
     Done,
 }

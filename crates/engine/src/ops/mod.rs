@@ -5,6 +5,7 @@
 //! write is as fast as memory.
 
 pub(crate) mod discard;
+pub(crate) mod extents;
 pub(crate) mod flush;
 pub(crate) mod read;
 pub(crate) mod write;
@@ -65,6 +66,11 @@ impl Client {
                 data.offset.saturating_add(u64::from(data.length)),
             ),
             Op::Flush => (0, 0),
+            Op::Extents { offset, length, .. } => {
+                let stripe = STRIPE_BLOCKS * BLOCK;
+                let end = offset.saturating_add(*length);
+                (*offset, end.min((*offset / stripe + 1) * stripe))
+            }
             Op::Discard { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => {
                 let end = offset.saturating_add(*length);
                 let from = self.progress.unwrap_or(*offset);
@@ -99,6 +105,8 @@ impl Client {
             Op::Discard { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => {
                 (*offset, *length, false)
             }
+            Op::Extents { length: 0, .. } => return Err(Error::Invalid("the range is empty")),
+            Op::Extents { offset, length, .. } => (*offset, *length, false),
         };
         if length == 0 && bounded {
             return Err(Error::Invalid("the range is empty"));
@@ -133,6 +141,7 @@ impl Client {
             Op::Flush => Ok(flush::run(&self.lun)),
             Op::Discard { .. } => discard::run(cx, self),
             Op::WriteZeroes { .. } => zeroes::run(cx, self),
+            Op::Extents { .. } => extents::run(cx, self),
         }
     }
 

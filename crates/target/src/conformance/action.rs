@@ -29,6 +29,12 @@ pub enum Action {
         allocate: bool,
         durable: bool,
     },
+    /// See [`Op::Extents`].
+    Extents {
+        offset: u64,
+        length: u64,
+        count_max: u32,
+    },
 }
 
 impl Action {
@@ -97,6 +103,15 @@ impl Action {
                 allocate,
                 durable,
             },
+            Action::Extents {
+                offset,
+                length,
+                count_max,
+            } => Op::Extents {
+                offset,
+                length,
+                count_max,
+            },
         }
     }
 
@@ -109,9 +124,9 @@ impl Action {
                 offset, ref bytes, ..
             } => (offset, bytes.len() as u64),
             Action::Flush => (0, 0),
-            Action::Discard { offset, length, .. } | Action::WriteZeroes { offset, length, .. } => {
-                (offset, length)
-            }
+            Action::Discard { offset, length, .. }
+            | Action::WriteZeroes { offset, length, .. }
+            | Action::Extents { offset, length, .. } => (offset, length),
         };
         offset..offset.saturating_add(length)
     }
@@ -119,6 +134,9 @@ impl Action {
     /// The action may change what is read.
     #[must_use]
     pub fn changes(&self) -> bool {
-        !matches!(self, Action::Read { .. } | Action::Flush)
+        !matches!(
+            self,
+            Action::Read { .. } | Action::Flush | Action::Extents { .. }
+        )
     }
 }

@@ -4,10 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Action, Dice};
 use crate::model::Model;
-use crate::{Completion, Error, LunHandle, OP_BYTES_MAX, Op, Reply, Target, Token};
+use crate::{
+    Allocation, Completion, Error, Extent, LunHandle, OP_BYTES_MAX, Op, Reply, Target, Token,
+};
 
 /// Polls without a completion after which the target is declared stuck.
 const PATIENCE: u32 = 10_000_000;
+/// Extents asked for at once when all are compared.
+const EXTENTS_MAX: u32 = 500;
 /// Bytes shown when contents differ.
 const BYTES_SHOWN: usize = 16;
 
@@ -154,6 +158,89 @@ impl<'a, T: Target + ?Sized> Bench<'a, T> {
             let length = unit.min(self.size_bytes - offset);
             let length = u32::try_from(length).expect("one unit");
             self.check(&Action::Read { offset, length });
+        }
+        self.compare_extents(0..self.size_bytes, EXTENTS_MAX);
+    }
+
+    /// Asks for all extents of a range, as often as that takes, and compares.
+    ///
+    /// # Panics
+    /// If they break the contract: a hole that does not read as zeroes, a hole that is said to be
+    /// data, more extents than were asked for, equal neighbours, or none.
+    pub fn compare_extents(&mut self, range: std::ops::Range<u64>, count_max: u32) {
+        let mut at = range.start;
+        while at < range.end {
+            let action = Action::Extents {
+                offset: at,
+                length: range.end - at,
+                count_max,
+            };
+            let found = match self.run_op(action.op()) {
+                Ok(Reply::Extents(extents)) => extents,
+                other => panic!("extents at {at}: {other:?}, seed {}", self.seed),
+            };
+            assert!(!found.is_empty(), "no extents at {at}");
+            assert!(
+                found.len() as u64 <= u64::from(count_max),
+                "{} extents where {count_max} were wanted",
+                found.len()
+            );
+            let differ = |pair: &[Extent]| pair[0].allocation != pair[1].allocation;
+            assert!(
+                found.windows(2).all(differ),
+                "equal neighbours at {at}: {found:?}"
+            );
+            for extent in found {
+                assert!(extent.length > 0, "an empty extent at {at}");
+                assert!(
+                    extent.length <= range.end - at,
+                    "an extent beyond the range, at {at}: {extent:?}"
+                );
+                self.compare_extent(at, extent);
+                at += extent.length;
+            }
+        }
+    }
+
+    /// Data where the model has data, and holes where it reads as zeroes.
+    fn compare_extent(&mut self, offset: u64, extent: Extent) {
+        let end = offset + extent.length;
+        let mut at = offset;
+        while at < end {
+            let action = Action::Extents {
+                offset: at,
+                length: end - at,
+                count_max: 1,
+            };
+            let Ok(Reply::Extents(expected)) = self.predict(&action) else {
+                panic!("the model knows its extents")
+            };
+            let run = expected[0];
+            match (extent.allocation, run.allocation) {
+                (Allocation::Data, Allocation::Hole) => panic!(
+                    "{}: {run:?} at {at} is said to be data, seed {}",
+                    self.name, self.seed
+                ),
+                (Allocation::Hole, Allocation::Data) => self.assert_zero(at, run.length),
+                _ => {}
+            }
+            at += run.length;
+        }
+    }
+
+    fn assert_zero(&self, offset: u64, length: u64) {
+        let mut at = offset;
+        while at < offset + length {
+            let piece = (offset + length - at).min(u64::from(OP_BYTES_MAX));
+            let piece = u32::try_from(piece).expect("one operation");
+            let bytes = self.model.bytes(&self.name, at, piece);
+            assert!(
+                bytes.iter().all(|byte| *byte == 0),
+                "{}: a hole within {at}+{piece} has bytes, seed {}",
+                self.name,
+                self.seed
+            );
+            at += u64::from(piece);
         }
     }
 

@@ -22,6 +22,7 @@ pub fn run<T: Target + ?Sized>(bench: &mut Bench<'_, T>) {
     last_bytes_can_be_written(bench);
     long_ranges_can_be_discarded_and_zeroed(bench);
     flushes_and_durable_operations_complete(bench);
+    extents_are_exact(bench);
 }
 
 /// Reads of an empty LUN, aligned or not, return zeroes.
@@ -236,4 +237,48 @@ pub fn flushes_and_durable_operations_complete<T: Target + ?Sized>(bench: &mut B
     bench.check(&zeroes);
     bench.check_group(&[Action::Flush, Action::Flush, Action::Flush]);
     bench.compare_all();
+}
+
+/// What is written takes space, what is discarded does not, to the block; parts of blocks count as blocks
+/// do; bounds are kept and senseless ranges are refused.
+pub fn extents_are_exact<T: Target + ?Sized>(bench: &mut Bench<'_, T>) {
+    let size = bench.size_bytes();
+    bench.check(&Action::discard(0, size));
+    bench.compare_extents(0..size, 1);
+    for (offset, length) in [
+        (BLOCK, 1),
+        (3 * BLOCK - 1, 2),
+        (SPAN - 1, 2),
+        (SPAN + 7 * BLOCK, 9 * BLOCK),
+        (size - 1, 1),
+    ] {
+        let bytes = bench
+            .dice
+            .bytes(usize::try_from(length).expect("a few blocks"));
+        bench.check(&Action::write(offset, bytes));
+    }
+    for count_max in [1, 2, 3, 100] {
+        bench.compare_extents(0..size, count_max);
+        bench.compare_extents(5..3 * BLOCK + 1, count_max);
+        bench.compare_extents(SPAN + 8 * BLOCK - 1..SPAN + 8 * BLOCK, count_max);
+        bench.compare_extents(size - BLOCK - 1..size, count_max);
+    }
+    bench.check(&Action::discard(SPAN + 9 * BLOCK, BLOCK));
+    bench.check(&Action::WriteZeroes {
+        offset: SPAN + 11 * BLOCK + 5,
+        length: 20 * BLOCK,
+        allocate: true,
+        durable: false,
+    });
+    bench.check(&Action::zeroes(SPAN + 14 * BLOCK, 2 * BLOCK));
+    bench.compare_extents(0..size, 100);
+    bench.check(&Action::Flush);
+    bench.compare_extents(0..size, 100);
+    for (offset, length) in [(0, 0), (size, 1), (0, size + 1), (u64::MAX, 2)] {
+        bench.check(&Action::Extents {
+            offset,
+            length,
+            count_max: 10,
+        });
+    }
 }

@@ -6,7 +6,7 @@ use everglade_env::{BLOCK_SIZE, Page};
 
 use super::run;
 use crate::model::Model;
-use crate::{Completion, Error, Export, LunHandle, Op, Reply, Target, Token};
+use crate::{Allocation, Completion, Error, Export, Extent, LunHandle, Op, Reply, Target, Token};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
@@ -25,6 +25,9 @@ enum Fault {
     ForgetsACompletion,
     ReadsOtherBytes,
     DurableWritesAreLost,
+    ExtentsAreAllData,
+    ExtentsAreAllHoles,
+    ExtentsAreTooMany,
 }
 
 struct Faulty {
@@ -114,6 +117,11 @@ impl Faulty {
                 length: 0,
                 durable,
             },
+            (Fault::ExtentsAreTooMany, Op::Extents { offset, length, .. }) => Op::Extents {
+                offset,
+                length,
+                count_max: u32::MAX,
+            },
             (Fault::DurableWritesAreLost, Op::Write { durable: true, .. }) => Op::Flush,
             (Fault::LongRangesAreRefused, Op::Discard { length, .. }) if length > 2 << 20 => {
                 return None;
@@ -174,6 +182,20 @@ impl Target for Faulty {
             }
             return;
         }
+        let lie = match self.fault {
+            Fault::ExtentsAreAllData => Some(Allocation::Data),
+            Fault::ExtentsAreAllHoles => Some(Allocation::Hole),
+            _ => None,
+        };
+        if let Some(allocation) = lie
+            && let Some(Completion {
+                result: Ok(Reply::Extents(extents)),
+                ..
+            }) = done.last_mut()
+        {
+            let length = extents.iter().map(|extent| extent.length).sum();
+            *extents = vec![Extent { length, allocation }];
+        }
         if self.fault == Fault::ReadsOtherBytes
             && let Some(Completion {
                 result: Ok(Reply::Data(span)),
@@ -215,6 +237,9 @@ fn suite_notices_every_fault() {
         Fault::ForgetsACompletion,
         Fault::ReadsOtherBytes,
         Fault::DurableWritesAreLost,
+        Fault::ExtentsAreAllData,
+        Fault::ExtentsAreAllHoles,
+        Fault::ExtentsAreTooMany,
     ] {
         assert!(!passes(fault), "{fault:?} went unnoticed");
     }

@@ -488,7 +488,7 @@ impl<'a, S: System> Driver<'a, S> {
                     self.model.abandon_read(read);
                     let _ = self.outcome_of(&error);
                 }
-                (Pending::Read(read), Ok(Reply::Done)) => {
+                (Pending::Read(read), Ok(Reply::Done | Reply::Extents(_))) => {
                     self.model.abandon_read(read);
                     self.fail("a read was answered without data".to_owned());
                 }
@@ -553,7 +553,7 @@ impl<'a, S: System> Driver<'a, S> {
     fn record(&self, token: u64, result: &Result<Reply, Error>) {
         match result {
             Ok(Reply::Data(span)) => self.world.record_reply(token, &span.to_vec()),
-            Ok(Reply::Done) => self.world.record_reply(token, &[]),
+            Ok(Reply::Done | Reply::Extents(_)) => self.world.record_reply(token, &[]),
             Err(error) => self.world.record_reply(token, error.to_string().as_bytes()),
         }
         self.world.note(|| match result {

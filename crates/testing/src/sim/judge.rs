@@ -112,7 +112,9 @@ fn read<S: System>(
     });
     match done.pop().map(|completion| completion.result) {
         Some(Ok(Reply::Data(span))) => Ok(span.to_vec()),
-        Some(Ok(Reply::Done)) => Err(Failure::new("a read was answered without data")),
+        Some(Ok(Reply::Done | Reply::Extents(_))) => {
+            Err(Failure::new("a read was answered without data"))
+        }
         Some(Err(error)) => Err(Failure::new(format!("cannot be read: {error}"))),
         None if end == End::Cut => Err(Failure::new("the power failed while judging")),
         None => Err(Failure::new("a read was never answered")),

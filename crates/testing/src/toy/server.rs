@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use everglade_env::{Outside, PageRef};
 use everglade_target::{
-    Completion, Error, Export, LunHandle, OP_BYTES_MAX, Op, ReadSpan, Reply, Target,
+    Allocation, Completion, Error, Export, Extent, LunHandle, OP_BYTES_MAX, Op, ReadSpan, Reply,
+    Target,
 };
 
 use super::Bug;
@@ -152,9 +153,9 @@ impl ToyTarget {
             Op::Read { offset, length } => (*offset, u64::from(*length)),
             Op::Write { data, .. } => (data.offset, u64::from(data.length)),
             Op::Flush => (0, 0),
-            Op::Discard { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => {
-                (*offset, *length)
-            }
+            Op::Discard { offset, length, .. }
+            | Op::WriteZeroes { offset, length, .. }
+            | Op::Extents { offset, length, .. } => (*offset, *length),
         };
         if offset.checked_add(length).is_none_or(|end| end > size) {
             return Err(Error::Invalid("beyond the end"));
@@ -204,6 +205,10 @@ impl ToyTarget {
                 durable
             }
             Op::Flush => true,
+            Op::Extents { length, .. } => {
+                let allocation = Allocation::Data;
+                return Ok(Some(Reply::Extents(vec![Extent { length, allocation }])));
+            }
             Op::Discard {
                 offset,
                 length,
