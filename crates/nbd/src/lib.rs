@@ -18,11 +18,13 @@
 //! target; the completion comes back through [`Sessions::poll`] by its token; the last one queues
 //! the reply; [`Sessions::transmit`] sends all queued replies with one gathered write.
 
+pub mod metrics;
 pub mod server;
 pub mod session;
 pub mod sessions;
 pub mod wire;
 
+pub use metrics::SessionMetrics;
 pub use server::Received;
 pub use session::{Session, Settings};
 pub use sessions::{Interest, SessionId, Sessions};

@@ -17,12 +17,13 @@
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
+use std::sync::Arc;
 
 use everglade_env::Nanos;
 use everglade_target::{Completion, Target, Token};
 
 use crate::server::{self, Received};
-use crate::{Session, Settings};
+use crate::{Session, SessionMetrics, Settings};
 
 /// A handshake must be over after this time (CONVENTIONS), and so must the sending of last replies
 /// to a peer that does not take them.
@@ -58,6 +59,7 @@ pub struct Sessions {
     ready: VecDeque<SessionId>,
     /// Reused between polls.
     completions: Vec<Completion>,
+    metrics: Arc<SessionMetrics>,
 }
 
 #[derive(Default)]
@@ -107,7 +109,14 @@ impl Sessions {
             free: Vec::new(),
             ready: VecDeque::new(),
             completions: Vec::new(),
+            metrics: Arc::default(),
         }
+    }
+
+    /// What the sessions have done. To be told the time with [`SessionMetrics::tick`].
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<SessionMetrics> {
+        &self.metrics
     }
 
     /// Number of sessions that are not detached.
@@ -134,7 +143,8 @@ impl Sessions {
         };
         let slot = &mut self.slots[index as usize];
         let id = SessionId(slot.generation << INDEX_BITS | index);
-        let session = Session::new(id.token_base(), self.settings);
+        let session = Session::new(id.token_base(), self.settings, &self.metrics);
+        self.metrics.session_began();
         slot.seat = Some(Seat {
             session,
             since: now,
@@ -155,6 +165,8 @@ impl Sessions {
             self.session(id).is_closed(),
             "a session is detached after it closed"
         );
+        self.metrics
+            .session_ended(!self.session(id).is_in_handshake());
         let slot = &mut self.slots[id.index()];
         slot.seat = None;
         slot.generation = (slot.generation + 1) & GENERATION_MASK;

@@ -36,9 +36,11 @@ mod staging;
 mod transmission;
 
 use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
 
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
 
+use crate::SessionMetrics;
 use open_export::OpenExport;
 use options::Haggling;
 use outgoing::Outgoing;
@@ -57,6 +59,7 @@ pub struct Session {
     stalled: bool,
     /// Added to the tokens of this session's operations.
     token_base: Token,
+    metrics: Arc<SessionMetrics>,
 }
 
 enum Phase {
@@ -98,6 +101,7 @@ struct Cx<'a> {
     outgoing: &'a mut Outgoing,
     target: &'a mut dyn Target,
     token_base: Token,
+    metrics: &'a SessionMetrics,
 }
 
 impl Session {
@@ -109,7 +113,7 @@ impl Session {
     /// # Panics
     /// If the low 32 bits of `token_base` are not zero.
     #[must_use]
-    pub fn new(token_base: Token, settings: Settings) -> Self {
+    pub fn new(token_base: Token, settings: Settings, metrics: &Arc<SessionMetrics>) -> Self {
         assert_eq!(
             token_base.trailing_zeros().min(Self::TOKEN_BITS),
             Self::TOKEN_BITS
@@ -125,6 +129,7 @@ impl Session {
             state: State::Open,
             stalled: false,
             token_base,
+            metrics: Arc::clone(metrics),
         }
     }
 
@@ -246,7 +251,7 @@ impl Session {
         } else {
             Some(&mut self.outgoing)
         };
-        transmission.completed(low, result, outgoing);
+        transmission.completed(low, result, outgoing, &self.metrics);
         if gone {
             self.drain();
         }
@@ -329,6 +334,7 @@ impl Session {
                 outgoing: &mut self.outgoing,
                 target: &mut *target,
                 token_base: self.token_base,
+                metrics: &self.metrics,
             };
             let step = match &mut self.phase {
                 Phase::ClientFlags => greeting::read_client_flags(&mut cx),

@@ -11,6 +11,14 @@ pub mod command_flags {
     pub const FUA: u16 = 1 << 0;
     /// Keep space allocated (`WRITE_ZEROES`).
     pub const NO_HOLE: u16 = 1 << 1;
+    /// Reply with one chunk of content (`READ`).
+    pub const DF: u16 = 1 << 2;
+    /// Tell of one extent only (`BLOCK_STATUS`).
+    pub const REQ_ONE: u16 = 1 << 3;
+    /// Refuse what is not faster than a write (`WRITE_ZEROES`).
+    pub const FAST_ZERO: u16 = 1 << 4;
+    /// With extended headers: the length is that of a payload, which follows.
+    pub const PAYLOAD_LEN: u16 = 1 << 5;
 }
 
 /// Commands we carry out.
@@ -26,19 +34,25 @@ pub enum Command {
     Flush,
     /// The range is no longer needed.
     Trim,
+    /// The range will be read soon.
+    Cache,
     /// The range must read as zeroes.
     WriteZeroes,
+    /// Tell what of the range takes space.
+    BlockStatus,
 }
 
 impl Command {
     /// All of them.
-    pub const ALL: [Command; 6] = [
+    pub const ALL: [Command; 8] = [
         Command::Read,
         Command::Write,
         Command::Disconnect,
         Command::Flush,
         Command::Trim,
+        Command::Cache,
         Command::WriteZeroes,
+        Command::BlockStatus,
     ];
 
     /// The number on the wire.
@@ -50,7 +64,9 @@ impl Command {
             Command::Disconnect => 2,
             Command::Flush => 3,
             Command::Trim => 4,
+            Command::Cache => 5,
             Command::WriteZeroes => 6,
+            Command::BlockStatus => 7,
         }
     }
 

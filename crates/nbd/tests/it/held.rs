@@ -54,6 +54,11 @@ fn describe(op: &Op) -> String {
             format!("write {}+{}{}", data.offset, data.length, fua(*durable))
         }
         Op::Flush => "flush".to_owned(),
+        Op::Extents {
+            offset,
+            length,
+            count_max,
+        } => format!("extents {offset}+{length} at most {count_max}"),
         Op::Discard {
             offset,
             length,

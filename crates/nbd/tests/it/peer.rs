@@ -1,6 +1,7 @@
 //! The other end of one session: sends bytes, collects answers.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
 
 use everglade_nbd::wire::{Request, SimpleReply};
 use everglade_nbd::{Session, Settings};
@@ -32,7 +33,7 @@ pub(crate) struct Peer {
 impl Peer {
     /// Connected, nothing exchanged.
     pub(crate) fn new(target: Held, settings: Settings) -> Self {
-        let session = Session::new(7 << 32, settings);
+        let session = Session::new(7 << 32, settings, &Arc::default());
         Peer {
             session,
             target,

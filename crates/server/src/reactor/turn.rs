@@ -90,6 +90,7 @@ impl Reactor {
         let mut ready = Vec::new();
         loop {
             self.core.turn();
+            self.sessions.metrics().tick(self.core.outside().now());
             self.serve_sessions();
             self.answer();
             self.sweep();
@@ -99,6 +100,7 @@ impl Reactor {
             let timeout = self.timeout();
             ready.clear();
             self.core.outside().wait(timeout, &mut ready);
+            self.sessions.metrics().tick(self.core.outside().now());
             for index in std::mem::take(&mut self.again) {
                 self.receive(index);
             }

@@ -22,6 +22,7 @@ use everglade_target::{Error, LunHandle, Op, Reply};
 use super::open_export::OpenExport;
 use super::outgoing::{Data, Outgoing};
 use super::{Cx, Settings, Step};
+use crate::SessionMetrics;
 use crate::wire::request::command_flags;
 use crate::wire::{Command, Errno, Request, SimpleReply};
 use payload::Payload;
@@ -154,6 +155,7 @@ impl Transmission {
 
     fn refuse(&mut self, request: &Request, errno: Errno, cx: &mut Cx<'_>) -> Step {
         cx.staging.consume(Request::BYTES);
+        cx.metrics.refused(Command::of_code(request.command));
         let reply = failure(request, errno);
         if request.command != Command::Write.code() {
             cx.outgoing.push_reply(reply, Data::None);
@@ -185,11 +187,12 @@ impl Transmission {
                 cookie: request.cookie,
             };
             cx.outgoing.push_reply(reply, Data::None);
+            cx.metrics.replied(command, cx.metrics.now(), 0, false);
             return;
         }
         let id = self
             .requests
-            .insert(request.cookie, command, offset, length);
+            .insert(request.cookie, command, offset, length, cx.metrics.now());
         match command {
             Command::Read => {
                 for (offset, length) in Slices::new(offset, length) {
@@ -225,7 +228,9 @@ impl Transmission {
                 };
                 self.submit_only(id, op, cx);
             }
-            Command::Disconnect => unreachable!("disconnects are not admitted"),
+            Command::Cache | Command::BlockStatus | Command::Disconnect => {
+                unreachable!("not admitted")
+            }
         }
     }
 
@@ -267,6 +272,7 @@ impl Transmission {
         low: u64,
         result: Result<Reply, Error>,
         outgoing: Option<&mut Outgoing>,
+        metrics: &SessionMetrics,
     ) {
         let Some(finished) = self.requests.completed(low, result) else {
             return;
@@ -275,7 +281,11 @@ impl Transmission {
             cookie,
             payload,
             result,
+            command,
+            since,
+            length,
         } = finished;
+        metrics.replied(command, since, u64::from(length), result.is_err());
         match (result, outgoing) {
             (Ok(data), Some(outgoing)) => {
                 let reply = SimpleReply { error: 0, cookie };

@@ -3,6 +3,7 @@
 //! The low half of a token is the request's row (16 bits) and the number of the slice (16 bits). A row
 //! is reused only after all operations of its request completed, so a token in flight is unique.
 
+use everglade_env::Nanos;
 use everglade_target::{Error, ReadSpan, Reply};
 use slab::Slab;
 
@@ -24,6 +25,8 @@ struct Row {
     command: Command,
     offset: u64,
     length: u32,
+    /// When it was admitted.
+    since: Nanos,
     /// Operations submitted so far.
     submitted: u16,
     /// Operations submitted and not completed.
@@ -46,6 +49,10 @@ enum Gathered {
 /// A request whose last operation completed.
 pub(super) struct Finished {
     pub(super) cookie: u64,
+    pub(super) command: Command,
+    pub(super) since: Nanos,
+    /// Bytes of its range.
+    pub(super) length: u32,
     /// Bytes charged for it.
     pub(super) payload: u64,
     pub(super) result: Result<Data, Errno>,
@@ -67,12 +74,14 @@ impl RequestTable {
         command: Command,
         offset: u64,
         length: u32,
+        since: Nanos,
     ) -> usize {
         self.rows.insert(Row {
             cookie,
             command,
             offset,
             length,
+            since,
             submitted: 0,
             in_flight: 0,
             growing: true,
@@ -120,6 +129,7 @@ impl RequestTable {
         self.operations -= 1;
         match result {
             Ok(Reply::Data(span)) => row.keep(slice, span),
+            Ok(Reply::Extents(_)) => panic!("extents were not asked for"),
             Ok(Reply::Done) => assert!(row.command != Command::Read, "a read returns data"),
             Err(error) => row.error = row.error.or(Some(Errno::from(&error))),
         }
@@ -173,6 +183,9 @@ impl Row {
         };
         Finished {
             cookie: self.cookie,
+            command: self.command,
+            since: self.since,
+            length: self.length,
             payload,
             result,
         }

@@ -14,6 +14,9 @@ pub(super) fn judge(
 ) -> Result<Command, Errno> {
     // Proto "Error values": EINVAL for unknown commands and flags.
     let command = Command::of_code(request.command).ok_or(Errno::Invalid)?;
+    if matches!(command, Command::Cache | Command::BlockStatus) {
+        return Err(Errno::Invalid);
+    }
     if request.flags & !flags_allowed(command) != 0 {
         return Err(Errno::Invalid);
     }
@@ -50,7 +53,7 @@ pub(super) fn judge(
 pub(super) fn payload_bytes(command: Command, request: &Request) -> u32 {
     match command {
         Command::Read | Command::Write => request.length,
-        Command::Disconnect | Command::Flush | Command::Trim | Command::WriteZeroes => 0,
+        _ => 0,
     }
 }
 
