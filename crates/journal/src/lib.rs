@@ -26,8 +26,10 @@
 //!    so the order of the log is the order in which clients saw things happen.
 //! 2. Each record names the code of the one before, and all are of one *life* (a random number of each
 //!    mount). So leftovers never continue a chain, even where a life before logged the same sequences.
-//! 3. A generation is never used by two lives that both logged something: a mount that replayed begins two
-//!    generations later, so that both halves' leftovers are strangers.
+//! 3. A mount that found anything of the superblock's two generations, whole or not
+//!    ([`Outcome::has_traces`]), commits a consistency point that begins two generations later before it logs
+//!    anything. Otherwise a header whose payload never arrived could come to life when a later mount
+//!    happens to write equal pages in the right place, after clients saw that it was gone.
 //! 4. A header's code and the code of each payload page are checked before anything is believed.
 //!
 //! # Crash argument

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! between records ──header that continues──▶ in a record ──last page──▶ between records
-//!        │                                       └── wrong page ──▶ finished
-//!        └── anything else: this half's chain ends ──▶ the other half, once ──▶ finished
+//!        │                                       │
+//!        └── anything else, wrong page: this half's chain ends ──▶ the other half, once ──▶ finished
 //! ```
 //!
 //! The caller reads what [`Scan::wants`] and feeds it; pages become parts of entries without a copy, and each is
@@ -52,6 +52,16 @@ pub struct Outcome {
     pub reason: End,
     /// When the last record was written, nanoseconds since 1970 UTC; 0 if there is none.
     pub wall_nanos: u64,
+}
+
+impl Outcome {
+    /// True if the superblock's two generations hold anything that a later mount could take for the log of
+    /// this one: what was found, a header without its payload, whatever a bad block hides. Such a mount
+    /// commits a consistency point that begins two generations later before it logs anything.
+    #[must_use]
+    pub fn has_traces(&self) -> bool {
+        self.records > 0 || self.reason >= End::Torn
+    }
 }
 
 /// A reader of one region.
@@ -229,17 +239,18 @@ impl Scan {
         );
     }
 
-    /// The chain of this half ends here. The other half may continue it, unless a record was begun: whatever
-    /// follows that one misses its operations.
+    /// The chain of this half ends here. The other half may continue it, even if a record was begun: in the
+    /// chain's own life nothing there has the sequence of the missing operations, but a header that an earlier
+    /// life left here without its payload has taken nobody's place.
     fn end_half(&mut self, reason: End) {
         self.outcome.reason = self.outcome.reason.max(reason);
-        if self.record.is_some() || self.generation != self.from.generation {
-            self.record = None;
-            self.is_finished = true;
-        } else {
+        self.record = None;
+        if self.generation == self.from.generation {
             self.generation += 1;
             self.at = 0;
             self.careful_until = 0;
+        } else {
+            self.is_finished = true;
         }
     }
 }
