@@ -173,6 +173,19 @@ fn a_record_that_claims_more_than_its_half_is_not_read() {
 }
 
 #[test]
+fn a_record_of_the_same_life_that_names_another_before_it_is_a_stranger() {
+    // No writer makes one; two mounts that drew the same number for their lives would.
+    let mut region = four_groups();
+    let (header, _) = Header::decode(&region.blocks[75], &key()).unwrap().unwrap();
+    let mut page = Page::zeroed();
+    let previous = header.previous ^ 1;
+    Header { previous, ..header }.encode_into(&mut page, &key());
+    region.blocks[75] = page.freeze();
+    let (entries, outcome) = region.scan(FROM);
+    assert_eq!((entries.len(), outcome.reason), (10, End::Stale));
+}
+
+#[test]
 fn a_region_without_blocks_has_nothing_to_read() {
     let (entries, outcome) = Region::new(0).scan(FROM);
     assert!(entries.is_empty());
