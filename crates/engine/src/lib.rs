@@ -37,8 +37,10 @@ mod tree;
 mod volume;
 
 pub use aggregate::State;
-pub use aggregate::create::{CreateError, Plan, create};
+pub use aggregate::create::{CreateError, Plan, create, usual_half_blocks};
 pub use aggregate::labels::{Expected, Refusal};
+pub use aggregate::log::{JournalInfo, RecoveryInfo};
 pub use aggregate::space::Usage;
-pub use reactor::{AdminDone, Core};
+pub use cp::trigger::CpCounts;
+pub use reactor::{AdminDone, Core, Joined};
 pub use shared::{AggregateInfo, Engine, LunInfo, Options, VolumeInfo};

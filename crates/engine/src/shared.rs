@@ -12,9 +12,11 @@ use everglade_pagecache::PageCache;
 use crate::admin;
 use crate::aggregate::heal::Healing;
 use crate::aggregate::labels::{self, Refusal};
+use crate::aggregate::log::{JournalInfo, Log, RecoveryInfo};
 use crate::aggregate::mount::Mounting;
 use crate::aggregate::space::{Space, Usage};
 use crate::aggregate::{Aggregate, State};
+use crate::cp::trigger::CpCounts;
 
 /// How the engine is set up.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +45,8 @@ pub(crate) enum Message {
     Granted(u64, Permit),
     /// An operation waited for an affinity that is gone.
     Stranded(u64),
+    /// A journal got on: operations that wait for it should look.
+    Logged(u32),
     /// An aggregate committed, failed, or got space: whoever waits for it should look.
     Progress(u32),
     /// To the home reactor: mount.
@@ -82,8 +86,16 @@ pub struct AggregateInfo {
     pub state: State,
     /// The last committed consistency point.
     pub committed_cp: u64,
+    /// The one it was opened with, before its journal was replayed.
+    pub opened_cp: u64,
     /// Space.
     pub usage: Usage,
+    /// Consistency points since start.
+    pub cp_counts: CpCounts,
+    /// Its journal, if it has one.
+    pub journal: Option<JournalInfo>,
+    /// What its journal gave back when it was opened.
+    pub recovery: Option<RecoveryInfo>,
     /// What it is made of, in the order of the label's table.
     pub devices: Vec<DeviceId>,
 }
@@ -241,7 +253,11 @@ impl Engine {
             epoch: aggregate.config.epoch,
             state: aggregate.state(),
             committed_cp: aggregate.committed().0,
+            opened_cp: aggregate.opened.0,
             usage: aggregate.space.usage(),
+            cp_counts: aggregate.counts.read(),
+            journal: aggregate.log.as_ref().map(Log::info),
+            recovery: aggregate.recovery(),
             devices: aggregate.devices.clone(),
         };
         self.0.all().iter().map(info).collect()

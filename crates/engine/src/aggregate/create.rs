@@ -4,11 +4,11 @@ use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
 use everglade_format::config::{JournalRegion, name_is_valid};
 use everglade_format::geometry::AREA_BLOCKS;
 use everglade_format::label::{
-    CONFIG_OFFSETS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, data_region, label_offsets,
-    superblock_slot,
+    CONFIG_OFFSETS, LABEL_BLOCKS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, data_region,
+    label_offsets, size_for, superblock_slot,
 };
 use everglade_format::tag::SECRET_BYTES;
-use everglade_format::{Config, CpNumber, Extent, Member, Superblock, TagKey};
+use everglade_format::{Config, CpNumber, Dbn, Extent, Member, Superblock, TagKey};
 
 use crate::filesystem::FileSystem;
 
@@ -27,6 +27,20 @@ pub struct Plan {
     pub created_seconds: u64,
     /// Blocks in an allocation area: [`AREA_BLOCKS`], smaller for tests with tiny devices.
     pub area_blocks: u64,
+    /// Blocks in each half of the journal; 0 for none. `None`: the usual size, see [`usual_half_blocks`].
+    pub journal_half_blocks: Option<u64>,
+    /// The device, of those given, that is for the journal only. `None`: it is on the first device.
+    pub journal_device: Option<usize>,
+}
+
+/// Blocks in each half of the journal of a pool whose devices have `total` blocks, with the journal on one of
+/// `own` (CONVENTIONS): 2 % of the pool, 16 to 256 MiB; none where that would be an eighth of the device, as
+/// it is with the tiny ones of tests.
+#[must_use]
+pub fn usual_half_blocks(total: u64, own: u64) -> u64 {
+    let mib = (1 << 20) / BLOCK_SIZE as u64;
+    let half = (total / 50).clamp(16 * mib, 256 * mib);
+    if half > own / 16 { 0 } else { half }
 }
 
 impl Plan {
@@ -46,6 +60,8 @@ impl Plan {
             device_uuids,
             created_seconds: 0,
             area_blocks: AREA_BLOCKS,
+            journal_half_blocks: None,
+            journal_device: None,
         }
     }
 }
@@ -108,19 +124,32 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
     let mut members = Vec::new();
     let mut extents: Vec<Extent> = Vec::new();
     let mut base = 0;
+    let log_member = plan.journal_device.unwrap_or(0);
+    let journal = plan_journal(storage, devices, plan, log_member);
     for (index, (device, uuid)) in devices.iter().zip(&plan.device_uuids).enumerate() {
         let size_blocks = storage.size_bytes(*device) / BLOCK_SIZE as u64;
-        let least = everglade_format::label::size_for(4, plan.area_blocks, 0);
-        if size_blocks < least {
-            let bytes = size_blocks * BLOCK_SIZE as u64;
-            return Err(CreateError::TooSmall {
-                device: index,
-                bytes,
-                least: least * BLOCK_SIZE as u64,
+        let log_blocks = if index == log_member {
+            journal.blocks
+        } else {
+            0
+        };
+        if plan.journal_device == Some(index) {
+            // Labels at both ends, the journal in between, no data.
+            let least = LABEL_BLOCKS * 2 + log_blocks;
+            check_size(index, size_blocks, least)?;
+            refuse_labelled(storage, *device, index)?;
+            members.push(Member {
+                uuid: *uuid,
+                size_blocks,
+                data_first: Dbn(LABEL_BLOCKS + log_blocks),
             });
+            continue;
         }
+        let least = size_for(4, plan.area_blocks, log_blocks);
+        check_size(index, size_blocks, least)?;
         refuse_labelled(storage, *device, index)?;
-        let (first, length) = data_region(size_blocks, plan.area_blocks, 0).expect("checked above");
+        let (first, length) =
+            data_region(size_blocks, plan.area_blocks, log_blocks).expect("checked above");
         let member = u32::try_from(index).expect("few devices");
         members.push(Member {
             uuid: *uuid,
@@ -146,7 +175,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
         created_seconds: plan.created_seconds,
         area_blocks: plan.area_blocks,
         reserve_blocks: reserve_for(blocks, plan.area_blocks),
-        journal: JournalRegion::default(),
+        journal,
         name: plan.name.clone(),
         members,
         extents,
@@ -167,6 +196,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
     };
     let superblock = superblock.encode(&TagKey::new(&plan.secret));
     allocate_reserve(storage, devices, &config)?;
+    write_journal(storage, devices, &config.journal)?;
     // Config records come last: a device without one was never part of an aggregate.
     for_each_label(storage, devices, |device, label| {
         storage.allocate(device, label, LABEL_BYTES)?;
@@ -195,6 +225,78 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
     })
 }
 
+fn check_size(device: usize, blocks: u64, least: u64) -> Result<(), CreateError> {
+    if blocks >= least {
+        return Ok(());
+    }
+    Err(CreateError::TooSmall {
+        device,
+        bytes: blocks * BLOCK_SIZE as u64,
+        least: least * BLOCK_SIZE as u64,
+    })
+}
+
+/// Where the journal is to be: behind the first label of its device.
+fn plan_journal(
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    plan: &Plan,
+    member: usize,
+) -> JournalRegion {
+    let blocks = |device: &DeviceId| storage.size_bytes(*device) / BLOCK_SIZE as u64;
+    let own = match plan.journal_device {
+        // All of it may be journal.
+        Some(_) => u64::MAX,
+        None => devices.get(member).map_or(0, blocks),
+    };
+    let total = devices.iter().map(blocks).sum();
+    let half = plan
+        .journal_half_blocks
+        .unwrap_or_else(|| usual_half_blocks(total, own));
+    if half == 0 {
+        return JournalRegion::default();
+    }
+    JournalRegion {
+        member: u32::try_from(member).expect("few devices"),
+        first: Dbn(LABEL_BLOCKS),
+        blocks: half * 2,
+    }
+}
+
+/// Writes zeroes to all of the journal, so that later writes there change contents only: no host file
+/// system has to allocate or convert anything when a flush waits (DESIGN §5).
+fn write_journal(
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    journal: &JournalRegion,
+) -> Result<(), CreateError> {
+    const CHUNK: u64 = (1 << 20) / BLOCK_SIZE as u64;
+    if journal.blocks == 0 {
+        return Ok(());
+    }
+    let index = journal.member as usize;
+    let failed = |error| CreateError::Disk {
+        device: index,
+        error,
+    };
+    let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+    let first = bytes(journal.first.0);
+    storage
+        .allocate(devices[index], first, bytes(journal.blocks))
+        .map_err(failed)?;
+    let zeroes = vec![0; usize::try_from(bytes(CHUNK)).expect("1 MiB")];
+    let mut block = 0;
+    while block < journal.blocks {
+        let count = CHUNK.min(journal.blocks - block);
+        let chunk = &zeroes[..usize::try_from(bytes(count)).expect("1 MiB at most")];
+        storage
+            .write(devices[index], first + bytes(block), chunk)
+            .map_err(failed)?;
+        block += count;
+    }
+    Ok(())
+}
+
 /// Asks the host for the space of the reserve: the first areas of each device, which take turns.
 fn allocate_reserve(
     storage: &dyn Storage,
@@ -202,7 +304,9 @@ fn allocate_reserve(
     config: &Config,
 ) -> Result<(), CreateError> {
     let areas = (config.reserve_blocks / config.area_blocks).div_ceil(config.extents.len() as u64);
-    for (index, (device, extent)) in devices.iter().zip(&config.extents).enumerate() {
+    for extent in &config.extents {
+        let index = extent.member as usize;
+        let device = &devices[index];
         let length = (areas * config.area_blocks).min(extent.length);
         let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
         storage

@@ -239,24 +239,41 @@ pub(crate) fn read(
     })
 }
 
-/// Extents lie apart on their members, and clear of both labels.
+/// Extents and the journal lie apart on their members, and clear of both labels.
 fn check_extents(config: &Config) -> Result<(), Refusal> {
     let collision =
         |what: String| Refusal::new(what, "extents apart, and clear of the labels", RESTORE);
-    let mut runs: Vec<(u32, u64, u64)> = Vec::new();
+    let journal = &config.journal;
+    let mut wanted: Vec<(&str, u32, u64, u64)> = Vec::new();
+    if journal.blocks > 0 {
+        wanted.push((
+            "the journal",
+            journal.member,
+            journal.first.0,
+            journal.blocks,
+        ));
+    }
     for extent in &config.extents {
-        let (first, end) = (
+        wanted.push((
+            "an extent",
+            extent.member,
             extent.first_dbn.0,
-            extent.first_dbn.0.saturating_add(extent.length),
-        );
-        let size = config.members[extent.member as usize].size_blocks;
-        if first < LABEL_BLOCKS || end > size - LABEL_BLOCKS {
+            extent.length,
+        ));
+    }
+    let mut runs: Vec<(u32, u64, u64)> = Vec::new();
+    for (what, member, first, length) in wanted {
+        let end = first.saturating_add(length);
+        let size = config
+            .members
+            .get(member as usize)
+            .map_or(0, |m| m.size_blocks);
+        if first < LABEL_BLOCKS || end > size.saturating_sub(LABEL_BLOCKS) {
             return Err(collision(format!(
-                "an extent at {first} of member {} covers a label",
-                extent.member
+                "{what} at {first} of member {member} covers a label"
             )));
         }
-        runs.push((extent.member, first, end));
+        runs.push((member, first, end));
     }
     runs.sort_unstable();
     let overlap = runs
@@ -264,7 +281,7 @@ fn check_extents(config: &Config) -> Result<(), Refusal> {
         .find(|pair| pair[0].0 == pair[1].0 && pair[0].2 > pair[1].1);
     match overlap {
         Some(pair) => Err(collision(format!(
-            "two extents at {} of member {}",
+            "two extents, or one and the journal, at {} of member {}",
             pair[1].1, pair[1].0
         ))),
         None => Ok(()),

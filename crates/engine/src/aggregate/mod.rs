@@ -5,6 +5,7 @@
 pub(crate) mod create;
 pub(crate) mod heal;
 pub(crate) mod labels;
+pub(crate) mod log;
 pub(crate) mod mount;
 pub(crate) mod space;
 
@@ -16,7 +17,9 @@ use everglade_affinity::AggregateAffinities;
 use everglade_env::DeviceId;
 use everglade_format::{Config, CpNumber, Geometry, Pvbn, TagKey};
 
+use crate::cp::trigger::Counts;
 use crate::volume::Volume;
+use log::{Log, RecoveryInfo};
 use space::Space;
 
 /// How an aggregate is doing.
@@ -49,6 +52,15 @@ pub(crate) struct Aggregate {
     /// By name. Changed in the freeze only.
     pub(crate) volumes: RwLock<BTreeMap<String, Arc<Volume>>>,
     pub(crate) space: Space,
+    /// The consistency point it was opened with.
+    pub(crate) opened: CpNumber,
+    /// The journal, unless it has none.
+    pub(crate) log: Option<Log>,
+    pub(crate) counts: Counts,
+    /// The last consistency point with which a volume or LUN came, or grew.
+    topology: AtomicU64,
+    /// What replaying the journal gave.
+    recovery: Mutex<Option<RecoveryInfo>>,
     /// The consistency point that operations join now. Changed in the freeze only.
     joining: AtomicU64,
     committed: AtomicU64,
@@ -77,6 +89,11 @@ impl Aggregate {
         Aggregate {
             id,
             key: TagKey::new(&config.secret),
+            log: Log::new(&config, &devices),
+            counts: Counts::default(),
+            opened: committed,
+            topology: AtomicU64::new(0),
+            recovery: Mutex::new(None),
             geometry,
             config,
             devices,
@@ -137,6 +154,25 @@ impl Aggregate {
 
     pub(crate) fn wanted(&self) -> CpNumber {
         CpNumber(self.wanted.load(Ordering::Acquire))
+    }
+
+    /// The last consistency point with which a volume or LUN came, or grew. What is logged for it is of no
+    /// use before that is committed.
+    pub(crate) fn topology(&self) -> CpNumber {
+        CpNumber(self.topology.load(Ordering::Acquire))
+    }
+
+    /// In the freeze only.
+    pub(crate) fn set_topology(&self, cp: CpNumber) {
+        self.topology.store(cp.0, Ordering::Release);
+    }
+
+    pub(crate) fn recovery(&self) -> Option<RecoveryInfo> {
+        *self.recovery.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_recovery(&self, info: RecoveryInfo) {
+        *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = Some(info);
     }
 
     /// Notes that an operation changed something in the current consistency point. True if it is the first.

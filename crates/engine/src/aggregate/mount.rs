@@ -108,6 +108,8 @@ impl Mounting {
             requests: VecDeque::new(),
             arrived: VecDeque::new(),
             run: None,
+            replaying: None,
+            is_pressed: false,
             last_begin: 0,
             is_entering: false,
             preparing: None,

@@ -131,6 +131,11 @@ impl Space {
         true
     }
 
+    /// Admits `blocks` that were admitted before a crash.
+    pub(crate) fn charge_again(&self, blocks: u64, cp: CpNumber) {
+        self.charged[parity(cp)].fetch_add(signed(blocks), Ordering::Relaxed);
+    }
+
     /// True if waiting may help: something is charged that may cost less, or blocks will be given back,
     /// or the host may give more space.
     pub(crate) fn may_improve(&self) -> bool {

@@ -48,8 +48,8 @@ pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
             .collect(),
         next_file: fs.next_file,
         inode_file: fs.inode_file.inode.clone(),
-        journal_generation: 1,
-        journal_sequence: 1,
+        journal_generation: run.position.generation,
+        journal_sequence: run.position.sequence,
     };
     let page = Page::copy_of(&superblock.encode(&home.aggregate.key)).freeze();
     let slot = SUPERBLOCK_OFFSETS[superblock_slot(run.number)];
@@ -104,6 +104,9 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         .space
         .commit(run.number, home.fs.used, backed, pending);
     home.aggregate.set_committed(run.number);
+    if let (true, Some(log)) = (run.frees_log, &home.aggregate.log) {
+        log.commit(run.position);
+    }
     run
 }
 

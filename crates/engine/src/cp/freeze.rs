@@ -23,6 +23,11 @@ pub(crate) const RECLAIM_REGIONS: u64 = 1024;
 pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Context<'_>) {
     assert!(home.run.is_none(), "one consistency point at a time");
     let number = home.aggregate.begin_cp();
+    let position = match (home.replaying, &home.aggregate.log) {
+        (Some(position), _) => position,
+        (None, Some(log)) => log.freeze(),
+        (None, None) => super::NO_JOURNAL,
+    };
     let mut frozen = Vec::new();
     for volume in home.aggregate.all_volumes() {
         let mut dirty = volume.dirty_stripes.load(Ordering::Acquire);
@@ -48,6 +53,9 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
         .into_iter()
         .map(|request| {
             let answer = admin::execute(home, permit, context, number, &request.change);
+            if answer.is_ok() && request.change.growth() > 0 {
+                home.aggregate.set_topology(number);
+            }
             (request, answer)
         })
         .collect();
@@ -59,6 +67,8 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
     );
     home.run = Some(Run {
         number,
+        position,
+        frees_log: home.replaying.is_none() && home.aggregate.log.is_some(),
         phase: Phase::Plan,
         frozen,
         plan: VecDeque::new(),

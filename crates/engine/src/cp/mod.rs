@@ -37,6 +37,7 @@ pub(crate) mod finish;
 pub(crate) mod freeze;
 pub(crate) mod maps;
 pub(crate) mod reclaim;
+pub(crate) mod trigger;
 pub(crate) mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,6 +46,7 @@ use std::sync::Arc;
 use everglade_env::Nanos;
 use everglade_format::volume::Sync;
 use everglade_format::{CpNumber, FileId};
+use everglade_journal::Position;
 
 use crate::admin;
 use crate::aggregate::Aggregate;
@@ -56,6 +58,12 @@ use crate::tree::Root;
 use crate::volume::overlay::{Overlay, RegionId};
 use crate::volume::{Lun, Volume};
 use writer::Writer;
+
+/// What superblocks say where there is no journal.
+pub(crate) const NO_JOURNAL: Position = Position {
+    generation: 1,
+    sequence: 1,
+};
 
 /// What the home reactor knows of a volume.
 pub(crate) struct VolumeHome {
@@ -77,6 +85,11 @@ pub(crate) struct Home {
     /// Requests that have yet to be admitted.
     pub(crate) arrived: VecDeque<admin::Request>,
     pub(crate) run: Option<Run>,
+    /// While the journal is being replayed: where the replay would have to begin again. Superblocks go on
+    /// saying so until all of it is committed.
+    pub(crate) replaying: Option<Position>,
+    /// When the last consistency point was published, there was pressure for the next.
+    pub(crate) is_pressed: bool,
     pub(crate) last_begin: Nanos,
     /// The driver waits for the Aggregate affinity.
     pub(crate) is_entering: bool,
@@ -96,6 +109,10 @@ pub(crate) struct Home {
 /// One consistency point under way.
 pub(crate) struct Run {
     pub(crate) number: CpNumber,
+    /// Where the superblock says that replay begins: after what is part of it.
+    pub(crate) position: Position,
+    /// The journal's operations before `position` are committed with it; not while they are replayed.
+    pub(crate) frees_log: bool,
     pub(crate) phase: Phase,
     pub(crate) frozen: Vec<(Arc<Volume>, usize, Arc<Overlay>)>,
     pub(crate) plan: VecDeque<Job>,

@@ -4,6 +4,7 @@
 //! regions that have nothing, neither in overlays nor in the tree, cost nothing.
 
 use everglade_format::{Layer, SPAN};
+use everglade_journal::Action;
 use everglade_target::Op;
 
 use crate::load::Stop;
@@ -21,8 +22,10 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         unreachable!("dispatched by kind")
     };
     let (lun, range, end) = (client.lun.clone(), client.range(), offset + length);
-    if punch(cx, &lun, range.start.div_ceil(BLOCK), range.end / BLOCK)? {
+    let (from, to) = (range.start.div_ceil(BLOCK), range.end / BLOCK);
+    if punch(cx, &lun, from, to)? {
         client.joined = Some(lun.volume.aggregate.joining());
+        client.log(from * BLOCK, (to - from) * BLOCK, Action::Punch);
     }
     if range.end < end && lun.volume.is_clean() {
         // Nothing but the tree to look at: go on where it has something.

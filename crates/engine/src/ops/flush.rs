@@ -1,18 +1,24 @@
 //! Flush: everything acknowledged so far, on any session, becomes durable.
 //!
-//! Until the journal exists this means waiting for the consistency point that has it all.
+//! By a group of the journal if the aggregate has one (DESIGN §5), else by the consistency point that has all
+//! of it. A commit that comes first is as good.
 
 use everglade_target::Reply;
 
-use crate::ops::Outcome;
+use crate::ops::{Durability, Outcome};
 use crate::volume::Lun;
 
 pub(crate) fn run(lun: &Lun) -> Outcome {
     let aggregate = &lun.volume.aggregate;
-    let cp = aggregate.covering();
-    if aggregate.committed() >= cp {
+    // What was acknowledged has its sequence number, and what it joined is covered.
+    let durability = Durability {
+        cp: aggregate.covering(),
+        sequence: aggregate.log.as_ref().map_or(u64::MAX, |log| log.last()),
+        topology: aggregate.topology(),
+    };
+    if durability.is_met(aggregate) {
         Outcome::Done(Reply::Done)
     } else {
-        Outcome::Durable(cp)
+        Outcome::Durable(durability)
     }
 }

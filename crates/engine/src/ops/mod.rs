@@ -17,23 +17,68 @@ use std::sync::Arc;
 use everglade_affinity::Permit;
 use everglade_env::{BLOCK_SIZE, PageRef};
 use everglade_format::{CpNumber, Indirect, Layer, Pointer, SPAN};
+use everglade_journal::{Action, Entry};
 use everglade_target::{Error, Op, Reply};
 
+use crate::aggregate::Aggregate;
 use crate::load::{LoadCx, Stop};
 use crate::volume::overlay::{Change, Found};
 use crate::volume::{Lun, STRIPE_BLOCKS};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
+/// Whom an operation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A session, under this token.
+    Session(u64),
+    /// The replay of the journal, run by this operation: admitted whatever it costs, since it was before,
+    /// and not logged again.
+    Replay(usize),
+}
+
+/// What makes an operation durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Durability {
+    /// The commit of this consistency point is enough.
+    pub(crate) cp: CpNumber,
+    /// So is a journal that is durable up to here,
+    pub(crate) sequence: u64,
+    /// once this consistency point is committed: LUNs that operations in the journal are on came with it.
+    pub(crate) topology: CpNumber,
+}
+
+impl Durability {
+    /// Only a commit will do.
+    pub(crate) fn by_commit(cp: CpNumber) -> Durability {
+        Durability {
+            cp,
+            sequence: u64::MAX,
+            topology: cp,
+        }
+    }
+
+    pub(crate) fn is_met(&self, aggregate: &Aggregate) -> bool {
+        let committed = aggregate.committed();
+        let is_logged = || {
+            let log = aggregate.log.as_ref();
+            committed >= self.topology && log.is_some_and(|log| log.durable() >= self.sequence)
+        };
+        committed >= self.cp || is_logged()
+    }
+}
+
 /// An operation of a client, on its way.
 pub(crate) struct Client {
     pub(crate) lun: Arc<Lun>,
     pub(crate) op: Op,
-    pub(crate) token: u64,
+    pub(crate) origin: Origin,
     /// First byte that is not dealt with yet, for operations done stripe by stripe.
     pub(crate) progress: Option<u64>,
     /// The last consistency point it joined.
     pub(crate) joined: Option<CpNumber>,
+    /// The last sequence number it took in the journal.
+    pub(crate) logged: Option<u64>,
     /// What was committed when it last started from scratch.
     pub(crate) seen: CpNumber,
     pub(crate) attempts: u32,
@@ -46,8 +91,8 @@ pub(crate) enum Outcome {
     Done(Reply),
     /// Run again: the next stripe.
     Again,
-    /// Done when this consistency point is committed.
-    Durable(CpNumber),
+    /// Done when it is durable.
+    Durable(Durability),
 }
 
 /// What an operation works with while it runs.
@@ -149,10 +194,32 @@ impl Client {
     /// be the work of an operation that is not durable yet.
     pub(crate) fn changed(&self, durable: bool) -> Outcome {
         let always = self.lun.volume.sync == everglade_format::volume::Sync::Always;
-        match self.joined {
-            Some(cp) if durable || always => Outcome::Durable(cp),
-            None if durable || always => flush::run(&self.lun),
-            _ => Outcome::Done(Reply::Done),
+        if !(durable || always) || matches!(self.origin, Origin::Replay(_)) {
+            return Outcome::Done(Reply::Done);
+        }
+        match (self.joined, self.logged) {
+            (Some(cp), Some(sequence)) => Outcome::Durable(Durability {
+                cp,
+                sequence,
+                topology: self.lun.volume.aggregate.topology(),
+            }),
+            (Some(cp), None) => Outcome::Durable(Durability::by_commit(cp)),
+            (None, _) => flush::run(&self.lun),
+        }
+    }
+
+    /// Modify phase: queues what was done for the journal.
+    pub(crate) fn log(&mut self, offset: u64, length: u64, action: Action) {
+        let volume = &self.lun.volume;
+        if let (Origin::Session(_), Some(log)) = (self.origin, &volume.aggregate.log) {
+            let entry = Entry {
+                volume: volume.id,
+                file: self.lun.file,
+                offset,
+                length,
+                action,
+            };
+            self.logged = Some(log.push(entry));
         }
     }
 }

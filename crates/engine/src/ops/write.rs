@@ -2,13 +2,15 @@
 
 use everglade_env::{Page, PageRef};
 use everglade_format::CpNumber;
+use everglade_journal::Action;
 use everglade_target::span::parts;
 use everglade_target::{Error, Op, WriteSpan};
 
 use crate::aggregate::space::Class;
 use crate::load::{Gather, Stop};
 use crate::ops::{
-    BLOCK, Client, OpCx, Outcome, committed_pointer, content, find_in_overlays, leave, throttle,
+    BLOCK, Client, OpCx, Origin, Outcome, committed_pointer, content, find_in_overlays, leave,
+    throttle,
 };
 use crate::volume::overlay::{Change, Found};
 use crate::volume::{Lun, STRIPE_BLOCKS};
@@ -26,13 +28,15 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     let bases = load_edges(cx, &lun, data)?;
     throttle(&lun, count)?;
     let leaves: Vec<u64> = (first..first + count as u64).collect();
-    let cp = admit(cx, &lun, &leaves)?;
+    let cp = admit(cx, &lun, client.origin, &leaves)?;
 
     // Modify.
     let ranges: Vec<_> = parts(data.offset, data.length)
         .map(|(_, range)| range)
         .collect();
+    let (offset, length) = (data.offset, data.length);
     let pages = std::mem::take(&mut data.pages);
+    let mut stored = Vec::with_capacity(count);
     for ((leaf, page), (range, base)) in (first..).zip(pages).zip(ranges.into_iter().zip(bases)) {
         let page = match base {
             None => page.freeze(),
@@ -42,9 +46,11 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
                 merged.freeze()
             }
         };
+        stored.push(page.clone());
         leave(cx, &lun, cp, leaf, Change::Data(page));
     }
     client.joined = Some(cp);
+    client.log(offset, u64::from(length), Action::Write { pages: stored });
     Ok(client.changed(durable))
 }
 
@@ -73,13 +79,22 @@ fn load_edges(
 
 /// Admits blocks by class, all or none (DESIGN §8). Returns the consistency point they join. Must be the
 /// last thing that may stop: what is charged and then not changed would be waited for in vain.
-pub(crate) fn admit(cx: &mut OpCx<'_, '_>, lun: &Lun, leaves: &[u64]) -> Result<CpNumber, Stop> {
+pub(crate) fn admit(
+    cx: &mut OpCx<'_, '_>,
+    lun: &Lun,
+    origin: Origin,
+    leaves: &[u64],
+) -> Result<CpNumber, Stop> {
     let aggregate = lun.volume.aggregate.clone();
     let cp = aggregate.joining();
     let new = leaves
         .iter()
         .filter(|leaf| !is_charged(cx, lun, **leaf))
         .count() as u64;
+    if matches!(origin, Origin::Replay(_)) {
+        aggregate.space.charge_again(new, cp);
+        return Ok(cp);
+    }
     if new == 0 || aggregate.space.charge(Class::Grow, new, cp) {
         return Ok(cp);
     }

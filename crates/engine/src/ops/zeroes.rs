@@ -1,6 +1,7 @@
 //! Write zeroes: to the byte. Whole blocks become holes, or blocks of zeroes if space is to stay allocated.
 
 use everglade_env::{Page, PageRef};
+use everglade_journal::Action;
 use everglade_target::{OP_BYTES_MAX, Op};
 
 use crate::load::{Gather, Stop};
@@ -51,20 +52,37 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     let is_change = if allocate {
         let leaves: Vec<u64> = (range.start / BLOCK..range.end.div_ceil(BLOCK)).collect();
         throttle(&lun, leaves.len())?;
-        admit(cx, &lun, &leaves)?;
+        admit(cx, &lun, client.origin, &leaves)?;
         write_whole(cx, &lun, from, to);
         true
     } else {
         let present = discard::present(cx, &lun, from, to)?;
         throttle(&lun, merged.len() + present.len())?;
         let leaves: Vec<u64> = merged.iter().map(|(leaf, _)| *leaf).collect();
-        admit(cx, &lun, &leaves)?;
+        admit(cx, &lun, client.origin, &leaves)?;
         discard::punch_present(cx, &lun, from, to, &present);
         !present.is_empty() || !merged.is_empty()
     };
     let cp = lun.volume.aggregate.joining();
+    // As the journal has it: blocks that stay allocated are written, others are punched, to the byte.
+    let (first, count) = (
+        range.start / BLOCK,
+        range.end.div_ceil(BLOCK) - range.start / BLOCK,
+    );
+    let mut pages = vec![PageRef::zero(); if allocate { place(count) } else { 0 }];
     for (leaf, page) in merged {
-        leave(cx, &lun, cp, leaf, Change::Data(page.freeze()));
+        let page = page.freeze();
+        if allocate {
+            pages[place(leaf - first)] = page.clone();
+        }
+        leave(cx, &lun, cp, leaf, Change::Data(page));
+    }
+    if is_change {
+        let action = match allocate {
+            true => Action::Write { pages },
+            false => Action::Punch,
+        };
+        client.log(range.start, range.end - range.start, action);
     }
     // Zeroes over holes join nothing, and there is nothing to wait for.
     client.joined = if is_change { Some(cp) } else { client.joined };

@@ -6,11 +6,14 @@ use std::sync::PoisonError;
 use everglade_affinity::{Entry, Permit, RANGES, STRIPES, VolumeAffinities};
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Nanos, Op, Outside};
 use everglade_format::Pvbn;
+use everglade_journal::Position;
 use everglade_target::Error;
 
 use crate::admin;
-use crate::aggregate::State;
+use crate::aggregate::log::Log;
 use crate::aggregate::mount::Mounting;
+use crate::aggregate::{Aggregate, State};
+use crate::cp::trigger::Trigger;
 use crate::cp::{Home, Step, commit, freeze};
 use crate::load::{LoadCx, Stop};
 use crate::reactor::loading::Inflight;
@@ -55,7 +58,13 @@ impl<O: Outside> Core<O> {
                 .map_err(|gone| Error::Io(gone.to_string()))
         });
         match outcome {
-            Ok(home) => self.finish_mount(id, home),
+            Ok(home) => {
+                let from = Position {
+                    generation: mounting.superblock.journal_generation,
+                    sequence: mounting.superblock.journal_sequence,
+                };
+                self.finish_mount(id, home, from);
+            }
             Err(Stop::Load) => self.load(id, aggregate.id, wants),
             Err(Stop::Failed(error)) => {
                 self.operations.remove(id);
@@ -67,7 +76,7 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    fn finish_mount(&mut self, id: usize, mut home: Home) {
+    fn finish_mount(&mut self, id: usize, mut home: Home, from: Position) {
         self.operations.remove(id);
         let aggregate = home.aggregate.clone();
         let mut names = self
@@ -92,12 +101,23 @@ impl<O: Outside> Core<O> {
         }
         drop(names);
         home.last_begin = self.outside.now();
-        aggregate.set_state(State::Online);
+        home.replaying = aggregate.log.is_some().then_some(from);
         let driver = self.add(Work::ConsistencyPoint(aggregate.id));
         self.drivers.insert(aggregate.id, driver);
         self.homes.insert(aggregate.id, home);
         self.enqueue(driver);
+        if aggregate.log.is_some() {
+            self.begin_replay(&aggregate, from);
+        } else {
+            self.go_online(&aggregate);
+        }
+    }
+
+    /// Lets clients in.
+    pub(super) fn go_online(&mut self, aggregate: &Aggregate) {
+        aggregate.set_state(State::Online);
         self.tell_progress(aggregate.id);
+        self.wake_home(aggregate.id);
     }
 
     pub(super) fn wake_home(&mut self, aggregate: u32) {
@@ -113,7 +133,7 @@ impl<O: Outside> Core<O> {
             .homes
             .iter()
             .filter(|(_, home)| {
-                home.run.is_none() && self.next_begin(home).is_some_and(|at| at <= now)
+                home.run.is_none() && self.next_begin(home).is_some_and(|(at, _)| at <= now)
                     || home.aggregate.space.take_hunger()
             })
             .map(|(id, _)| *id)
@@ -124,26 +144,37 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// When the next consistency point of a home should begin; `None`: no need to.
-    pub(super) fn next_begin(&self, home: &Home) -> Option<Nanos> {
+    /// When the next consistency point of a home should begin, and why; `None`: no need to.
+    pub(super) fn next_begin(&self, home: &Home) -> Option<(Nanos, Trigger)> {
         let aggregate = &home.aggregate;
-        if home.run.is_some() || !matches!(aggregate.state(), State::Online | State::Stopping) {
+        let state = aggregate.state();
+        if home.run.is_some() || matches!(state, State::Failed(_) | State::Stopped) {
             return None;
         }
-        let joining = aggregate.joining();
         let space = &aggregate.space;
-        let at_once = aggregate.stop_requested()
-            || aggregate.wanted() >= joining
-            || !home.requests.is_empty()
-            || space.dirty() * 2 >= space.dirty_limit();
-        if at_once {
-            return Some(0);
+        let is_mounting = state == State::Mounting;
+        let at_once = [
+            // Not before the journal was replayed.
+            (aggregate.stop_requested() && !is_mounting, Trigger::Stop),
+            (!home.requests.is_empty(), Trigger::Change),
+            (
+                aggregate.log.as_ref().is_some_and(Log::is_filling),
+                Trigger::Journal,
+            ),
+            (space.dirty() * 2 >= space.dirty_limit(), Trigger::Dirty),
+            (aggregate.wanted() >= aggregate.joining(), Trigger::Wanted),
+        ];
+        if let Some((_, trigger)) = at_once.into_iter().find(|(is_due, _)| *is_due) {
+            return Some((0, trigger));
         }
-        let timer = home.last_begin + self.shared.options.cp_interval;
-        if home.has_hidden() {
-            return Some(home.last_begin + RECLAIM_REST.min(self.shared.options.cp_interval));
+        let interval = self.shared.options.cp_interval;
+        if home.has_hidden() && !is_mounting {
+            let rested = home.last_begin + RECLAIM_REST.min(interval);
+            return Some((rested, Trigger::Reclaim));
         }
-        aggregate.has_changes().then_some(timer)
+        aggregate
+            .has_changes()
+            .then_some((home.last_begin + interval, Trigger::Timer))
     }
 
     /// Runs a slice of an aggregate's consistency points.
@@ -169,12 +200,14 @@ impl<O: Outside> Core<O> {
                 return self.leave(permit);
             }
             home.wall_seconds = self.outside.wall_seconds();
+            let mut trigger = Trigger::Timer;
             let publish = match &home.run {
                 Some(run) => run.phase == crate::cp::Phase::Publish,
                 None => {
                     let home = &self.homes[&aggregate];
-                    if self.next_begin(home).is_none_or(|at| at > now) {
-                        return self.leave(permit);
+                    match self.next_begin(home) {
+                        Some((at, due)) if at <= now => trigger = due,
+                        _ => return self.leave(permit),
                     }
                     false
                 }
@@ -190,7 +223,7 @@ impl<O: Outside> Core<O> {
                 if publish {
                     self.publish(aggregate, inside);
                 } else {
-                    self.freeze(aggregate, inside, now);
+                    self.freeze(aggregate, inside, now, trigger);
                 }
                 continue;
             }
@@ -224,13 +257,15 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    fn freeze(&mut self, aggregate: u32, permit: Permit, now: Nanos) {
+    fn freeze(&mut self, aggregate: u32, permit: Permit, now: Nanos, trigger: Trigger) {
         let home = self
             .homes
             .get_mut(&aggregate)
             .expect("freezes happen at home");
         home.last_begin = now;
-        if home.aggregate.stop_requested() {
+        let is_back_to_back = trigger.is_pressure() && home.is_pressed;
+        home.aggregate.counts.note(trigger, is_back_to_back);
+        if home.aggregate.stop_requested() && home.aggregate.state() == State::Online {
             home.aggregate.set_state(State::Stopping);
         }
         let mut stranded = Vec::new();
@@ -316,6 +351,10 @@ impl<O: Outside> Core<O> {
             self.post(request.reactor, Message::Changed(request.token, result));
         }
         self.tell_progress(aggregate);
+        let is_pressed = self
+            .next_begin(&self.homes[&aggregate])
+            .is_some_and(|(_, trigger)| trigger.is_pressure());
+        self.homes.get_mut(&aggregate).expect("as above").is_pressed = is_pressed;
         if !stopped {
             self.prepare(aggregate);
             self.punch(aggregate);

@@ -25,6 +25,10 @@ pub(crate) enum Inflight {
     },
     /// Of the running consistency point: blocks it counts for.
     Write { aggregate: u32, blocks: usize },
+    /// Of the group of the journal that this reactor leads.
+    Log { aggregate: u32 },
+    /// Of the journal, to be replayed by this operation.
+    Replay { operation: usize },
     /// Space for an area that the consistency point waits for.
     Wanted { aggregate: u32 },
     /// Space for an area, ahead of need.
@@ -140,6 +144,8 @@ impl<O: Outside> Core<O> {
                     self.enqueue(self.drivers[&aggregate]);
                 }
             }
+            Inflight::Log { aggregate } => self.complete_log(aggregate, completion.result),
+            Inflight::Replay { operation } => self.complete_replay(operation, completion),
             Inflight::Wanted { aggregate } => self.complete_wanted(aggregate, completion.result),
             Inflight::Prepare { aggregate } => self.complete_prepare(aggregate, completion.result),
             Inflight::Punch { aggregate } => self.complete_punch(aggregate),

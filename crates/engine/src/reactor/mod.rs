@@ -16,11 +16,13 @@
 
 mod home;
 mod loading;
+mod logging;
 mod operation;
+mod replay;
 mod requests;
 mod target;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::PoisonError;
 
@@ -34,10 +36,12 @@ use crate::aggregate::State;
 use crate::aggregate::mount::Mounting;
 use crate::cp::Home;
 use crate::load::Pinned;
-use crate::ops::Client;
+use crate::ops::{Client, Durability};
 use crate::shared::{Engine, Message, Shared};
 use crate::volume::Lun;
 use loading::{Inflight, LoadKey};
+use logging::LeadGroup;
+use replay::Replay;
 
 /// Operations run in one turn.
 const TURN_OPERATIONS: usize = 128;
@@ -51,20 +55,33 @@ pub struct AdminDone {
     pub result: Result<(), admin::Error>,
 }
 
+/// Where a change is in the order of things: what a crash may leave follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// The operation.
+    pub token: u64,
+    /// The last consistency point it joined.
+    pub cp: u64,
+    /// The last sequence number it took in the journal, if there is one.
+    pub sequence: Option<u64>,
+}
+
 /// What an operation does.
 enum Work {
     Client(Box<Client>),
     /// Drives the consistency points of an aggregate, for ever.
     ConsistencyPoint(u32),
     Mount(Box<Mounting>),
-    /// Is durable when the aggregate's consistency point is committed; then answers.
+    /// Does again what the journal has.
+    Replay(Box<Replay>),
+    /// Waits until something is durable; then answers.
     Durable(Waiter),
 }
 
-/// Whoever waits for a consistency point.
+/// Whoever waits for durability.
 struct Waiter {
     aggregate: u32,
-    cp: everglade_format::CpNumber,
+    durability: Durability,
     answer: Answer,
 }
 
@@ -93,14 +110,18 @@ pub struct Core<O: Outside> {
     loading: HashMap<LoadKey, Vec<usize>>,
     /// Operations that wait for progress of an aggregate.
     waiting: BTreeMap<u32, Vec<usize>>,
+    /// Operations that wait for the journal of an aggregate, by what they wait for.
+    logging: BTreeMap<u32, BTreeSet<(u64, usize)>>,
+    /// Groups of journals that this reactor leads.
+    groups: BTreeMap<u32, LeadGroup>,
     homes: BTreeMap<u32, Home>,
     /// The operation that drives each home's consistency points.
     drivers: BTreeMap<u32, usize>,
     luns: HashMap<u64, Arc<Lun>>,
     done: Vec<contract::Completion>,
     admin_done: Vec<AdminDone>,
-    /// For tests: which consistency point each finished change joined.
-    joined: Option<Vec<(u64, u64)>>,
+    /// For tests: where each finished change is in the order of things.
+    joined: Option<Vec<Joined>>,
     completions: Vec<Completion>,
 }
 
@@ -122,6 +143,8 @@ impl<O: Outside> Core<O> {
             inflight: Slab::new(),
             loading: HashMap::new(),
             waiting: BTreeMap::new(),
+            logging: BTreeMap::new(),
+            groups: BTreeMap::new(),
             homes: BTreeMap::new(),
             drivers: BTreeMap::new(),
             luns: HashMap::new(),
@@ -137,13 +160,13 @@ impl<O: Outside> Core<O> {
         &mut self.outside
     }
 
-    /// Remembers which consistency point each change joined, for [`Core::take_joined`].
+    /// Remembers where each change is in the order of things, for [`Core::take_joined`].
     pub fn trace_joined(&mut self) {
         self.joined = Some(Vec::new());
     }
 
-    /// Tokens of finished changes with the consistency points they joined, since the last call.
-    pub fn take_joined(&mut self) -> Vec<(u64, u64)> {
+    /// Finished changes, since the last call.
+    pub fn take_joined(&mut self) -> Vec<Joined> {
         self.joined.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -185,6 +208,7 @@ impl<O: Outside> Core<O> {
         self.homes
             .values()
             .filter_map(|home| self.next_begin(home))
+            .map(|(at, _)| at)
             .min()
     }
 
@@ -221,7 +245,7 @@ impl<O: Outside> Core<O> {
         let cp = self.shared.aggregate(aggregate).covering();
         let waiter = Waiter {
             aggregate,
-            cp,
+            durability: Durability::by_commit(cp),
             answer: Answer::Admin(token),
         };
         let id = self.add(Work::Durable(waiter));
@@ -285,8 +309,10 @@ impl<O: Outside> Core<O> {
             match message {
                 Message::Granted(id, permit) => self.granted.push_back((place(id), permit)),
                 Message::Stranded(id) => self.enqueue(place(id)),
+                Message::Logged(aggregate) => self.wake_logged(aggregate),
                 Message::Progress(aggregate) => {
                     self.wake_waiting(aggregate);
+                    self.wake_all_logging(aggregate);
                     self.admit_requests(aggregate);
                 }
                 Message::Mount(mounting) => self.begin_mount(mounting),

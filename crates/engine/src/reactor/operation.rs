@@ -4,14 +4,29 @@ use everglade_affinity::{Entry, Permit};
 use everglade_env::Outside;
 use everglade_target::{Completion, Error, Reply};
 
+use crate::aggregate::State;
+use crate::aggregate::log::Log;
 use crate::load::{LoadCx, Stop};
-use crate::ops::{Client, OpCx, Outcome};
-use crate::reactor::{AdminDone, Answer, Core, Waiter, Work};
+use crate::ops::{Client, OpCx, Origin, Outcome};
+use crate::reactor::{AdminDone, Answer, Core, Joined, Waiter, Work};
+use crate::volume::Lun;
 
 /// How often an operation starts over because consistency points went by while it read.
 const ATTEMPTS_MAX: u32 = 8;
 /// How often an operation waits for space in a pool that nothing will make roomier.
 const SPACE_WAITS_MAX: u32 = 8;
+
+/// Why an operation is refused, if it is. Replay goes on until the aggregate fails.
+fn refusal(origin: Origin, lun: &Lun) -> Option<Error> {
+    let aggregate = &lun.volume.aggregate;
+    match origin {
+        Origin::Session(_) => aggregate.refusal(),
+        Origin::Replay(_) => {
+            let is_failed = matches!(aggregate.state(), State::Failed(_));
+            is_failed.then(|| aggregate.refusal()).flatten()
+        }
+    }
+}
 
 impl<O: Outside> Core<O> {
     /// Runs operation `id`, inside `permit` if it was granted one.
@@ -24,6 +39,7 @@ impl<O: Outside> Core<O> {
                 self.run_consistency_point(id, aggregate, permit);
             }
             Work::Mount(_) => self.run_mount(id),
+            Work::Replay(_) => self.run_replay(id),
             Work::Durable(_) => self.run_durable(id),
         }
     }
@@ -33,12 +49,9 @@ impl<O: Outside> Core<O> {
             unreachable!("checked by the caller")
         };
         let lun = client.lun.clone();
-        let refusal = lun
-            .volume
-            .aggregate
-            .refusal()
-            .or_else(|| client.validate().err());
-        let permit = match (refusal, permit) {
+        let origin = client.origin;
+        let refused = refusal(origin, &lun).or_else(|| client.validate().err());
+        let permit = match (refused, permit) {
             (None, Some(permit)) => Some(permit),
             (Some(error), permit) => {
                 self.leave(permit);
@@ -65,7 +78,7 @@ impl<O: Outside> Core<O> {
             },
         };
         // Once more inside: the last consistency point may have begun on another reactor meanwhile.
-        if let Some(error) = lun.volume.aggregate.refusal() {
+        if let Some(error) = refusal(origin, &lun) {
             self.leave(permit);
             return self.finish_client(id, Err(error));
         }
@@ -95,6 +108,9 @@ impl<O: Outside> Core<O> {
         if aggregate.take_alarm() {
             self.outside.wake(aggregate.home);
         }
+        if aggregate.log.as_ref().is_some_and(Log::take_eager) {
+            self.begin_group(aggregate);
+        }
         self.settle_client(id, outcome, wants);
     }
 
@@ -114,13 +130,15 @@ impl<O: Outside> Core<O> {
                 self.operations[id].pinned.clear();
                 self.enqueue(id);
             }
-            Ok(Outcome::Durable(cp)) => {
-                let token = client.token;
+            Ok(Outcome::Durable(durability)) => {
+                let Origin::Session(token) = client.origin else {
+                    unreachable!("what is replayed is durable already")
+                };
                 self.note_joined(id);
                 let answer = Answer::Client(token);
                 self.operations[id].work = Work::Durable(Waiter {
                     aggregate: aggregate.id,
-                    cp,
+                    durability,
                     answer,
                 });
                 self.run_durable(id);
@@ -163,9 +181,13 @@ impl<O: Outside> Core<O> {
 
     fn note_joined(&mut self, id: usize) {
         if let (Some(joined), Work::Client(client)) = (&mut self.joined, &self.operations[id].work)
-            && let Some(cp) = client.joined
+            && let (Some(cp), Origin::Session(token)) = (client.joined, client.origin)
         {
-            joined.push((client.token, cp.0));
+            joined.push(Joined {
+                token,
+                cp: cp.0,
+                sequence: client.logged,
+            });
         }
     }
 
@@ -175,10 +197,10 @@ impl<O: Outside> Core<O> {
         let Work::Client(client) = operation.work else {
             unreachable!("a client's")
         };
-        self.done.push(Completion {
-            token: client.token,
-            result,
-        });
+        match client.origin {
+            Origin::Session(token) => self.done.push(Completion { token, result }),
+            Origin::Replay(replay) => self.replayed(replay, result),
+        }
     }
 
     /// Looks whether what an operation waits for is durable.
@@ -186,10 +208,10 @@ impl<O: Outside> Core<O> {
         let Work::Durable(waiter) = &self.operations[id].work else {
             unreachable!("checked by the caller")
         };
-        let (number, cp) = (waiter.aggregate, waiter.cp);
+        let (number, durability) = (waiter.aggregate, waiter.durability);
         let aggregate = self.shared.aggregate(number);
-        // Committed counts even if the aggregate failed since.
-        if aggregate.committed() >= cp {
+        // Durable counts even if the aggregate failed since.
+        if durability.is_met(&aggregate) {
             return self.finish_durable(id, Ok(()));
         }
         if let Some(error) = aggregate.refusal()
@@ -197,7 +219,10 @@ impl<O: Outside> Core<O> {
         {
             return self.finish_durable(id, Err(error));
         }
-        aggregate.want_cp(cp);
+        if durability.sequence < u64::MAX && self.wait_for_log(id, &aggregate, durability) {
+            return;
+        }
+        aggregate.want_cp(durability.cp);
         self.waiting.entry(number).or_default().push(id);
         if aggregate.home == self.index {
             self.wake_home(number);

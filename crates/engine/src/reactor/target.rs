@@ -6,7 +6,7 @@ use everglade_env::Outside;
 use everglade_target::{Completion, Error, Export, LunHandle, Op, Target, Token};
 
 use crate::aggregate::State;
-use crate::ops::Client;
+use crate::ops::{Client, Origin};
 use crate::reactor::Core;
 use crate::volume::Lun;
 
@@ -79,9 +79,10 @@ impl<O: Outside> Target for Core<O> {
         self.begin_client(Client {
             lun,
             op,
-            token,
+            origin: Origin::Session(token),
             progress: None,
             joined: None,
+            logged: None,
             seen,
             attempts: 0,
             space_waits: 0,

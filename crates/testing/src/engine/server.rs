@@ -42,7 +42,14 @@ impl EngineSystem {
 
     /// What was committed when it came up.
     pub(super) fn mounted(&mut self) {
-        self.recovered = Some(self.info().committed_cp);
+        let info = self.info();
+        // With a journal the order of things goes on beyond the consistency point that was opened.
+        self.recovered = match info.recovery {
+            // What is on a LUN that came or grew too late is not done again: nobody was promised it.
+            Some(recovery) if recovery.skipped > 0 => None,
+            Some(recovery) => Some(recovery.next_sequence - 1),
+            None => Some(info.opened_cp),
+        };
     }
 
     /// A turn of one reactor.
@@ -161,7 +168,12 @@ impl System for EngineSystem {
 
     fn cp_of(&mut self, reactor: usize, token: u64) -> Option<u64> {
         let known = &mut self.joined[reactor];
-        known.extend(self.cores[reactor].take_joined());
+        let joined = self.cores[reactor].take_joined();
+        known.extend(
+            joined
+                .iter()
+                .map(|one| (one.token, one.sequence.unwrap_or(one.cp))),
+        );
         known.remove(&token)
     }
 

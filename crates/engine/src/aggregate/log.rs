@@ -1,0 +1,245 @@
+//! The journal of an aggregate, as its reactors share it (C-01, C-02, DESIGN §5).
+//!
+//! ```text
+//! modify phase, in a stripe ─▶ queue ─▶ group ─▶ device ─▶ durable ─▶ whoever waits
+//!                                ▲ the first who needs durability leads; others ride in the next group
+//! ```
+//!
+//! 1. An operation takes its sequence number inside its stripes, so operations that touch the same block are
+//!    queued in the order in which they were done; between freezes, so its generation is that of the
+//!    consistency point it joins.
+//! 2. One group is under way at a time, led by the reactor that began it. What is queued meanwhile goes with
+//!    the next, so a group grows with the load and a lone flush costs one device write.
+//! 3. `durable` is raised after all writes of a group, or a commit, are on stable media; never before.
+//! 4. The mutex is held for a few dozen instructions: queueing an operation, or taking a group. Codes are
+//!    computed and writes submitted outside.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use everglade_env::{BLOCK_SIZE, DeviceId};
+use everglade_format::Config;
+use everglade_format::config::JournalRegion;
+use everglade_journal::{Entry, Finished, Group, Journal, Position, Scan, Settings};
+
+/// Payload not yet under way beyond which a group begins although nobody waits, in blocks: 8 MiB (DESIGN §5).
+/// It bounds what a flush after bulk writes has to log.
+const EAGER_BLOCKS: u64 = (8 << 20) / BLOCK_SIZE as u64;
+
+/// See the module's documentation.
+pub(crate) struct Log {
+    pub(crate) device: DeviceId,
+    region: JournalRegion,
+    uuid: [u8; 16],
+    epoch: u64,
+    queue: Mutex<Journal>,
+    /// Mirrors of what the queue knows, to look at without the mutex.
+    durable: AtomicU64,
+    /// Somebody waits for everything up to this one.
+    wanted: AtomicU64,
+    /// A group should begin although nobody waits.
+    eager: AtomicBool,
+    /// Reactors with operations that wait, one bit each (modulo 64).
+    waiting: AtomicU64,
+    /// Three quarters of the half that is being filled are used, so that a consistency point should begin:
+    /// operations find room while it does.
+    filling: AtomicBool,
+}
+
+/// What became of the wish to begin a group.
+pub(crate) enum Begun {
+    Group(Box<Group>),
+    /// One is under way, or there is nothing to log.
+    Nothing,
+    /// The half is full: only a commit helps.
+    Full,
+}
+
+/// The journal, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalInfo {
+    /// Bytes of one half.
+    pub half_bytes: u64,
+    /// Bytes of the half that is being filled which are in use.
+    pub used_bytes: u64,
+    /// Operations' bytes that are in memory only.
+    pub unlogged_bytes: u64,
+}
+
+/// What the journal gave back when the aggregate was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryInfo {
+    /// Records read.
+    pub records: u64,
+    /// Operations done again.
+    pub operations: u64,
+    /// Operations on LUNs that are no more, or not yet.
+    pub skipped: u64,
+    /// Bytes of the journal that were read.
+    pub bytes: u64,
+    /// Time from the first read until all of it was committed, nanoseconds.
+    pub nanos: u64,
+    /// The sequence number after the last operation that was found.
+    pub next_sequence: u64,
+}
+
+impl Log {
+    /// The journal of an aggregate that has one. Position and life are set by [`Log::begin_life`].
+    pub(crate) fn new(config: &Config, devices: &[DeviceId]) -> Option<Log> {
+        let region = config.journal;
+        let device = *devices.get(region.member as usize)?;
+        if region.blocks < 2 {
+            return None;
+        }
+        let start = Position {
+            generation: 1,
+            sequence: 1,
+        };
+        let log = Log {
+            device,
+            uuid: config.uuid,
+            epoch: config.epoch,
+            queue: Mutex::new(Journal::new(
+                Settings {
+                    half_blocks: region.blocks / 2,
+                    uuid: config.uuid,
+                    epoch: config.epoch,
+                    life: 0,
+                },
+                start,
+            )),
+            region,
+            durable: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
+            eager: AtomicBool::new(false),
+            waiting: AtomicU64::new(0),
+            filling: AtomicBool::new(false),
+        };
+        Some(log)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Journal> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what an earlier life left, from what the superblock says.
+    pub(crate) fn scan(&self, from: Position) -> Scan {
+        Scan::new(self.region.blocks / 2, self.uuid, self.epoch, from)
+    }
+
+    /// Before the first operation of a life.
+    pub(crate) fn begin_life(&self, life: u64, at: Position) {
+        let settings = Settings {
+            half_blocks: self.region.blocks / 2,
+            uuid: self.uuid,
+            epoch: self.epoch,
+            life,
+        };
+        *self.queue() = Journal::new(settings, at);
+        self.durable.store(at.sequence - 1, Ordering::Release);
+    }
+
+    /// Byte offset on the device of a block of the region.
+    pub(crate) fn offset(&self, block: u64) -> u64 {
+        assert!(
+            block < self.region.blocks,
+            "block {block} is beyond the journal"
+        );
+        (self.region.first.0 + block) * BLOCK_SIZE as u64
+    }
+
+    /// Queues an operation, in its modify phase. Returns its sequence number.
+    pub(crate) fn push(&self, entry: Entry) -> u64 {
+        let mut queue = self.queue();
+        let sequence = queue.push(entry);
+        if queue.unlogged_blocks() >= EAGER_BLOCKS && !queue.is_busy() {
+            self.eager.store(true, Ordering::Release);
+        }
+        sequence
+    }
+
+    /// The last sequence number taken.
+    pub(crate) fn last(&self) -> u64 {
+        self.queue().last()
+    }
+
+    /// Operations up to this one are durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// True once after so much was queued that a group should begin.
+    pub(crate) fn take_eager(&self) -> bool {
+        self.eager.load(Ordering::Acquire) && self.eager.swap(false, Ordering::AcqRel)
+    }
+
+    /// Asks for durability up to `sequence`, for an operation on `reactor`. A group must be begun after this.
+    pub(crate) fn want(&self, sequence: u64, reactor: usize) {
+        self.waiting.fetch_or(1 << (reactor % 64), Ordering::AcqRel);
+        self.wanted.fetch_max(sequence, Ordering::AcqRel);
+    }
+
+    /// Reactors to tell that [`Log::durable`] rose.
+    pub(crate) fn take_waiting(&self, reactors: usize) -> impl Iterator<Item = usize> + use<> {
+        let bits = self.waiting.swap(0, Ordering::AcqRel);
+        (0..reactors).filter(move |reactor| bits >> (reactor % 64) & 1 == 1)
+    }
+
+    /// Begins a group if there is reason to: somebody waits, or much is queued.
+    pub(crate) fn begin(&self) -> Begun {
+        let mut queue = self.queue();
+        let is_wanted = self.wanted.load(Ordering::Acquire) > queue.durable();
+        if !is_wanted && queue.unlogged_blocks() < EAGER_BLOCKS {
+            return Begun::Nothing;
+        }
+        let begun = queue.begin();
+        self.note_fill(&queue);
+        match begun {
+            Some(group) => Begun::Group(Box::new(group)),
+            None if queue.is_stuck() => Begun::Full,
+            None => Begun::Nothing,
+        }
+    }
+
+    /// All writes of the group under way are durable.
+    pub(crate) fn end(&self, finished: Finished) {
+        let mut queue = self.queue();
+        queue.end(finished);
+        self.durable.store(queue.durable(), Ordering::Release);
+    }
+
+    /// In the freeze: later operations belong to the next generation.
+    pub(crate) fn freeze(&self) -> Position {
+        let mut queue = self.queue();
+        let position = queue.freeze();
+        self.note_fill(&queue);
+        position
+    }
+
+    /// A consistency point was committed whose freeze returned `position`.
+    pub(crate) fn commit(&self, position: Position) {
+        let mut queue = self.queue();
+        queue.commit(position);
+        self.durable.store(queue.durable(), Ordering::Release);
+    }
+
+    fn note_fill(&self, queue: &Journal) {
+        let is_filling = queue.used_blocks() >= queue.half_blocks() / 4 * 3;
+        self.filling.store(is_filling, Ordering::Release);
+    }
+
+    /// True if the half that is being filled should be emptied soon.
+    pub(crate) fn is_filling(&self) -> bool {
+        self.filling.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn info(&self) -> JournalInfo {
+        let queue = self.queue();
+        let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+        JournalInfo {
+            half_bytes: bytes(queue.half_blocks()),
+            used_bytes: bytes(queue.used_blocks()),
+            unlogged_bytes: bytes(queue.unlogged_blocks()),
+        }
+    }
+}

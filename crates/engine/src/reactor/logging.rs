@@ -1,0 +1,153 @@
+//! Leading groups of the journal, and waiting for them (C-02, DESIGN §5).
+//!
+//! ```text
+//! wait ─▶ want(sequence) ─▶ begin_group ─▶ writes ─▶ end ─▶ wake those whose sequence is durable
+//!                               ▲                     │ somebody still waits, or much is queued
+//!                               └─────────────────────┘
+//! ```
+//!
+//! 1. Who waits has asked (`Log::want`) before it looks whether a group can begin; the leader looks whether
+//!    somebody asked after it ended a group. Both look under the queue's mutex, so nobody waits in vain.
+//! 2. A group that cannot be written fails the aggregate: what was acknowledged and not flushed would be
+//!    missing from the journal for good, and everything after it (DESIGN §5).
+
+use std::sync::Arc;
+
+use everglade_env::{DiskError, Op, Outside};
+use everglade_journal::Finished;
+
+use crate::aggregate::Aggregate;
+use crate::aggregate::log::Begun;
+use crate::ops::Durability;
+use crate::reactor::Core;
+use crate::reactor::loading::Inflight;
+use crate::shared::Message;
+
+/// A group under way.
+pub(super) struct LeadGroup {
+    /// Writes that have not completed.
+    left: usize,
+    failure: Option<DiskError>,
+    finished: Finished,
+}
+
+impl<O: Outside> Core<O> {
+    /// Makes an operation wait for the journal. False if the aggregate has none, or it is full.
+    pub(super) fn wait_for_log(
+        &mut self,
+        id: usize,
+        aggregate: &Arc<Aggregate>,
+        durability: Durability,
+    ) -> bool {
+        let Some(log) = &aggregate.log else {
+            return false;
+        };
+        log.want(durability.sequence, self.index);
+        self.logging
+            .entry(aggregate.id)
+            .or_default()
+            .insert((durability.sequence, id));
+        self.begin_group(aggregate);
+        if log.durable() >= durability.sequence {
+            // It was made durable before anybody knew that this one waits.
+            self.wake_logged(aggregate.id);
+        }
+        true
+    }
+
+    /// Begins a group if there is reason to and none is under way.
+    pub(super) fn begin_group(&mut self, aggregate: &Arc<Aggregate>) {
+        let log = aggregate.log.as_ref().expect("called where there is one");
+        match log.begin() {
+            Begun::Group(group) => {
+                let nanos = self.outside.wall_seconds().saturating_mul(1_000_000_000);
+                let (writes, finished) = group.encode(&aggregate.key, nanos);
+                let known = self.groups.insert(
+                    aggregate.id,
+                    LeadGroup {
+                        left: writes.len(),
+                        failure: None,
+                        finished,
+                    },
+                );
+                assert!(known.is_none(), "one group at a time");
+                for write in writes {
+                    let op = Op::Write {
+                        device: log.device,
+                        offset: log.offset(write.block),
+                        pages: write.pages,
+                        durable: true,
+                    };
+                    let aggregate = aggregate.id;
+                    self.submit(op, Inflight::Log { aggregate });
+                }
+                if log.is_filling() {
+                    self.outside.wake(aggregate.home);
+                }
+            }
+            Begun::Nothing => {}
+            Begun::Full => {
+                if aggregate.want_cp(aggregate.joining()) {
+                    self.outside.wake(aggregate.home);
+                }
+            }
+        }
+    }
+
+    pub(super) fn complete_log(&mut self, number: u32, result: Result<(), DiskError>) {
+        let group = self.groups.get_mut(&number).expect("led here");
+        group.left -= 1;
+        if let Err(error) = result {
+            group.failure.get_or_insert(error);
+        }
+        if group.left > 0 {
+            return;
+        }
+        let group = self.groups.remove(&number).expect("as above");
+        if let Some(error) = group.failure {
+            return self
+                .fail_aggregate(number, format!("the journal could not be written: {error}"));
+        }
+        let aggregate = self.shared.aggregate(number);
+        let log = aggregate.log.as_ref().expect("it was written");
+        log.end(group.finished);
+        self.begin_group(&aggregate);
+        for reactor in log.take_waiting(self.shared.mailboxes.len()) {
+            if reactor == self.index {
+                self.wake_logged(number);
+            } else {
+                self.post(reactor, Message::Logged(number));
+            }
+        }
+    }
+
+    /// Wakes operations whose sequence is durable. The others are noted as waiting again.
+    pub(super) fn wake_logged(&mut self, aggregate: u32) {
+        let shared = self.shared.aggregate(aggregate);
+        let log = shared.log.as_ref().expect("somebody waits for it");
+        loop {
+            let Some(waiting) = self.logging.get_mut(&aggregate) else {
+                return;
+            };
+            let durable = log.durable();
+            let later = waiting.split_off(&(durable.saturating_add(1), 0));
+            let ready = std::mem::replace(waiting, later);
+            let last = waiting.last().map(|(last, _)| *last);
+            for (_, id) in ready {
+                self.enqueue(id);
+            }
+            let Some(last) = last else { return };
+            log.want(last, self.index);
+            if log.durable() == durable {
+                return;
+            }
+        }
+    }
+
+    /// A commit, or the end of the aggregate: all who wait for the journal look again.
+    pub(super) fn wake_all_logging(&mut self, aggregate: u32) {
+        for (_, id) in self.logging.remove(&aggregate).unwrap_or_default() {
+            self.enqueue(id);
+        }
+    }
+}

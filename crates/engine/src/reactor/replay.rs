@@ -1,0 +1,245 @@
+//! Replay: what the journal has beyond the last consistency point is done again (C-08, O-14).
+//!
+//! ```text
+//! mounted ─▶ read ─▶ scan ─▶ do again, one by one ─▶ read … ─▶ end of the prefix ─▶ commit ─▶ online
+//! ```
+//!
+//! 1. Operations are done again in the order of their sequence numbers, each after the one before it.
+//! 2. Blocks get contents, not changes, so doing all of them again on top of some of them gives the same.
+//!    Therefore consistency points may run meanwhile, when memory is short, and a crash in between is
+//!    harmless: their superblocks go on saying where the replay began.
+//! 3. Clients are let in after everything found is committed, under a generation no record has yet.
+//! 4. Operations on a LUN that is not there are skipped: it came, or grew, with a consistency point that was not
+//!    committed, and nobody was told that they are durable.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use everglade_env::{BLOCK_SIZE, Completion, Nanos, Op, Outside, Page};
+use everglade_format::{CpNumber, FileId};
+use everglade_journal::{Action, End, Entry, Position, Scan};
+use everglade_target::span::block_count;
+use everglade_target::{self as contract, Error, Reply, WriteSpan};
+
+use crate::aggregate::Aggregate;
+use crate::aggregate::State;
+use crate::aggregate::log::RecoveryInfo;
+use crate::ops::{Client, Origin};
+use crate::reactor::loading::Inflight;
+use crate::reactor::{Core, Work};
+use crate::volume::Lun;
+
+/// Operations done again in one slice.
+const SLICE_OPERATIONS: usize = 64;
+
+/// A replay under way.
+pub(super) struct Replay {
+    aggregate: Arc<Aggregate>,
+    /// Where the superblock says it begins.
+    from: Position,
+    scan: Scan,
+    luns: HashMap<(FileId, FileId), Arc<Lun>>,
+    entries: VecDeque<Entry>,
+    /// A read, or an operation, is under way.
+    is_waiting: bool,
+    failure: Option<String>,
+    /// Everything was done again; the consistency point that has it all.
+    last: Option<CpNumber>,
+    begun: Nanos,
+    info: RecoveryInfo,
+}
+
+impl<O: Outside> Core<O> {
+    /// Begins the replay of an aggregate that was mounted and has a journal.
+    pub(super) fn begin_replay(&mut self, aggregate: &Arc<Aggregate>, from: Position) {
+        let log = aggregate.log.as_ref().expect("checked by the caller");
+        let luns = aggregate
+            .all_volumes()
+            .iter()
+            .flat_map(|volume| volume.all_luns())
+            .map(|lun| ((lun.volume.id, lun.file), lun))
+            .collect();
+        let replay = Replay {
+            aggregate: aggregate.clone(),
+            from,
+            scan: log.scan(from),
+            luns,
+            entries: VecDeque::new(),
+            is_waiting: false,
+            failure: None,
+            last: None,
+            begun: self.outside.now(),
+            info: RecoveryInfo::default(),
+        };
+        let id = self.add(Work::Replay(Box::new(replay)));
+        self.enqueue(id);
+    }
+
+    fn replay(&mut self, id: usize) -> &mut Replay {
+        let Work::Replay(replay) = &mut self.operations[id].work else {
+            unreachable!("a replay's")
+        };
+        replay
+    }
+
+    pub(super) fn run_replay(&mut self, id: usize) {
+        for _ in 0..SLICE_OPERATIONS {
+            let replay = self.replay(id);
+            let aggregate = replay.aggregate.clone();
+            if replay.is_waiting {
+                return;
+            }
+            if let Some(reason) = replay.failure.take() {
+                self.fail_aggregate(aggregate.id, reason);
+            }
+            if matches!(aggregate.state(), State::Failed(_)) {
+                self.operations.remove(id);
+                return;
+            }
+            let replay = self.replay(id);
+            if let Some(entry) = replay.entries.pop_front() {
+                self.do_again(id, entry);
+            } else if let Some((block, blocks)) = replay.scan.wants() {
+                replay.is_waiting = true;
+                replay.info.bytes += blocks * BLOCK_SIZE as u64;
+                let log = aggregate.log.as_ref().expect("it is replayed");
+                let op = Op::Read {
+                    device: log.device,
+                    offset: log.offset(block),
+                    pages: (0..blocks).map(|_| Page::for_read()).collect(),
+                };
+                self.submit(op, Inflight::Replay { operation: id });
+                return;
+            } else {
+                return self.end_replay(id);
+            }
+        }
+        self.enqueue(id);
+    }
+
+    pub(super) fn complete_replay(&mut self, id: usize, completion: Completion) {
+        let replay = self.replay(id);
+        replay.is_waiting = false;
+        let pages = completion.pages.into_iter().map(Page::freeze).collect();
+        let pages = completion.result.map_or_else(|_| Vec::new(), |()| pages);
+        let mut found = Vec::new();
+        let aggregate = replay.aggregate.clone();
+        replay.scan.feed(&aggregate.key, pages, &mut found);
+        replay.entries.extend(found);
+        self.enqueue(id);
+    }
+
+    fn do_again(&mut self, id: usize, entry: Entry) {
+        let replay = self.replay(id);
+        let lun = replay.luns.get(&(entry.volume, entry.file)).cloned();
+        let end = entry.offset.checked_add(entry.length);
+        let fits = |lun: &Arc<Lun>| end.is_some_and(|end| end <= lun.size_bytes());
+        let Some(lun) = lun.filter(fits) else {
+            replay.info.skipped += 1;
+            return;
+        };
+        let op = match entry.action {
+            Action::Write { pages } => {
+                let blocks = block_count(entry.offset, entry.length);
+                let length = u32::try_from(entry.length).unwrap_or(u32::MAX);
+                if length == 0 || blocks != pages.len() as u64 {
+                    replay.info.skipped += 1;
+                    return;
+                }
+                contract::Op::Write {
+                    data: WriteSpan {
+                        offset: entry.offset,
+                        length,
+                        pages: pages.iter().map(|page| Page::copy_of(page)).collect(),
+                    },
+                    durable: false,
+                }
+            }
+            Action::Punch => contract::Op::WriteZeroes {
+                offset: entry.offset,
+                length: entry.length,
+                allocate: false,
+                durable: false,
+            },
+        };
+        replay.info.operations += 1;
+        replay.is_waiting = true;
+        let seen = lun.volume.aggregate.committed();
+        self.begin_client(Client {
+            lun,
+            op,
+            origin: Origin::Replay(id),
+            progress: None,
+            joined: None,
+            logged: None,
+            seen,
+            attempts: 0,
+            space_waits: 0,
+        });
+    }
+
+    /// An operation was done again.
+    pub(super) fn replayed(&mut self, id: usize, result: Result<Reply, Error>) {
+        let replay = self.replay(id);
+        replay.is_waiting = false;
+        if let Err(error) = result {
+            replay.failure = Some(format!("its journal could not be replayed: {error}"));
+        }
+        self.enqueue(id);
+    }
+
+    /// All of it was done again, or nothing was found.
+    fn end_replay(&mut self, id: usize) {
+        let replay = self.replay(id);
+        let (aggregate, from) = (replay.aggregate.clone(), replay.from);
+        let outcome = replay.scan.outcome();
+        if outcome.reason == End::Unreadable {
+            return self.give_up(
+                id,
+                "its journal could not be read, and may hold what is stored nowhere else",
+            );
+        }
+        if replay.last.is_none() {
+            replay.info.records = outcome.records;
+            replay.info.next_sequence = outcome.end.sequence;
+            let at = Position {
+                // No record of this generation can be left from an earlier life.
+                generation: from.generation + if outcome.has_traces() { 2 } else { 0 },
+                sequence: outcome.end.sequence,
+            };
+            let last = match outcome.has_traces() {
+                true => aggregate.joining(),
+                false => aggregate.committed(),
+            };
+            replay.last = Some(last);
+            let life = self.outside.random();
+            aggregate
+                .log
+                .as_ref()
+                .expect("it was replayed")
+                .begin_life(life, at);
+            self.homes
+                .get_mut(&aggregate.id)
+                .expect("replayed at home")
+                .replaying = None;
+        }
+        let replay = self.replay(id);
+        let last = replay.last.expect("set above");
+        if aggregate.committed() < last {
+            aggregate.want_cp(last);
+            self.waiting.entry(aggregate.id).or_default().push(id);
+            return self.wake_home(aggregate.id);
+        }
+        let (begun, mut info) = (replay.begun, replay.info);
+        info.nanos = self.outside.now().saturating_sub(begun);
+        aggregate.set_recovery(info);
+        self.operations.remove(id);
+        self.go_online(&aggregate);
+    }
+
+    fn give_up(&mut self, id: usize, reason: &str) {
+        let aggregate = self.replay(id).aggregate.id;
+        self.operations.remove(id);
+        self.fail_aggregate(aggregate, reason.to_owned());
+    }
+}
