@@ -23,7 +23,8 @@
 //!    (*stalls*) and goes on when something was completed or sent.
 //! 3. While options are haggled, the next option is not looked at before all replies were sent.
 //! 4. A simple reply carries its error in front of its data, so the reply of a read is queued when all
-//!    its slices are known to be good. Replies are queued in the order requests finish.
+//!    its slices are known to be good; chunks are queued as slices finish. Replies end in the order in
+//!    which requests finish.
 //! 5. The LUN is closed after the last operation in flight completed, whatever ended the session.
 
 mod greeting;
@@ -33,6 +34,7 @@ mod outgoing;
 mod position;
 mod settings;
 mod staging;
+mod terms;
 mod transmission;
 
 use std::io::{IoSlice, IoSliceMut};
@@ -46,6 +48,7 @@ use options::Haggling;
 use outgoing::Outgoing;
 pub use settings::Settings;
 use staging::Staging;
+use terms::Terms;
 use transmission::Transmission;
 
 /// A connection.
@@ -89,7 +92,7 @@ enum Step {
     /// Options are done.
     Haggle(Haggling),
     /// The export is chosen.
-    Enter(OpenExport),
+    Enter(OpenExport, Terms),
     /// The session ends.
     End,
 }
@@ -349,8 +352,8 @@ impl Session {
                     break;
                 }
                 Step::Haggle(haggling) => self.phase = Phase::Options(haggling),
-                Step::Enter(export) => {
-                    self.phase = Phase::Transmission(Transmission::new(&export));
+                Step::Enter(export, terms) => {
+                    self.phase = Phase::Transmission(Transmission::new(&export, terms));
                 }
                 Step::End => self.drain(),
             }

@@ -2,6 +2,7 @@
 
 use everglade_target::{Error, Export, LunHandle, Target};
 
+use super::terms::Style;
 use crate::wire::handshake::{ExportParameters, transmission_flags as flags};
 use crate::wire::option::replies;
 
@@ -48,7 +49,7 @@ impl OpenExport {
     }
 
     /// What the client is told.
-    pub(super) fn parameters(&self) -> ExportParameters {
+    pub(super) fn parameters(&self, style: Style) -> ExportParameters {
         // A flush covers all sessions (contract 3 of `everglade_target`), so several connections
         // may share the work.
         let always = flags::HAS_FLAGS
@@ -56,7 +57,14 @@ impl OpenExport {
             | flags::SEND_FUA
             | flags::SEND_TRIM
             | flags::SEND_WRITE_ZEROES
-            | flags::CAN_MULTI_CONN;
+            | flags::CAN_MULTI_CONN
+            | flags::SEND_CACHE
+            | flags::SEND_FAST_ZERO;
+        let chunks = if style.has_chunks() {
+            flags::SEND_DF
+        } else {
+            0
+        };
         let read_only = if self.export.read_only {
             flags::READ_ONLY
         } else {
@@ -64,7 +72,7 @@ impl OpenExport {
         };
         ExportParameters {
             size_bytes: self.export.size_bytes,
-            flags: always | read_only,
+            flags: always | chunks | read_only,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use everglade_target::{ReadSpan, span};
 
 use super::position::page_index;
-use crate::wire::SimpleReply;
+use crate::wire::Chunk;
 
 /// Messages in the order they are sent.
 #[derive(Default)]
@@ -17,6 +17,8 @@ pub(super) struct Outgoing {
     messages: VecDeque<Message>,
     /// Bytes of the first message already sent.
     sent: u64,
+    /// Messages that end a reply.
+    replies: usize,
 }
 
 struct Message {
@@ -24,11 +26,19 @@ struct Message {
     data: Data,
     /// Of head and data.
     length: u64,
+    /// Bytes of payload that are charged until the message was sent.
+    held: u64,
+    /// The last message of a reply.
+    ends_reply: bool,
 }
 
-enum Head {
-    Reply([u8; SimpleReply::BYTES]),
-    Bytes(Vec<u8>),
+/// Longest head without a vector: an extended chunk with the place and length of a hole.
+const SHORT_HEAD_BYTES: usize = Chunk::EXTENDED_BYTES + 12;
+
+/// What precedes the data.
+pub(super) enum Head {
+    Short([u8; SHORT_HEAD_BYTES], usize),
+    Long(Vec<u8>),
 }
 
 /// The data of a read.
@@ -41,14 +51,29 @@ pub(super) enum Data {
 impl Head {
     fn bytes(&self) -> &[u8] {
         match self {
-            Head::Reply(bytes) => bytes,
-            Head::Bytes(bytes) => bytes,
+            Head::Short(bytes, length) => &bytes[..*length],
+            Head::Long(bytes) => bytes,
         }
+    }
+
+    /// All `parts`, one after the other.
+    pub(super) fn of(parts: &[&[u8]]) -> Head {
+        let length = parts.iter().map(|part| part.len()).sum();
+        if length > SHORT_HEAD_BYTES {
+            return Head::Long(parts.concat());
+        }
+        let mut bytes = [0; SHORT_HEAD_BYTES];
+        let mut at = 0;
+        for part in parts {
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        Head::Short(bytes, length)
     }
 }
 
 impl Data {
-    fn spans(&self) -> &[ReadSpan] {
+    pub(super) fn spans(&self) -> &[ReadSpan] {
         match self {
             Data::None => &[],
             Data::One(span) => std::slice::from_ref(span),
@@ -56,7 +81,7 @@ impl Data {
         }
     }
 
-    fn length(&self) -> u64 {
+    pub(super) fn length(&self) -> u64 {
         self.spans().iter().map(|span| u64::from(span.length)).sum()
     }
 }
@@ -66,39 +91,37 @@ impl Outgoing {
         self.messages.is_empty()
     }
 
-    /// Drops everything. Returns how many bytes of read data are no longer held.
+    /// Drops everything. Returns how many bytes of payload are no longer held.
     pub(super) fn clear(&mut self) -> u64 {
         self.sent = 0;
-        self.messages
-            .drain(..)
-            .map(|message| message.data.length())
-            .sum()
+        self.replies = 0;
+        self.messages.drain(..).map(|message| message.held).sum()
     }
 
-    /// Messages not completely sent.
-    pub(super) fn len(&self) -> usize {
-        self.messages.len()
+    /// Replies whose end is not completely sent.
+    pub(super) fn replies(&self) -> usize {
+        self.replies
     }
 
     /// Queues bytes of the handshake.
     pub(super) fn push_bytes(&mut self, bytes: Vec<u8>) {
-        let length = bytes.len() as u64;
-        if length > 0 {
-            self.messages.push_back(Message {
-                head: Head::Bytes(bytes),
-                data: Data::None,
-                length,
-            });
+        if !bytes.is_empty() {
+            self.push(Head::Long(bytes), Data::None, 0, true);
         }
     }
 
-    /// Queues a reply and the data that follows it.
-    pub(super) fn push_reply(&mut self, reply: SimpleReply, data: Data) {
-        let length = SimpleReply::BYTES as u64 + data.length();
+    /// Queues a message of a reply: `head` and the data that follows it. `held` bytes of payload are
+    /// charged until it was sent.
+    pub(super) fn push(&mut self, head: Head, data: Data, held: u64, ends_reply: bool) {
+        let length = head.bytes().len() as u64 + data.length();
+        assert!(length > 0, "a message has bytes");
+        self.replies += usize::from(ends_reply);
         self.messages.push_back(Message {
-            head: Head::Reply(reply.encode()),
+            head,
             data,
             length,
+            held,
+            ends_reply,
         });
     }
 
@@ -119,7 +142,7 @@ impl Outgoing {
         count
     }
 
-    /// `bytes` more bytes were sent. Returns how many bytes of read data are no longer held.
+    /// `bytes` more bytes were sent. Returns how many bytes of payload are no longer held.
     pub(super) fn transmitted(&mut self, bytes: usize) -> u64 {
         self.sent += bytes as u64;
         let mut released = 0;
@@ -127,7 +150,8 @@ impl Outgoing {
             && self.sent >= first.length
         {
             self.sent -= first.length;
-            released += first.data.length();
+            released += first.held;
+            self.replies -= usize::from(first.ends_reply);
             self.messages.pop_front();
         }
         assert!(

@@ -13,6 +13,8 @@ pub enum Errno {
     Invalid,
     /// The pool is full, or a write ends beyond the export.
     NoSpace,
+    /// It could be done, but not as fast as was asked for.
+    NotSupported,
     /// The export or the server is going away; the client must disconnect.
     Shutdown,
 }
@@ -26,6 +28,7 @@ impl Errno {
             Errno::Io => 5,
             Errno::Invalid => 22,
             Errno::NoSpace => 28,
+            Errno::NotSupported => 95,
             Errno::Shutdown => 108,
         }
     }

@@ -32,8 +32,14 @@ pub mod transmission_flags {
     pub const SEND_TRIM: u16 = 1 << 5;
     /// `NBD_CMD_WRITE_ZEROES` and `NBD_CMD_FLAG_NO_HOLE` are understood.
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
+    /// `NBD_CMD_FLAG_DF` is understood.
+    pub const SEND_DF: u16 = 1 << 7;
     /// A flush on one connection covers writes completed on the others.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
+    /// `NBD_CMD_CACHE` is understood.
+    pub const SEND_CACHE: u16 = 1 << 10;
+    /// `NBD_CMD_FLAG_FAST_ZERO` is understood.
+    pub const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
 /// Bytes of zeroes after the answer to `NBD_OPT_EXPORT_NAME`, unless negotiated away.

@@ -13,8 +13,14 @@
 //!    ... until EXPORT_NAME or GO succeeds
 //!                                   <-     request 28 bytes (+ payload of a write)
 //! simple reply        16 bytes (+ data of a read) ->
+//!
+//! or, if structured replies or extended headers were negotiated:
+//!                                   <-     request 28 or 32 bytes (+ payload)
+//! chunks              20 or 32 bytes + data ->         (one or more for a request)
 //! ```
 
+pub mod chunk;
+pub mod context;
 pub mod errno;
 mod fields;
 pub mod handshake;
@@ -23,6 +29,8 @@ pub mod option;
 pub mod request;
 pub mod simple_reply;
 
+pub use chunk::Chunk;
+pub use context::ContextRequest;
 pub use errno::Errno;
 pub use handshake::{ClientFlags, Greeting};
 pub use info::InfoRequest;

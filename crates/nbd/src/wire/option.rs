@@ -23,6 +23,12 @@ pub mod options {
     pub const GO: u32 = 7;
     /// Use structured replies.
     pub const STRUCTURED_REPLY: u32 = 8;
+    /// Name the metadata contexts of an export.
+    pub const LIST_META_CONTEXT: u32 = 9;
+    /// Choose metadata contexts of an export.
+    pub const SET_META_CONTEXT: u32 = 10;
+    /// Use extended headers.
+    pub const EXTENDED_HEADERS: u32 = 11;
 }
 
 /// Kinds of option replies.
@@ -33,18 +39,26 @@ pub mod replies {
     pub const SERVER: u32 = 2;
     /// One fact about an export.
     pub const INFO: u32 = 3;
+    /// One metadata context.
+    pub const META_CONTEXT: u32 = 4;
     /// Set in all error replies.
     pub const ERROR: u32 = 1 << 31;
     /// We do not know the option.
     pub const ERR_UNSUP: u32 = ERROR + 1;
+    /// We know the option and do not allow it.
+    pub const ERR_POLICY: u32 = ERROR + 2;
     /// The option's data makes no sense.
     pub const ERR_INVALID: u32 = ERROR + 3;
+    /// Only after TLS began.
+    pub const ERR_TLS_REQD: u32 = ERROR + 5;
     /// There is no such export.
     pub const ERR_UNKNOWN: u32 = ERROR + 6;
     /// The server is stopping.
     pub const ERR_SHUTDOWN: u32 = ERROR + 7;
     /// The option is longer than we accept.
     pub const ERR_TOO_BIG: u32 = ERROR + 9;
+    /// Extended headers were chosen already, or must be.
+    pub const ERR_EXT_HEADER_REQD: u32 = ERROR + 10;
 }
 
 /// What precedes an option's data.

@@ -4,6 +4,8 @@ use super::fields::{take_u16, take_u32, take_u64};
 
 /// In front of every request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// In front of every request after extended headers were negotiated.
+pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
 
 /// Command flags.
 pub mod command_flags {
@@ -77,16 +79,16 @@ impl Command {
     }
 }
 
-/// The header of a request. Any values may stand in it.
+/// The header of a request, compact or extended. Any values may stand in it.
 ///
-/// | offset | bytes | field |
+/// | compact | extended | field |
 /// | --- | --- | --- |
-/// | 0 | 4 | magic |
-/// | 4 | 2 | flags |
-/// | 6 | 2 | command |
+/// | 4 | 4 | magic |
+/// | 2 | 2 | flags |
+/// | 2 | 2 | command |
 /// | 8 | 8 | cookie |
-/// | 16 | 8 | offset |
-/// | 24 | 4 | length |
+/// | 8 | 8 | offset |
+/// | 4 | 8 | length |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// [`command_flags`], or anything else.
@@ -97,23 +99,31 @@ pub struct Request {
     pub cookie: u64,
     /// First byte.
     pub offset: u64,
-    /// Bytes of the range, and of the payload if this is a write.
-    pub length: u32,
+    /// Bytes of the range, or of the payload that follows: see [`Request::payload_bytes`].
+    pub length: u64,
 }
 
 impl Request {
-    /// Size on the wire.
+    /// Size of a compact header on the wire.
     pub const BYTES: usize = 28;
+    /// Size of an extended header on the wire.
+    pub const EXTENDED_BYTES: usize = 32;
 
-    /// The bytes to send.
+    /// The bytes to send without extended headers. Lengths above 32 bits cannot be sent.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
+        let length = u32::try_from(self.length).expect("a length of 32 bits");
         let mut bytes = [0; Self::BYTES];
-        bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
-        bytes[4..6].copy_from_slice(&self.flags.to_be_bytes());
-        bytes[6..8].copy_from_slice(&self.command.to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
-        bytes[16..24].copy_from_slice(&self.offset.to_be_bytes());
+        bytes[..24].copy_from_slice(&self.fields(REQUEST_MAGIC));
+        bytes[24..].copy_from_slice(&length.to_be_bytes());
+        bytes
+    }
+
+    /// The bytes to send with extended headers.
+    #[must_use]
+    pub fn encode_extended(&self) -> [u8; Self::EXTENDED_BYTES] {
+        let mut bytes = [0; Self::EXTENDED_BYTES];
+        bytes[..24].copy_from_slice(&self.fields(EXTENDED_REQUEST_MAGIC));
         bytes[24..].copy_from_slice(&self.length.to_be_bytes());
         bytes
     }
@@ -122,14 +132,50 @@ impl Request {
     #[must_use]
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut rest = &bytes[..];
-        let magic = take_u32(&mut rest)?;
-        let request = Request {
-            flags: take_u16(&mut rest)?,
-            command: take_u16(&mut rest)?,
-            cookie: take_u64(&mut rest)?,
-            offset: take_u64(&mut rest)?,
-            length: take_u32(&mut rest)?,
+        let request = Self::parse_fields(&mut rest, REQUEST_MAGIC)?;
+        let length = u64::from(take_u32(&mut rest)?);
+        Some(Request { length, ..request })
+    }
+
+    /// The same with extended headers.
+    #[must_use]
+    pub fn parse_extended(bytes: &[u8; Self::EXTENDED_BYTES]) -> Option<Self> {
+        let mut rest = &bytes[..];
+        let request = Self::parse_fields(&mut rest, EXTENDED_REQUEST_MAGIC)?;
+        let length = take_u64(&mut rest)?;
+        Some(Request { length, ..request })
+    }
+
+    /// Bytes that follow the header: of a write, or with extended headers whatever says so.
+    #[must_use]
+    pub fn payload_bytes(&self, extended: bool) -> u64 {
+        let has_payload = if extended {
+            self.flags & command_flags::PAYLOAD_LEN != 0
+        } else {
+            self.command == Command::Write.code()
         };
-        (magic == REQUEST_MAGIC).then_some(request)
+        if has_payload { self.length } else { 0 }
+    }
+
+    fn fields(&self, magic: u32) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[..4].copy_from_slice(&magic.to_be_bytes());
+        bytes[4..6].copy_from_slice(&self.flags.to_be_bytes());
+        bytes[6..8].copy_from_slice(&self.command.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.offset.to_be_bytes());
+        bytes
+    }
+
+    fn parse_fields(rest: &mut &[u8], expected: u32) -> Option<Self> {
+        let magic = take_u32(rest)?;
+        let request = Request {
+            flags: take_u16(rest)?,
+            command: take_u16(rest)?,
+            cookie: take_u64(rest)?,
+            offset: take_u64(rest)?,
+            length: 0,
+        };
+        (magic == expected).then_some(request)
     }
 }

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use crate::held::Held;
 use crate::peer::{
-    DISC, FLUSH, FUA, Peer, READ, TRIM, WRITE_ZEROES, info_data, option, pattern, request, write,
+    BLOCK_STATUS, DISC, FLUSH, FUA, Peer, READ, TRIM, WRITE_ZEROES, context_data, info_data,
+    option, pattern, request, write,
 };
 
 const MIB: u64 = 1 << 20;
@@ -21,6 +22,7 @@ pub(crate) fn conversation(seed: u64) -> Vec<u8> {
         bytes.extend(option(6, &info_data("nope", &[0, 1])));
         bytes.extend(option(10, &pattern(seed, 9000)));
     }
+    bytes.extend(option(10, &context_data("", &["base:allocation"])));
     bytes.extend(option(7, &info_data("vol0/lun0", &[1, 3])));
     for cookie in 0..30 {
         let mut length = 1 + dice.below(10_000);
@@ -33,6 +35,7 @@ pub(crate) fn conversation(seed: u64) -> Vec<u8> {
         bytes.extend(match dice.below(8) {
             0..3 => write(0, cookie, offset, &pattern(cookie, length32 as usize)),
             3..6 => request(READ, 0, cookie, offset, length32),
+            6 if dice.once_in(2) => request(BLOCK_STATUS, 0, cookie, offset, length32),
             6 => request(TRIM, FUA, cookie, offset, length32),
             _ if dice.once_in(2) => request(FLUSH, 0, cookie, 0, 0),
             _ => request(WRITE_ZEROES, 0, cookie, offset, length32),

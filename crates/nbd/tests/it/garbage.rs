@@ -5,7 +5,7 @@ use everglade_target::conformance::Dice;
 
 use crate::fragments::conversation;
 use crate::held::Held;
-use crate::peer::{Peer, pattern};
+use crate::peer::{Peer, context_data, info_data, option, pattern};
 
 const MIB: u64 = 1 << 20;
 
@@ -69,10 +69,26 @@ fn random_options_and_requests() {
             bytes.extend(u32::try_from(claimed).unwrap().to_be_bytes());
             bytes.extend(dice.bytes(usize::try_from(length).unwrap()));
         }
-        bytes.extend(b"IHAVEOPT\0\0\0\x01\0\0\0\0");
+        let is_extended = dice.once_in(4);
+        if is_extended {
+            bytes.extend(option(11, b""));
+            bytes.extend(option(7, &info_data("", &[])));
+        } else {
+            if dice.once_in(2) {
+                bytes.extend(option(8, b""));
+                bytes.extend(option(10, &context_data("", &["base:allocation"])));
+            }
+            bytes.extend(option(1, b""));
+        }
         for _ in 0..dice.below(8) {
-            bytes.extend(0x2560_9513_u32.to_be_bytes());
-            bytes.extend(u16::try_from(dice.below(4)).unwrap().to_be_bytes());
+            let magic = if is_extended {
+                0x21e4_1c71
+            } else {
+                0x2560_9513_u32
+            };
+            bytes.extend(magic.to_be_bytes());
+            let flags = dice.pick(&[0, 0, 1, 2, 4, 8, 16, 32, 33, 48]);
+            bytes.extend(u16::to_be_bytes(flags));
             bytes.extend(u16::try_from(dice.below(9)).unwrap().to_be_bytes());
             bytes.extend(dice.number().to_be_bytes());
             let offset = if dice.once_in(5) {
@@ -83,6 +99,9 @@ fn random_options_and_requests() {
             bytes.extend(offset.to_be_bytes());
             let length_max = if dice.once_in(10) { 1 << 32 } else { 3000 };
             let length = dice.below(length_max);
+            if is_extended {
+                bytes.extend(if dice.once_in(20) { [255; 4] } else { [0; 4] });
+            }
             bytes.extend(u32::try_from(length).unwrap().to_be_bytes());
             if dice.once_in(2) {
                 bytes.extend(dice.bytes(usize::try_from(length.min(3000)).unwrap()));

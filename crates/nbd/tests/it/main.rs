@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "all of this is tests")]
 
 mod bounds;
+mod chunks;
 mod codec;
+mod contexts;
+mod extended;
 mod fragments;
 mod garbage;
 mod handshake;

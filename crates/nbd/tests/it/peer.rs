@@ -12,6 +12,10 @@ use crate::held::Held;
 /// Flags of a request.
 pub(crate) const FUA: u16 = 1;
 pub(crate) const NO_HOLE: u16 = 2;
+pub(crate) const DF: u16 = 4;
+pub(crate) const REQ_ONE: u16 = 8;
+pub(crate) const FAST_ZERO: u16 = 16;
+pub(crate) const PAYLOAD_LEN: u16 = 32;
 
 /// Commands.
 pub(crate) const READ: u16 = 0;
@@ -19,7 +23,9 @@ pub(crate) const WRITE: u16 = 1;
 pub(crate) const DISC: u16 = 2;
 pub(crate) const FLUSH: u16 = 3;
 pub(crate) const TRIM: u16 = 4;
+pub(crate) const CACHE: u16 = 5;
 pub(crate) const WRITE_ZEROES: u16 = 6;
+pub(crate) const BLOCK_STATUS: u16 = 7;
 
 pub(crate) struct Peer {
     pub(crate) session: Session,
@@ -48,6 +54,20 @@ impl Peer {
         let mut hello = 3u32.to_be_bytes().to_vec();
         hello.extend(option(1, b"vol0/lun0"));
         assert_eq!(peer.exchange(&hello).len(), 18 + 10);
+        assert!(!peer.session.is_in_handshake());
+        peer
+    }
+
+    /// In transmission with `vol0/lun0` after these options, each of which must be acknowledged.
+    pub(crate) fn after_options(target: Held, options: &[Vec<u8>]) -> Self {
+        let mut peer = Self::new(target, Settings::default());
+        peer.exchange(&3u32.to_be_bytes());
+        for message in options {
+            let answer = peer.exchange(message);
+            let number = &message[8..12];
+            assert!(answer.ends_with(&[number, &[0, 0, 0, 1, 0, 0, 0, 0]].concat()));
+        }
+        peer.exchange(&option(7, &info_data("vol0/lun0", &[])));
         assert!(!peer.session.is_in_handshake());
         peer
     }
@@ -157,7 +177,7 @@ pub(crate) fn request(command: u16, flags: u16, cookie: u64, offset: u64, length
         command,
         cookie,
         offset,
-        length,
+        length: u64::from(length),
     }
     .encode()
     .to_vec()
@@ -179,4 +199,32 @@ pub(crate) fn reply(error: u32, cookie: u64) -> Vec<u8> {
 /// Bytes in which every position can be told from its neighbours.
 pub(crate) fn pattern(seed: u64, count: usize) -> Vec<u8> {
     everglade_target::conformance::Dice::new(seed).bytes(count)
+}
+
+/// A structured chunk.
+pub(crate) fn chunk(done: bool, kind: u16, cookie: u64, data: &[u8]) -> Vec<u8> {
+    let mut bytes = b"\x66\x8e\x33\xef".to_vec();
+    bytes.extend([0, u8::from(done)]);
+    bytes.extend(kind.to_be_bytes());
+    bytes.extend(cookie.to_be_bytes());
+    bytes.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+/// What a chunk of data, or of a hole, has after its header.
+pub(crate) fn at(offset: u64, rest: &[u8]) -> Vec<u8> {
+    [&offset.to_be_bytes()[..], rest].concat()
+}
+
+/// The data of LIST and SET_META_CONTEXT.
+pub(crate) fn context_data(name: &str, queries: &[&str]) -> Vec<u8> {
+    let text = |text: &str| {
+        let length = u32::try_from(text.len()).unwrap();
+        [&length.to_be_bytes()[..], text.as_bytes()].concat()
+    };
+    let mut bytes = text(name);
+    bytes.extend(u32::try_from(queries.len()).unwrap().to_be_bytes());
+    queries.iter().for_each(|query| bytes.extend(text(query)));
+    bytes
 }

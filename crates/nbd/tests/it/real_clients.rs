@@ -55,6 +55,10 @@ fn nbdinfo_shows_what_is_advertised() {
         "can_fua: true",
         "can_trim: true",
         "can_zero: true",
+        "can_cache: true",
+        "can_df: true",
+        "can_fast_zero: true",
+        "base:allocation",
         "is_read_only: false",
         "block_size_minimum: 1",
         "block_size_preferred: 4096",
@@ -131,6 +135,46 @@ fn qemu_img_converts_and_compares() {
         &["convert", "-f", "raw", "-O", "raw", &uri, &path("copy")],
     );
     assert!(std::fs::read(path("copy")).unwrap() == bytes);
+    host.stop();
+}
+
+#[test]
+fn nbdinfo_and_qemu_img_show_what_takes_space() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Host::start(Model::with_lun("vol0/lun0", 16 << 30));
+    let uri = host.uri("vol0/lun0");
+    let commands = ["-c", "write -P 7 1M 64k", "-c", "write -P 7 9G 4k"];
+    let arguments = [&["-f", "raw", &uri[..]], &commands[..]].concat();
+    if succeed("qemu-io", &arguments).is_none() {
+        return;
+    }
+    if let Some(map) = succeed("nbdinfo", &["--map", &uri]) {
+        let runs: Vec<Vec<&str>> = map
+            .lines()
+            .map(|line| line.split_whitespace().take(3).collect())
+            .collect();
+        let expected = [
+            ["0", "1048576", "3"],
+            ["1048576", "65536", "0"],
+            ["1114112", "9662562304", "3"],
+            ["9663676416", "4096", "0"],
+            ["9663680512", "7516188672", "3"],
+        ];
+        assert_eq!(runs, expected, "{map}");
+        let totals = succeed("nbdinfo", &["--map", "--totals", &uri]).unwrap();
+        assert!(totals.contains("69632"), "{totals}");
+    }
+    let map = succeed("qemu-img", &["map", "--output=json", "-f", "raw", &uri]).unwrap();
+    let data = map.lines().filter(|line| line.contains("\"data\": true"));
+    assert_eq!(data.count(), 2, "{map}");
+    // Copies only what is there: 16 GiB of zeroes would take longer than the client may.
+    let copy = directory.path().join("copy");
+    let copy = copy.to_str().unwrap();
+    if succeed("nbdcopy", &["--sparse=4096", &uri, copy]).is_some() {
+        let bytes = std::fs::metadata(copy).unwrap();
+        assert_eq!(bytes.len(), 16 << 30);
+        assert!(std::os::unix::fs::MetadataExt::blocks(&bytes) * 512 < MIB);
+    }
     host.stop();
 }
 

@@ -4,11 +4,13 @@ use everglade_nbd::Settings;
 
 use crate::held::Held;
 use crate::peer::{
-    DISC, FLUSH, FUA, NO_HOLE, Peer, READ, TRIM, WRITE, WRITE_ZEROES, reply, request, write,
+    BLOCK_STATUS, CACHE, DISC, FAST_ZERO, FLUSH, FUA, NO_HOLE, Peer, READ, TRIM, WRITE,
+    WRITE_ZEROES, reply, request, write,
 };
 
 const MIB: u64 = 1 << 20;
 const EPERM: u32 = 1;
+const ENOTSUP: u32 = 95;
 const EINVAL: u32 = 22;
 const ENOSPC: u32 = 28;
 
@@ -59,9 +61,11 @@ fn unknown_flags_and_commands() {
         (write(NO_HOLE, 3, 0, b"abc"), EINVAL),
         (request(FLUSH, NO_HOLE, 4, 0, 0), EINVAL),
         (request(TRIM, NO_HOLE, 5, 0, 1), EINVAL),
-        (request(WRITE_ZEROES, 1 << 4, 6, 0, 1), EINVAL),
-        (request(5, 0, 7, 0, 1), EINVAL),
-        (request(7, 0, 8, 0, 1), EINVAL),
+        (request(WRITE_ZEROES, 1 << 5, 6, 0, 1), EINVAL),
+        (request(WRITE_ZEROES, FAST_ZERO | NO_HOLE, 6, 0, 1), ENOTSUP),
+        (request(CACHE, NO_HOLE, 7, 0, 1), EINVAL),
+        (request(BLOCK_STATUS, 0, 8, 0, 1), EINVAL),
+        (request(8, 0, 8, 0, 1), EINVAL),
         (request(0xffff, 0, 9, 0, 1), EINVAL),
         (request(FLUSH, 0, 10, 1, 0), EINVAL),
         (request(FLUSH, 0, 11, 0, 1), EINVAL),

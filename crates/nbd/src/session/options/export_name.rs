@@ -3,16 +3,22 @@
 
 use everglade_target::Target;
 
+use super::super::terms::Style;
 use super::{OpenExport, Outcome};
 use crate::wire::handshake::EXPORT_NAME_ZEROES;
 use crate::wire::info;
 
-pub(super) fn answer(data: &[u8], no_zeroes: bool, target: &mut dyn Target) -> Outcome {
+pub(super) fn answer(
+    data: &[u8],
+    no_zeroes: bool,
+    style: Style,
+    target: &mut dyn Target,
+) -> Outcome {
     let opened = info::export_name(data).and_then(|name| OpenExport::open(name, target).ok());
     let Some(export) = opened else {
         return Outcome::End(Vec::new());
     };
-    let mut bytes = export.parameters().encode().to_vec();
+    let mut bytes = export.parameters(style).encode().to_vec();
     if !no_zeroes {
         bytes.resize(bytes.len() + EXPORT_NAME_ZEROES, 0);
     }

@@ -1,38 +1,45 @@
 //! `NBD_OPT_INFO` and `NBD_OPT_GO` (proto "Option types"): the facts of an export, and the way in.
 
 use super::super::open_export::Refusal;
+use super::super::terms::Style;
 use super::{Cx, OpenExport, Outcome, glance, refuse};
 use crate::wire::info::{block_size_data, export_data, facts, name_data};
 use crate::wire::option::{options, replies};
 use crate::wire::{InfoRequest, OptionReply};
 
 /// Describes an export.
-pub(super) fn info(data: &[u8], cx: &mut Cx<'_>) -> Outcome {
+pub(super) fn info(data: &[u8], style: Style, cx: &mut Cx<'_>) -> Outcome {
     let Some(request) = InfoRequest::parse(data) else {
         return malformed(options::INFO);
     };
     match glance(&request.name, cx.target) {
-        Ok(export) => Outcome::Reply(describe(options::INFO, &request, &export, cx)),
+        Ok(export) => Outcome::Reply(describe(options::INFO, &request, &export, style, cx)),
         Err(refusal) => refused(options::INFO, &refusal),
     }
 }
 
 /// Describes an export and enters transmission with it.
-pub(super) fn go(data: &[u8], cx: &mut Cx<'_>) -> Outcome {
+pub(super) fn go(data: &[u8], style: Style, cx: &mut Cx<'_>) -> Outcome {
     let Some(request) = InfoRequest::parse(data) else {
         return malformed(options::GO);
     };
     match OpenExport::open(&request.name, cx.target) {
-        Ok(export) => Outcome::Enter(describe(options::GO, &request, &export, cx), export),
+        Ok(export) => Outcome::Enter(describe(options::GO, &request, &export, style, cx), export),
         Err(refusal) => refused(options::GO, &refusal),
     }
 }
 
 /// `EXPORT` always, the others if wanted; then the acknowledgement.
-fn describe(option: u32, request: &InfoRequest, open: &OpenExport, cx: &Cx<'_>) -> Vec<u8> {
+fn describe(
+    option: u32,
+    request: &InfoRequest,
+    open: &OpenExport,
+    style: Style,
+    cx: &Cx<'_>,
+) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut tell = |data: &[u8]| OptionReply::append(&mut bytes, option, replies::INFO, data);
-    tell(&export_data(&open.parameters()));
+    tell(&export_data(&open.parameters(style)));
     if request.wanted.contains(&facts::NAME) {
         tell(&name_data(&open.export.name));
     }

@@ -2,23 +2,29 @@
 //!
 //! One file per option. A new option is a new file, its number in `wire::option` and a line in
 //! [`Haggling::answer`]; what it negotiates is kept in [`Haggling`] and handed to transmission with
-//! the export. Structured replies and metadata contexts will come in here; until then they are
-//! unknown options, as are STARTTLS and everything else, which clients expect and handle.
+//! the export, as [`Terms`]. What we do not know is refused, which clients expect and handle.
 
+mod contexts;
 mod export_name;
 mod info;
 mod list;
+mod style;
 
 use everglade_target::Target;
 
 use super::open_export::OpenExport;
+use super::terms::{Style, Terms};
 use super::{Cx, Settings, Step};
 use crate::wire::option::{options, replies};
 use crate::wire::{ClientFlags, OptionHeader, OptionReply};
+pub(super) use contexts::ALLOCATION_ID;
 
 /// The state of the negotiation.
 pub(super) struct Haggling {
     client: ClientFlags,
+    style: Style,
+    /// What `SET_META_CONTEXT` chose.
+    allocation_of: contexts::Chosen,
     /// Options seen so far.
     options_count: u32,
     /// Data of a refused option still to be skipped.
@@ -43,6 +49,8 @@ impl Haggling {
     pub(super) fn new(client: ClientFlags) -> Self {
         Haggling {
             client,
+            style: Style::default(),
+            allocation_of: None,
             options_count: 0,
             skip: None,
         }
@@ -95,20 +103,38 @@ impl Haggling {
             }
             Outcome::Enter(bytes, export) => {
                 cx.outgoing.push_bytes(bytes);
-                Step::Enter(export)
+                let terms = self.terms(&export);
+                Step::Enter(export, terms)
             }
         }
     }
 
     fn answer(&mut self, option: u32, data: &[u8], cx: &mut Cx<'_>) -> Outcome {
         match option {
-            options::EXPORT_NAME => export_name::answer(data, self.client.no_zeroes, cx.target),
-            options::GO => info::go(data, cx),
-            options::INFO => info::info(data, cx),
+            // Extended headers forbid it, and it has no error reply.
+            options::EXPORT_NAME if self.style == Style::Extended => Outcome::End(Vec::new()),
+            options::EXPORT_NAME => {
+                export_name::answer(data, self.client.no_zeroes, self.style, cx.target)
+            }
+            options::GO => info::go(data, self.style, cx),
+            options::INFO => info::info(data, self.style, cx),
+            options::STRUCTURED_REPLY => Outcome::Reply(self.use_structured(data)),
+            options::EXTENDED_HEADERS => Outcome::Reply(self.use_extended(data)),
+            options::LIST_META_CONTEXT => Outcome::Reply(self.list_contexts(data, cx)),
+            options::SET_META_CONTEXT => Outcome::Reply(self.set_contexts(data, cx)),
             options::LIST => Outcome::Reply(list::answer(data, cx.target)),
             // Data sent with ABORT is ignored (proto "Option types").
             options::ABORT => Outcome::End(acknowledge(option)),
             _ => Outcome::Reply(refuse(option, replies::ERR_UNSUP, "option not supported")),
+        }
+    }
+
+    /// What was agreed on, for this export: contexts of another one do not count (proto "Metadata
+    /// querying").
+    fn terms(&self, open: &OpenExport) -> Terms {
+        Terms {
+            style: self.style,
+            allocation: self.allocation_of.as_ref() == Some(&open.export.name),
         }
     }
 
@@ -117,6 +143,9 @@ impl Haggling {
         // EXPORT_NAME has no error reply (proto "Option types").
         if hopeless || header.option == options::EXPORT_NAME {
             return Step::End;
+        }
+        if header.option == options::SET_META_CONTEXT {
+            self.allocation_of = None;
         }
         cx.staging.consume(OptionHeader::BYTES);
         self.options_count += 1;

@@ -9,10 +9,14 @@
 //!                     others: one operation ----------+
 //! ```
 //!
+//! With chunks, a read is answered slice by slice, in the order in which they are there, unless the client
+//! wants one chunk.
+//!
 //! A request of at most 1 MiB is one operation, wherever it lies: it is atomic. Longer ones are cut at
 //! the LUN's 1 MiB boundaries (DESIGN §5).
 
 mod payload;
+mod replies;
 mod request_table;
 mod slices;
 mod verdict;
@@ -20,20 +24,28 @@ mod verdict;
 use everglade_target::{Error, LunHandle, Op, Reply};
 
 use super::open_export::OpenExport;
-use super::outgoing::{Data, Outgoing};
+use super::outgoing::Outgoing;
+use super::terms::{Style, Terms};
 use super::{Cx, Settings, Step};
 use crate::SessionMetrics;
 use crate::wire::request::command_flags;
-use crate::wire::{Command, Errno, Request, SimpleReply};
+use crate::wire::{Command, Errno, Request};
 use payload::Payload;
-use request_table::{Finished, RequestTable};
+use replies::{Asker, Replies};
+use request_table::{Admitted, Outcome, Progress, RequestTable};
 use slices::Slices;
-use verdict::judge;
+use verdict::{Law, Refusal};
+
+/// Extents told in one reply. The protocol wants at most 2²⁰; a client asks again for the rest.
+const EXTENTS_MAX: u32 = 4096;
+/// Memory charged for a block status request: its extents, as they are sent at most.
+const EXTENTS_CHARGE: u64 = 16 * EXTENTS_MAX as u64;
 
 /// A session that serves an export.
 pub(super) struct Transmission {
     lun: LunHandle,
     read_only: bool,
+    terms: Terms,
     receiving: Receiving,
     requests: RequestTable,
     /// Bytes of payload charged to requests and replies.
@@ -45,18 +57,20 @@ enum Receiving {
     Header,
     /// The payload of a write being executed.
     Payload(Payload),
-    /// The payload of a write that was refused.
+    /// The payload of a request that was refused.
     Skip {
         rest: u32,
-        reply: SimpleReply,
+        asker: Asker,
+        refusal: Refusal,
     },
 }
 
 impl Transmission {
-    pub(super) fn new(open: &OpenExport) -> Self {
+    pub(super) fn new(open: &OpenExport, terms: Terms) -> Self {
         Transmission {
             lun: open.lun,
             read_only: open.export.read_only,
+            terms,
             receiving: Receiving::Header,
             requests: RequestTable::default(),
             payload_in_flight: 0,
@@ -101,136 +115,183 @@ impl Transmission {
         match &mut self.receiving {
             Receiving::Header => self.next_request(cx),
             Receiving::Payload(_) => self.next_payload(cx),
-            Receiving::Skip { rest, reply } => {
+            Receiving::Skip {
+                rest,
+                asker,
+                refusal,
+            } => {
                 *rest -= cx.staging.skip(*rest);
                 if *rest > 0 {
                     return Step::NeedBytes;
                 }
-                cx.outgoing.push_reply(*reply, Data::None);
+                let style = self.terms.style;
+                replies(style, cx).failed(*asker, refusal);
                 self.receiving = Receiving::Header;
                 Step::Again
             }
         }
     }
 
-    fn next_request(&mut self, cx: &mut Cx<'_>) -> Step {
-        let Some(bytes) = cx.staging.bytes().first_chunk() else {
-            return Step::NeedBytes;
+    /// The request at the front of the staging buffer, and how long its header is.
+    fn peek(&self, cx: &Cx<'_>) -> Result<(Request, usize), Step> {
+        let bytes = cx.staging.bytes();
+        let (parsed, header_bytes) = if self.terms.style == Style::Extended {
+            let bytes = bytes.first_chunk().ok_or(Step::NeedBytes)?;
+            (Request::parse_extended(bytes), Request::EXTENDED_BYTES)
+        } else {
+            let bytes = bytes.first_chunk().ok_or(Step::NeedBytes)?;
+            (Request::parse(bytes), Request::BYTES)
         };
         // A wrong magic number: the stream cannot be followed any more.
-        let Some(request) = Request::parse(bytes) else {
-            return Step::End;
+        let request = parsed.ok_or(Step::End)?;
+        Ok((request, header_bytes))
+    }
+
+    fn next_request(&mut self, cx: &mut Cx<'_>) -> Step {
+        let (request, header_bytes) = match self.peek(cx) {
+            Ok(found) => found,
+            Err(step) => return step,
         };
         // Proto "Terminating the transmission phase": DISC has no reply and its fields do not matter.
         if request.command == Command::Disconnect.code() {
             return Step::End;
         }
-        if self.requests.len() + cx.outgoing.len() >= cx.settings.requests_in_flight_max {
+        if self.requests.len() + cx.outgoing.replies() >= cx.settings.requests_in_flight_max {
             return Step::Stalled;
         }
+        let style = self.terms.style;
         let Some(size_bytes) = cx.target.size_bytes(self.lun) else {
-            cx.outgoing
-                .push_reply(failure(&request, Errno::Shutdown), Data::None);
+            let refusal = Refusal::new(Errno::Shutdown, "the export is gone");
+            replies(style, cx).failed(Asker::of(&request), &refusal);
             return Step::End;
         };
-        match judge(&request, size_bytes, self.read_only, &cx.settings.limits) {
+        let law = Law {
+            size_bytes,
+            read_only: self.read_only,
+            limits: &cx.settings.limits,
+            terms: self.terms,
+        };
+        match law.judge(&request) {
             Ok(command) => {
-                let payload = verdict::payload_bytes(command, &request);
-                if !self.admits(payload, cx.settings) {
+                let charge = verdict::charge(command, &request, &cx.settings.limits);
+                if !self.admits(charge, cx.settings) {
                     return Step::Stalled;
                 }
-                cx.staging.consume(Request::BYTES);
-                self.payload_in_flight += u64::from(payload);
-                self.start(command, &request, cx);
+                cx.staging.consume(header_bytes);
+                self.start(command, &request, charge, cx);
                 Step::Again
             }
-            Err(errno) => self.refuse(&request, errno, cx),
+            Err(refusal) => {
+                cx.staging.consume(header_bytes);
+                self.refuse(&request, refusal, cx)
+            }
         }
     }
 
-    fn admits(&self, payload: u32, settings: &Settings) -> bool {
-        payload == 0
-            || self.payload_in_flight + u64::from(payload) <= settings.payload_in_flight_max
+    fn admits(&self, charge: u64, settings: &Settings) -> bool {
+        charge == 0 || self.payload_in_flight + charge <= settings.payload_in_flight_max
     }
 
-    fn refuse(&mut self, request: &Request, errno: Errno, cx: &mut Cx<'_>) -> Step {
-        cx.staging.consume(Request::BYTES);
+    fn refuse(&mut self, request: &Request, refusal: Refusal, cx: &mut Cx<'_>) -> Step {
         cx.metrics.refused(Command::of_code(request.command));
-        let reply = failure(request, errno);
-        if request.command != Command::Write.code() {
-            cx.outgoing.push_reply(reply, Data::None);
+        let (style, asker) = (self.terms.style, Asker::of(request));
+        let payload = request.payload_bytes(style == Style::Extended);
+        if payload == 0 {
+            replies(style, cx).failed(asker, &refusal);
             return Step::Again;
         }
-        let skip_max = cx
-            .settings
-            .limits
-            .payload_max
-            .saturating_mul(Settings::PAYLOAD_SKIP_FACTOR);
-        if request.length > skip_max {
-            cx.outgoing.push_reply(reply, Data::None);
-            return Step::End;
+        let payload_max = cx.settings.limits.payload_max;
+        let skip_max = payload_max.saturating_mul(Settings::PAYLOAD_SKIP_FACTOR);
+        match u32::try_from(payload) {
+            Ok(rest) if rest <= skip_max => {
+                self.receiving = Receiving::Skip {
+                    rest,
+                    asker,
+                    refusal,
+                };
+                Step::Again
+            }
+            _ => {
+                replies(style, cx).failed(asker, &refusal);
+                Step::End
+            }
         }
-        self.receiving = Receiving::Skip {
-            rest: request.length,
-            reply,
-        };
-        Step::Again
     }
 
-    fn start(&mut self, command: Command, request: &Request, cx: &mut Cx<'_>) {
+    fn start(&mut self, command: Command, request: &Request, charge: u64, cx: &mut Cx<'_>) {
         let &Request { offset, length, .. } = request;
-        let durable = request.flags & command_flags::FUA != 0;
-        // Proto leaves requests of length 0 open, but wants no disconnect: nothing is done, well.
+        let style = self.terms.style;
+        let has = |flag: u16| request.flags & flag != 0;
+        let durable = has(command_flags::FUA);
+        // Proto leaves requests of length 0 open, but wants no disconnect: nothing is done, well. There is
+        // no way to say so in extents.
         if length == 0 && command != Command::Flush {
-            let reply = SimpleReply {
-                error: 0,
-                cookie: request.cookie,
-            };
-            cx.outgoing.push_reply(reply, Data::None);
-            cx.metrics.replied(command, cx.metrics.now(), 0, false);
-            return;
+            let asker = Asker::of(request);
+            let refusal = Refusal::new(Errno::Invalid, "the extents of no bytes");
+            let is_status = command == Command::BlockStatus;
+            if is_status {
+                replies(style, cx).failed(asker, &refusal);
+            } else {
+                replies(style, cx).done(asker);
+            }
+            let now = cx.metrics.now();
+            return cx.metrics.replied(command, now, 0, is_status);
         }
-        let id = self
-            .requests
-            .insert(request.cookie, command, offset, length, cx.metrics.now());
+        self.payload_in_flight += charge;
+        let is_read = command == Command::Read;
+        let id = self.requests.insert(Admitted {
+            asker: Asker::of(request),
+            command,
+            offset,
+            length,
+            charge,
+            since: cx.metrics.now(),
+            streams: is_read && style.has_chunks() && !has(command_flags::DF),
+        });
+        let slices = || {
+            let bytes = u32::try_from(charge).expect("at most 32 MiB");
+            Slices::new(offset, bytes)
+        };
         match command {
-            Command::Read => {
-                for (offset, length) in Slices::new(offset, length) {
+            Command::Read | Command::Cache => {
+                for (offset, length) in slices() {
                     self.submit(id, Op::Read { offset, length }, cx);
                 }
                 self.requests.all_submitted(id);
             }
             Command::Write => {
-                let payload = Payload::new(id, Slices::new(offset, length), durable);
+                let payload = Payload::new(id, slices(), durable);
                 self.receiving = Receiving::Payload(payload);
             }
             Command::Flush => self.submit_only(id, Op::Flush, cx),
             Command::Trim => {
-                let length = u64::from(length);
-                self.submit_only(
-                    id,
-                    Op::Discard {
-                        offset,
-                        length,
-                        durable,
-                    },
-                    cx,
-                );
-            }
-            Command::WriteZeroes => {
-                let allocate = request.flags & command_flags::NO_HOLE != 0;
-                let length = u64::from(length);
-                let op = Op::WriteZeroes {
+                let op = Op::Discard {
                     offset,
                     length,
-                    allocate,
                     durable,
                 };
                 self.submit_only(id, op, cx);
             }
-            Command::Cache | Command::BlockStatus | Command::Disconnect => {
-                unreachable!("not admitted")
+            Command::WriteZeroes => {
+                let op = Op::WriteZeroes {
+                    offset,
+                    length,
+                    allocate: has(command_flags::NO_HOLE),
+                    durable,
+                };
+                self.submit_only(id, op, cx);
             }
+            Command::BlockStatus => {
+                let is_one = has(command_flags::REQ_ONE);
+                let count_max = if is_one { 1 } else { EXTENTS_MAX };
+                let op = Op::Extents {
+                    offset,
+                    length,
+                    count_max,
+                };
+                self.submit_only(id, op, cx);
+            }
+            Command::Disconnect => unreachable!("disconnects are not admitted"),
         }
     }
 
@@ -265,8 +326,7 @@ impl Transmission {
         Step::Again
     }
 
-    /// An operation finished. Queues the reply if it was the last of its request and the peer is
-    /// still there.
+    /// An operation finished. Queues what can be said now, if the peer is still there.
     pub(super) fn completed(
         &mut self,
         low: u64,
@@ -274,45 +334,73 @@ impl Transmission {
         outgoing: Option<&mut Outgoing>,
         metrics: &SessionMetrics,
     ) {
-        let Some(finished) = self.requests.completed(low, result) else {
-            return;
-        };
-        let Finished {
-            cookie,
-            payload,
-            result,
-            command,
-            since,
-            length,
-        } = finished;
-        metrics.replied(command, since, u64::from(length), result.is_err());
-        match (result, outgoing) {
-            (Ok(data), Some(outgoing)) => {
-                let reply = SimpleReply { error: 0, cookie };
-                // The data of a read stays charged until it was sent.
-                if matches!(data, Data::None) {
-                    self.release(payload);
+        let style = self.terms.style;
+        let replies = outgoing.map(|outgoing| Replies { style, outgoing });
+        match self.requests.completed(low, result) {
+            Progress::Waits => {}
+            Progress::Slice {
+                request,
+                outcome,
+                length,
+                is_last,
+                has_failed,
+            } => {
+                if is_last {
+                    count(metrics, &request, has_failed);
                 }
-                outgoing.push_reply(reply, data);
+                match (outcome, replies) {
+                    (Ok(span), Some(mut replies)) => {
+                        replies.slice(request.asker, span, is_last);
+                    }
+                    (Err((offset, refusal)), Some(mut replies)) => {
+                        self.release(u64::from(length));
+                        replies.slice_failed(request.asker, offset, &refusal, is_last);
+                    }
+                    (_, None) => self.release(u64::from(length)),
+                }
             }
-            (Err(errno), Some(outgoing)) => {
-                self.release(payload);
-                outgoing.push_reply(
-                    SimpleReply {
-                        error: errno.code(),
-                        cookie,
-                    },
-                    Data::None,
-                );
+            Progress::Finished { request, outcome } => {
+                count(metrics, &request, outcome.is_err());
+                self.finish(&request, outcome, replies);
             }
-            (_, None) => self.release(payload),
+        }
+    }
+
+    /// Queues the reply of a request that is answered as a whole. What it says stays charged until it
+    /// was sent.
+    fn finish(
+        &mut self,
+        request: &Admitted,
+        outcome: Result<Outcome, Refusal>,
+        replies: Option<Replies<'_>>,
+    ) {
+        let Some(mut replies) = replies else {
+            return self.release(request.charge);
+        };
+        match outcome {
+            Ok(Outcome::Data(data)) => replies.whole(request.asker, request.offset, data),
+            Ok(Outcome::Extents(extents)) => {
+                replies.extents(request.asker, &extents, request.charge);
+            }
+            Ok(Outcome::Nothing) => {
+                self.release(request.charge);
+                replies.done(request.asker);
+            }
+            Err(refusal) => {
+                self.release(request.charge);
+                replies.failed(request.asker, &refusal);
+            }
         }
     }
 }
 
-fn failure(request: &Request, errno: Errno) -> SimpleReply {
-    SimpleReply {
-        error: errno.code(),
-        cookie: request.cookie,
+fn count(metrics: &SessionMetrics, request: &Admitted, failed: bool) {
+    metrics.replied(request.command, request.since, request.length, failed);
+}
+
+fn replies<'a>(style: Style, cx: &'a mut Cx<'_>) -> Replies<'a> {
+    Replies {
+        style,
+        outgoing: cx.outgoing,
     }
 }

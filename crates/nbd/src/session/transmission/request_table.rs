@@ -4,11 +4,13 @@
 //! is reused only after all operations of its request completed, so a token in flight is unique.
 
 use everglade_env::Nanos;
-use everglade_target::{Error, ReadSpan, Reply};
+use everglade_target::{Error, Extent, ReadSpan, Reply};
 use slab::Slab;
 
 use super::super::outgoing::Data;
 use super::Slices;
+use super::replies::Asker;
+use super::verdict::Refusal;
 use crate::wire::{Command, Errno};
 
 /// Bits of a token that number the slice.
@@ -20,13 +22,24 @@ pub(super) struct RequestTable {
     operations: usize,
 }
 
+/// A request as it was admitted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Admitted {
+    pub(super) asker: Asker,
+    pub(super) command: Command,
+    pub(super) offset: u64,
+    /// Bytes of its range.
+    pub(super) length: u64,
+    /// Bytes of payload charged for it.
+    pub(super) charge: u64,
+    /// When.
+    pub(super) since: Nanos,
+    /// Each slice of the read is answered as soon as it is there.
+    pub(super) streams: bool,
+}
+
 struct Row {
-    cookie: u64,
-    command: Command,
-    offset: u64,
-    length: u32,
-    /// When it was admitted.
-    since: Nanos,
+    admitted: Admitted,
     /// Operations submitted so far.
     submitted: u16,
     /// Operations submitted and not completed.
@@ -34,9 +47,11 @@ struct Row {
     /// More operations will follow (a write whose payload is incomplete).
     growing: bool,
     /// The first error.
-    error: Option<Errno>,
+    error: Option<Refusal>,
     /// What reads returned, by slice.
     data: Gathered,
+    /// What a block status request returned.
+    extents: Vec<Extent>,
 }
 
 /// One slice needs no list.
@@ -46,16 +61,38 @@ enum Gathered {
     Many(Vec<Option<ReadSpan>>),
 }
 
-/// A request whose last operation completed.
-pub(super) struct Finished {
-    pub(super) cookie: u64,
-    pub(super) command: Command,
-    pub(super) since: Nanos,
-    /// Bytes of its range.
-    pub(super) length: u32,
-    /// Bytes charged for it.
-    pub(super) payload: u64,
-    pub(super) result: Result<Data, Errno>,
+/// What the completion of an operation means for its request.
+pub(super) enum Progress {
+    /// Nothing yet.
+    Waits,
+    /// A slice of a streaming read is there, or failed at an offset. The last one ends the request.
+    Slice {
+        request: Admitted,
+        outcome: Result<ReadSpan, (u64, Refusal)>,
+        /// Bytes of the slice.
+        length: u32,
+        is_last: bool,
+        /// A slice of the request has failed.
+        has_failed: bool,
+    },
+    /// The last operation completed.
+    Finished {
+        request: Admitted,
+        outcome: Result<Outcome, Refusal>,
+    },
+}
+
+/// What a successful request returned.
+pub(super) enum Outcome {
+    Nothing,
+    Data(Data),
+    Extents(Vec<Extent>),
+}
+
+impl From<&Error> for Refusal {
+    fn from(error: &Error) -> Self {
+        Refusal::new(Errno::from(error), error.to_string())
+    }
 }
 
 impl RequestTable {
@@ -68,25 +105,15 @@ impl RequestTable {
     }
 
     /// Adds a request and returns its number.
-    pub(super) fn insert(
-        &mut self,
-        cookie: u64,
-        command: Command,
-        offset: u64,
-        length: u32,
-        since: Nanos,
-    ) -> usize {
+    pub(super) fn insert(&mut self, admitted: Admitted) -> usize {
         self.rows.insert(Row {
-            cookie,
-            command,
-            offset,
-            length,
-            since,
+            admitted,
             submitted: 0,
             in_flight: 0,
             growing: true,
             error: None,
             data: Gathered::None,
+            extents: Vec::new(),
         })
     }
 
@@ -113,8 +140,8 @@ impl RequestTable {
         self.rows[id].growing = false;
     }
 
-    /// An operation finished; returns its request if that finished as well.
-    pub(super) fn completed(&mut self, low: u64, result: Result<Reply, Error>) -> Option<Finished> {
+    /// An operation finished.
+    pub(super) fn completed(&mut self, low: u64, result: Result<Reply, Error>) -> Progress {
         let id = usize::try_from(low >> SLICE_BITS).expect("a token of this session");
         let slice = usize::try_from(low & ((1 << SLICE_BITS) - 1)).expect("16 bits");
         let row = self
@@ -127,30 +154,95 @@ impl RequestTable {
         );
         row.in_flight -= 1;
         self.operations -= 1;
-        match result {
-            Ok(Reply::Data(span)) => row.keep(slice, span),
-            Ok(Reply::Extents(_)) => panic!("extents were not asked for"),
-            Ok(Reply::Done) => assert!(row.command != Command::Read, "a read returns data"),
-            Err(error) => row.error = row.error.or(Some(Errno::from(&error))),
-        }
-        if row.growing || row.in_flight > 0 {
-            return None;
+        let is_last = !row.growing && row.in_flight == 0;
+        let progress = if row.admitted.streams {
+            row.stream(slice, result, is_last)
+        } else {
+            row.gather(slice, result);
+            Progress::Waits
+        };
+        if !is_last {
+            return progress;
         }
         let row = self.rows.remove(id);
-        Some(row.finish())
+        if row.admitted.streams {
+            progress
+        } else {
+            row.finish()
+        }
     }
 }
 
 impl Row {
+    fn command(&self) -> Command {
+        self.admitted.command
+    }
+
+    /// The range of a slice of a read.
+    fn slice_range(&self, slice: usize) -> (u64, u32) {
+        let Admitted { offset, charge, .. } = self.admitted;
+        let length = u32::try_from(charge).expect("a read is at most 32 MiB");
+        let range = Slices::new(offset, length).nth(slice);
+        range.expect("a slice that was submitted")
+    }
+
+    fn stream(&mut self, slice: usize, result: Result<Reply, Error>, is_last: bool) -> Progress {
+        let (offset, length) = self.slice_range(slice);
+        let outcome = match result {
+            Ok(Reply::Data(span)) => {
+                self.check_range(slice, &span);
+                Ok(span)
+            }
+            Ok(other) => panic!("a read returns data, not {other:?}"),
+            Err(error) => Err((offset, Refusal::from(&error))),
+        };
+        if let Err((_, refusal)) = &outcome
+            && self.error.is_none()
+        {
+            self.error = Some(refusal.clone());
+        }
+        Progress::Slice {
+            request: self.admitted,
+            outcome,
+            length,
+            is_last,
+            has_failed: self.error.is_some(),
+        }
+    }
+
+    fn gather(&mut self, slice: usize, result: Result<Reply, Error>) {
+        match (result, self.command()) {
+            (Ok(Reply::Data(span)), Command::Read) => self.keep(slice, span),
+            // It is in the cache now, which was all that was wanted.
+            (Ok(Reply::Data(_)), Command::Cache) => {}
+            (Ok(Reply::Extents(extents)), Command::BlockStatus) => self.extents = extents,
+            (Ok(Reply::Done), command) => {
+                let has_data = matches!(
+                    command,
+                    Command::Read | Command::Cache | Command::BlockStatus
+                );
+                assert!(!has_data, "{command:?} returns something");
+            }
+            (Ok(reply), command) => panic!("{command:?} does not return {reply:?}"),
+            (Err(error), _) => {
+                if self.error.is_none() {
+                    self.error = Some(Refusal::from(&error));
+                }
+            }
+        }
+    }
+
     /// The bytes sent must be the bytes asked for, or the client loses track of the stream.
-    fn keep(&mut self, slice: usize, span: ReadSpan) {
-        let expected = Slices::new(self.offset, self.length).nth(slice);
-        assert_eq!(self.command, Command::Read, "only reads return data");
+    fn check_range(&self, slice: usize, span: &ReadSpan) {
         assert_eq!(
-            expected,
-            Some((span.offset, span.length)),
+            self.slice_range(slice),
+            (span.offset, span.length),
             "a read returns its range"
         );
+    }
+
+    fn keep(&mut self, slice: usize, span: ReadSpan) {
+        self.check_range(slice, &span);
         if self.submitted == 1 && !self.growing {
             self.data = Gathered::One(span);
             return;
@@ -167,27 +259,22 @@ impl Row {
         spans[slice] = Some(span);
     }
 
-    fn finish(self) -> Finished {
-        let payload = match self.command {
-            Command::Read | Command::Write => u64::from(self.length),
-            _ => 0,
-        };
-        let result = match (self.error, self.data) {
-            (Some(errno), _) => Err(errno),
-            (None, Gathered::None) => Ok(Data::None),
-            (None, Gathered::One(span)) => Ok(Data::One(span)),
+    fn finish(self) -> Progress {
+        let is_status = self.command() == Command::BlockStatus;
+        let outcome = match (self.error, self.data) {
+            (Some(refusal), _) => Err(refusal),
+            (None, Gathered::None) if is_status => Ok(Outcome::Extents(self.extents)),
+            (None, Gathered::None) => Ok(Outcome::Nothing),
+            (None, Gathered::One(span)) => Ok(Outcome::Data(Data::One(span))),
             (None, Gathered::Many(spans)) => {
                 let spans: Option<Vec<ReadSpan>> = spans.into_iter().collect();
-                Ok(Data::Many(spans.expect("every slice returned its data")))
+                let spans = spans.expect("every slice returned its data");
+                Ok(Outcome::Data(Data::Many(spans)))
             }
         };
-        Finished {
-            cookie: self.cookie,
-            command: self.command,
-            since: self.since,
-            length: self.length,
-            payload,
-            result,
+        Progress::Finished {
+            request: self.admitted,
+            outcome,
         }
     }
 }

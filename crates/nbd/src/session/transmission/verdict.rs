@@ -2,68 +2,135 @@
 
 use everglade_target::Limits;
 
-use crate::wire::request::command_flags::{FUA, NO_HOLE};
+use super::super::terms::{Style, Terms};
+use crate::wire::request::command_flags::{DF, FAST_ZERO, FUA, NO_HOLE, PAYLOAD_LEN, REQ_ONE};
 use crate::wire::{Command, Errno, Request};
 
-/// The command to carry out, whose range lies within the export.
-pub(super) fn judge(
-    request: &Request,
-    size_bytes: u64,
-    read_only: bool,
-    limits: &Limits,
-) -> Result<Command, Errno> {
-    // Proto "Error values": EINVAL for unknown commands and flags.
-    let command = Command::of_code(request.command).ok_or(Errno::Invalid)?;
-    if matches!(command, Command::Cache | Command::BlockStatus) {
-        return Err(Errno::Invalid);
+/// What a verdict depends on besides the request.
+pub(super) struct Law<'a> {
+    pub(super) size_bytes: u64,
+    pub(super) read_only: bool,
+    pub(super) limits: &'a Limits,
+    pub(super) terms: Terms,
+}
+
+/// Why a request is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) errno: Errno,
+    /// For people; sent where the protocol has room for it.
+    pub(super) text: String,
+}
+
+impl Refusal {
+    pub(super) fn new(errno: Errno, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Refusal { errno, text }
     }
-    if request.flags & !flags_allowed(command) != 0 {
-        return Err(Errno::Invalid);
-    }
-    if command == Command::Flush {
-        // Proto "Request types": reserved, and MUST be zero.
-        let zero = request.offset == 0 && request.length == 0;
-        return if zero {
-            Ok(command)
-        } else {
-            Err(Errno::Invalid)
-        };
-    }
-    // Proto "Error values": EPERM for changes to a read-only export.
-    if read_only && command != Command::Read {
-        return Err(Errno::Perm);
-    }
-    if payload_bytes(command, request) > limits.payload_max {
-        return Err(Errno::Invalid);
-    }
-    let block_min = u64::from(limits.block_min.max(1));
-    let aligned = request.offset.is_multiple_of(block_min)
-        && u64::from(request.length).is_multiple_of(block_min);
-    if !aligned {
-        return Err(Errno::Invalid);
-    }
-    let end = request.offset.checked_add(u64::from(request.length));
-    match end {
-        Some(end) if end <= size_bytes => Ok(command),
-        _ => Err(beyond_the_end(command)),
+
+    fn invalid(text: &str) -> Self {
+        Refusal::new(Errno::Invalid, text)
     }
 }
 
-/// Bytes that follow the request or its reply.
-pub(super) fn payload_bytes(command: Command, request: &Request) -> u32 {
+impl Law<'_> {
+    /// The command to carry out, whose range lies within the export.
+    pub(super) fn judge(&self, request: &Request) -> Result<Command, Refusal> {
+        // Proto "Error values": EINVAL for unknown commands and flags.
+        let command = Command::of_code(request.command)
+            .ok_or_else(|| Refusal::invalid("the command is not known"))?;
+        self.judge_flags(command, request)?;
+        if command == Command::Flush {
+            // Proto "Request types": reserved, and MUST be zero.
+            let zero = request.offset == 0 && request.length == 0;
+            let refusal = || Refusal::invalid("a flush concerns no range");
+            return zero.then_some(command).ok_or_else(refusal);
+        }
+        // Proto "Error values": EPERM for changes to a read-only export.
+        if self.read_only && changes(command) {
+            let text = "the export is read-only";
+            return Err(Refusal::new(Errno::Perm, text));
+        }
+        self.judge_range(command, request)?;
+        Ok(command)
+    }
+
+    fn judge_flags(&self, command: Command, request: &Request) -> Result<(), Refusal> {
+        if request.flags & !self.flags_allowed(command) != 0 {
+            return Err(Refusal::invalid("a flag does not belong to the command"));
+        }
+        let has_payload = request.payload_bytes(self.terms.style == Style::Extended) > 0;
+        if command == Command::Write && !has_payload && request.length > 0 {
+            let text = "a write needs the flag PAYLOAD_LEN and its payload";
+            return Err(Refusal::invalid(text));
+        }
+        if command == Command::BlockStatus && !self.terms.allocation {
+            let text = "no metadata context was chosen for this export";
+            return Err(Refusal::invalid(text));
+        }
+        // Proto `NBD_CMD_WRITE_ZEROES`: refused unless it is faster than writing. What takes space is
+        // written like other data.
+        let fast = FAST_ZERO | NO_HOLE;
+        if command == Command::WriteZeroes && request.flags & fast == fast {
+            let text = "zeroes that take space are not faster than a write";
+            return Err(Refusal::new(Errno::NotSupported, text));
+        }
+        Ok(())
+    }
+
+    fn judge_range(&self, command: Command, request: &Request) -> Result<(), Refusal> {
+        let has_data = matches!(command, Command::Read | Command::Write);
+        if has_data && request.length > u64::from(self.limits.payload_max) {
+            let max = self.limits.payload_max;
+            let text = format!("a request moves at most {max} bytes");
+            return Err(Refusal::new(Errno::Invalid, text));
+        }
+        let block_min = u64::from(self.limits.block_min.max(1));
+        let aligned =
+            request.offset.is_multiple_of(block_min) && request.length.is_multiple_of(block_min);
+        if !aligned {
+            let text = format!("offset and length must be multiples of {block_min}");
+            return Err(Refusal::new(Errno::Invalid, text));
+        }
+        match request.offset.checked_add(request.length) {
+            Some(end) if end <= self.size_bytes => Ok(()),
+            _ => {
+                let size = self.size_bytes;
+                let text = format!("the range ends beyond the export of {size} bytes");
+                Err(Refusal::new(beyond_the_end(command), text))
+            }
+        }
+    }
+
+    /// Proto "Command flags": FUA must be accepted with every command, the others only where they mean
+    /// something and what they belong to was negotiated.
+    fn flags_allowed(&self, command: Command) -> u16 {
+        let special = match command {
+            Command::Read if self.terms.style.has_chunks() => DF,
+            Command::Write if self.terms.style == Style::Extended => PAYLOAD_LEN,
+            Command::WriteZeroes => NO_HOLE | FAST_ZERO,
+            Command::BlockStatus => REQ_ONE,
+            _ => 0,
+        };
+        FUA | special
+    }
+}
+
+/// Bytes of memory that the request or its reply will hold. `request` was judged to be in order.
+pub(super) fn charge(command: Command, request: &Request, limits: &Limits) -> u64 {
     match command {
         Command::Read | Command::Write => request.length,
+        Command::Cache => request.length.min(u64::from(limits.payload_max)),
+        Command::BlockStatus => super::EXTENTS_CHARGE,
         _ => 0,
     }
 }
 
-/// Proto "Command flags": FUA must be accepted with every command. `DF`, `REQ_ONE`, `FAST_ZERO` and
-/// `PAYLOAD_LEN` belong to features that are not advertised.
-fn flags_allowed(command: Command) -> u16 {
-    match command {
-        Command::WriteZeroes => FUA | NO_HOLE,
-        _ => FUA,
-    }
+fn changes(command: Command) -> bool {
+    matches!(
+        command,
+        Command::Write | Command::Trim | Command::WriteZeroes
+    )
 }
 
 /// Proto "Error values" and `NBD_CMD_WRITE_ZEROES`.

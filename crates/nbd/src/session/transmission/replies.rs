@@ -1,0 +1,234 @@
+//! How the outcome of a request is said, in each of the three styles (proto "Simple reply message",
+//! "Structured reply types"; extension `EXTENDED_HEADERS`).
+//!
+//! | outcome | simple | chunks |
+//! | --- | --- | --- |
+//! | nothing to say | error 0 | `NONE` |
+//! | data of a whole read | error 0 and the data | `OFFSET_DATA` or `OFFSET_HOLE` (client asked for one chunk) |
+//! | data of a slice | – | `OFFSET_DATA` and `OFFSET_HOLE` |
+//! | extents | – | `BLOCK_STATUS` or `BLOCK_STATUS_EXT` |
+//! | refusal | its number | `ERROR` with a text, `ERROR_OFFSET` for a slice |
+//!
+//! Blocks that are not stored come from the target as the shared page of zeroes, which is found by its
+//! address: nobody looks at the bytes. Short runs of them are sent as data, because a chunk costs the
+//! client more than a few blocks.
+
+use everglade_env::{BLOCK_SIZE, PageRef};
+use everglade_target::{Allocation, Extent, ReadSpan};
+
+use super::super::options::ALLOCATION_ID;
+use super::super::outgoing::{Data, Head, Outgoing};
+use super::super::terms::Style;
+use super::verdict::Refusal;
+use crate::wire::chunk::{error_data, hole_data, kinds, states};
+use crate::wire::{Chunk, Request, SimpleReply};
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+/// Blocks of zeroes in a row, in the middle of data, that are worth a chunk of their own.
+const HOLE_BLOCKS_MIN: usize = 4;
+/// Longest text sent with an error; the protocol allows 4,096 bytes.
+const TEXT_BYTES_MAX: usize = 1024;
+
+/// Whom a reply is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asker {
+    pub(super) cookie: u64,
+    /// The request's, repeated in extended headers.
+    pub(super) offset: u64,
+}
+
+impl Asker {
+    pub(super) fn of(request: &Request) -> Self {
+        Asker {
+            cookie: request.cookie,
+            offset: request.offset,
+        }
+    }
+}
+
+/// Puts replies of one style into the queue.
+pub(super) struct Replies<'a> {
+    pub(super) style: Style,
+    pub(super) outgoing: &'a mut Outgoing,
+}
+
+impl Replies<'_> {
+    /// Success, without data.
+    pub(super) fn done(&mut self, asker: Asker) {
+        if self.style.has_chunks() {
+            self.chunk(asker, kinds::NONE, &[], Data::None, 0, true);
+        } else {
+            self.simple(asker, 0, Data::None, 0);
+        }
+    }
+
+    /// Failure of a whole request.
+    pub(super) fn failed(&mut self, asker: Asker, refusal: &Refusal) {
+        if self.style.has_chunks() {
+            let data = error_data(refusal.errno.code(), shortened(&refusal.text), None);
+            self.chunk(asker, kinds::ERROR, &data, Data::None, 0, true);
+        } else {
+            self.simple(asker, refusal.errno.code(), Data::None, 0);
+        }
+    }
+
+    /// Success of a read, all at once. Its bytes stay charged until they were sent.
+    pub(super) fn whole(&mut self, asker: Asker, offset: u64, data: Data) {
+        let held = data.length();
+        if !self.style.has_chunks() {
+            return self.simple(asker, 0, data, held);
+        }
+        if data.spans().iter().all(is_zero) {
+            let length = u32::try_from(held).expect("a request is at most 32 MiB");
+            let hole = hole_data(offset, length);
+            self.chunk(asker, kinds::OFFSET_HOLE, &hole, Data::None, held, true);
+        } else {
+            let place = offset.to_be_bytes();
+            self.chunk(asker, kinds::OFFSET_DATA, &place, data, held, true);
+        }
+    }
+
+    /// One slice of a read. Its bytes stay charged until they were sent, holes with the last of them.
+    pub(super) fn slice(&mut self, asker: Asker, span: ReadSpan, ends_reply: bool) {
+        let mut runs = runs(span).into_iter().peekable();
+        while let Some(run) = runs.next() {
+            let done = ends_reply && runs.peek().is_none();
+            let held = u64::from(run.span.length);
+            let place = run.span.offset;
+            if run.is_hole {
+                let hole = hole_data(place, run.span.length);
+                self.chunk(asker, kinds::OFFSET_HOLE, &hole, Data::None, held, done);
+            } else {
+                let data = Data::One(run.span);
+                let place = place.to_be_bytes();
+                self.chunk(asker, kinds::OFFSET_DATA, &place, data, held, done);
+            }
+        }
+    }
+
+    /// One slice of a read failed; the others may be good.
+    pub(super) fn slice_failed(
+        &mut self,
+        asker: Asker,
+        offset: u64,
+        refusal: &Refusal,
+        ends_reply: bool,
+    ) {
+        let text = shortened(&refusal.text);
+        let data = error_data(refusal.errno.code(), text, Some(offset));
+        let kind = kinds::ERROR_OFFSET;
+        self.chunk(asker, kind, &data, Data::None, 0, ends_reply);
+    }
+
+    /// Success of a block status request. `held` bytes stay charged until it was sent.
+    pub(super) fn extents(&mut self, asker: Asker, extents: &[Extent], held: u64) {
+        let mut data = ALLOCATION_ID.to_be_bytes().to_vec();
+        let kind = if self.style == Style::Extended {
+            let count = u32::try_from(extents.len()).expect("their number is bounded");
+            data.extend_from_slice(&count.to_be_bytes());
+            for extent in extents {
+                data.extend_from_slice(&extent.length.to_be_bytes());
+                data.extend_from_slice(&u64::from(state(extent)).to_be_bytes());
+            }
+            kinds::BLOCK_STATUS_EXT
+        } else {
+            for extent in extents {
+                // Within the request, whose length has 32 bits.
+                let length = u32::try_from(extent.length).unwrap_or(u32::MAX);
+                data.extend_from_slice(&length.to_be_bytes());
+                data.extend_from_slice(&state(extent).to_be_bytes());
+            }
+            kinds::BLOCK_STATUS
+        };
+        self.chunk(asker, kind, &data, Data::None, held, true);
+    }
+
+    fn simple(&mut self, asker: Asker, error: u32, data: Data, held: u64) {
+        let cookie = asker.cookie;
+        let head = Head::of(&[&SimpleReply { error, cookie }.encode()]);
+        self.outgoing.push(head, data, held, true);
+    }
+
+    fn chunk(&mut self, asker: Asker, kind: u16, body: &[u8], data: Data, held: u64, done: bool) {
+        let length = body.len() as u64 + data.length();
+        let chunk = Chunk {
+            done,
+            kind,
+            cookie: asker.cookie,
+            offset: asker.offset,
+            length: u32::try_from(length).expect("a chunk is at most a request's payload"),
+        };
+        let head = if self.style == Style::Extended {
+            Head::of(&[&chunk.encode_extended(), body])
+        } else {
+            Head::of(&[&chunk.encode_structured(), body])
+        };
+        self.outgoing.push(head, data, held, done);
+    }
+}
+
+fn state(extent: &Extent) -> u32 {
+    match extent.allocation {
+        Allocation::Data => 0,
+        Allocation::Hole => states::HOLE | states::ZERO,
+    }
+}
+
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
+}
+
+fn is_zero(span: &ReadSpan) -> bool {
+    let zero = PageRef::zero();
+    span.pages
+        .iter()
+        .all(|page| PageRef::same_memory(page, &zero))
+}
+
+/// A part of a slice that is one chunk.
+struct Run {
+    is_hole: bool,
+    span: ReadSpan,
+}
+
+/// Cuts a slice where holes begin and end.
+fn runs(span: ReadSpan) -> Vec<Run> {
+    let zero = PageRef::zero();
+    let is_zero: Vec<bool> = span
+        .pages
+        .iter()
+        .map(|page| PageRef::same_memory(page, &zero))
+        .collect();
+    // Pages at which a chunk begins, and whether it is a hole.
+    let mut starts: Vec<(usize, bool)> = Vec::new();
+    let mut at = 0;
+    for run in is_zero.chunk_by(|a, b| a == b) {
+        let is_hole = run[0] && (run.len() >= HOLE_BLOCKS_MIN || run.len() == is_zero.len());
+        if starts.last().is_none_or(|(_, before)| *before != is_hole) {
+            starts.push((at, is_hole));
+        }
+        at += run.len();
+    }
+    if let [(_, is_hole)] = starts[..] {
+        return vec![Run { is_hole, span }];
+    }
+    let end = span.offset + u64::from(span.length);
+    let first = span.offset / BLOCK;
+    let mut pages = span.pages.into_iter();
+    let mut runs = Vec::with_capacity(starts.len());
+    for (index, (start, is_hole)) in starts.iter().enumerate() {
+        let next = starts.get(index + 1).map(|(next, _)| *next);
+        let from = span.offset.max((first + *start as u64) * BLOCK);
+        let to = next.map_or(end, |next| (first + next as u64) * BLOCK);
+        let count = next.unwrap_or(is_zero.len()) - start;
+        runs.push(Run {
+            is_hole: *is_hole,
+            span: ReadSpan {
+                offset: from,
+                length: u32::try_from(to - from).expect("part of a slice"),
+                pages: pages.by_ref().take(count).collect(),
+            },
+        });
+    }
+    runs
+}
