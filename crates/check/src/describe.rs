@@ -3,7 +3,7 @@
 use std::fmt;
 
 use everglade_env::{DeviceId, Storage};
-use everglade_format::config::hex;
+use everglade_format::config::{JournalRegion, hex};
 use everglade_format::context::place as context_place;
 use everglade_format::{Context, FileId, Header, Inode, Layer, Owner, Pvbn, bitmap, metafile};
 use serde_json::{Map, Value};
@@ -89,6 +89,7 @@ pub fn labels(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Description
         .fact("epoch", config.epoch)
         .fact("area blocks", config.area_blocks)
         .fact("reserve blocks", config.reserve_blocks)
+        .fact("journal", journal_text(&config.journal))
         .fact("consistency point", labels.superblock.cp);
     for (member, entry) in config.members.iter().enumerate() {
         let title = format!("member {member} is device {}", labels.devices[member].0);
@@ -122,6 +123,16 @@ pub fn labels(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Description
     Ok(out)
 }
 
+fn journal_text(region: &JournalRegion) -> String {
+    match region.blocks {
+        0 => "none".into(),
+        blocks => format!(
+            "dbns {} + {blocks} of member {}",
+            region.first, region.member
+        ),
+    }
+}
+
 fn copy_part(site: &labels::Site, state: &str) -> Description {
     let title = format!("device {} byte {}", site.device.0, site.offset);
     Description::new(title)
@@ -142,6 +153,8 @@ pub fn superblock(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Descrip
         .fact("areas used", it.areas_used)
         .fact("frontiers", format!("{:?}", it.frontiers))
         .fact("next file", it.next_file)
+        .fact("journal generation", it.journal_generation)
+        .fact("journal sequence", it.journal_sequence)
         .fact("stopped cleanly", it.clean)
         .fact("written seconds", it.written_seconds);
     let aggregate = aggregate_of(&media, &labels);

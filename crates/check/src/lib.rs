@@ -4,6 +4,7 @@
 //! through [`everglade_env::Storage`], so it runs over real devices and over simulated ones alike, and
 //! it never writes.
 //!
+//! labels --> journal
 //! labels --> walk of the aggregate's trees --> per window of pvbn space: Definition 1, contexts, contents
 //! --> per volume, per window of vvbn space: Definition 1, container ↔ volume
 //!
@@ -15,6 +16,9 @@
 //!    (Definition 1) and, in volumes, with the container map.
 //! 3. *Contents* (`contents`): leaves of containers and of the overflow file are read in the order of the
 //!    device, in runs up to 1 MiB, and compared with their tags.
+//!
+//! 4. *Journal* (`journal`): what the next start will do again, counted; it changes nothing of the above,
+//!    which is about the consistency point that is on media.
 //!
 //! Memory: 40 bytes for each used block of one window (16 Mi blocks, 64 GiB); a larger aggregate is walked
 //! once per window, its findings reported the first time only. Nothing else grows with what media say.
@@ -29,6 +33,7 @@ mod files;
 mod filesystem;
 mod findings;
 mod inodes;
+mod journal;
 mod labels;
 mod media;
 mod names;
@@ -42,7 +47,7 @@ mod volume;
 
 pub use describe::Description;
 pub use problem::{Kind, Object, Place, Problem};
-pub use report::{Counts, Phase, Progress, Report};
+pub use report::{Counts, Journal, Phase, Progress, Report};
 pub use unreadable::Unreadable;
 
 use everglade_env::{DeviceId, Storage};
@@ -58,7 +63,8 @@ pub fn check(
 ) -> Result<Report, Unreadable> {
     let mut findings = findings::Findings::new();
     let labels = labels::read(storage, devices, &mut findings)?;
+    let journal = journal::check(storage, &labels, &mut findings);
     let media = media::Media::new(storage, &labels);
     let counts = aggregate::check(&media, &labels, &mut findings, progress);
-    Ok(Report::new(&labels, counts, findings))
+    Ok(Report::new(&labels, counts, journal, findings))
 }

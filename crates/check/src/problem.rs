@@ -55,6 +55,15 @@ kinds! {
     SuperblockSlot "superblock-slot" problem;
     /// The superblock needs a newer config record than there is.
     EpochAhead "epoch-ahead" problem;
+    /// The config record gives the journal a place that does not exist.
+    JournalRegion "journal-region" problem;
+    /// The journal ends with a record that is not whole, as a power cut leaves it.
+    JournalTorn "journal-torn" warning;
+    /// A record of the journal was sealed, and says what cannot be.
+    JournalDamaged "journal-damaged" problem;
+    /// The journal holds a record that begins where the superblock's consistency point has none: a newer
+    /// superblock is missing.
+    JournalAhead "journal-ahead" problem;
     /// The device cannot read a block.
     ReadError "read-error" problem;
     /// A block's content is not what the pointer to it expects.
@@ -136,6 +145,8 @@ pub enum Object {
     Device(DeviceId),
     /// The aggregate as a whole.
     Aggregate,
+    /// The journal.
+    Journal,
     /// A file of the aggregate.
     File {
         /// Its id.
@@ -168,6 +179,7 @@ impl fmt::Display for Object {
         match self {
             Object::Device(device) => write!(f, "device {}", device.0),
             Object::Aggregate => f.write_str("aggregate"),
+            Object::Journal => f.write_str("journal"),
             Object::File { file, name } => write!(f, "{name} (file {file})"),
             Object::Volume { volume, name } => write!(f, "volume {name} ({volume})"),
             Object::VolumeFile {

@@ -63,6 +63,23 @@ pub struct Counts {
     pub stale_hints: u64,
 }
 
+/// What the journal holds beyond the consistency point that was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Journal {
+    /// Blocks of the region.
+    pub blocks: u64,
+    /// Records that the next start will replay.
+    pub records: u64,
+    /// Operations in them.
+    pub operations: u64,
+    /// Blocks they take.
+    pub record_blocks: u64,
+    /// The generation of the last of them, or the one that comes first.
+    pub generation: u64,
+    /// The sequence that the next operation will have.
+    pub next_sequence: u64,
+}
+
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -76,6 +93,8 @@ pub struct Report {
     pub stopped_cleanly: bool,
     /// What was looked at.
     pub counts: Counts,
+    /// The journal; none if the aggregate has none, or its place is impossible.
+    pub journal: Option<Journal>,
     /// What is wrong; of each kind no more than the first hundred.
     pub problems: Vec<Problem>,
     /// What an interrupted write may leave behind; bounded likewise.
@@ -85,13 +104,19 @@ pub struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(labels: &Labels, counts: Counts, findings: Findings) -> Self {
+    pub(crate) fn new(
+        labels: &Labels,
+        counts: Counts,
+        journal: Option<Journal>,
+        findings: Findings,
+    ) -> Self {
         Report {
             name: labels.config.name.clone(),
             uuid: labels.config.uuid,
             cp: labels.superblock.cp.0,
             stopped_cleanly: labels.superblock.clean,
             counts,
+            journal,
             problems: findings.problems,
             warnings: findings.warnings,
             totals: findings.totals,
@@ -137,6 +162,14 @@ impl Report {
                 "overflow_blocks": counts.overflow_blocks,
                 "stale_hints": counts.stale_hints,
             },
+            "journal": self.journal.map(|journal| json!({
+                "blocks": journal.blocks,
+                "records": journal.records,
+                "operations": journal.operations,
+                "record_blocks": journal.record_blocks,
+                "generation": journal.generation,
+                "next_sequence": journal.next_sequence,
+            })),
             "totals": self.totals.iter().map(|(kind, total)| (kind.name(), total))
                 .collect::<BTreeMap<_, _>>(),
             "problems": self.problems.iter().map(problem_json).collect::<Vec<_>>(),
@@ -175,6 +208,14 @@ impl fmt::Display for Report {
         let all: u64 = self.totals.values().sum();
         if all > kept {
             writeln!(f, "and {} more of the same kinds", all - kept)?;
+        }
+        if let Some(journal) = self.journal.filter(|journal| journal.records > 0) {
+            writeln!(
+                f,
+                "journal: {} operations in {} records since that consistency point; the next start will \
+                 replay them",
+                journal.operations, journal.records
+            )?;
         }
         let counts = &self.counts;
         write!(

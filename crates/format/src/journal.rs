@@ -110,6 +110,20 @@ pub const fn fits(operations: usize, pages: usize) -> bool {
     OPERATIONS_AT + operations * OPERATION_BYTES + pages * PAGE_CODE_BYTES <= CODE_AT
 }
 
+/// True if the block claims to be a header and is as it was sealed; what it says may still be impossible.
+#[must_use]
+pub fn is_sealed(block: &Block, key: &TagKey) -> bool {
+    let mut unsealed = *block;
+    put(&mut unsealed, CODE_AT, [0; 8]);
+    array_at::<8>(block, 0) == MAGIC && key.code(&unsealed) == u64_at(block, CODE_AT)
+}
+
+/// True if the block begins like a header.
+#[must_use]
+pub fn has_magic(block: &Block) -> bool {
+    array_at::<8>(block, 0) == MAGIC
+}
+
 impl Operation {
     /// Its payload pages: for a write the blocks it touches.
     #[must_use]

@@ -7,6 +7,7 @@ mod description;
 mod example;
 mod garbage;
 mod image;
+mod journal;
 mod memory;
 mod planned;
 mod sound;

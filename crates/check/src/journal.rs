@@ -1,0 +1,252 @@
+//! The journal: what the next start will do again, and whether it can be what was written (C-02, C-08).
+//!
+//! An unreplayed journal is no damage: it is there to be replayed. So this follows the records from the
+//! superblock's position as section 7 of the format says, counts them, and stops without complaint where they
+//! stop. A record that was begun is a warning, since a power cut leaves one. Problems are what no
+//! power cut leaves:
+//!
+//! - a region that does not exist, or a block of it that the device cannot read;
+//! - a record that continues the chain, was sealed, and says what cannot be, such as a payload beyond its half;
+//! - a half that begins with a record of a generation that can only begin after a consistency point newer
+//!   than the superblock is committed, or with a sequence other than the superblock's in the superblock's own
+//!   generation: the newest superblock was lost.
+//!
+//! Written anew, sharing nothing with the crate `journal`. What the operations do is not looked at: they may
+//! name files that came with a consistency point which was not committed.
+
+use everglade_env::{DeviceId, DiskError, Storage};
+use everglade_format::journal::{self, Header};
+use everglade_format::{BLOCK_SIZE, Block};
+
+use crate::findings::Findings;
+use crate::labels::Labels;
+use crate::problem::{Kind, Object, Place};
+use crate::report::Journal;
+
+/// The region as the config record names it, on a device that is there.
+struct Region<'a> {
+    storage: &'a dyn Storage,
+    device: DeviceId,
+    /// Byte of its first block.
+    offset: u64,
+    half_blocks: u64,
+}
+
+/// The records found so far.
+struct Chain {
+    found: Journal,
+    /// Life and code of the last one.
+    last: Option<(u64, u64)>,
+}
+
+/// Reads the journal. None if there is none, or its place is impossible.
+pub(crate) fn check(
+    storage: &dyn Storage,
+    labels: &Labels,
+    findings: &mut Findings,
+) -> Option<Journal> {
+    let region = region(storage, labels, findings)?;
+    let superblock = &labels.superblock;
+    let mut chain = Chain {
+        found: Journal {
+            blocks: labels.config.journal.blocks,
+            generation: superblock.journal_generation,
+            next_sequence: superblock.journal_sequence,
+            ..Journal::default()
+        },
+        last: None,
+    };
+    for half in 0..2 {
+        let generation = superblock.journal_generation + half;
+        region.follow(generation, labels, &mut chain, findings);
+        region.compare_first(generation, labels, findings);
+    }
+    Some(chain.found)
+}
+
+fn region<'a>(
+    storage: &'a dyn Storage,
+    labels: &Labels,
+    findings: &mut Findings,
+) -> Option<Region<'a>> {
+    let place = &labels.config.journal;
+    if place.blocks == 0 {
+        return None;
+    }
+    let member = place.member as usize;
+    let size = labels
+        .config
+        .members
+        .get(member)
+        .map_or(0, |m| m.size_blocks);
+    let end = place.first.0.checked_add(place.blocks);
+    if place.blocks < 2 || end.is_none_or(|end| end > size) {
+        let expected =
+            format_args!("at least 2 blocks inside a member; member {member} has {size}");
+        let found = format_args!("{} blocks from dbn {} on", place.blocks, place.first);
+        findings.add(
+            Kind::JournalRegion,
+            &Object::Journal,
+            Place::NONE,
+            expected,
+            found,
+        );
+        return None;
+    }
+    Some(Region {
+        storage,
+        device: labels.devices[member],
+        offset: place.first.0 * BLOCK_SIZE as u64,
+        half_blocks: place.blocks / 2,
+    })
+}
+
+impl Region<'_> {
+    /// Byte on the device of a block of the half of `generation`.
+    fn byte(&self, generation: u64, block: u64) -> u64 {
+        let block = generation % 2 * self.half_blocks + block;
+        self.offset + block * BLOCK_SIZE as u64
+    }
+
+    fn read(&self, generation: u64, block: u64, buffer: &mut [u8]) -> Result<(), DiskError> {
+        self.storage
+            .read(self.device, self.byte(generation, block), buffer)
+    }
+
+    /// Takes the records of one generation that continue the chain.
+    fn follow(&self, generation: u64, labels: &Labels, chain: &mut Chain, findings: &mut Findings) {
+        let mut at = 0;
+        while at < self.half_blocks {
+            let next = self.record(generation, at, labels, chain, findings);
+            let Some((header, code)) = next else {
+                return;
+            };
+            at += header.blocks();
+            let found = &mut chain.found;
+            found.records += 1;
+            found.operations += header.operations.len() as u64;
+            found.record_blocks += header.blocks();
+            found.generation = generation;
+            found.next_sequence = header.next_sequence();
+            chain.last = Some((header.life, code));
+        }
+    }
+
+    /// The record at a block of a half, if it is whole and continues the chain.
+    fn record(
+        &self,
+        generation: u64,
+        at: u64,
+        labels: &Labels,
+        chain: &Chain,
+        findings: &mut Findings,
+    ) -> Option<(Header, u64)> {
+        let object = Object::Journal;
+        let place = Place::at_offset(self.byte(generation, at));
+        let mut block = [0; BLOCK_SIZE];
+        if let Err(error) = self.read(generation, at, &mut block) {
+            findings.add(Kind::ReadError, &object, place, "a readable block", error);
+            return None;
+        }
+        if journal::has_magic(&block) && !journal::is_sealed(&block, &labels.key) {
+            findings.add(
+                Kind::JournalTorn,
+                &object,
+                place,
+                "a whole header",
+                "another code",
+            );
+            return None;
+        }
+        let (header, code) = match Header::decode(&block, &labels.key) {
+            Ok(decoded) => decoded?,
+            Err(damage) => {
+                findings.damage(Kind::JournalDamaged, &object, place, &damage);
+                return None;
+            }
+        };
+        if !continues(&header, generation, labels, chain) {
+            return None;
+        }
+        let room = self.half_blocks - at;
+        if header.blocks() > room {
+            let expected = format_args!("a record of at most {room} blocks");
+            findings.add(
+                Kind::JournalDamaged,
+                &object,
+                place,
+                expected,
+                header.blocks(),
+            );
+            return None;
+        }
+        self.has_payload(at, &header, labels, findings)
+            .then_some((header, code))
+    }
+
+    /// True if the payload of the record at `at` is what its header says.
+    fn has_payload(
+        &self,
+        at: u64,
+        header: &Header,
+        labels: &Labels,
+        findings: &mut Findings,
+    ) -> bool {
+        let object = Object::Journal;
+        let mut payload = vec![0; header.codes.len() * BLOCK_SIZE];
+        let place = Place::at_offset(self.byte(header.generation, at + 1));
+        if let Err(error) = self.read(header.generation, at + 1, &mut payload) {
+            findings.add(Kind::ReadError, &object, place, "a readable payload", error);
+            return false;
+        }
+        let (blocks, _) = payload.as_chunks::<BLOCK_SIZE>();
+        let codes = header.codes.iter().zip(blocks);
+        let wrong = codes
+            .zip(1..)
+            .find(|((code, block), _)| **code != labels.key.code(block));
+        if let Some(((code, block), index)) = wrong {
+            let place = Place::at_offset(self.byte(header.generation, at + index));
+            let expected = format_args!("payload of code {code:016x}");
+            let found = format_args!("{:016x}", labels.key.code(block));
+            findings.add(Kind::JournalTorn, &object, place, expected, found);
+        }
+        wrong.is_none()
+    }
+
+    /// Compares what a half begins with, whatever it is, with what the superblock knows.
+    fn compare_first(&self, generation: u64, labels: &Labels, findings: &mut Findings) {
+        let mut block: Block = [0; BLOCK_SIZE];
+        let read = self.read(generation, 0, &mut block);
+        let decoded = Header::decode(&block, &labels.key);
+        let (Ok(()), Ok(Some((header, _)))) = (read, decoded) else {
+            return;
+        };
+        if header.uuid != labels.config.uuid || header.epoch != labels.config.epoch {
+            return;
+        }
+        let superblock = &labels.superblock;
+        let (first, sequence) = (superblock.journal_generation, superblock.journal_sequence);
+        let place = Place::at_offset(self.byte(generation, 0));
+        let (found, number) = (header.generation, header.first_sequence);
+        if found > first + 1 {
+            let expected = format_args!("a record of generation {} at most", first + 1);
+            let found = format_args!("generation {found}");
+            findings.add(Kind::JournalAhead, &Object::Journal, place, expected, found);
+        } else if found == first && number != sequence {
+            let expected = format_args!("generation {first} to begin with operation {sequence}");
+            let found = format_args!("operation {number}");
+            findings.add(Kind::JournalAhead, &Object::Journal, place, expected, found);
+        }
+    }
+}
+
+fn continues(header: &Header, generation: u64, labels: &Labels, chain: &Chain) -> bool {
+    let is_next = chain
+        .last
+        .is_none_or(|last| last == (header.life, header.previous));
+    header.uuid == labels.config.uuid
+        && header.epoch == labels.config.epoch
+        && header.generation == generation
+        && header.first_sequence == chain.found.next_sequence
+        && is_next
+}
