@@ -1,9 +1,13 @@
 //! The bytes of the default directory device, while no server has it.
 
 use std::fs::{self, File};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use everglade_format::Config;
+use everglade_format::config::CONFIG_BYTES;
+use everglade_format::label::CONFIG_OFFSETS;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
@@ -15,6 +19,8 @@ const SEGMENT_BYTES: u64 = 1 << 30;
 pub(super) struct Medium {
     directory: PathBuf,
     pub(super) size_bytes: u64,
+    /// Where the journal is: after an orderly end nothing there counts.
+    journal: Range<u64>,
 }
 
 impl Medium {
@@ -25,10 +31,20 @@ impl Medium {
             .lines()
             .find_map(|line| line.strip_prefix("size_bytes "))
             .expect("a size");
-        Medium {
+        let mut medium = Medium {
             size_bytes: size.parse().expect("a number"),
             directory,
+            journal: 0..0,
+        };
+        let records = CONFIG_OFFSETS.map(|slot| medium.read(slot, CONFIG_BYTES));
+        let config = records
+            .iter()
+            .find_map(|record| Config::decode(record).ok().flatten());
+        if let Some(config) = config {
+            let first = config.journal.first.0 * BLOCK as u64;
+            medium.journal = first..first + config.journal.blocks * BLOCK as u64;
         }
+        medium
     }
 
     fn segment(&self, offset: u64) -> (File, u64) {
@@ -64,7 +80,7 @@ impl Medium {
         self.write(offset, &block);
     }
 
-    /// Where blocks are that look like this. Holes of the segment files are passed over.
+    /// Where blocks are that look like this, outside the journal. Holes of the segment files are passed over.
     pub(super) fn find(&self, looks: impl Fn(&[u8]) -> bool) -> Vec<u64> {
         let mut found = Vec::new();
         let block_bytes = BLOCK as u64;
@@ -87,7 +103,7 @@ impl Medium {
                 let hole = seek(&file, SeekFrom::Hole(at)).expect("every file ends in a hole");
                 while at < hole {
                     file.read_exact_at(&mut block, at).expect("read");
-                    if looks(&block) {
+                    if !self.journal.contains(&(start + at)) && looks(&block) {
                         found.push(start + at);
                     }
                     at += block_bytes;

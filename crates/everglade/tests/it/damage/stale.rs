@@ -128,16 +128,17 @@ fn an_old_copy_of_a_device_is_refused_whichever_it_is() {
     for (device, old) in devices.iter().zip(&old) {
         copy(device, old);
     }
-    let server = serve(&place);
-    let mut client = open(&server);
+    // Each orderly end is a consistency point.
     for number in 1..5 {
+        let server = serve(&place);
+        let mut client = open(&server);
         client
             .write(number * BLOCK as u64, &noise(number))
             .expect("written");
         client.flush().expect("flushed");
+        drop(client);
+        server.stop();
     }
-    drop(client);
-    server.stop();
 
     let aside = place.file("aside");
     for (device, old) in devices.iter().zip(&old) {
