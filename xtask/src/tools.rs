@@ -11,11 +11,12 @@ use crate::step::{begin, end};
 use crate::tally::Tally;
 
 /// A program and the Debian package it is in.
-const WANTED: [(&str, &str); 9] = [
+const WANTED: [(&str, &str); 10] = [
     ("fio", "fio"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdinfo", "libnbd-bin"),
     ("nbdkit", "nbdkit"),
+    ("nbdsh", "python3-libnbd"),
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("e2fsck", "e2fsprogs"),

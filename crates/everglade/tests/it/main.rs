@@ -7,6 +7,7 @@ mod host_space;
 mod manage;
 mod refusals;
 mod running;
+mod sessions;
 mod thrift;
 mod tools;
 mod usage;

@@ -14,6 +14,8 @@ const REPLY_MAGIC: u32 = 0x6744_6698;
 const FLAG_C_FIXED_NEWSTYLE: u32 = 1;
 const FLAG_C_NO_ZEROES: u32 = 2;
 const OPT_EXPORT_NAME: u32 = 1;
+/// Of all requests, which are made one at a time.
+const COOKIE: u64 = 0x0123_4567_89ab_cdef;
 
 pub(crate) const CMD_READ: u16 = 0;
 pub(crate) const CMD_WRITE: u16 = 1;
@@ -111,6 +113,32 @@ impl Client {
             .map(drop)
     }
 
+    /// Sends a request without payload and does not wait for its reply.
+    pub(crate) fn ask(&mut self, command: u16, offset: u64, length: u32) {
+        // The reply tells whether it arrived.
+        let _ = self.send(&header(command, offset, length));
+    }
+
+    /// Takes one reply without data; its error number.
+    pub(crate) fn reply(&mut self) -> io::Result<u32> {
+        let magic = u32::from_be_bytes(self.take()?);
+        let error = u32::from_be_bytes(self.take()?);
+        let _cookie: [u8; 8] = self.take()?;
+        assert_eq!(magic, REPLY_MAGIC);
+        Ok(error)
+    }
+
+    /// Takes one reply, with this much data if it is good; its error number, or the kind of what went wrong.
+    pub(crate) fn reply_with(&mut self, length: usize) -> Result<u32, io::ErrorKind> {
+        let error = self.reply().map_err(|error| error.kind())?;
+        if error == 0 {
+            let mut data = vec![0; length];
+            let read = self.stream.read_exact(&mut data);
+            read.map_err(|error| error.kind())?;
+        }
+        Ok(error)
+    }
+
     fn exchange(
         &mut self,
         command: u16,
@@ -118,13 +146,7 @@ impl Client {
         length: u32,
         payload: &[u8],
     ) -> io::Result<Result<Vec<u8>, u32>> {
-        const COOKIE: u64 = 0x0123_4567_89ab_cdef;
-        let mut bytes = REQUEST_MAGIC.to_be_bytes().to_vec();
-        bytes.extend([0, 0]);
-        bytes.extend(command.to_be_bytes());
-        bytes.extend(COOKIE.to_be_bytes());
-        bytes.extend(offset.to_be_bytes());
-        bytes.extend(length.to_be_bytes());
+        let mut bytes = header(command, offset, length);
         bytes.extend(payload);
         self.send(&bytes)?;
         let magic = u32::from_be_bytes(self.take()?);
@@ -154,6 +176,17 @@ impl Client {
             }
         }
     }
+}
+
+/// The header of a request.
+fn header(command: u16, offset: u64, length: u32) -> Vec<u8> {
+    let mut bytes = REQUEST_MAGIC.to_be_bytes().to_vec();
+    bytes.extend([0, 0]);
+    bytes.extend(command.to_be_bytes());
+    bytes.extend(COOKIE.to_be_bytes());
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend(length.to_be_bytes());
+    bytes
 }
 
 /// One option of the handshake.

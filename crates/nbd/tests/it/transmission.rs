@@ -267,6 +267,33 @@ fn gone_while_in_flight_answers_the_others_and_closes() {
 }
 
 #[test]
+fn an_error_of_a_lun_that_serves_no_more_ends_the_session_at_once() {
+    let mut peer = peer(MIB);
+    peer.target.flowing = false;
+    peer.target.errors = vec![Error::Io("the aggregate failed".into())];
+    peer.send(&request(FLUSH, 0, 1, 0, 0));
+    peer.send(&write(0, 2, 0, b"abc"));
+    peer.target.model.remove_lun("vol0/lun0");
+    peer.target.release(0);
+    assert_eq!(peer.exchange(b""), reply(5, 1));
+    assert!(
+        !peer.session.wants_read(),
+        "whoever writes now is not heard"
+    );
+    peer.target.release_all();
+    assert_eq!(peer.exchange(b""), reply(0, 2), "in flight, so answered");
+    assert!(peer.session.is_closed());
+}
+
+#[test]
+fn an_error_of_a_lun_that_serves_on_ends_nothing() {
+    let mut peer = peer(MIB);
+    peer.target.errors = vec![Error::Io("bad block".into())];
+    assert_eq!(peer.exchange(&request(READ, 0, 1, 0, 1)), reply(5, 1));
+    assert_eq!(peer.exchange(&request(FLUSH, 0, 2, 0, 0)), reply(0, 2));
+}
+
+#[test]
 fn size_is_the_luns_current_size() {
     let mut peer = peer(MIB);
     assert_eq!(peer.exchange(&write(0, 1, MIB, b"abc")), reply(28, 1));

@@ -111,6 +111,7 @@ fn a_failed_aggregate_is_reported_and_disturbs_no_other() {
     ask(&place, &["lun", "create", "v/l", "--size", "512MiB"]);
 
     // The device has less room than it says, which it cannot say in time: its writes fail.
+    let (mut idle, _) = Client::open(&server.tcp, "v/l").expect("a client");
     let (mut client, _) = Client::open(&server.tcp, "v/l").expect("a client");
     let block = vec![7; 1 << 20];
     let mut offset = 0;
@@ -121,6 +122,9 @@ fn a_failed_aggregate_is_reported_and_disturbs_no_other() {
     // An error or the end of the connection, as it comes.
     let flushed = client.request(CMD_FLUSH, 0, 0, &[]);
     assert!(!matches!(flushed, Ok(0)), "it cannot be durable");
+    // What was acknowledged may be lost; nobody is to find that under a connection that goes on.
+    assert!(client.is_closed_by_server());
+    assert!(idle.is_closed_by_server());
     let output = place.run(&["status"]);
     let said = stdout(&output);
     assert_eq!(code(&output), 8, "{said}");

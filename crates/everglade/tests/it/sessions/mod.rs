@@ -1,0 +1,25 @@
+//! What becomes of NBD connections: they end with their LUN or aggregate, see a new size, wait their turn, and
+//! do not suffer from neighbours that stall (issue 4, item 5).
+
+mod closing;
+mod crowds;
+mod judges;
+mod stalled;
+
+use crate::running::{Place, Server, code, stderr};
+
+const MIB: u64 = 1 << 20;
+const LUN: &str = "vol0/lun0";
+
+/// A small first start, with more options.
+fn serve(place: &Place, options: &[&str]) -> Server {
+    let small = ["--lun-size", "256MiB", "--aggregate-size", "2GiB"];
+    place.serve(&[&small, options].concat())
+}
+
+/// Runs a verb that must succeed.
+#[track_caller]
+fn ask(place: &Place, args: &[&str]) {
+    let output = place.run(args);
+    assert_eq!(code(&output), 0, "{args:?}: {}", stderr(&output));
+}
