@@ -76,6 +76,16 @@ pub trait System {
         None
     }
 
+    /// The last committed consistency point, if known.
+    fn committed_cp(&self) -> Option<u64> {
+        None
+    }
+
+    /// Why it has given up, if it has: everything fails until it is started again.
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
     /// Names of all volumes, if it can tell.
     fn volumes(&self) -> Option<Vec<String>> {
         None
@@ -101,9 +111,27 @@ pub trait System {
     }
 }
 
+/// Why a system did not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotMounted {
+    /// It said so, and why.
+    #[error("{0}")]
+    Refused(String),
+    /// It never comes to an end, which is never right.
+    #[error("stuck: {0}")]
+    Stuck(String),
+}
+
 /// What a kind of system promises beyond the contract of `target`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promises {
+    /// Blocks that are not what was written are answered with errors, from this block of each device on, and on
+    /// all devices but the first even if all of them are old. What lies before it is written where nothing
+    /// else can tell that it is old.
+    pub damage_is_found: Option<u64>,
+    /// Blocks of the first device with what was logged since the last consistency point. Damage there takes
+    /// what was durable by the log alone, the last first, and nothing else.
+    pub journal_blocks: std::ops::Range<u64>,
     /// A full host is [`Error::NoSpace`] to clients, never [`Error::Io`].
     pub full_host_is_no_space: bool,
     /// Discards are never refused, however full the pool.
@@ -135,7 +163,7 @@ pub trait Maker {
     ///
     /// # Errors
     /// Why it cannot. After a power cut alone there is no reason.
-    fn mount(&self, world: &SimWorld) -> Result<Self::System, String>;
+    fn mount(&self, world: &SimWorld) -> Result<Self::System, NotMounted>;
 
     /// Checks the media of a world in which nothing runs (`everglade check`).
     ///

@@ -1,8 +1,9 @@
 //! `sim`: simulates the engine under one seed, or under as many as fit into some minutes.
 //!
 //! A seed decides everything, also the kind of simulation: most are long lives, some a short run that is
-//! cut at each of its writes. Prints the seed before anything else, and on failure the command that fails
-//! again. The wall clock decides only how many seeds are run, never what a seed does.
+//! cut at each of its writes. Prints the seed before anything else, at the end what was done and at what
+//! price, and on failure the command that fails again. The clocks decide only how many seeds are run, never
+//! what a seed does.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,16 +11,17 @@ use std::time::{Duration, Instant};
 use everglade_testing::Rng;
 use everglade_testing::Seed;
 use everglade_testing::engine::EngineMaker;
-use everglade_testing::sim::{Failure, Report, cuts, long, small};
+use everglade_testing::sim::{Cost, Failure, Report, cuts, long, small};
 use everglade_testing::workload::small::sequence_count;
 
-const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace LINES]
+const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace LINES] [--json]
 
   --seed N       run this seed (decimal or 0x…); with --minutes, start the series there
   --minutes M    run seeds until M minutes have passed; without --seed from a fresh one
-  --kind KIND    long, tight, fill, faults, cuts or small, instead of what the seed
+  --kind KIND    long, tight, fill, faults, silent, cuts or small, instead of what the seed
                  says
   --trace LINES  on failure, print the last LINES events of the world
+  --json         print what was done as one line of JSON
 ";
 
 /// A pool that small operations fill.
@@ -40,6 +42,8 @@ enum Kind {
     Fill,
     /// The same, and devices fail and hosts are full.
     Faults,
+    /// The same, and devices damage what they hold and say nothing.
+    Silent,
     /// A short run, cut at each write.
     Cuts,
     /// One sequence of three operations, cut at each write; as many seeds in a row are all of them.
@@ -51,6 +55,7 @@ struct Wish {
     minutes: Option<f64>,
     kind: Option<Kind>,
     trace_lines: usize,
+    json: bool,
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
@@ -59,6 +64,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
         minutes: None,
         kind: None,
         trace_lines: 0,
+        json: false,
     };
     while let Some(option) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{option} needs a value"));
@@ -71,24 +77,28 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
                 }
                 wish.minutes = Some(minutes);
             }
-            "--kind" => {
-                wish.kind = Some(match value()?.as_str() {
-                    "long" => Kind::Long,
-                    "tight" => Kind::Tight,
-                    "fill" => Kind::Fill,
-                    "faults" => Kind::Faults,
-                    "cuts" => Kind::Cuts,
-                    "small" => Kind::Small,
-                    other => return Err(format!("there is no kind {other}")),
-                });
-            }
+            "--kind" => wish.kind = Some(kind_named(&value()?)?),
             "--trace" => {
                 wish.trace_lines = value()?.parse().map_err(|_| "not a number of lines")?;
             }
+            "--json" => wish.json = true,
             _ => return Err(format!("what is {option}?")),
         }
     }
     Ok(wish)
+}
+
+fn kind_named(name: &str) -> Result<Kind, String> {
+    Ok(match name {
+        "long" => Kind::Long,
+        "tight" => Kind::Tight,
+        "fill" => Kind::Fill,
+        "faults" => Kind::Faults,
+        "silent" => Kind::Silent,
+        "cuts" => Kind::Cuts,
+        "small" => Kind::Small,
+        other => return Err(format!("there is no kind {other}")),
+    })
 }
 
 fn main() -> ExitCode {
@@ -116,7 +126,12 @@ fn main() -> ExitCode {
         }
         runs += 1;
     }
-    println!("{all}");
+    let cost = Cost::since(begin);
+    if wish.json {
+        println!("{}", cost.json(&all, runs));
+    } else {
+        print!("{}", cost.table(&all, runs));
+    }
     println!("{runs} passed, 0 failed");
     ExitCode::SUCCESS
 }
@@ -130,9 +145,11 @@ fn kind_of(seed: Seed) -> Kind {
         Kind::Fill,
         Kind::Faults,
         Kind::Faults,
+        Kind::Silent,
+        Kind::Silent,
         Kind::Cuts,
         Kind::Small,
-    ][rng.index(8)]
+    ][rng.index(10)]
 }
 
 fn run(seed: Seed, wish: &Wish) -> Result<Report, Failure> {
@@ -141,6 +158,7 @@ fn run(seed: Seed, wish: &Wish) -> Result<Report, Failure> {
     let plan = long::Plan {
         trace_lines: wish.trace_lines,
         faults: kind == Kind::Faults,
+        silent: kind == Kind::Silent,
         ..long::Plan::of_seed(seed)
     };
     // A failed assertion is a verdict as well; its message has been printed already.
@@ -157,7 +175,7 @@ fn run(seed: Seed, wish: &Wish) -> Result<Report, Failure> {
         }
         Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),
         Kind::Fill => long::run(seed, plan.filling(), &maker),
-        Kind::Long | Kind::Faults => long::run(seed, plan, &maker),
+        Kind::Long | Kind::Faults | Kind::Silent => long::run(seed, plan, &maker),
     });
     verdict.unwrap_or_else(|_| Err(Failure::panicked()))
 }

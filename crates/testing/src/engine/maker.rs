@@ -2,12 +2,12 @@
 
 use everglade_engine::{Engine, Options, Plan, State};
 use everglade_env::{BLOCK_SIZE, Nanos};
-use everglade_format::label::size_for;
+use everglade_format::label::{LABEL_BLOCKS, size_for};
 use everglade_format::tag::SECRET_BYTES;
 use everglade_format::volume::Sync;
 
 use super::EngineSystem;
-use crate::system::{Maker, Promises};
+use crate::system::{Maker, NotMounted, Promises};
 use crate::world::{DeviceSpec, End, Turn};
 use crate::{Rng, Seed, SimWorld};
 
@@ -34,6 +34,10 @@ pub struct EngineMaker {
     pub cp_interval: Nanos,
     /// What new volumes promise.
     pub sync: Sync,
+    /// Blocks in each half of the journal; 0 for none.
+    pub journal_half_blocks: u64,
+    /// The journal has a device of its own, besides the others: the first.
+    pub journal_device: bool,
 }
 
 impl EngineMaker {
@@ -46,6 +50,14 @@ impl EngineMaker {
         memory_bytes: 8 << 20,
         cp_interval: 200_000_000,
         sync: Sync::Standard,
+        journal_half_blocks: 0,
+        journal_device: false,
+    };
+
+    /// The same with a journal whose halves fill up.
+    pub const SMALL_LOGGED: EngineMaker = EngineMaker {
+        journal_half_blocks: 64,
+        ..EngineMaker::SMALL
     };
 
     /// The shape a seed stands for.
@@ -60,7 +72,27 @@ impl EngineMaker {
             memory_bytes: [2, 4, 8, 16][rng.index(4)] << 20,
             cp_interval: [20_000_000, 200_000_000, 200_000_000, 10_000_000_000][rng.index(4)],
             sync: [Sync::Standard, Sync::Standard, Sync::Standard, Sync::Always][rng.index(4)],
+            journal_half_blocks: [0, 64, 96, 300, 512, 2048][rng.index(6)],
+            journal_device: rng.one_in(5),
         }
+        .with_a_journal_to_put_there()
+    }
+
+    fn with_a_journal_to_put_there(self) -> EngineMaker {
+        EngineMaker {
+            journal_device: self.journal_device && self.journal_half_blocks > 0,
+            ..self
+        }
+    }
+
+    /// Blocks of the journal on the first device.
+    fn journal_blocks(&self) -> u64 {
+        2 * self.journal_half_blocks
+    }
+
+    /// Devices, that of the journal included.
+    fn members(&self) -> u64 {
+        self.devices + u64::from(self.journal_device)
     }
 
     fn options(&self, reactors: usize) -> Options {
@@ -82,11 +114,13 @@ impl EngineMaker {
         };
         let name = "a";
         let aggregate = uuid();
-        let devices = (0..self.devices).map(|_| uuid()).collect();
+        let devices = (0..self.members()).map(|_| uuid()).collect();
         let mut secret = [0; SECRET_BYTES];
         rng.fill(&mut secret);
         Plan {
             area_blocks: self.area_blocks,
+            journal_half_blocks: Some(self.journal_half_blocks),
+            journal_device: self.journal_device.then_some(0),
             ..Plan::new(name, aggregate, secret, devices)
         }
     }
@@ -97,6 +131,8 @@ impl Maker for EngineMaker {
 
     fn promises(&self) -> Promises {
         Promises {
+            damage_is_found: Some(LABEL_BLOCKS + self.journal_blocks()),
+            journal_blocks: LABEL_BLOCKS..LABEL_BLOCKS + self.journal_blocks(),
             full_host_is_no_space: true,
             discards_are_never_refused: true,
             discards_may_skip_when_full: false,
@@ -105,15 +141,25 @@ impl Maker for EngineMaker {
     }
 
     fn devices(&self, bytes: u64) -> Vec<DeviceSpec> {
-        let least = size_for(AREAS_MIN, self.area_blocks, 0);
-        let blocks = (bytes / self.devices / BLOCK_SIZE as u64).max(least);
-        let device = DeviceSpec {
+        let with_log = if self.journal_device {
+            0
+        } else {
+            self.journal_blocks()
+        };
+        let least = |log| size_for(AREAS_MIN, self.area_blocks, log);
+        let wanted = bytes / self.devices / BLOCK_SIZE as u64;
+        let device = |blocks: u64| DeviceSpec {
             owns_space: self.owns_space,
             ..DeviceSpec::thin(blocks * BLOCK_SIZE as u64)
         };
-        let mut devices: Vec<_> = (0..self.devices).map(|_| device).collect();
+        let mut devices: Vec<_> = (0..self.devices)
+            .map(|index| device(wanted.max(least(if index == 0 { with_log } else { 0 }))))
+            .collect();
         if self.uneven {
             devices[0].size_bytes *= 2;
+        }
+        if self.journal_device {
+            devices.insert(0, device(2 * LABEL_BLOCKS + self.journal_blocks()));
         }
         devices
     }
@@ -123,10 +169,10 @@ impl Maker for EngineMaker {
         created.map_err(|error| error.to_string())
     }
 
-    fn mount(&self, world: &SimWorld) -> Result<EngineSystem, String> {
+    fn mount(&self, world: &SimWorld) -> Result<EngineSystem, NotMounted> {
         let engine = Engine::new(self.options(world.reactors()));
         let opened = engine.open(&*world.storage(), &world.devices(), None);
-        let aggregate = opened.map_err(|refusal| refusal.to_string())?;
+        let aggregate = opened.map_err(|refusal| NotMounted::Refused(refusal.to_string()))?;
         let mut system = EngineSystem::new(world, engine, aggregate, self.sync);
         let end = world.run(TURNS_MAX, &mut |reactor| {
             let said = system.step(reactor);
@@ -140,8 +186,13 @@ impl Maker for EngineMaker {
                 system.mounted();
                 Ok(system)
             }
-            (state, End::Stopped) => Err(format!("the aggregate is {state:?}")),
-            (state, end) => Err(format!("the mount ended ({end:?}) with {state:?}")),
+            (state, End::Stopped | End::Cut) => {
+                Err(NotMounted::Refused(format!("the aggregate is {state:?}")))
+            }
+            (state, end) => {
+                let text = format!("the mount ended ({end:?}) with {state:?}");
+                Err(NotMounted::Stuck(text))
+            }
         }
     }
 

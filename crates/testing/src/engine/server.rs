@@ -181,6 +181,17 @@ impl System for EngineSystem {
         self.recovered
     }
 
+    fn committed_cp(&self) -> Option<u64> {
+        Some(self.info().committed_cp)
+    }
+
+    fn failure(&self) -> Option<String> {
+        match self.state() {
+            State::Failed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
     fn volumes(&self) -> Option<Vec<String>> {
         Some(self.engine.volumes().into_iter().map(|v| v.name).collect())
     }

@@ -11,6 +11,8 @@ pub(super) struct Content {
     print: u128,
     /// The bytes, as long as a read could still return them or an operation build on them.
     page: Option<PageRef>,
+    /// Nobody can say: an operation built on bytes that could not be read.
+    wild: bool,
 }
 
 impl Content {
@@ -22,19 +24,23 @@ impl Content {
         Content {
             print: fingerprint(&page[..]),
             page: Some(page),
+            wild: false,
         }
     }
 
     /// This content with `piece` written into it at `at`.
     pub(super) fn overwritten(&self, at: usize, piece: &[u8]) -> Content {
-        let old = self
-            .page
-            .as_ref()
-            .expect("the last version keeps its bytes");
-        let mut page = if piece.len() == BLOCK_SIZE {
-            Page::zeroed()
-        } else {
-            Page::copy_of(old)
+        let mut page = match &self.page {
+            _ if piece.len() == BLOCK_SIZE => Page::zeroed(),
+            Some(old) => Page::copy_of(old),
+            // Only what could not be read is without bytes in the last version.
+            None => {
+                return Content {
+                    print: 0,
+                    page: None,
+                    wild: true,
+                };
+            }
         };
         page[at..at + piece.len()].copy_from_slice(piece);
         Content::of(page.freeze())
@@ -42,6 +48,9 @@ impl Content {
 
     /// True if it agrees with `bytes`, which sit at `at` in the block.
     pub(super) fn agrees(&self, at: usize, bytes: &[u8]) -> bool {
+        if self.wild {
+            return true;
+        }
         match &self.page {
             Some(page) => &page[at..at + bytes.len()] == bytes,
             None => bytes.len() == BLOCK_SIZE && self.print == fingerprint(bytes),
@@ -54,6 +63,8 @@ pub(super) struct Version {
     /// Who wrote it; `None` for what was there at first.
     pub(super) op: Option<OpId>,
     pub(super) contents: Vec<Content>,
+    /// The block that holds it is damaged: an error is an answer.
+    pub(super) marked: bool,
 }
 
 /// All versions of a block, oldest first. Never empty.
@@ -74,8 +85,39 @@ impl BlockHistory {
             versions: vec![Version {
                 op: None,
                 contents: vec![Content::of(page)],
+                marked: false,
             }],
         }
+    }
+
+    /// A block that could not be read: it holds what one of these versions holds, or answers with an error.
+    pub(super) fn unreadable<'v>(versions: impl Iterator<Item = &'v Version>) -> BlockHistory {
+        let mut contents: Vec<Content> = Vec::new();
+        for content in versions.flat_map(|version| &version.contents) {
+            if contents.iter().all(|known| known.print != content.print) {
+                contents.push(content.clone());
+            }
+        }
+        let (op, marked) = (None, true);
+        BlockHistory {
+            versions: vec![Version {
+                op,
+                contents,
+                marked,
+            }],
+        }
+    }
+
+    /// The block that holds the last version is damaged.
+    pub(super) fn mark(&mut self) {
+        self.versions.last_mut().expect("never empty").marked = true;
+    }
+
+    /// True if one of the versions from `first` on may answer with an error.
+    pub(super) fn is_marked(&self, first: usize, happened: impl Fn(OpId) -> bool) -> bool {
+        self.versions[first..]
+            .iter()
+            .any(|version| version.marked && version.op.is_none_or(&happened))
     }
 
     pub(super) fn versions(&self) -> &[Version] {
@@ -87,11 +129,14 @@ impl BlockHistory {
         &self.versions.last().expect("never empty").contents
     }
 
-    pub(super) fn push(&mut self, op: OpId, mut contents: Vec<Content>) {
+    /// `whole` says that nothing of what the block held is left.
+    pub(super) fn push(&mut self, op: OpId, mut contents: Vec<Content>, whole: bool) {
         contents.dedup_by_key(|content| content.print);
+        let marked = !whole && self.is_marked(self.versions.len() - 1, |_| true);
         self.versions.push(Version {
             op: Some(op),
             contents,
+            marked,
         });
     }
 
@@ -132,9 +177,11 @@ impl BlockHistory {
         else {
             return;
         };
-        let before = self.versions[index - 1].contents.clone();
-        let contents = &mut self.versions[index].contents;
-        for content in before {
+        let before = self.versions[index - 1].clone();
+        let doubtful = &mut self.versions[index];
+        doubtful.marked |= before.marked;
+        let contents = &mut doubtful.contents;
+        for content in before.contents {
             if contents.iter().all(|known| known.print != content.print) {
                 contents.push(content);
             }

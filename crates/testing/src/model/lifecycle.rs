@@ -101,6 +101,13 @@ impl Model {
         self.luns[index].deletes.is_empty().then_some(LunId(index))
     }
 
+    /// Blocks ever written in a LUN of this name, in any of its lives.
+    #[must_use]
+    pub fn blocks_ever(&self, name: &str) -> Vec<u64> {
+        let luns = self.luns.iter().filter(|lun| lun.name == name);
+        luns.flat_map(|lun| lun.blocks.keys().copied()).collect()
+    }
+
     /// The volume of this name, if it may exist.
     #[must_use]
     pub fn volume(&self, name: &str) -> Option<VolumeId> {

@@ -103,6 +103,8 @@ pub enum Rule {
     Prefix,
     /// What survived is not what belongs to the recovered consistency point.
     ConsistencyPoint,
+    /// A block answers with an error and is not damaged.
+    Unreadable,
     /// LUNs or volumes exist that should not, or the reverse, or have the wrong size.
     Exports,
 }
@@ -130,6 +132,7 @@ enum What {
     Discard(LunId, Range<u64>),
     Zeroes(LunId, Range<u64>),
     Flush,
+    ConsistencyPoint,
     CreateVolume(VolumeId),
     DeleteVolume(VolumeId),
     CreateLun(LunId),
@@ -138,6 +141,13 @@ enum What {
 }
 
 impl What {
+    fn is_of_a_client(&self) -> bool {
+        matches!(
+            self,
+            What::Write(..) | What::Discard(..) | What::Zeroes(..) | What::Flush
+        )
+    }
+
     /// Bytes that a client's operation changes.
     fn length(&self) -> u64 {
         match self {
@@ -163,12 +173,16 @@ struct OpRecord {
     loose: bool,
     cp: Option<u64>,
     in_flight: bool,
+    /// It builds on a block that is damaged: an error is an answer.
+    may_fail: bool,
 }
 
 /// "Everything of this aggregate acknowledged before `covers` is durable since `since`."
 #[derive(Clone, Debug)]
 struct Mark {
     aggregate: u32,
+    /// By a consistency point, whatever became of a log.
+    by_cp: bool,
     covers: Moment,
     since: Moment,
 }
@@ -244,6 +258,7 @@ impl Model {
         let length = bytes.len() as u64;
         let op = self.begin(What::Write(lun, offset..offset + length), lun, durable);
         self.occupy(op, lun, blocks_of(offset, length));
+        let mut may_fail = false;
         let history = &mut self.luns[lun.0].blocks;
         for block in blocks_of(offset, length) {
             let from = offset.max(block * BLOCK);
@@ -256,8 +271,10 @@ impl Model {
                 .iter()
                 .map(|old| old.overwritten(at, piece))
                 .collect();
-            versions.push(op, contents);
+            versions.push(op, contents, piece.len() == BLOCK_SIZE);
+            may_fail |= versions.is_marked(versions.versions().len() - 1, |_| true);
         }
+        self.ops[op.0].may_fail = may_fail;
         op
     }
 
@@ -279,7 +296,7 @@ impl Model {
             if maybe {
                 contents.extend(versions.last().iter().cloned());
             }
-            versions.push(op, contents);
+            versions.push(op, contents, !maybe);
         }
         op
     }
@@ -289,6 +306,7 @@ impl Model {
         let op = self.begin(What::Zeroes(lun, offset..offset + length), lun, durable);
         let range = blocks_of(offset, length);
         self.occupy(op, lun, range.clone());
+        let mut may_fail = false;
         for (&block, versions) in self.luns[lun.0].blocks.range_mut(range) {
             let from = offset.max(block * BLOCK);
             let to = (offset + length).min((block + 1) * BLOCK);
@@ -299,14 +317,21 @@ impl Model {
                 .iter()
                 .map(|old| old.overwritten(at, &zeroes))
                 .collect();
-            versions.push(op, contents);
+            versions.push(op, contents, zeroes.len() == BLOCK_SIZE);
+            may_fail |= versions.is_marked(versions.versions().len() - 1, |_| true);
         }
+        self.ops[op.0].may_fail = may_fail;
         op
     }
 
-    /// A flush, or the request of a consistency point, was submitted.
+    /// A flush was submitted.
     pub fn begin_flush(&mut self, aggregate: u32) -> OpId {
         self.record(What::Flush, aggregate, false)
+    }
+
+    /// The request of a consistency point was submitted.
+    pub fn begin_cp(&mut self, aggregate: u32) -> OpId {
+        self.record(What::ConsistencyPoint, aggregate, false)
     }
 
     /// An operation ended.
@@ -319,8 +344,9 @@ impl Model {
         if let Outcome::Done { cp } = outcome {
             record.acked = Some(now);
             record.cp = cp;
-            if let What::Flush = record.what {
+            if let What::Flush | What::ConsistencyPoint = record.what {
                 let mark = Mark {
+                    by_cp: matches!(record.what, What::ConsistencyPoint),
                     aggregate: record.aggregate,
                     covers: record.issued,
                     since: now,
@@ -361,6 +387,7 @@ impl Model {
             what,
             cp: None,
             in_flight: true,
+            may_fail: false,
         };
         self.ops.push(record);
         OpId(self.ops.len() - 1)
@@ -377,6 +404,17 @@ impl Model {
         self.busy.insert(op, (lun, blocks));
     }
 
+    /// The block that holds this block of a LUN is damaged: until it is written again it may answer with an
+    /// error, and with nothing else.
+    pub fn mark(&mut self, lun: LunId, block: u64) {
+        self.luns[lun.0].blocks.entry(block).or_default().mark();
+    }
+
+    /// True if `op` may fail because of damage.
+    pub(crate) fn may_fail(&self, op: OpId) -> bool {
+        self.ops[op.0].may_fail
+    }
+
     pub(crate) fn is_discard(&self, op: OpId) -> bool {
         matches!(self.ops[op.0].what, What::Discard(..))
     }
@@ -389,6 +427,7 @@ impl Model {
             What::Discard(l, range) => format!("discard {} bytes {range:?}", lun(l)),
             What::Zeroes(l, range) => format!("write zeroes {} bytes {range:?}", lun(l)),
             What::Flush => "flush".to_owned(),
+            What::ConsistencyPoint => "consistency point".to_owned(),
             What::CreateVolume(v) => format!("create volume {}", self.volumes[v.0].name),
             What::DeleteVolume(v) => format!("delete volume {}", self.volumes[v.0].name),
             What::CreateLun(l) => format!("create LUN {}", lun(l)),

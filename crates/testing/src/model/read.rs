@@ -14,6 +14,8 @@ pub(super) struct Read {
     offset: u64,
     length: u64,
     issued: Moment,
+    /// One of its blocks is damaged: an error is an answer.
+    may_fail: bool,
 }
 
 impl Model {
@@ -22,6 +24,17 @@ impl Model {
         let issued = self.moment();
         self.luns[lun.0].reads_in_flight += 1;
         let read = ReadId(issued.order);
+        // Changes under way may be seen or not, so any version they left may be met.
+        let may_fail = self.luns[lun.0]
+            .blocks
+            .range(blocks_of(offset, length))
+            .any(|(_, history)| {
+                let newest = |v: &super::history::Version| {
+                    v.op.is_none_or(|op| self.ops[op.0].acked.is_some())
+                };
+                let first = history.versions().iter().rposition(newest).unwrap_or(0);
+                history.is_marked(first, |_| true)
+            });
         self.reads.insert(
             read,
             Read {
@@ -29,9 +42,15 @@ impl Model {
                 offset,
                 length,
                 issued,
+                may_fail,
             },
         );
         read
+    }
+
+    /// True if the read may fail because of damage.
+    pub(crate) fn read_may_fail(&self, read: ReadId) -> bool {
+        self.reads[&read].may_fail
     }
 
     /// A read ended without data.

@@ -1,12 +1,12 @@
 //! After a crash: is what is left something a crash may leave?
 //!
-//! `model.recover(at)` → `exports(…)` → `block(…)` for every block of `blocks_known` (and any others)
+//! `model.recover(at)` → `exports(…)` → `block(…)` for every block of `blocks_ever` (and any others)
 //! → `finish(cp)`. Here an event counts as having happened if the world had counted fewer than `at`
 //! writes, so that one run answers for each of its cuts.
 
 use std::collections::BTreeMap;
 
-use everglade_env::{BLOCK_SIZE, PageRef};
+use everglade_env::BLOCK_SIZE;
 
 use super::history::BlockHistory;
 use super::{LunId, Model, Moment, OpId, Rule, Violation, VolumeId};
@@ -24,11 +24,13 @@ pub struct Recovery<'m> {
     at: u64,
     /// Per aggregate: everything acknowledged before this is durable, by the flushes that ended.
     covered: BTreeMap<u32, Moment>,
+    /// What was durable by a log alone may be gone.
+    without_log: bool,
     sights: BTreeMap<OpId, Sight>,
     present: BTreeMap<LunId, u64>,
     volumes: Option<Vec<VolumeId>>,
     /// Set if the model shall go on from what is found.
-    found: Option<BTreeMap<LunId, BTreeMap<u64, PageRef>>>,
+    found: Option<BTreeMap<LunId, BTreeMap<u64, BlockHistory>>>,
 }
 
 impl Model {
@@ -44,6 +46,7 @@ impl Model {
             model: self,
             at,
             covered,
+            without_log: false,
             sights: BTreeMap::new(),
             present: BTreeMap::new(),
             volumes: None,
@@ -57,6 +60,19 @@ impl Model {
 }
 
 impl<'m> Recovery<'m> {
+    /// The log is damaged: only consistency points, and what is durable by one (volumes and LUNs), count.
+    #[must_use]
+    pub fn without_log(mut self) -> Self {
+        self.without_log = true;
+        self.covered.clear();
+        let marks = self.model.marks.iter();
+        for mark in marks.filter(|mark| mark.by_cp && mark.since.writes < self.at) {
+            let covers = self.covered.entry(mark.aggregate).or_insert(mark.covers);
+            *covers = mark.covers.max(*covers);
+        }
+        self
+    }
+
     /// Remembers what is found, so that [`Recovery::adopt`] can go on from it.
     #[must_use]
     pub fn adopting(mut self) -> Self {
@@ -81,7 +97,8 @@ impl<'m> Recovery<'m> {
         let Some(acked) = record.acked.filter(|acked| acked.writes < self.at) else {
             return false;
         };
-        record.durable
+        let by_log = record.what.is_of_a_client() && self.without_log;
+        record.durable && !by_log
             || self
                 .covered
                 .get(&record.aggregate)
@@ -220,20 +237,6 @@ impl<'m> Recovery<'m> {
         self.present.iter().map(named).collect()
     }
 
-    /// Blocks of a LUN that were ever written and lie inside its size.
-    #[must_use]
-    pub fn blocks_known(&self, lun: LunId) -> Vec<u64> {
-        let blocks = self
-            .present
-            .get(&lun)
-            .map_or(0, |size| size.div_ceil(BLOCK_SIZE as u64));
-        self.model.luns[lun.0]
-            .blocks
-            .range(..blocks)
-            .map(|(&block, _)| block)
-            .collect()
-    }
-
     /// Judges what a block holds. `bytes` is the whole block, or its part inside the LUN.
     ///
     /// # Errors
@@ -244,7 +247,8 @@ impl<'m> Recovery<'m> {
         {
             let mut page = everglade_env::Page::zeroed();
             page.copy_from_slice(bytes);
-            found.entry(lun).or_default().insert(block, page.freeze());
+            let history = BlockHistory::starting_with(page.freeze());
+            found.entry(lun).or_default().insert(block, history);
         }
         let model = self.model;
         let known = &model.luns[lun.0];
@@ -282,6 +286,38 @@ impl<'m> Recovery<'m> {
             } else if greatest < index {
                 self.missed(op, &place);
             }
+        }
+        Ok(())
+    }
+
+    /// A block answered with an error. With `anywhere` any block may, else only one that is damaged.
+    ///
+    /// # Errors
+    /// This block has no reason to.
+    pub fn unreadable(&mut self, lun: LunId, block: u64, anywhere: bool) -> Result<(), Violation> {
+        let model = self.model;
+        let at = self.at;
+        let name = &model.luns[lun.0].name;
+        let complaint = || {
+            let detail = format!("{name} block {block} cannot be read");
+            Err(Violation::new(Rule::Unreadable, detail))
+        };
+        let empty = BlockHistory::default();
+        let history = model.luns[lun.0].blocks.get(&block).unwrap_or(&empty);
+        let versions = history.versions();
+        let floor = versions
+            .iter()
+            .rposition(|v| v.op.is_none_or(|op| self.is_durable(op)))
+            .unwrap_or(0);
+        if !anywhere && !history.is_marked(floor, |op| model.happened(op, at)) {
+            return complaint();
+        }
+        if let Some(found) = &mut self.found {
+            let possible = versions[floor..]
+                .iter()
+                .filter(|v| v.op.is_none_or(|op| model.happened(op, at)));
+            let history = BlockHistory::unreadable(possible);
+            found.entry(lun).or_default().insert(block, history);
         }
         Ok(())
     }
@@ -431,7 +467,7 @@ impl<'m> Recovery<'m> {
             let adopted = next.add_lun(volume, &known.name, size);
             let blocks = found.get(&lun).into_iter().flatten();
             next.luns[adopted.0].blocks = blocks
-                .map(|(&block, page)| (block, BlockHistory::starting_with(page.clone())))
+                .map(|(&block, history)| (block, history.clone()))
                 .collect();
         }
         next

@@ -284,7 +284,8 @@ fn adopted_model_holds_what_was_found() {
     recovery
         .exports(&[("v/l".to_owned(), 64 * BLOCK)], None)
         .expect("as made");
-    assert_eq!(recovery.blocks_known(bench.lun), vec![0]);
+    assert_eq!(recovery.luns().len(), 1);
+    assert_eq!(bench.model.blocks_ever("v/l"), vec![0]);
     recovery
         .block(bench.lun, 0, &[1; BLOCK_SIZE])
         .expect("a crash may leave this");

@@ -92,8 +92,7 @@ pub fn run<M: Maker>(
         for (way, cut) in point.singles(thoroughness.singles_max).enumerate() {
             let images = point.images(cut);
             report.cuts += 1;
-            report.dropped += images.losses.dropped as u64;
-            report.torn += images.losses.torn as u64;
+            report.add_losses(images.losses);
             let nested = thoroughness.recoveries > 0
                 && (number + way)
                     .is_multiple_of(usize::try_from(thoroughness.recoveries).unwrap_or(1));

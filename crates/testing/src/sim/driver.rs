@@ -19,6 +19,19 @@ use crate::world::{End, SimWorld, Turn};
 /// Turns after which a run that does not end is declared stuck. A turn is at least 200 ns.
 const TURNS_MAX: u64 = 20_000_000;
 
+/// When [`Error::Io`] is an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errors {
+    /// Never: the devices are good.
+    Never,
+    /// Devices fail loudly. The first error ends the life: the server wants to be restarted.
+    End,
+    /// Where the model knows of damage, and nowhere else.
+    Marked,
+    /// Anywhere, since anything may be damaged silently; life goes on until the system gives up.
+    Anywhere,
+}
+
 /// How clients behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manners {
@@ -30,8 +43,8 @@ pub struct Manners {
     pub discards_may_be_refused: bool,
     /// Every change is durable when it is acknowledged.
     pub changes_are_durable: bool,
-    /// Devices fail, so that operations may fail with [`Error::Io`].
-    pub errors_expected: bool,
+    /// What devices do.
+    pub errors: Errors,
 }
 
 impl Manners {
@@ -41,7 +54,7 @@ impl Manners {
         discards_may_skip: false,
         discards_may_be_refused: false,
         changes_are_durable: false,
-        errors_expected: false,
+        errors: Errors::Never,
     };
 }
 
@@ -135,7 +148,6 @@ impl<'a, S: System> Driver<'a, S> {
             End::Stopped | End::Cut => None,
         });
         self.report.writes = world.writes();
-        self.report.reordered = world.reordered();
         match failure {
             Some(failure) => Err(failure),
             None => Ok(end),
@@ -148,7 +160,7 @@ impl<'a, S: System> Driver<'a, S> {
     /// # Errors
     /// It never ends.
     pub fn stop(&mut self) -> Result<bool, Failure> {
-        let op = self.model.begin_flush(0);
+        let op = self.model.begin_cp(0);
         let world = self.world.clone();
         let can_stop = self.system.request_stop();
         (0..world.reactors()).for_each(|reactor| world.wake(reactor));
@@ -309,7 +321,7 @@ impl<'a, S: System> Driver<'a, S> {
                 self.handles.insert(key, handle);
                 Some((lun, handle))
             }
-            Err(Error::Io(_)) if self.manners.errors_expected => {
+            Err(Error::Io(_)) if matches!(self.manners.errors, Errors::End | Errors::Anywhere) => {
                 self.poisoned = true;
                 None
             }
@@ -455,7 +467,7 @@ impl<'a, S: System> Driver<'a, S> {
                 let lun = lun.filter(|&lun| self.model.size_bytes(lun) < *size_bytes);
                 lun.map(|lun| self.model.begin_grow(lun, *size_bytes))
             }
-            Admin::ConsistencyPoint => Some(self.model.begin_flush(0)),
+            Admin::ConsistencyPoint => Some(self.model.begin_cp(0)),
         };
         // What an earlier request failed to make cannot be asked about.
         let Some(op) = op else { return };
@@ -485,8 +497,9 @@ impl<'a, S: System> Driver<'a, S> {
                     }
                 }
                 (Pending::Read(read), Err(error)) => {
+                    let marked = self.model.read_may_fail(read);
                     self.model.abandon_read(read);
-                    let _ = self.outcome_of(&error);
+                    let _ = self.outcome_of(&error, marked);
                 }
                 (Pending::Read(read), Ok(Reply::Done | Reply::Extents(_))) => {
                     self.model.abandon_read(read);
@@ -497,7 +510,7 @@ impl<'a, S: System> Driver<'a, S> {
                     self.model.end(op, Outcome::Done { cp });
                 }
                 (Pending::Change(op), Err(error)) => {
-                    let outcome = self.outcome_of(&error);
+                    let outcome = self.outcome_of(&error, self.model.may_fail(op));
                     let refused_discard = outcome == Outcome::Refused && self.model.is_discard(op);
                     if refused_discard && !self.manners.discards_may_be_refused {
                         self.fail(format!("refused: {}", self.model.describe(op)));
@@ -521,7 +534,7 @@ impl<'a, S: System> Driver<'a, S> {
             };
             let outcome = match &result {
                 Ok(()) => Outcome::DONE,
-                Err(error) => self.outcome_of(error),
+                Err(error) => self.outcome_of(error, false),
             };
             if outcome == Outcome::Refused
                 && matches!(
@@ -562,15 +575,22 @@ impl<'a, S: System> Driver<'a, S> {
         });
     }
 
-    fn outcome_of(&mut self, error: &Error) -> Outcome {
+    /// `marked` says that the model knows of damage that excuses an error.
+    fn outcome_of(&mut self, error: &Error, marked: bool) -> Outcome {
+        let is_answer = match self.manners.errors {
+            Errors::Never => false,
+            Errors::Marked => marked,
+            Errors::End | Errors::Anywhere => true,
+        };
         match error {
             Error::NoSpace => {
                 self.report.refused += 1;
                 Outcome::Refused
             }
-            Error::Io(_) if self.manners.errors_expected => {
-                self.poisoned = true;
-                self.report.device_errors += 1;
+            Error::Io(_) if is_answer => {
+                self.poisoned |=
+                    self.manners.errors == Errors::End || self.system.failure().is_some();
+                self.report.errors += 1;
                 Outcome::Failed
             }
             // It was being deleted.

@@ -1,10 +1,15 @@
-//! Looks at everything a freshly started system holds and asks the model whether that may be.
+//! Looks at everything a freshly started system shows, and asks the model whether that may be.
+//!
+//! The two are apart because looking is dear and comparing is cheap: power cuts that leave the same blocks
+//! to be read are looked at once and compared with what each of them may leave.
 
-use everglade_env::BLOCK_SIZE;
+use std::collections::BTreeMap;
+
+use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_target::{LunHandle, OP_BYTES_MAX, Op, Reply};
 
 use super::Failure;
-use crate::model::{LunId, Model, Recovery, Violation};
+use crate::model::{Model, Violation};
 use crate::system::System;
 use crate::world::{End, SimWorld, Turn};
 
@@ -13,6 +18,51 @@ const RUN_BLOCKS: u64 = OP_BYTES_MAX as u64 / BLOCK;
 
 /// Turns one read may take.
 const TURNS_MAX: u64 = 1_000_000;
+
+/// What a block of a LUN shows.
+#[derive(Clone, Debug)]
+pub enum Shown {
+    /// These bytes.
+    Bytes(PageRef),
+    /// An error.
+    Error(String),
+}
+
+/// What a started system shows.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Names of exports and their sizes in bytes.
+    pub exports: Vec<(String, u64)>,
+    /// Names of volumes, if the system tells.
+    pub volumes: Option<Vec<String>>,
+    /// The consistency point it says it found.
+    pub cp: Option<u64>,
+    /// Blocks by export.
+    pub blocks: BTreeMap<String, BTreeMap<u64, Shown>>,
+    /// Why the system gave up while it was being looked at.
+    pub failed: Option<String>,
+}
+
+/// Which errors are answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tolerance {
+    /// None.
+    Nothing,
+    /// Errors of blocks that the model knows to be damaged.
+    Marked,
+    /// All: anything may be damaged. Wrong data is never an answer.
+    Anything,
+    /// All; and the log is damaged, so that what was durable by it alone may be gone.
+    WithoutLog,
+}
+
+impl Tolerance {
+    /// True if any block may answer with an error.
+    #[must_use]
+    pub fn is_wide(self) -> bool {
+        matches!(self, Tolerance::Anything | Tolerance::WithoutLog)
+    }
+}
 
 /// Judges `system`, recovered from a cut at write `at`, and returns the model to go on with.
 ///
@@ -24,81 +74,107 @@ pub fn judge<S: System>(
     model: &Model,
     at: u64,
 ) -> Result<Model, Failure> {
-    let mut recovery = model.recover(at).adopting();
+    let view = look(world, system, model)?;
+    compare(&view, model, at, Tolerance::Nothing)
+}
+
+/// Looks at every block that `model` knows, and at the first and last of each LUN.
+///
+/// # Errors
+/// Something is never answered, or answered with nonsense. Errors of devices are part of the view.
+pub fn look<S: System>(world: &SimWorld, system: &mut S, model: &Model) -> Result<View, Failure> {
     let exports = system.target(0).exports();
-    let exports: Vec<_> = exports
-        .into_iter()
-        .map(|e| (e.name, e.size_bytes))
-        .collect();
-    let volumes = system.volumes();
-    recovery
-        .exports(&exports, volumes.as_deref())
-        .map_err(failure)?;
-    for (lun, name, size) in recovery.luns() {
-        judge_lun(world, system, &mut recovery, lun, &name, size)?;
+    let mut view = View {
+        exports: exports
+            .into_iter()
+            .map(|e| (e.name, e.size_bytes))
+            .collect(),
+        volumes: system.volumes(),
+        cp: system.recovered_cp(),
+        ..View::default()
+    };
+    for (name, size) in view.exports.clone() {
+        let blocks = size / BLOCK;
+        let mut wanted = model.blocks_ever(&name);
+        wanted.extend([0, blocks.saturating_sub(1)]);
+        wanted.retain(|block| *block < blocks);
+        wanted.sort_unstable();
+        wanted.dedup();
+        let handle = match system.target(0).open(&name) {
+            Ok((handle, _)) => handle,
+            Err(error) => {
+                view.failed = Some(format!("{name} cannot be opened: {error}"));
+                return Ok(view);
+            }
+        };
+        let shown =
+            look_at(world, system, handle, &wanted).map_err(|failure| failure.within(&name))?;
+        view.blocks.insert(name, shown);
+        system.target(0).close(handle);
+        if let Some(reason) = system.failure() {
+            view.failed = Some(reason);
+            return Ok(view);
+        }
     }
-    recovery.finish(system.recovered_cp()).map_err(failure)?;
-    Ok(recovery.adopt())
+    Ok(view)
 }
 
-fn failure(violation: Violation) -> Failure {
-    Failure::new(violation)
-}
-
-fn judge_lun<S: System>(
+fn look_at<S: System>(
     world: &SimWorld,
     system: &mut S,
-    recovery: &mut Recovery,
-    lun: LunId,
-    name: &str,
-    size: u64,
-) -> Result<(), Failure> {
-    let (handle, _) = system
-        .target(0)
-        .open(name)
-        .map_err(|error| Failure::new(format!("{name} cannot be opened: {error}")))?;
-    let blocks = size / BLOCK;
-    // What was written, and the first and last block in any case.
-    let mut wanted = recovery.blocks_known(lun);
-    wanted.extend([0, blocks - 1]);
-    wanted.sort_unstable();
-    wanted.dedup();
-    let mut rest = wanted.as_slice();
+    handle: LunHandle,
+    wanted: &[u64],
+) -> Result<BTreeMap<u64, Shown>, Failure> {
+    let mut shown = BTreeMap::new();
+    let mut rest = wanted;
     while let Some(&first) = rest.first() {
         // Neighbours are read together, gaps of some blocks included.
         let count = rest
             .iter()
             .take_while(|&&block| block < first + RUN_BLOCKS)
             .count();
-        let last = rest[count - 1];
-        let bytes = read(
-            world,
-            system,
-            handle,
-            first * BLOCK,
-            (last + 1 - first) * BLOCK,
-        )
-        .map_err(|failure| failure.within(format!("{name} blocks {first}..={last}")))?;
-        for (block, bytes) in (first..=last).zip(bytes.chunks(BLOCK_SIZE)) {
-            recovery.block(lun, block, bytes).map_err(failure)?;
+        let (run, later) = rest.split_at(count);
+        rest = later;
+        let last = run[count - 1];
+        match read(world, system, handle, first, last + 1 - first)? {
+            Ok(bytes) => {
+                for block in run {
+                    let from = usize::try_from(block - first).expect("at most 256") * BLOCK_SIZE;
+                    shown.insert(*block, bytes_shown(&bytes[from..from + BLOCK_SIZE]));
+                }
+            }
+            // One bad block takes its neighbours along; alone each answers for itself.
+            Err(_) => {
+                for block in run {
+                    let alone = match read(world, system, handle, *block, 1)? {
+                        Ok(bytes) => bytes_shown(&bytes),
+                        Err(error) => Shown::Error(error),
+                    };
+                    shown.insert(*block, alone);
+                }
+            }
         }
-        rest = &rest[count..];
     }
-    system.target(0).close(handle);
-    Ok(())
+    Ok(shown)
 }
 
-/// One read, waited for.
+fn bytes_shown(bytes: &[u8]) -> Shown {
+    let mut page = Page::zeroed();
+    page.copy_from_slice(bytes);
+    Shown::Bytes(page.freeze())
+}
+
+/// One read of blocks, waited for.
 fn read<S: System>(
     world: &SimWorld,
     system: &mut S,
     handle: LunHandle,
-    offset: u64,
-    length: u64,
-) -> Result<Vec<u8>, Failure> {
+    first: u64,
+    count: u64,
+) -> Result<Result<Vec<u8>, String>, Failure> {
     let op = Op::Read {
-        offset,
-        length: u32::try_from(length).expect("at most 1 MiB"),
+        offset: first * BLOCK,
+        length: u32::try_from(count * BLOCK).expect("at most 1 MiB"),
     };
     system.target(0).submit(handle, op, 0);
     world.wake(0);
@@ -111,12 +187,65 @@ fn read<S: System>(
         if done.is_empty() { said } else { Turn::Stop }
     });
     match done.pop().map(|completion| completion.result) {
-        Some(Ok(Reply::Data(span))) => Ok(span.to_vec()),
+        Some(Ok(Reply::Data(span))) => Ok(Ok(span.to_vec())),
         Some(Ok(Reply::Done | Reply::Extents(_))) => {
             Err(Failure::new("a read was answered without data"))
         }
-        Some(Err(error)) => Err(Failure::new(format!("cannot be read: {error}"))),
+        Some(Err(error)) => Ok(Err(error.to_string())),
         None if end == End::Cut => Err(Failure::new("the power failed while judging")),
         None => Err(Failure::new("a read was never answered")),
+    }
+}
+
+/// Judges what a system recovered from a cut at write `at` shows, and returns the model to go on with.
+///
+/// # Errors
+/// A cut at that write may not leave this.
+pub fn compare(
+    view: &View,
+    model: &Model,
+    at: u64,
+    tolerance: Tolerance,
+) -> Result<Model, Failure> {
+    let mut recovery = model.recover(at).adopting();
+    if tolerance == Tolerance::WithoutLog {
+        recovery = recovery.without_log();
+    }
+    let judged = |violation: Violation| Failure::new(violation);
+    recovery
+        .exports(&view.exports, view.volumes.as_deref())
+        .map_err(judged)?;
+    if let (Some(reason), false) = (&view.failed, tolerance.is_wide()) {
+        return Err(Failure::new(format!("it failed while looked at: {reason}")));
+    }
+    for (lun, name, _) in recovery.luns() {
+        let Some(blocks) = view.blocks.get(&name) else {
+            continue;
+        };
+        for (&block, shown) in blocks {
+            match shown {
+                Shown::Bytes(page) => recovery.block(lun, block, &page[..]).map_err(judged)?,
+                Shown::Error(error) if tolerance == Tolerance::Nothing => {
+                    let what = format!("{name} block {block} cannot be read: {error}");
+                    return Err(Failure::new(what));
+                }
+                Shown::Error(_) => {
+                    let anywhere = tolerance == Tolerance::Anything;
+                    recovery.unreadable(lun, block, anywhere).map_err(judged)?;
+                }
+            }
+        }
+    }
+    recovery.finish(view.cp).map_err(judged)?;
+    Ok(recovery.adopt())
+}
+
+impl View {
+    /// Blocks that answered with an error.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        let blocks = self.blocks.values().flat_map(BTreeMap::values);
+        let errors = blocks.filter(|shown| matches!(shown, Shown::Error(_)));
+        errors.count() as u64 + u64::from(self.failed.is_some())
     }
 }

@@ -4,15 +4,14 @@
 //! is full, some devices that fail. A life may end in the middle of mounting. After the last one the
 //! media are checked as by `everglade check`.
 
-use everglade_env::BLOCK_SIZE;
-
-use super::driver::{Driver, Manners};
+use super::driver::{Driver, Errors, Manners};
 use super::judge::judge;
+use super::trouble::Trouble;
 use super::{Failure, Report};
 use crate::model::Model;
 use crate::system::{Admin, Maker, System};
 use crate::workload::{Action, Mix, Scale, Workload};
-use crate::world::{Cut, End, Faults, Grain, Images, Keep, SimWorld};
+use crate::world::{Cut, End, Fault, Grain, Images, Keep, SimWorld};
 use crate::{Rng, Seed};
 
 /// How large a simulation is.
@@ -30,6 +29,8 @@ pub struct Plan {
     pub actions: u64,
     /// Devices fail and hosts are full, too.
     pub faults: bool,
+    /// Devices damage blocks and say nothing, too.
+    pub silent: bool,
     /// The pool fills up, is drained, and fills up again.
     pub fill: bool,
     /// Small operations keep the pool close to full.
@@ -51,6 +52,7 @@ impl Plan {
             lives: rng.between(2, 6),
             actions: rng.between(20, if small { 400 } else { 200 }),
             faults: rng.one_in(3),
+            silent: rng.one_in(4),
             fill: false,
             tight: false,
             trace_lines: 0,
@@ -106,6 +108,9 @@ const FILL: Mix = Mix {
     ..Mix::FILL
 };
 
+/// Silent faults tried on what each life leaves.
+const BRANCHES: u64 = 3;
+
 /// Small enough to be filled by some hundred operations of 1 MiB.
 const FILL_POOL_BYTES: u64 = 64 << 20;
 
@@ -128,27 +133,34 @@ pub fn run<M: Maker>(seed: Seed, plan: Plan, maker: &M) -> Result<Report, Failur
         .format(&world)
         .map_err(|error| Failure::new(error).within("format"))?;
     let mut images = world.after_cut(Cut::whole(Keep::Nothing));
+    let mut older = images.clone();
     for number in 0..plan.lives {
-        images = life
-            .live(number, images)
-            .map_err(|f| f.within(format!("life {number}")))?;
+        let within = |failure: Failure| failure.within(format!("life {number}"));
+        if plan.silent && number > 0 {
+            for _ in 0..BRANCHES {
+                life.silent(&images, &older).map_err(within)?;
+            }
+            older = images.clone();
+        }
+        images = life.live(number, images).map_err(within)?;
     }
     life.end(images)
         .map_err(|failure| failure.within("at the end"))
 }
 
-struct Life<'m, M> {
+/// A world between its lives.
+pub(super) struct Life<'m, M> {
     seed: Seed,
-    plan: Plan,
-    maker: &'m M,
-    rng: Rng,
-    workload: Workload,
-    model: Model,
-    report: Report,
+    pub(super) plan: Plan,
+    pub(super) maker: &'m M,
+    pub(super) rng: Rng,
+    pub(super) workload: Workload,
+    pub(super) model: Model,
+    pub(super) report: Report,
 }
 
 impl<M: Maker> Life<'_, M> {
-    fn start(&mut self, images: Images) -> SimWorld {
+    pub(super) fn start(&mut self, images: Images) -> SimWorld {
         let world = SimWorld::restart(images, Seed(self.rng.draw()), self.plan.reactors);
         world.trace(self.plan.trace_lines);
         world
@@ -170,6 +182,7 @@ impl<M: Maker> Life<'_, M> {
             let world = self.start(images.clone());
             world.cut_at_write(world.writes() + self.rng.between(1, 4));
             let _ = self.maker.mount(&world);
+            self.report.cuts_in_recovery += u64::from(world.is_cut());
             images = self.cut(&world);
         }
         let world = self.start(images);
@@ -179,7 +192,16 @@ impl<M: Maker> Life<'_, M> {
         };
         let at = world.writes().saturating_add(1);
         let system = self.mount_and_judge(&world, at).map_err(traced)?;
-        let manners = self.draw_faults(&world);
+        let before = system.committed_cp();
+        let mut actions = self.rng.between(1, self.plan.actions);
+        let mut trouble = Trouble::NONE;
+        if self.plan.faults && !self.rng.one_in(8) {
+            let promises = self.maker.promises();
+            trouble = Trouble::draw(&mut self.rng, &promises, &world, actions);
+        }
+        let mut manners = self.manners();
+        manners.errors = trouble.errors;
+        manners.discards_may_skip |= trouble.discards_may_skip;
         // A pool that is cut early never fills.
         let is_cut = self.rng.below(4) > if self.plan.fill { 2 } else { 0 };
         if is_cut {
@@ -187,7 +209,6 @@ impl<M: Maker> Life<'_, M> {
             let magnitude = self.rng.between(1, 12);
             world.cut_at_write(world.writes() + self.rng.between(1, 1 << magnitude));
         }
-        let mut actions = self.rng.between(1, self.plan.actions);
         if self.plan.fill {
             actions = self.plan.actions;
             self.workload.set_mix(if number.is_multiple_of(2) {
@@ -207,8 +228,13 @@ impl<M: Maker> Life<'_, M> {
             manners,
             self.seed.nth(number).0,
         );
+        let mut asked = 0;
         let mut draw = |_: &Model| {
             actions = actions.checked_sub(1)?;
+            asked += 1;
+            if let Some((device, _)) = trouble.vanishes.filter(|(_, after)| *after < asked) {
+                world.vanish(device);
+            }
             Some(workload.draw())
         };
         let mut end = driver.run(&mut draw).map_err(traced)?;
@@ -227,9 +253,11 @@ impl<M: Maker> Life<'_, M> {
                 driver.stop().map_err(traced)?;
             }
         }
-        let report = driver.report;
+        let mut report = driver.report;
+        let after = driver.system().committed_cp();
+        report.cps = after.unwrap_or(0).saturating_sub(before.unwrap_or(0));
         drop(driver);
-        self.tally(&world, &report);
+        self.tally(&world, &report, trouble.fault);
         world.cut_now();
         Ok(self.cut(&world))
     }
@@ -238,6 +266,7 @@ impl<M: Maker> Life<'_, M> {
         let mounted = self.maker.mount(world);
         let mut system = mounted.map_err(|error| Failure::new(error).within("mount"))?;
         self.model = judge(world, &mut system, &self.model, at)?;
+        self.report.recoveries += 1;
         self.model.set_writes(world.writes());
         let exports = system.target(0).exports();
         let luns: Vec<_> = exports
@@ -256,59 +285,20 @@ impl<M: Maker> Life<'_, M> {
         Ok(system)
     }
 
-    fn draw_faults(&mut self, world: &SimWorld) -> Manners {
+    /// How clients behave when nothing is wrong.
+    pub(super) fn manners(&mut self) -> Manners {
         let promises = self.maker.promises();
-        let mut manners = Manners {
+        Manners {
             depth: [1, 4, 16][self.rng.index(3)],
             discards_may_skip: self.plan.fill && promises.discards_may_skip_when_full,
             discards_may_be_refused: !promises.discards_are_never_refused,
             changes_are_durable: promises.changes_are_durable,
-            errors_expected: false,
-        };
-        if !self.plan.faults {
-            return manners;
+            errors: Errors::Never,
         }
-        match self.rng.below(4) {
-            0 => {
-                let room = self.rng.below(16 << 20) / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
-                world.set_host_capacity(Some(world.host_used() + room));
-                manners.errors_expected = !promises.full_host_is_no_space;
-                manners.discards_may_skip = promises.discards_may_skip_when_full;
-            }
-            1 => {
-                let mut faults = Faults::default();
-                let kinds = [
-                    &mut faults.read_error,
-                    &mut faults.write_error,
-                    &mut faults.flush_error,
-                ];
-                let magnitude = self.rng.between(4, 10);
-                let kind = self.rng.index(3);
-                if let Some(rate) = kinds.into_iter().nth(kind) {
-                    *rate = 1 << magnitude;
-                }
-                for device in world.devices() {
-                    world.set_faults(device, faults.clone());
-                }
-                manners.errors_expected = true;
-            }
-            2 => {
-                let slow = Faults {
-                    slow: self.rng.between(2, 100),
-                    ..Faults::default()
-                };
-                world
-                    .devices()
-                    .into_iter()
-                    .for_each(|d| world.set_faults(d, slow.clone()));
-            }
-            _ => {}
-        }
-        manners
     }
 
     /// Ends a world by a power cut of some kind.
-    fn cut(&mut self, world: &SimWorld) -> Images {
+    pub(super) fn cut(&mut self, world: &SimWorld) -> Images {
         let point = world.cut_point();
         let count = point.unflushed().max(1);
         let keep = match self.rng.below(8) {
@@ -322,20 +312,22 @@ impl<M: Maker> Life<'_, M> {
         let tear = [None, Some(Grain::Block), Some(Grain::Sector)][self.rng.index(3)];
         let mut images = point.images(Cut { keep, tear });
         self.report.cuts += 1;
-        self.report.dropped += images.losses.dropped as u64;
-        self.report.torn += images.losses.torn as u64;
+        self.report.add_losses(images.losses);
         images.set_host_capacity(None);
         images
     }
 
-    fn tally(&mut self, world: &SimWorld, report: &Report) {
+    fn tally(&mut self, world: &SimWorld, report: &Report, fault: Option<Fault>) {
         self.report.add(report);
         self.report.writes = world.writes();
-        for device in world.devices() {
-            let counts = world.fault_counts(device);
-            self.report.host_full += counts.no_space;
-            self.report.device_errors +=
-                counts.read_errors + counts.write_errors + counts.flush_errors;
+        self.report.add_faults(world);
+        if let Some(fault) = fault {
+            let refused = if fault == Fault::NoSpace {
+                report.refused
+            } else {
+                0
+            };
+            self.report.answered[fault] += report.errors + refused;
         }
     }
 
@@ -345,6 +337,7 @@ impl<M: Maker> Life<'_, M> {
         let world = self.start(images);
         let at = world.writes().saturating_add(1);
         self.mount_and_judge(&world, at)?;
+        self.report.add_faults(&world);
         self.report.digest = world.digest();
         self.report.nanos = world.now();
         Ok(self.report)

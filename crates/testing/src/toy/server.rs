@@ -14,7 +14,7 @@ use super::Bug;
 use super::core::{BLOCK, Core};
 use super::record::Kind;
 use crate::SimWorld;
-use crate::system::{Admin, AdminDone, Maker, Promises, System};
+use crate::system::{Admin, AdminDone, Maker, NotMounted, Promises, System};
 use crate::world::{DeviceSpec, Turn};
 
 /// Makes toys.
@@ -29,6 +29,8 @@ impl Maker for ToyMaker {
 
     fn promises(&self) -> Promises {
         Promises {
+            damage_is_found: None,
+            journal_blocks: 0..0,
             full_host_is_no_space: false,
             discards_are_never_refused: false,
             discards_may_skip_when_full: false,
@@ -45,8 +47,9 @@ impl Maker for ToyMaker {
         Ok(())
     }
 
-    fn mount(&self, world: &SimWorld) -> Result<Toy, String> {
-        let core = Rc::new(RefCell::new(Core::mount(world, self.bug)?));
+    fn mount(&self, world: &SimWorld) -> Result<Toy, NotMounted> {
+        let core = Core::mount(world, self.bug).map_err(NotMounted::Refused)?;
+        let core = Rc::new(RefCell::new(core));
         let seat = |reactor| ToyTarget {
             core: Rc::clone(&core),
             reactor,

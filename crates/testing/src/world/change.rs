@@ -54,6 +54,19 @@ impl Change {
         }
     }
 
+    /// The same with one bit of one block flipped.
+    pub(super) fn flipped(&self, rng: &mut Rng) -> Option<Change> {
+        let Change::Write(blocks) = self else {
+            return Some(self.clone());
+        };
+        let (victim, bit) = (rng.index(blocks.len()), rng.index(BLOCK_SIZE * 8));
+        let mut blocks: Vec<(u64, PageRef)> = blocks.to_vec();
+        let mut page = Page::copy_of(&blocks[victim].1);
+        page[bit / 8] ^= 1 << (bit % 8);
+        blocks[victim].1 = page.freeze();
+        Some(Change::Write(blocks.into()))
+    }
+
     /// A random part of it as it would land on `image`: some blocks, and of one block some sectors.
     /// Never all of it, unless it is a change that cannot be torn.
     pub(super) fn torn(&self, grain: Grain, image: &Image, rng: &mut Rng) -> Change {

@@ -7,12 +7,14 @@
 
 use std::collections::BTreeSet;
 
-use everglade_env::Nanos;
+use everglade_env::{Nanos, Page};
 
 use super::Image;
 use super::blockset::BlockSet;
 use super::change::{Change, Grain};
+use super::damage::Damage;
 use super::device::DeviceSpec;
+use super::fault::Fault;
 use crate::{Digest, Rng};
 
 /// Which of the changes that were not durable reach the medium.
@@ -59,13 +61,42 @@ pub struct Losses {
     pub torn: usize,
 }
 
+/// One device while the power is off.
 #[derive(Clone)]
-pub(super) struct DeviceAtCut {
+pub(super) struct Medium {
     pub(super) spec: DeviceSpec,
     pub(super) image: Image,
     pub(super) allocated: BlockSet,
     pub(super) bad: BTreeSet<u64>,
-    pub(super) unflushed: Vec<(u64, Change)>,
+    pub(super) damage: Damage,
+}
+
+impl Medium {
+    /// An empty device.
+    pub(super) fn empty(spec: DeviceSpec) -> Medium {
+        Medium {
+            spec,
+            image: Image::default(),
+            allocated: BlockSet::default(),
+            bad: BTreeSet::new(),
+            damage: Damage::default(),
+        }
+    }
+}
+
+/// A change that the power cut may undo.
+#[derive(Clone)]
+pub(super) struct AtChance {
+    pub(super) version: u64,
+    pub(super) change: Change,
+    /// A flush claimed that it is durable.
+    pub(super) claimed: bool,
+}
+
+#[derive(Clone)]
+pub(super) struct DeviceAtCut {
+    pub(super) durable: Medium,
+    pub(super) unflushed: Vec<AtChance>,
 }
 
 /// One moment of a world, as a power cut finds it. Cheap to keep by the thousand.
@@ -89,7 +120,7 @@ pub struct Images {
     pub(super) writes: u64,
     pub(super) digest: Digest,
     pub(super) host_capacity: Option<u64>,
-    pub(super) devices: Vec<(DeviceSpec, Image, BlockSet, BTreeSet<u64>)>,
+    pub(super) devices: Vec<Medium>,
     /// What the cut took.
     pub losses: Losses,
 }
@@ -98,7 +129,7 @@ impl Images {
     /// What one device holds.
     #[must_use]
     pub fn image(&self, device: usize) -> &Image {
-        &self.devices[device].1
+        &self.devices[device].image
     }
 
     /// Bounds what the host can give from now on.
@@ -106,9 +137,71 @@ impl Images {
         self.host_capacity = bytes;
     }
 
-    /// Damages a device while nobody looks.
-    pub fn image_mut(&mut self, device: usize) -> &mut Image {
-        &mut self.devices[device].1
+    /// Flips a bit of a block while nobody looks.
+    pub fn flip_bit(&mut self, device: usize, block: u64, bit: usize) {
+        let medium = &mut self.devices[device];
+        let whole = medium.image.read(block);
+        let mut page = Page::copy_of(&whole);
+        page[bit / 8] ^= 1 << (bit % 8);
+        let version = medium.image.version(block);
+        medium.image.put(block, version, page.freeze());
+        medium
+            .damage
+            .insert_unless_known(block, Fault::MediaFlip, whole);
+    }
+
+    /// Makes a block unreadable until it is written.
+    pub fn fail_block(&mut self, device: usize, block: u64) {
+        self.devices[device].bad.insert(block);
+    }
+
+    /// A device is as it was in `older`; true if that makes a difference.
+    pub fn return_stale(&mut self, device: usize, older: &Images) -> bool {
+        let old = older.devices[device].clone();
+        let now = std::mem::replace(&mut self.devices[device], old);
+        let medium = &mut self.devices[device];
+        let mut differs = false;
+        for (block, page) in now.image.blocks() {
+            if medium.image.version(block) != now.image.version(block)
+                && medium.image.read(block)[..] != page[..]
+            {
+                differs = true;
+                medium
+                    .damage
+                    .insert(block, Fault::StaleDevice, page.clone());
+            }
+        }
+        differs
+    }
+}
+
+impl Medium {
+    /// What a cut leaves of a change.
+    fn land(&mut self, entry: &AtChance, fate: &Fate, rng: &mut Rng) {
+        let cut = |fault: Fault| {
+            if entry.claimed {
+                Fault::LostFlush
+            } else {
+                fault
+            }
+        };
+        let part = match fate {
+            Fate::Whole => Some(entry.change.clone()),
+            Fate::Torn(grain) => Some(entry.change.torn(*grain, &self.image, rng)),
+            Fate::Dropped => None,
+        };
+        let fault = match fate {
+            Fate::Whole => None,
+            Fate::Torn(_) => Some(cut(Fault::CutTorn)),
+            Fate::Dropped => Some(cut(Fault::CutDropped)),
+        };
+        if let Some(part) = &part {
+            part.apply(entry.version, &mut self.image, &mut self.allocated);
+        }
+        if let Some(fault) = fault {
+            self.damage
+                .insert_missing(fault, &entry.change, part.as_ref());
+        }
     }
 }
 
@@ -164,20 +257,18 @@ impl CutPoint {
         let mut index = 0;
         let mut devices = Vec::new();
         for device in &self.devices {
-            let (mut image, mut allocated) = (device.image.clone(), device.allocated.clone());
-            for (version, change) in &device.unflushed {
-                match fate(cut, index, &mut rng) {
-                    Fate::Whole => change.apply(*version, &mut image, &mut allocated),
-                    Fate::Torn(grain) => {
-                        losses.torn += 1;
-                        let part = change.torn(grain, &image, &mut rng);
-                        part.apply(*version, &mut image, &mut allocated);
-                    }
+            let mut medium = device.durable.clone();
+            for entry in &device.unflushed {
+                let fate = fate(cut, index, &mut rng);
+                medium.land(entry, &fate, &mut rng);
+                match fate {
+                    Fate::Whole => {}
+                    Fate::Torn(_) => losses.torn += 1,
                     Fate::Dropped => losses.dropped += 1,
                 }
                 index += 1;
             }
-            devices.push((device.spec, image, allocated, device.bad.clone()));
+            devices.push(medium);
         }
         Images {
             now: self.now,

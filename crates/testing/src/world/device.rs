@@ -11,7 +11,8 @@ use everglade_env::{BLOCK_SIZE, DiskError, Nanos, Page, PageRef};
 
 use super::blockset::BlockSet;
 use super::change::{Change, Grain};
-use super::fault::{FaultCounts, Faults};
+use super::damage::Damage;
+use super::fault::{Fault, FaultCounts, Faults};
 use super::{EIO, Image};
 use crate::Rng;
 
@@ -81,6 +82,8 @@ pub(super) struct Unflushed {
     pub(super) change: Change,
     /// Tick of its completion; a flush covers those completed before it was submitted.
     pub(super) completed: Option<u64>,
+    /// A flush claimed to have made it durable.
+    pub(super) claimed: bool,
 }
 
 pub(super) struct Device {
@@ -96,6 +99,7 @@ pub(super) struct Device {
     /// Blocks that cannot be read until they are written again.
     pub(super) bad: BTreeSet<u64>,
     pub(super) gone: bool,
+    pub(super) damage: Damage,
     pub(super) faults: Faults,
     pub(super) counts: FaultCounts,
     pub(super) rng: Rng,
@@ -117,6 +121,7 @@ impl Device {
             previous: Image::default(),
             bad: BTreeSet::new(),
             gone: false,
+            damage: Damage::default(),
             faults: Faults::default(),
             counts: FaultCounts::default(),
             rng,
@@ -149,6 +154,7 @@ impl Device {
             version,
             change,
             completed: None,
+            claimed: false,
         });
     }
 
@@ -195,6 +201,13 @@ impl Device {
         });
     }
 
+    /// Claims for everything that completed before `tick` that it is durable, and does nothing.
+    pub(super) fn claim_before(&mut self, tick: u64) {
+        for entry in &mut self.unflushed {
+            entry.claimed |= entry.completed.is_some_and(|completed| completed < tick);
+        }
+    }
+
     /// Fills `pages` with what the device says `range` holds.
     pub(super) fn read(&mut self, first: u64, pages: &mut [Page]) -> Result<(), DiskError> {
         let range = first..first + pages.len() as u64;
@@ -202,7 +215,7 @@ impl Device {
         if hit && self.rng.one_in(self.faults.read_error)
             || self.bad.range(range.clone()).next().is_some()
         {
-            self.counts.read_errors += 1;
+            self.counts.loud(Fault::ReadError);
             return Err(DiskError::Io(EIO));
         }
         if hit && self.rng.one_in(self.faults.bit_flip) {
@@ -211,26 +224,37 @@ impl Device {
             self.flip_bit(block, bit);
         }
         for (block, page) in range.zip(pages) {
+            let live = self.live.read(block);
             let stale = hit && self.rng.one_in(self.faults.stale_read);
             let source = match self.previous.get(block) {
                 Some(old) if stale => {
-                    self.counts.stale_reads += 1;
+                    self.counts.fired[Fault::StaleRead] += 1;
+                    self.counts.met[Fault::StaleRead] += u64::from(old[..] != live[..]);
                     old.clone()
                 }
-                _ => self.live.read(block),
+                _ => live,
             };
             page.copy_from_slice(&source[..]);
+            if hit && self.rng.one_in(self.faults.flip_reading) {
+                self.counts.loud(Fault::FlipReading);
+                flip(page, self.rng.index(BLOCK_SIZE * 8));
+            } else if let Some(fault) = self.damage.shown_by(block, page) {
+                self.counts.met[fault] += 1;
+            }
         }
         Ok(())
     }
 
     /// Flips one bit on the medium, for good.
     pub(super) fn flip_bit(&mut self, block: u64, bit: usize) {
-        self.counts.bit_flips += 1;
+        self.counts.fired[Fault::MediaFlip] += 1;
         let version = self.live.version(block);
-        let mut page = Page::copy_of(&self.live.read(block));
-        page[bit / 8] ^= 1 << (bit % 8);
+        let whole = self.live.read(block);
+        let mut page = Page::copy_of(&whole);
+        flip(&mut page, bit);
         let page: PageRef = page.freeze();
+        self.damage
+            .insert_unless_known(block, Fault::MediaFlip, whole);
         if self.durable.version(block) == version {
             self.durable.put(block, version, page.clone());
         }
@@ -251,29 +275,47 @@ impl Device {
 
     /// What becomes of a write the submitter believes in: all of it, unless a silent fault says else.
     pub(super) fn deflected(&mut self, change: Change, range: &Range<u64>) -> Option<Change> {
+        self.damage.clear(range.clone());
         if !self.faults.concern(range) {
             return Some(change);
         }
-        if self.rng.one_in(self.faults.lost_write) {
-            self.counts.lost_writes += 1;
+        let (fault, part) = if self.rng.one_in(self.faults.lost_write) {
+            (Fault::Lost, None)
+        } else if self.rng.one_in(self.faults.torn_write) {
+            let part = change.torn(Grain::Sector, &self.live, &mut self.rng);
+            (Fault::Torn, Some(part))
+        } else if self.rng.one_in(self.faults.misdirected_write) {
+            let elsewhere = self.misdirected(&change, range);
+            (Fault::Misdirected, elsewhere)
+        } else if self.rng.one_in(self.faults.flip_writing) {
+            (Fault::FlipWriting, change.flipped(&mut self.rng))
+        } else {
+            return Some(change);
+        };
+        self.counts.fired[fault] += 1;
+        self.damage.insert_missing(fault, &change, part.as_ref());
+        part
+    }
+
+    /// The same write somewhere else among the blocks that may be hit.
+    fn misdirected(&mut self, change: &Change, range: &Range<u64>) -> Option<Change> {
+        let Change::Write(blocks) = change else {
+            return Some(change.clone());
+        };
+        let allowed = self.faults.blocks.clone().unwrap_or(0..self.spec.blocks());
+        let length = range.end - range.start;
+        let last = allowed.end.min(self.spec.blocks()).checked_sub(length)?;
+        if last < allowed.start {
             return None;
         }
-        if self.rng.one_in(self.faults.torn_write) {
-            self.counts.torn_writes += 1;
-            return Some(change.torn(Grain::Sector, &self.live, &mut self.rng));
+        let first = self.rng.between(allowed.start, last);
+        for block in first..first + length {
+            let whole = self.live.read(block);
+            self.damage
+                .insert_unless_known(block, Fault::Misdirected, whole);
         }
-        if self.rng.one_in(self.faults.misdirected_write) {
-            let length = range.end - range.start;
-            let first = self.rng.between(0, self.spec.blocks() - length);
-            if let (Change::Write(blocks), true) = (&change, first != range.start) {
-                self.counts.misdirected_writes += 1;
-                return Some(Change::write(
-                    first,
-                    blocks.iter().map(|(_, p)| p.clone()).collect(),
-                ));
-            }
-        }
-        Some(change)
+        let pages = blocks.iter().map(|(_, page)| page.clone()).collect();
+        Some(Change::write(first, pages))
     }
 
     /// How long an operation takes, with a long tail now and then.
@@ -281,8 +323,12 @@ impl Device {
         let usual = self.rng.between(shortest, longest);
         let tail = if self.rng.one_in(64) { 10 } else { 1 };
         if self.faults.slow > 1 {
-            self.counts.slowed += 1;
+            self.counts.loud(Fault::Slow);
         }
         usual * tail * self.faults.slow.max(1)
     }
+}
+
+fn flip(page: &mut Page, bit: usize) {
+    page[bit / 8] ^= 1 << (bit % 8);
 }

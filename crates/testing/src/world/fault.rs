@@ -1,71 +1,244 @@
-//! What can go wrong with a device while the power stays on, and the proof that it did.
+//! What can go wrong with devices and power, and the proof that it did.
 //!
-//! Every fault has a rate (one in so many operations, zero for never), a seeded die, and a counter. A
-//! run that claims to have survived a fault must show that its counter is not zero.
+//! Every fault has a rate (one in so many operations, zero for never), a seeded die, and two counters: how
+//! often it *fired*, and how often it was *met*: the code under test was given the consequence. For a
+//! loud fault, which answers with an error or takes long, that is the same. A silent one, which leaves a
+//! block other than it was written, fires when it strikes and is met when somebody reads that block and
+//! gets bytes that differ from what was written there. A run that claims to have survived a fault must
+//! show that it was met.
 
-use std::ops::Range;
+use std::fmt;
+use std::ops::{Index, IndexMut, Range};
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// A read fails with EIO, by the die or because the block is bad.
+    ReadError,
+    /// A write fails with EIO; none, some or all of it happened.
+    WriteError,
+    /// A flush fails with EIO; nothing became durable by it.
+    FlushError,
+    /// The host has no space, by the die or because it is full.
+    NoSpace,
+    /// An operation takes many times as long.
+    Slow,
+    /// An operation finds the device gone.
+    Vanished,
+    /// Completions overtake each other.
+    Reordered,
+    /// A write reports success and happened in part.
+    Torn,
+    /// A write reports success and never happened.
+    Lost,
+    /// A write reports success and happened somewhere else.
+    Misdirected,
+    /// A bit flips on the medium, and stays flipped.
+    MediaFlip,
+    /// A bit flips in a page between hand-over and device: the flipped page is written.
+    FlipWriting,
+    /// A bit flips in a page between device and hand-over; another read finds it whole.
+    FlipReading,
+    /// A read returns what a block held before its last write.
+    StaleRead,
+    /// A flush reports success and made nothing durable.
+    LostFlush,
+    /// A device comes back as it was some time ago.
+    StaleDevice,
+    /// A power cut takes changes away that were not flushed.
+    CutDropped,
+    /// A power cut leaves a change in part.
+    CutTorn,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Fault; 18] = [
+        Fault::ReadError,
+        Fault::WriteError,
+        Fault::FlushError,
+        Fault::NoSpace,
+        Fault::Slow,
+        Fault::Vanished,
+        Fault::Reordered,
+        Fault::Torn,
+        Fault::Lost,
+        Fault::Misdirected,
+        Fault::MediaFlip,
+        Fault::FlipWriting,
+        Fault::FlipReading,
+        Fault::StaleRead,
+        Fault::LostFlush,
+        Fault::StaleDevice,
+        Fault::CutDropped,
+        Fault::CutTorn,
+    ];
+
+    /// True if nobody is told when it happens.
+    #[must_use]
+    pub fn is_silent(self) -> bool {
+        self >= Fault::Torn
+    }
+
+    /// Its name in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::ReadError => "read_error",
+            Fault::WriteError => "write_error",
+            Fault::FlushError => "flush_error",
+            Fault::NoSpace => "no_space",
+            Fault::Slow => "slow",
+            Fault::Vanished => "vanished",
+            Fault::Reordered => "reordered",
+            Fault::Torn => "torn_write",
+            Fault::Lost => "lost_write",
+            Fault::Misdirected => "misdirected_write",
+            Fault::MediaFlip => "media_bit_flip",
+            Fault::FlipWriting => "memory_flip_write",
+            Fault::FlipReading => "memory_flip_read",
+            Fault::StaleRead => "stale_read",
+            Fault::LostFlush => "lost_flush",
+            Fault::StaleDevice => "stale_device",
+            Fault::CutDropped => "cut_dropped",
+            Fault::CutTorn => "cut_torn",
+        }
+    }
+}
+
+/// One number for each fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerFault([u64; Fault::ALL.len()]);
+
+impl PerFault {
+    /// Adds the numbers of another.
+    pub fn add(&mut self, other: &PerFault) {
+        self.0.iter_mut().zip(other.0).for_each(|(a, b)| *a += b);
+    }
+
+    /// Their sum.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+impl Index<Fault> for PerFault {
+    type Output = u64;
+
+    fn index(&self, fault: Fault) -> &u64 {
+        &self.0[fault as usize]
+    }
+}
+
+impl IndexMut<Fault> for PerFault {
+    fn index_mut(&mut self, fault: Fault) -> &mut u64 {
+        &mut self.0[fault as usize]
+    }
+}
 
 /// Rates of the faults of one device. The default has none. Rates are "one in n", zero is never.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Only operations that touch these blocks are hit; `None` is the whole device.
     pub blocks: Option<Range<u64>>,
-    /// A read fails with EIO.
+    /// See [`Fault::ReadError`].
     pub read_error: u32,
-    /// A write fails with EIO; none, some or all of it happened.
+    /// See [`Fault::WriteError`].
     pub write_error: u32,
-    /// A flush fails with EIO; nothing became durable by it.
+    /// See [`Fault::FlushError`].
     pub flush_error: u32,
-    /// A write reports success and happened in part.
+    /// See [`Fault::Torn`].
     pub torn_write: u32,
-    /// A write reports success and never happened.
+    /// See [`Fault::Lost`].
     pub lost_write: u32,
-    /// A write reports success and happened somewhere else.
+    /// See [`Fault::Misdirected`].
     pub misdirected_write: u32,
-    /// A bit of a block being read has flipped on the medium, and stays flipped.
+    /// See [`Fault::MediaFlip`]; one in so many reads.
     pub bit_flip: u32,
-    /// A read returns what a block held before its last write.
+    /// See [`Fault::FlipWriting`].
+    pub flip_writing: u32,
+    /// See [`Fault::FlipReading`].
+    pub flip_reading: u32,
+    /// See [`Fault::StaleRead`]; one in so many blocks read.
     pub stale_read: u32,
+    /// See [`Fault::LostFlush`].
+    pub lost_flush: u32,
     /// An allocation, or a write to blocks without space, finds the host full.
     pub no_space: u32,
     /// Everything takes this many times as long. Zero and one change nothing.
     pub slow: u64,
 }
 
-/// How often each fault happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FaultCounts {
-    /// Reads that failed, by the die or because the block was bad.
-    pub read_errors: u64,
-    /// Writes that failed.
-    pub write_errors: u64,
-    /// Flushes that failed.
-    pub flush_errors: u64,
-    /// Writes that happened in part and said nothing.
-    pub torn_writes: u64,
-    /// Writes that did not happen and said nothing.
-    pub lost_writes: u64,
-    /// Writes that went elsewhere and said nothing.
-    pub misdirected_writes: u64,
-    /// Bits flipped, by the die or by hand.
-    pub bit_flips: u64,
-    /// Blocks returned as they were before.
-    pub stale_reads: u64,
-    /// Operations refused because the host was full, by the die or by its capacity.
-    pub no_space: u64,
-    /// Operations slowed down.
-    pub slowed: u64,
-    /// Operations that found the device gone.
-    pub gone: u64,
-    /// Operations beyond the end of the device. Not a fault of the device: a bug, or a damaged label.
-    pub out_of_range: u64,
-}
-
 impl Faults {
+    /// Only this fault, one in `rate`. Those that are no matter of a device's rate change nothing.
+    #[must_use]
+    pub fn only(fault: Fault, rate: u32) -> Faults {
+        let mut faults = Faults::default();
+        let place = match fault {
+            Fault::ReadError => &mut faults.read_error,
+            Fault::WriteError => &mut faults.write_error,
+            Fault::FlushError => &mut faults.flush_error,
+            Fault::NoSpace => &mut faults.no_space,
+            Fault::Torn => &mut faults.torn_write,
+            Fault::Lost => &mut faults.lost_write,
+            Fault::Misdirected => &mut faults.misdirected_write,
+            Fault::MediaFlip => &mut faults.bit_flip,
+            Fault::FlipWriting => &mut faults.flip_writing,
+            Fault::FlipReading => &mut faults.flip_reading,
+            Fault::StaleRead => &mut faults.stale_read,
+            Fault::LostFlush => &mut faults.lost_flush,
+            Fault::Slow => {
+                faults.slow = u64::from(rate);
+                return faults;
+            }
+            _ => return faults,
+        };
+        *place = rate;
+        faults
+    }
+
     /// True if an operation on `range` is among those that may be hit.
     pub(super) fn concern(&self, range: &Range<u64>) -> bool {
         self.blocks
             .as_ref()
             .is_none_or(|hit| hit.start < range.end && range.start < hit.end)
+    }
+}
+
+/// How often each fault happened, and was met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounts {
+    /// Times each fault happened.
+    pub fired: PerFault,
+    /// Times the code under test was given the consequence.
+    pub met: PerFault,
+    /// Operations beyond the end of the device. Not a fault of the device: a bug, or a damaged label.
+    pub out_of_range: u64,
+}
+
+impl FaultCounts {
+    /// A fault that shows at once.
+    pub(super) fn loud(&mut self, fault: Fault) {
+        self.fired[fault] += 1;
+        self.met[fault] += 1;
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_is_listed_where_its_number_says() {
+        for (place, fault) in Fault::ALL.into_iter().enumerate() {
+            assert_eq!(fault as usize, place, "{fault}");
+        }
     }
 }

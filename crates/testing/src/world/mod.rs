@@ -24,8 +24,10 @@
 mod blockset;
 mod change;
 pub mod cut;
+mod damage;
 mod device;
 pub mod fault;
+mod footprint;
 mod image;
 mod outside;
 mod state;
@@ -43,13 +45,14 @@ use everglade_env::{DeviceId, Nanos, Storage};
 pub use change::Grain;
 pub use cut::{Cut, CutPoint, Images, Keep, Losses};
 pub use device::{DeviceSpec, Latency};
-pub use fault::{FaultCounts, Faults};
+pub use fault::{Fault, FaultCounts, Faults, PerFault};
+pub use footprint::Footprint;
 pub use image::Image;
 pub use outside::SimOutside;
 pub use storage::SimStorage;
 pub use turns::{End, Turn};
 
-use blockset::BlockSet;
+use cut::Medium;
 use device::Device;
 use state::{ReactorState, State, Watch};
 
@@ -77,21 +80,13 @@ impl SimWorld {
     /// A world with empty devices.
     #[must_use]
     pub fn new(seed: Seed, reactors: usize, devices: &[DeviceSpec]) -> SimWorld {
-        let empty = |spec: &DeviceSpec| {
-            (
-                *spec,
-                Image::default(),
-                BlockSet::default(),
-                std::collections::BTreeSet::new(),
-            )
-        };
         let images = Images {
             now: 0,
             tick: 0,
             writes: 0,
             digest: Digest::default(),
             host_capacity: None,
-            devices: devices.iter().map(empty).collect(),
+            devices: devices.iter().copied().map(Medium::empty).collect(),
             losses: Losses::default(),
         };
         SimWorld::restart(images, seed, reactors)
@@ -101,14 +96,11 @@ impl SimWorld {
     #[must_use]
     pub fn restart(images: Images, seed: Seed, reactors: usize) -> SimWorld {
         assert!(reactors > 0, "a world without reactors does nothing");
-        let device = |(index, (spec, image, mut allocated, bad)): (usize, _)| {
-            let image: Image = image;
-            image
-                .blocks()
-                .for_each(|(block, _)| BlockSet::insert(&mut allocated, block..block + 1));
+        let device = |(index, medium): (usize, Medium)| {
             let rng = Rng::for_part(seed.0, &format!("device {index}"));
-            let mut device = Device::new(spec, image, allocated, rng);
-            device.bad = bad;
+            let mut device = Device::new(medium.spec, medium.image, medium.allocated, rng);
+            device.bad = medium.bad;
+            device.damage = medium.damage;
             device
         };
         let reactor = |_| ReactorState {
@@ -127,6 +119,7 @@ impl SimWorld {
             cut_at: None,
             is_cut: false,
             watch: None,
+            tracker: None,
             host_capacity: images.host_capacity,
             reordered: 0,
             overlapping: 0,
@@ -237,6 +230,18 @@ impl SimWorld {
             .watch
             .take()
             .map_or(Vec::new(), |watch| watch.points)
+    }
+
+    /// Takes a footprint from now on, which should be the start.
+    pub fn track(&self) {
+        self.state().tracker = Some(footprint::Tracker::default());
+    }
+
+    /// What was read of the media the world began with; stops tracking.
+    #[must_use]
+    pub fn take_footprint(&self) -> Footprint {
+        let tracker = self.state().tracker.take();
+        tracker.unwrap_or_default().take()
     }
 
     /// Absorbs a reply given to a client into the digest.

@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use everglade_env::{BLOCK_SIZE, Completion, DiskError, Nanos, Page};
 
 use super::change::Change;
-use super::cut::{CutPoint, DeviceAtCut};
+use super::cut::{AtChance, CutPoint, DeviceAtCut, Medium};
 use super::device::Device;
+use super::footprint::Tracker;
 use crate::{Digest, Rng};
 
 pub(super) enum Event {
@@ -46,7 +47,10 @@ pub(super) enum FlightKind {
         /// Durable at completion.
         durable: bool,
     },
-    Flush,
+    Flush {
+        /// It claims what it does not do.
+        is_lost: bool,
+    },
     /// Does nothing but fail.
     Refused,
 }
@@ -81,6 +85,7 @@ pub(super) struct State {
     pub(super) cut_at: Option<u64>,
     pub(super) is_cut: bool,
     pub(super) watch: Option<Watch>,
+    pub(super) tracker: Option<Tracker>,
     pub(super) host_capacity: Option<u64>,
     /// Completions that overtook an operation submitted earlier.
     pub(super) reordered: u64,
@@ -95,6 +100,22 @@ impl State {
     pub(super) fn next_tick(&mut self) -> u64 {
         self.tick += 1;
         self.tick
+    }
+
+    /// Notes that `range` of a device is about to be read.
+    pub(super) fn track_read(&mut self, device: usize, range: std::ops::Range<u64>) {
+        if let Some(tracker) = &mut self.tracker {
+            for block in range {
+                tracker.read(device, block, self.devices[device].live.read(block));
+            }
+        }
+    }
+
+    /// Notes that `range` of a device is being changed.
+    pub(super) fn track_written(&mut self, device: usize, range: std::ops::Range<u64>) {
+        if let Some(tracker) = &mut self.tracker {
+            range.for_each(|block| tracker.written(device, block));
+        }
     }
 
     pub(super) fn schedule(&mut self, after: Nanos, event: Event) {
@@ -149,7 +170,11 @@ impl State {
             let mut unflushed: Vec<_> = device
                 .unflushed
                 .iter()
-                .map(|entry| (entry.version, entry.change.clone()))
+                .map(|entry| AtChance {
+                    version: entry.version,
+                    change: entry.change.clone(),
+                    claimed: entry.claimed,
+                })
                 .collect();
             let versions = self.tick + 1..;
             let in_flight = self
@@ -163,12 +188,19 @@ impl State {
                 } => Some(change.clone()),
                 _ => None,
             });
-            unflushed.extend(versions.zip(pending));
+            unflushed.extend(versions.zip(pending).map(|(version, change)| AtChance {
+                version,
+                change,
+                claimed: false,
+            }));
             DeviceAtCut {
-                spec: device.spec,
-                image: device.durable.clone(),
-                allocated: device.durable_allocated.clone(),
-                bad: device.bad.clone(),
+                durable: Medium {
+                    spec: device.spec,
+                    image: device.durable.clone(),
+                    allocated: device.durable_allocated.clone(),
+                    bad: device.bad.clone(),
+                    damage: device.damage.clone(),
+                },
                 unflushed,
             }
         });

@@ -9,6 +9,7 @@ use std::ops::Range;
 use everglade_env::{BLOCK_SIZE, Completion, DeviceId, DiskError, Nanos, Op, Page, PageRef};
 
 use super::change::{Change, Grain};
+use super::fault::Fault;
 use super::state::{Event, Flight, FlightKind, State};
 use super::{EINVAL, EIO};
 use crate::digest::{fingerprint, halves};
@@ -93,6 +94,7 @@ impl State {
             Err(error) => return refused(device, error),
         };
         self.record(record::READ, &place, 0);
+        self.track_read(place.device, place.range.clone());
         let device = &mut self.devices[place.device];
         let latency = device.latency(device.spec.latency.read);
         let first = place.range.start;
@@ -135,6 +137,7 @@ impl State {
             return refused(device, error);
         }
         self.overlapping += u64::from(self.is_being_written(&place));
+        self.track_written(place.device, place.range.clone());
         let change = Change::write(place.range.start, pages);
         let device = &mut self.devices[place.device];
         let mut latency = device.latency(device.spec.latency.write);
@@ -144,7 +147,7 @@ impl State {
         let mut result = Ok(());
         let mut pending = device.deflected(change, &place.range);
         if device.faults.concern(&place.range) && device.rng.one_in(device.faults.write_error) {
-            device.counts.write_errors += 1;
+            device.counts.loud(Fault::WriteError);
             result = Err(DiskError::Io(EIO));
             pending = match (device.rng.below(3), pending) {
                 (0, _) | (_, None) => None,
@@ -168,8 +171,10 @@ impl State {
         };
         self.record(record::PUNCH, &place, 0);
         self.overlapping += u64::from(self.is_being_written(&place));
+        self.track_written(place.device, place.range.clone());
         let device = &mut self.devices[place.device];
         let latency = device.latency(device.spec.latency.write);
+        device.damage.clear(place.range.clone());
         let pending = Some(Change::Punch(place.range));
         (
             place.device,
@@ -214,13 +219,15 @@ impl State {
         let device = &mut self.devices[index];
         let latency = device.latency(device.spec.latency.flush);
         let failed = device.rng.one_in(device.faults.flush_error);
-        device.counts.flush_errors += u64::from(failed);
         let result = if failed {
+            device.counts.loud(Fault::FlushError);
             Err(DiskError::Io(EIO))
         } else {
             Ok(())
         };
-        (index, FlightKind::Flush, result, latency)
+        let is_lost = device.rng.one_in(device.faults.lost_flush);
+        device.counts.fired[Fault::LostFlush] += u64::from(is_lost);
+        (index, FlightKind::Flush { is_lost }, result, latency)
     }
 
     /// Lets a change take effect already at submission, or leaves that to its completion.
@@ -258,7 +265,7 @@ impl State {
         let known = flight.device < self.devices.len();
         if known && self.devices[flight.device].gone {
             let device = &mut self.devices[flight.device];
-            device.counts.gone += 1;
+            device.counts.loud(Fault::Vanished);
             flight.result = Err(DiskError::Gone);
             if let FlightKind::Change { pending, .. } = &mut flight.kind
                 && device.rng.one_in(2)
@@ -297,9 +304,12 @@ impl State {
                     }
                 }
             }
-            FlightKind::Flush => {
-                if flight.result.is_ok() {
-                    self.devices[flight.device].harden_before(flight.submitted);
+            FlightKind::Flush { is_lost } => {
+                let device = &mut self.devices[flight.device];
+                match flight.result {
+                    Ok(()) if is_lost => device.claim_before(flight.submitted),
+                    Ok(()) => device.harden_before(flight.submitted),
+                    Err(_) => {}
                 }
             }
             FlightKind::Refused => {}
@@ -328,6 +338,7 @@ impl State {
         buffer: &mut [u8],
     ) -> Result<(), DiskError> {
         let place = self.place_alive(device, offset, buffer.len() as u64)?;
+        self.track_read(place.device, place.range.clone());
         let count = buffer.len() / BLOCK_SIZE;
         let mut pages: Vec<Page> = (0..count).map(|_| Page::zeroed()).collect();
         self.devices[place.device].read(place.range.start, &mut pages)?;
@@ -347,11 +358,12 @@ impl State {
         let pages: Vec<PageRef> = bytes.chunks(BLOCK_SIZE).map(page_of).collect();
         self.record(record::WRITE, &place, pages_print(&pages));
         self.take_space(&place)?;
+        self.track_written(place.device, place.range.clone());
         let version = self.next_tick();
         let change = Change::write(place.range.start, pages);
         let device = &mut self.devices[place.device];
         if device.faults.concern(&place.range) && device.rng.one_in(device.faults.write_error) {
-            device.counts.write_errors += 1;
+            device.counts.loud(Fault::WriteError);
             let part = change.torn(Grain::Sector, &device.live, &mut device.rng);
             device.take_effect(part, version);
             self.count_write();
@@ -375,7 +387,7 @@ impl State {
         let tick = self.next_tick();
         let device = &mut self.devices[place.device];
         if device.rng.one_in(device.faults.flush_error) {
-            device.counts.flush_errors += 1;
+            device.counts.loud(Fault::FlushError);
             return Err(DiskError::Io(EIO));
         }
         device.harden_before(tick);
@@ -413,7 +425,7 @@ impl State {
         let place = self.place_long(device, offset, length)?;
         let device = &mut self.devices[place.device];
         if device.gone {
-            device.counts.gone += 1;
+            device.counts.loud(Fault::Vanished);
             return Err(DiskError::Gone);
         }
         Ok(place)
@@ -476,7 +488,7 @@ impl State {
         let unlucky =
             device.faults.concern(&place.range) && device.rng.one_in(device.faults.no_space);
         if short || unlucky {
-            device.counts.no_space += 1;
+            device.counts.loud(Fault::NoSpace);
             return Err(DiskError::NoSpace);
         }
         device.live_allocated.insert(place.range.clone());

@@ -4,6 +4,7 @@ use everglade_testing::Seed;
 use everglade_testing::sim::cuts::Thoroughness;
 use everglade_testing::sim::{Report, long, small};
 use everglade_testing::toy::ToyMaker;
+use everglade_testing::world::Fault;
 
 #[test]
 fn correct_toy_survives_many_lives_and_every_fault_strikes() {
@@ -17,12 +18,12 @@ fn correct_toy_survives_many_lives_and_every_fault_strikes() {
         }
     }
     for (name, count) in [
-        ("dropped", all.dropped),
-        ("torn", all.torn),
-        ("reordered", all.reordered),
+        ("dropped", all.met[Fault::CutDropped]),
+        ("torn", all.met[Fault::CutTorn]),
+        ("reordered", all.met[Fault::Reordered]),
         ("refusals", all.refused),
-        ("host full", all.host_full),
-        ("device errors", all.device_errors),
+        ("host full", all.met[Fault::NoSpace]),
+        ("device errors", all.errors),
     ] {
         assert!(count > 0, "no {name} in {all}");
     }

@@ -3,7 +3,8 @@
 use everglade_testing::Seed;
 use everglade_testing::engine::EngineMaker;
 use everglade_testing::sim::{Report, long};
-use everglade_testing::workload::Action;
+use everglade_testing::workload::{Action, Scale};
+use everglade_testing::world::Fault;
 
 use super::rig::{Rig, consistency_point, create_lun, create_volume, read, write};
 
@@ -51,8 +52,8 @@ fn engine_survives_lives_with_cuts() {
         faults: false,
         ..long::Plan::of_seed(seed)
     });
-    assert!(all.cuts > 25 && all.dropped > 0 && all.torn > 0, "{all}");
-    assert!(all.reordered > 0, "{all}");
+    assert!(all.cuts > 25 && all.met[Fault::CutDropped] > 0, "{all}");
+    assert!(all.met[Fault::Reordered] > 0, "{all}");
 }
 
 #[test]
@@ -61,11 +62,33 @@ fn engine_survives_failing_devices_and_full_hosts() {
         faults: true,
         ..long::Plan::of_seed(seed)
     });
-    assert!(all.refused > 0 && all.device_errors > 0, "{all}");
+    assert!(all.refused > 0 && all.errors > 0, "{all}");
 }
 
 #[test]
 fn engine_survives_pools_that_fill_up_and_drain() {
     let all = run(23, 12, |seed| long::Plan::of_seed(seed).filling());
     assert!(all.refused > 0, "{all}");
+}
+
+/// Each kind of silent fault is met, and some error is the answer; what is read is never wrong.
+#[test]
+fn engine_answers_silent_damage_with_errors_and_never_with_wrong_data() {
+    let all = run(24, 40, |seed| long::Plan {
+        silent: true,
+        faults: false,
+        fill: false,
+        tight: false,
+        lives: 3,
+        pool_bytes: 64 << 20,
+        scale: Scale::SMALL,
+        actions: 60,
+        ..long::Plan::of_seed(seed)
+    });
+    let silent = Fault::ALL.into_iter().filter(|fault| fault.is_silent());
+    for fault in silent.chain([Fault::ReadError]) {
+        assert!(all.met[fault] > 0, "{fault} was never met: {all:?}");
+        let by_cut = matches!(fault, Fault::CutDropped | Fault::CutTorn);
+        assert!(by_cut || all.answered[fault] > 0, "{fault}: {all:?}");
+    }
 }

@@ -1,0 +1,102 @@
+//! What simulations did: the proof that they were not idle.
+
+use std::fmt;
+
+use crate::Digest;
+use crate::world::{Fault, PerFault, SimWorld};
+
+/// What a simulation did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Everything that happened, as one number.
+    pub digest: Digest,
+    /// Operations carried out, administrators' included.
+    pub actions: u64,
+    /// Operations refused for lack of space.
+    pub refused: u64,
+    /// Operations that failed with an input/output error.
+    pub errors: u64,
+    /// Device writes.
+    pub writes: u64,
+    /// Consistency points committed.
+    pub cps: u64,
+    /// Times the power failed.
+    pub cuts: u64,
+    /// Times the power failed during recovery.
+    pub cuts_in_recovery: u64,
+    /// Times a system was started from what a power cut left, and judged.
+    pub recoveries: u64,
+    /// Of those, how many were known by their footprint from an earlier one.
+    pub recoveries_known: u64,
+    /// Virtual time, in nanoseconds.
+    pub nanos: u64,
+    /// Times each fault happened.
+    pub fired: PerFault,
+    /// Times the code under test was given its consequence.
+    pub met: PerFault,
+    /// Errors that were the answer: to a client, from a mount, or by the offline check.
+    pub answered: PerFault,
+}
+
+impl Report {
+    /// Adds what another run did; the digest stays.
+    pub fn add(&mut self, other: &Report) {
+        self.actions += other.actions;
+        self.refused += other.refused;
+        self.errors += other.errors;
+        self.writes += other.writes;
+        self.cps += other.cps;
+        self.cuts += other.cuts;
+        self.cuts_in_recovery += other.cuts_in_recovery;
+        self.recoveries += other.recoveries;
+        self.recoveries_known += other.recoveries_known;
+        self.nanos += other.nanos;
+        self.fired.add(&other.fired);
+        self.met.add(&other.met);
+        self.answered.add(&other.answered);
+    }
+
+    /// Adds the faults of a world that has come to its end.
+    pub fn add_faults(&mut self, world: &SimWorld) {
+        for device in world.devices() {
+            let counts = world.fault_counts(device);
+            self.fired.add(&counts.fired);
+            self.met.add(&counts.met);
+        }
+        self.fired[Fault::Reordered] += world.reordered();
+        self.met[Fault::Reordered] += world.reordered();
+    }
+
+    /// Adds what a cut took.
+    pub fn add_losses(&mut self, losses: crate::world::Losses) {
+        self.fired[Fault::CutDropped] += losses.dropped as u64;
+        self.fired[Fault::CutTorn] += losses.torn as u64;
+    }
+
+    /// Faults that were met, and power cuts. What is merely slow or out of order is weather.
+    #[must_use]
+    pub fn effective(&self) -> u64 {
+        let weather = self.met[Fault::Reordered] + self.met[Fault::Slow];
+        self.met.total() - weather + self.cuts
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "actions {} refused {} errors {} writes {} cps {} cuts {} recoveries {} effective-faults {} \
+             virtual-seconds {} digest {}",
+            self.actions,
+            self.refused,
+            self.errors,
+            self.writes,
+            self.cps,
+            self.cuts,
+            self.recoveries,
+            self.effective(),
+            self.nanos / 1_000_000_000,
+            self.digest
+        )
+    }
+}
