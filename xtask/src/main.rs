@@ -7,6 +7,7 @@
 mod bench;
 mod check;
 mod generate;
+mod guest;
 mod place;
 mod sim;
 mod step;

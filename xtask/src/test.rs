@@ -9,12 +9,12 @@
 //! `EVERGLADE_SKIPS`; the Rust harness counts it as passed, so it is taken off again.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::step::{cargo, counted};
 use crate::tally::Tally;
-use crate::{Usage, check, generate, place, sim, tools};
+use crate::{Usage, check, generate, guest, place, sim, tools};
 
 /// The variable that names the file of skips.
 const SKIPS: &str = "EVERGLADE_SKIPS";
@@ -33,7 +33,9 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
 fn everything(tally: &mut Tally) {
     tools::install(tally);
     check::all(tally);
-    tests(tally, "tests", &["--workspace", "--release"]);
+    let kernel = guest::fetch(tally);
+    let selection = ["--workspace", "--release"];
+    tests(tally, "tests", &selection, kernel.as_deref());
     sim::short(tally);
     generate::verify(tally, &generate::Binary::built_by_tests());
 }
@@ -55,15 +57,19 @@ fn one_crate(tally: &mut Tally, name: &str) -> Result<(), Usage> {
         tally,
         &format!("tests of {package}"),
         &["--package", &package],
+        None,
     );
     Ok(())
 }
 
 /// Runs the Rust harness over what `selection` selects.
-fn tests(tally: &mut Tally, name: &str, selection: &[&str]) {
+fn tests(tally: &mut Tally, name: &str, selection: &[&str], kernel: Option<&Path>) {
     let skips = Skips::new();
     let mut command = cargo(&["test", "--no-fail-fast"]);
     command.args(selection).env(SKIPS, &skips.path);
+    if let Some(kernel) = kernel {
+        command.env(guest::VARIABLE, kernel);
+    }
     counted(tally, name, &mut command, |tally, line| {
         tally.read_harness_line(line);
     });

@@ -11,7 +11,7 @@ use crate::step::{begin, end};
 use crate::tally::Tally;
 
 /// A program and the Debian package it is in.
-const WANTED: [(&str, &str); 10] = [
+const WANTED: [(&str, &str); 13] = [
     ("fio", "fio"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdinfo", "libnbd-bin"),
@@ -22,6 +22,9 @@ const WANTED: [(&str, &str); 10] = [
     ("e2fsck", "e2fsprogs"),
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("nbd-client", "nbd-client"),
 ];
 
 /// Folders with programs of administrators, which are not in everybody's PATH.
@@ -86,13 +89,18 @@ fn is_root() -> bool {
 /// Failures show in what is still missing afterwards. A package that is in no list must not keep the
 /// others from being installed, so after a failure each is tried alone.
 fn apt(packages: &[&str]) {
-    run_apt(&["update", "--quiet=2"]);
+    update();
     let install = ["install", "--yes", "--quiet=2", "--no-install-recommends"];
     if !run_apt(&[&install[..], packages].concat()) {
         for package in packages {
             run_apt(&[&install[..], &[package]].concat());
         }
     }
+}
+
+/// Fetches the lists of packages; true if that was possible.
+pub(crate) fn update() -> bool {
+    is_root() && find("apt-get").is_some() && run_apt(&["update", "--quiet=2"])
 }
 
 fn run_apt(words: &[&str]) -> bool {

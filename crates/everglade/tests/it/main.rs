@@ -3,6 +3,7 @@
 mod clients;
 mod crashes;
 mod damage;
+mod guest;
 mod host_space;
 mod manage;
 mod refusals;

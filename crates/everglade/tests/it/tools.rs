@@ -7,10 +7,14 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// Where a program is, by PATH.
-fn find(program: &str) -> Option<PathBuf> {
+/// Folders with programs of administrators, which are not in everybody's PATH.
+const MORE_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// Where a program is, by PATH and in folders of administrators.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
+        .chain(MORE_FOLDERS.map(PathBuf::from))
         .map(|folder| folder.join(program))
         .find(|file| file.is_file())
 }

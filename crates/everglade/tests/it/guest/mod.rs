@@ -1,0 +1,123 @@
+//! A Linux guest uses our exports as disks (issue 4, item 5): the kernel's NBD client is the one most people have.
+//!
+//! A machine under QEMU without hardware help, Debian's kernel for clouds, and an initramfs with busybox,
+//! nbd-client and the tools of ext4 and XFS from this machine. It makes file systems, writes, deletes, trims,
+//! unmounts and checks; the daemon is killed and started in between; and everything is there.
+
+mod initramfs;
+mod machine;
+
+use std::path::PathBuf;
+
+use crate::running::{Place, Server, code, stderr};
+use crate::tools::{find, have, must, skip};
+use initramfs::{Initramfs, Kernel};
+use machine::Machine;
+
+const MIB: u64 = 1 << 20;
+/// Kernel modules wanted; those they need come along.
+const MODULES: [&str; 4] = ["virtio_pci", "virtio_net", "nbd", "xfs"];
+/// Programs besides busybox.
+const PROGRAMS: [&str; 5] = [
+    "nbd-client",
+    "mkfs.ext4",
+    "e2fsck",
+    "mkfs.xfs",
+    "xfs_repair",
+];
+
+fn write_initramfs(place: &Place, kernel: &Kernel) -> PathBuf {
+    let mut root = Initramfs::default();
+    let installed = |name: &str| find(name).expect("it is installed");
+    // Where the script looks for it, whether it is below /usr here or not.
+    let busybox = std::fs::read(installed("busybox")).expect("read");
+    root.file("bin/busybox", &busybox);
+    root.libraries(&installed("busybox"));
+    for name in PROGRAMS {
+        root.program(&installed(name));
+    }
+    let modules = kernel.modules(&MODULES);
+    let order: Vec<&str> = modules.iter().map(|(name, _)| name.as_str()).collect();
+    root.file("modules/order", order.join("\n").as_bytes());
+    for (name, bytes) in &modules {
+        root.file(&format!("modules/{name}"), bytes);
+    }
+    root.file("init", include_bytes!("init.sh"));
+    root.directory("mnt");
+    let path = place.file("initramfs");
+    std::fs::write(&path, root.finish()).expect("write");
+    path
+}
+
+/// Bytes of an export that take space.
+fn allocated(server: &Server, export: &str) -> u64 {
+    let map = must("nbdinfo", &["--map", &server.uri(export)]);
+    let rows = map
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let data = rows.filter(|words| words[2] == "0");
+    data.map(|words| words[1].parse::<u64>().expect("a length"))
+        .sum()
+}
+
+#[test]
+fn a_linux_guest_makes_uses_and_checks_ext4_and_xfs() {
+    if !have(&["qemu-system-x86_64", "busybox", "ldd", "nbdinfo"]) || !have(&PROGRAMS) {
+        return;
+    }
+    if !cfg!(target_arch = "x86_64") {
+        return skip("the guest runs programs of this machine, which are not for its processor");
+    }
+    let Some(kernel) = Kernel::find() else {
+        return skip("no kernel for a guest");
+    };
+    let place = Place::new();
+    let server = place.serve(&["--lun-size", "512MiB", "--aggregate-size", "4GiB"]);
+    let create = ["lun", "create", "vol0/xfs", "--size", "512MiB"];
+    let output = place.run(&create);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let initramfs = write_initramfs(&place, &kernel);
+    let mut guest = Machine::start(&kernel.image, &initramfs);
+    let mut server = Some(server);
+    let mut heard = Vec::new();
+    while let Some(said) = guest.next() {
+        let running = server.as_ref().expect("it is running");
+        match said.as_str() {
+            "full ext4" => assert!(allocated(running, "vol0/lun0") > 32 * MIB),
+            "full xfs" => {
+                // The other one has trimmed what it deleted.
+                let left = allocated(running, "vol0/lun0");
+                assert!((24 * MIB..56 * MIB).contains(&left), "{left}");
+                assert!(allocated(running, "vol0/xfs") > 32 * MIB);
+            }
+            "restart" => {
+                server.take().expect("it is running").kill();
+                server = Some(place.serve(&[]));
+            }
+            _ => {}
+        }
+        if matches!(
+            said.as_str(),
+            "booted" | "full ext4" | "full xfs" | "restart"
+        ) {
+            let address = &server.as_ref().expect("it is running").tcp;
+            guest.answer(address.rsplit(':').next().expect("a port"));
+        }
+        heard.push(said);
+    }
+    let expected = [
+        "booted",
+        "ext4",
+        "full ext4",
+        "xfs",
+        "full xfs",
+        "restart",
+        "done",
+    ];
+    assert_eq!(heard, expected, "console:\n{}", guest.console());
+    let server = server.expect("it is running");
+    assert!(allocated(&server, "vol0/xfs") < 100 * MIB);
+    server.stop();
+    let output = place.run(&["check"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
