@@ -5,6 +5,8 @@
 //! and a pvbn, the pointer, the container slot, the context; then the level-1 block itself is placed and
 //! sealed at once, since a region is cleaned once per consistency point.
 
+use std::collections::HashMap;
+
 use everglade_env::PageRef;
 use everglade_format::{Context, FileId, Owner, Pointer, Pvbn, SPAN, Tag, Vvbn};
 
@@ -65,7 +67,7 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
         let has_data = changes
             .entries()
             .iter()
-            .any(|(_, change)| matches!(change, Change::Data(_)));
+            .any(|(_, change)| change.is_block());
         if !has_data && pointer.is_hole() && file.peek(1, region).is_none() {
             continue;
         }
@@ -81,6 +83,7 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
     // Load: what freeing changes.
     let mut gather = Gather::default();
     let (mut leaves, mut placed) = (0, 0);
+    let mut merged: HashMap<u64, PageRef> = HashMap::new();
     for (region, changes) in &wanted {
         let file = volume.fs.file(job.lun);
         let mut freed = replaced(file, *region, changes)?;
@@ -97,9 +100,27 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
         leaves += changes
             .entries()
             .iter()
-            .filter(|(_, c)| matches!(c, Change::Data(_)))
+            .filter(|(_, change)| change.is_block())
             .count();
         placed += 1;
+        // Fragments that were not merged in time go over the blocks they belong to.
+        for (slot, change) in changes.entries() {
+            let Change::Fragment(fragment) = change else {
+                continue;
+            };
+            let leaf = region * SPAN + u64::from(*slot);
+            let pointer = match changes.punched_whole {
+                true => Pointer::HOLE,
+                false => volume.fs.file(job.lun).leaf_pointer(leaf)?,
+            };
+            let base = match pointer.is_hole() {
+                true => Some(PageRef::zero()),
+                false => gather.add(cx.page(pointer)),
+            };
+            if let Some(base) = base {
+                merged.insert(leaf, fragment.over(&base));
+            }
+        }
     }
     gather.finish()?;
 
@@ -117,7 +138,7 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
         .ensure(None, cx, &mut home.host, Purpose::Data, needed)?;
 
     for (region, changes) in wanted {
-        clean_region(home, cx, job, region, changes)?;
+        clean_region(home, cx, job, region, changes, &merged)?;
     }
     Ok(count)
 }
@@ -159,6 +180,7 @@ fn clean_region(
     job: &Job,
     region: u64,
     changes: &Region,
+    merged: &HashMap<u64, PageRef>,
 ) -> Result<(), Stop> {
     let volume = home
         .volumes
@@ -173,7 +195,11 @@ fn clean_region(
     for (slot, change) in changes.entries() {
         let leaf = region * SPAN + u64::from(*slot);
         match change {
-            Change::Data(page) => {
+            Change::Data(_) | Change::Fragment(_) => {
+                let page = match change {
+                    Change::Data(page) => page,
+                    _ => &merged[&leaf],
+                };
                 let pointer = store(home, cx, job.volume, Purpose::Data, page);
                 let volume = home
                     .volumes

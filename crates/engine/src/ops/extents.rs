@@ -60,7 +60,7 @@ fn look(cx: &mut OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) -> Result<Vec<Allo
                 Found::Older
             };
             let is_data = match (newer, &level1) {
-                (Found::Data(_), _) => true,
+                (Found::Data(_) | Found::Fragment(_), _) => true,
                 (Found::Hole, _) | (Found::Older, None) => false,
                 (Found::Older, Some(block)) => !Indirect(block)
                     .pointer(leaf % SPAN, Layer::Volume)?

@@ -7,6 +7,7 @@
 pub(crate) mod discard;
 pub(crate) mod extents;
 pub(crate) mod flush;
+pub(crate) mod part;
 pub(crate) mod read;
 pub(crate) mod write;
 pub(crate) mod zeroes;
@@ -22,6 +23,7 @@ use everglade_target::{Error, Op, Reply};
 
 use crate::aggregate::Aggregate;
 use crate::load::{LoadCx, Stop};
+use crate::volume::fragment::Fragment;
 use crate::volume::overlay::{Change, Found};
 use crate::volume::{Lun, STRIPE_BLOCKS};
 
@@ -79,6 +81,8 @@ pub(crate) struct Client {
     pub(crate) joined: Option<CpNumber>,
     /// The last sequence number it took in the journal.
     pub(crate) logged: Option<u64>,
+    /// Leaves where it left fragments, to be merged in the background.
+    pub(crate) fragments: Vec<u64>,
     /// What was committed when it last started from scratch.
     pub(crate) seen: CpNumber,
     pub(crate) attempts: u32,
@@ -224,7 +228,7 @@ impl Client {
     }
 }
 
-/// Newest content of a leaf as far as overlays know.
+/// Newest content of a leaf as far as overlays know; a fragment is over whatever [`content`] finds below.
 pub(crate) fn find_in_overlays(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Found {
     let volume = &lun.volume;
     let index = volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS);
@@ -256,18 +260,43 @@ pub(crate) fn content(
     lun: &Lun,
     leaf: u64,
 ) -> Result<Option<PageRef>, Stop> {
-    match find_in_overlays(cx, lun, leaf) {
-        Found::Data(page) => Ok(Some(page)),
-        Found::Hole => Ok(None),
-        Found::Older => {
-            let pointer = committed_pointer(cx, lun, leaf)?;
-            if pointer.is_hole() {
-                Ok(None)
-            } else {
-                cx.load.page(pointer).map(Some)
-            }
+    let volume = &lun.volume;
+    let index = volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS);
+    let state = volume.stripes[index].get(cx.permit);
+    let active = state.active.find(lun.file, leaf);
+    let frozen = match (&active, &state.frozen) {
+        (Found::Fragment(_) | Found::Older, Some(frozen)) => frozen.find(lun.file, leaf),
+        _ => Found::Older,
+    };
+    drop(state);
+    let mut above: Vec<Fragment> = Vec::new();
+    let mut base = None;
+    for found in [active, frozen] {
+        match found {
+            Found::Data(page) => base = Some(Some(page)),
+            Found::Hole => base = Some(None),
+            Found::Fragment(fragment) => above.push(fragment),
+            Found::Older => {}
+        }
+        if base.is_some() {
+            break;
         }
     }
+    let mut base = match base {
+        Some(base) => base,
+        None => {
+            let pointer = committed_pointer(cx, lun, leaf)?;
+            if pointer.is_hole() {
+                None
+            } else {
+                Some(cx.load.page(pointer)?)
+            }
+        }
+    };
+    for fragment in above.iter().rev() {
+        base = Some(fragment.over(&base.unwrap_or_else(PageRef::zero)));
+    }
+    Ok(base)
 }
 
 /// Modify phase: leaves a change in the active overlay, and counts it.

@@ -6,7 +6,7 @@ use everglade_target::span::block_count;
 use everglade_target::{ReadSpan, Reply};
 
 use crate::load::{Gather, Stop};
-use crate::ops::{BLOCK, OpCx, Outcome, find_in_overlays};
+use crate::ops::{BLOCK, OpCx, Outcome, content, find_in_overlays};
 use crate::volume::Lun;
 use crate::volume::overlay::Found;
 
@@ -28,6 +28,10 @@ pub(crate) fn run(
         let page = match find_in_overlays(cx, lun, leaf) {
             Found::Data(page) => Some(page),
             Found::Hole => Some(PageRef::zero()),
+            Found::Fragment(_) => {
+                let whole = gather.add(content(cx, lun, leaf));
+                whole.map(|page| page.expect("a fragment is no hole"))
+            }
             Found::Older => {
                 let region = leaf / SPAN;
                 if level1.as_ref().is_none_or(|(known, _)| *known != region) {

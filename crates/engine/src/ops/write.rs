@@ -1,6 +1,5 @@
-//! Write: whole blocks go into the overlay as they are, edges are merged with what is there.
+//! Write: whole blocks go into the overlay as they are, edges over what is there ([`part`]).
 
-use everglade_env::{Page, PageRef};
 use everglade_format::CpNumber;
 use everglade_journal::Action;
 use everglade_target::span::parts;
@@ -8,8 +7,9 @@ use everglade_target::{Error, Op, WriteSpan};
 
 use crate::aggregate::space::Class;
 use crate::load::{Gather, Stop};
+use crate::ops::part::Base;
 use crate::ops::{
-    BLOCK, Client, OpCx, Origin, Outcome, committed_pointer, content, find_in_overlays, leave,
+    BLOCK, Client, OpCx, Origin, Outcome, committed_pointer, find_in_overlays, leave, part,
     throttle,
 };
 use crate::volume::overlay::{Change, Found};
@@ -23,58 +23,54 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     let first = data.offset / BLOCK;
     let count = data.pages.len();
 
-    // Load: the blocks that are written in part. A sub-block write waits for its block here; keeping the
-    // fragment and merging in the background comes with the journal (DESIGN §5).
-    let bases = load_edges(cx, &lun, data)?;
+    // Load: what is in memory of the blocks that are written in part.
+    let edges = load_edges(cx, &lun, data)?;
     throttle(&lun, count)?;
     let leaves: Vec<u64> = (first..first + count as u64).collect();
     let cp = admit(cx, &lun, client.origin, &leaves)?;
 
     // Modify.
-    let ranges: Vec<_> = parts(data.offset, data.length)
-        .map(|(_, range)| range)
-        .collect();
     let (offset, length) = (data.offset, data.length);
+    let ranges: Vec<_> = parts(offset, length).map(|(_, range)| range).collect();
     let pages = std::mem::take(&mut data.pages);
     let mut stored = Vec::with_capacity(count);
-    for ((leaf, page), (range, base)) in (first..).zip(pages).zip(ranges.into_iter().zip(bases)) {
-        let page = match base {
-            None => page.freeze(),
-            Some(base) => {
-                let mut merged = Page::copy_of(&base);
-                merged[range.clone()].copy_from_slice(&page[range]);
-                merged.freeze()
+    for ((leaf, page), (range, edge)) in (first..).zip(pages).zip(ranges.into_iter().zip(edges)) {
+        stored.push(match edge {
+            None => {
+                let page = page.freeze();
+                leave(cx, &lun, cp, leaf, Change::Data(page.clone()));
+                page
             }
-        };
-        stored.push(page.clone());
-        leave(cx, &lun, cp, leaf, Change::Data(page));
+            Some(base) => {
+                let (page, is_new) = part::write(cx, &lun, cp, leaf, (page, range), base);
+                if is_new {
+                    client.fragments.push(leaf);
+                }
+                page
+            }
+        });
     }
     client.joined = Some(cp);
     client.log(offset, u64::from(length), Action::Write { pages: stored });
     Ok(client.changed(durable))
 }
 
-/// For each block of the span, the content to merge with if only a part of it is written.
+/// For each block of the span that is written in part, what is known of it.
 fn load_edges(
     cx: &mut OpCx<'_, '_>,
     lun: &Lun,
     data: &WriteSpan,
-) -> Result<Vec<Option<PageRef>>, Stop> {
+) -> Result<Vec<Option<Base>>, Stop> {
     let first = data.offset / BLOCK;
-    let mut gather = Gather::default();
-    let mut bases = Vec::with_capacity(data.pages.len());
+    let mut edges = Vec::with_capacity(data.pages.len());
     for ((_, range), leaf) in parts(data.offset, data.length).zip(first..) {
         let whole = range.len() as u64 == BLOCK;
-        bases.push(if whole {
-            None
-        } else {
-            gather
-                .add(content(cx, lun, leaf))
-                .map(|page| page.unwrap_or_else(PageRef::zero))
+        edges.push(match whole {
+            true => None,
+            false => Some(part::base(cx, lun, leaf)?),
         });
     }
-    gather.finish()?;
-    Ok(bases)
+    Ok(edges)
 }
 
 /// Admits blocks by class, all or none (DESIGN §8). Returns the consistency point they join. Must be the
@@ -103,7 +99,7 @@ pub(crate) fn admit(
     let mut replaces = true;
     for leaf in leaves.iter().copied() {
         let mapped = match find_in_overlays(cx, lun, leaf) {
-            Found::Data(_) => Some(true),
+            Found::Data(_) | Found::Fragment(_) => Some(true),
             Found::Hole => Some(false),
             Found::Older => gather
                 .add(committed_pointer(cx, lun, leaf))
@@ -133,6 +129,6 @@ fn is_charged(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> bool {
             .get(cx.permit)
             .active
             .find(lun.file, leaf),
-        Found::Data(_)
+        Found::Data(_) | Found::Fragment(_)
     )
 }

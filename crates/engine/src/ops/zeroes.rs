@@ -1,12 +1,15 @@
 //! Write zeroes: to the byte. Whole blocks become holes, or blocks of zeroes if space is to stay allocated.
 
+use std::ops::Range;
+
 use everglade_env::{Page, PageRef};
 use everglade_journal::Action;
 use everglade_target::{OP_BYTES_MAX, Op};
 
-use crate::load::{Gather, Stop};
+use crate::load::Stop;
+use crate::ops::part::Base;
 use crate::ops::write::admit;
-use crate::ops::{BLOCK, Client, OpCx, Outcome, content, discard, leave, throttle};
+use crate::ops::{BLOCK, Client, OpCx, Outcome, discard, leave, part, throttle};
 use crate::volume::Lun;
 use crate::volume::overlay::Change;
 
@@ -32,22 +35,15 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     let tail = head.end.max(to * BLOCK)..range.end;
     edges.extend([head, tail].into_iter().filter(|edge| !edge.is_empty()));
 
-    let mut gather = Gather::default();
-    let mut merged: Vec<(u64, Page)> = Vec::new();
+    let mut parts: Vec<(u64, Range<usize>, Base)> = Vec::new();
     for edge in edges {
         let leaf = edge.start / BLOCK;
-        let base = gather.add(content(cx, &lun, leaf));
-        let page = match base {
-            Some(Some(page)) => Some(Page::copy_of(&page)),
-            Some(None) if allocate => Some(Page::zeroed()),
-            _ => None,
-        };
-        if let Some(mut page) = page {
-            page[place(edge.start - leaf * BLOCK)..place(edge.end - leaf * BLOCK)].fill(0);
-            merged.push((leaf, page));
+        let base = part::base(cx, &lun, leaf)?;
+        if allocate || !matches!(base, Base::Known(None)) {
+            let range = place(edge.start - leaf * BLOCK)..place(edge.end - leaf * BLOCK);
+            parts.push((leaf, range, base));
         }
     }
-    gather.finish()?;
     // Everything that may stop comes before anything is changed: all of it is seen, or nothing.
     let is_change = if allocate {
         let leaves: Vec<u64> = (range.start / BLOCK..range.end.div_ceil(BLOCK)).collect();
@@ -57,11 +53,11 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         true
     } else {
         let present = discard::present(cx, &lun, from, to)?;
-        throttle(&lun, merged.len() + present.len())?;
-        let leaves: Vec<u64> = merged.iter().map(|(leaf, _)| *leaf).collect();
+        throttle(&lun, parts.len() + present.len())?;
+        let leaves: Vec<u64> = parts.iter().map(|(leaf, ..)| *leaf).collect();
         admit(cx, &lun, client.origin, &leaves)?;
         discard::punch_present(cx, &lun, from, to, &present);
-        !present.is_empty() || !merged.is_empty()
+        !present.is_empty() || !parts.is_empty()
     };
     let cp = lun.volume.aggregate.joining();
     // As the journal has it: blocks that stay allocated are written, others are punched, to the byte.
@@ -70,12 +66,14 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         range.end.div_ceil(BLOCK) - range.start / BLOCK,
     );
     let mut pages = vec![PageRef::zero(); if allocate { place(count) } else { 0 }];
-    for (leaf, page) in merged {
-        let page = page.freeze();
+    for (leaf, range, base) in parts {
+        let (page, is_new) = part::write(cx, &lun, cp, leaf, (Page::zeroed(), range), base);
         if allocate {
-            pages[place(leaf - first)] = page.clone();
+            pages[place(leaf - first)] = page;
         }
-        leave(cx, &lun, cp, leaf, Change::Data(page));
+        if is_new {
+            client.fragments.push(leaf);
+        }
     }
     if is_change {
         let action = match allocate {

@@ -72,6 +72,8 @@ enum Work {
     /// Drives the consistency points of an aggregate, for ever.
     ConsistencyPoint(u32),
     Mount(Box<Mounting>),
+    /// Puts a fragment over its block, in the background.
+    Merge(Arc<Lun>, u64),
     /// Does again what the journal has.
     Replay(Box<Replay>),
     /// Waits until something is durable; then answers.

@@ -9,7 +9,7 @@ use crate::aggregate::log::Log;
 use crate::load::{LoadCx, Stop};
 use crate::ops::{Client, OpCx, Origin, Outcome};
 use crate::reactor::{AdminDone, Answer, Core, Joined, Waiter, Work};
-use crate::volume::Lun;
+use crate::volume::{Lun, STRIPE_BLOCKS};
 
 /// How often an operation starts over because consistency points went by while it read.
 const ATTEMPTS_MAX: u32 = 8;
@@ -39,6 +39,7 @@ impl<O: Outside> Core<O> {
                 self.run_consistency_point(id, aggregate, permit);
             }
             Work::Mount(_) => self.run_mount(id),
+            Work::Merge(..) => self.run_merge(id, permit),
             Work::Replay(_) => self.run_replay(id),
             Work::Durable(_) => self.run_durable(id),
         }
@@ -104,6 +105,14 @@ impl<O: Outside> Core<O> {
             }
         };
         self.leave(permit);
+        let fragments = match (&outcome, &mut self.operations[id].work) {
+            (Ok(_), Work::Client(client)) => std::mem::take(&mut client.fragments),
+            _ => Vec::new(),
+        };
+        for leaf in fragments {
+            let merge = self.add(Work::Merge(lun.clone(), leaf));
+            self.enqueue(merge);
+        }
         let aggregate = &lun.volume.aggregate;
         if aggregate.take_alarm() {
             self.outside.wake(aggregate.home);
@@ -112,6 +121,61 @@ impl<O: Outside> Core<O> {
             self.begin_group(aggregate);
         }
         self.settle_client(id, outcome, wants);
+    }
+
+    /// Merges a fragment. If that cannot be done now or ever, the cleaner deals with it.
+    fn run_merge(&mut self, id: usize, permit: Option<Permit>) {
+        let Work::Merge(lun, leaf) = &self.operations[id].work else {
+            unreachable!("checked by the caller")
+        };
+        let (lun, leaf) = (lun.clone(), *leaf);
+        let aggregate = lun.volume.aggregate.clone();
+        let is_vain = || lun.is_gone() || matches!(aggregate.state(), State::Failed(_));
+        let permit = match permit {
+            Some(permit) => permit,
+            None if is_vain() => {
+                self.operations.remove(id);
+                return;
+            }
+            None => {
+                let stripe = lun.volume.stripe(lun.file, leaf / STRIPE_BLOCKS);
+                let entered = self
+                    .shared
+                    .affinities
+                    .enter2(self.index, stripe, stripe, id as u64);
+                match entered {
+                    Entry::Entered(permit) => permit,
+                    Entry::Queued => return,
+                    Entry::Gone => {
+                        self.operations.remove(id);
+                        return;
+                    }
+                }
+            }
+        };
+        let mut wants = Vec::new();
+        let outcome = if is_vain() {
+            Ok(())
+        } else {
+            let mut load = LoadCx {
+                aggregate: &aggregate,
+                cache: &self.shared.cache,
+                pinned: &self.operations[id].pinned,
+                wants: &mut wants,
+            };
+            let mut cx = OpCx {
+                load: &mut load,
+                permit: &permit,
+            };
+            crate::ops::part::merge(&mut cx, &lun, leaf)
+        };
+        self.leave(Some(permit));
+        match outcome {
+            Err(Stop::Load) => self.load(id, aggregate.id, wants),
+            Ok(()) | Err(_) => {
+                self.operations.remove(id);
+            }
+        }
     }
 
     fn settle_client(

@@ -172,6 +172,7 @@ impl<O: Outside> Core<O> {
             progress: None,
             joined: None,
             logged: None,
+            fragments: Vec::new(),
             seen,
             attempts: 0,
             space_waits: 0,

@@ -83,6 +83,7 @@ impl<O: Outside> Target for Core<O> {
             progress: None,
             joined: None,
             logged: None,
+            fragments: Vec::new(),
             seen,
             attempts: 0,
             space_waits: 0,

@@ -6,6 +6,7 @@
 //! and drops frozen overlays together, inside the Aggregate affinity, so no reader sees one without the
 //! other.
 
+pub(crate) mod fragment;
 pub(crate) mod overlay;
 
 use std::collections::BTreeMap;

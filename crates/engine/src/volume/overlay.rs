@@ -12,13 +12,24 @@ use std::collections::BTreeMap;
 use everglade_env::PageRef;
 use everglade_format::{FileId, SPAN};
 
+use crate::volume::fragment::Fragment;
+
 /// What became of one leaf.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// It has this content.
     Data(PageRef),
+    /// Some of its bytes are these, the others are as below.
+    Fragment(Fragment),
     /// It is a hole.
     Punched,
+}
+
+impl Change {
+    /// True if the leaf will have a block.
+    pub(crate) fn is_block(&self) -> bool {
+        !matches!(self, Change::Punched)
+    }
 }
 
 /// A LUN and the index of a level-1 block in it.
@@ -41,6 +52,8 @@ pub(crate) struct Overlay {
 /// Where the newest content of a leaf is.
 pub(crate) enum Found {
     Data(PageRef),
+    /// Over what is older.
+    Fragment(Fragment),
     Hole,
     /// Not here: look at older overlays and the tree.
     Older,
@@ -73,7 +86,7 @@ impl Region {
         let data = self
             .entries
             .iter()
-            .filter(|(_, change)| matches!(change, Change::Data(_)))
+            .filter(|(_, change)| change.is_block())
             .count();
         let holes = self.punched_whole || data < self.entries.len();
         i64::try_from(data).expect("at most 255") + i64::from(holes)
@@ -93,6 +106,10 @@ impl Overlay {
         match region.place(slot) {
             Ok(index) => match &region.entries[index].1 {
                 Change::Data(page) => Found::Data(page.clone()),
+                Change::Fragment(fragment) if region.punched_whole => {
+                    Found::Data(fragment.over(&PageRef::zero()))
+                }
+                Change::Fragment(fragment) => Found::Fragment(fragment.clone()),
                 Change::Punched => Found::Hole,
             },
             Err(_) if region.punched_whole => Found::Hole,
