@@ -26,5 +26,5 @@ pub mod wire;
 
 pub use metrics::SessionMetrics;
 pub use server::Received;
-pub use session::{Session, Settings};
+pub use session::{AllowList, Caller, Session, Settings, TlsMode};
 pub use sessions::{Interest, SessionId, Sessions};

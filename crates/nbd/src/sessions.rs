@@ -23,7 +23,7 @@ use everglade_env::Nanos;
 use everglade_target::{Completion, Target, Token};
 
 use crate::server::{self, Received};
-use crate::{Session, SessionMetrics, Settings};
+use crate::{Caller, Session, SessionMetrics, Settings};
 
 /// A handshake must be over after this time (CONVENTIONS), and so must the sending of last replies
 /// to a peer that does not take them.
@@ -45,6 +45,8 @@ pub struct Interest {
     pub read: bool,
     /// Writable: then [`Sessions::transmit`].
     pub write: bool,
+    /// TLS: then encrypt the stream and call [`Sessions::tls_begun`].
+    pub tls: bool,
     /// Nothing any more: drop the socket and [`Sessions::detach`].
     pub closed: bool,
 }
@@ -74,8 +76,20 @@ struct Seat {
     since: Nanos,
     /// `since` is the beginning of draining.
     drains: bool,
+    /// When something came from the peer last.
+    heard: Nanos,
     /// Already in the list of ready sessions.
     ready: bool,
+}
+
+impl Seat {
+    /// Nothing is under way, and nothing came for too long.
+    fn is_idle(&self, now: Nanos, idle_max: Option<Nanos>) -> bool {
+        let session = &self.session;
+        let is_quiet = session.operations_in_flight() == 0 && !session.wants_write();
+        let silence = now.saturating_sub(self.heard);
+        is_quiet && idle_max.is_some_and(|idle_max| silence > idle_max)
+    }
 }
 
 impl SessionId {
@@ -131,8 +145,13 @@ impl Sessions {
         self.len() == 0
     }
 
-    /// A new connection; it has its greeting ready to be sent. `None` if the table is full.
+    /// A new connection of nobody in particular; see [`Sessions::attach_caller`].
     pub fn attach(&mut self, now: Nanos) -> Option<SessionId> {
+        self.attach_caller(now, Caller::default())
+    }
+
+    /// A new connection; it has its greeting ready to be sent. `None` if the table is full.
+    pub fn attach_caller(&mut self, now: Nanos, caller: Caller) -> Option<SessionId> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() == SESSIONS_MAX => return None,
@@ -144,11 +163,13 @@ impl Sessions {
         let slot = &mut self.slots[index as usize];
         let id = SessionId(slot.generation << INDEX_BITS | index);
         let session = Session::new(id.token_base(), self.settings, &self.metrics);
+        let session = session.with_caller(caller);
         self.metrics.session_began();
         slot.seat = Some(Seat {
             session,
             since: now,
             drains: false,
+            heard: now,
             ready: false,
         });
         self.share_payload();
@@ -190,6 +211,7 @@ impl Sessions {
         Interest {
             read: session.wants_read(),
             write: session.wants_write(),
+            tls: session.wants_tls(),
             closed: session.is_closed(),
         }
     }
@@ -201,7 +223,10 @@ impl Sessions {
         stream: &mut impl Read,
         target: &mut dyn Target,
     ) -> Received {
-        let received = server::receive(&mut self.seat_mut(id).session, stream, target);
+        let now = self.metrics.now();
+        let seat = self.seat_mut(id);
+        seat.heard = seat.heard.max(now);
+        let received = server::receive(&mut seat.session, stream, target);
         let interest = self.interest(id);
         if interest.write || interest.closed {
             self.mark_ready(id);
@@ -212,6 +237,11 @@ impl Sessions {
     /// Sends what is to be sent, as far as `stream` takes it.
     pub fn transmit(&mut self, id: SessionId, stream: &mut impl Write, target: &mut dyn Target) {
         server::transmit(&mut self.seat_mut(id).session, stream, target);
+    }
+
+    /// The stream is encrypted from here on.
+    pub fn tls_begun(&mut self, id: SessionId) {
+        self.seat_mut(id).session.tls_begun();
     }
 
     /// The socket is broken.
@@ -259,9 +289,10 @@ impl Sessions {
         None
     }
 
-    /// Ends sessions that take too long to choose an export or to take their last replies, and those
-    /// whose LUN is gone. They become ready.
+    /// Ends sessions that take too long to choose an export or to take their last replies, those whose LUN is
+    /// gone, and those that are idle for longer than is allowed. They become ready.
     pub fn sweep(&mut self, now: Nanos, target: &mut dyn Target) {
+        let idle_max = self.settings.idle_max;
         for id in self.ids() {
             let seat = self.seat_mut(id);
             let late = now.saturating_sub(seat.since) > PATIENCE;
@@ -280,8 +311,9 @@ impl Sessions {
             } else if session
                 .lun()
                 .is_some_and(|lun| target.size_bytes(lun).is_none())
+                || seat.is_idle(now, idle_max)
             {
-                session.stop(target);
+                seat.session.stop(target);
             }
             let Interest { write, closed, .. } = self.interest(id);
             if write || closed {

@@ -27,6 +27,7 @@
 //!    which requests finish.
 //! 5. The LUN is closed after the last operation in flight completed, whatever ended the session.
 
+mod caller;
 mod greeting;
 mod open_export;
 mod options;
@@ -43,6 +44,8 @@ use std::sync::Arc;
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
 
 use crate::SessionMetrics;
+use caller::Allowed;
+pub use caller::{AllowList, Caller, TlsMode};
 use open_export::OpenExport;
 use options::Haggling;
 use outgoing::Outgoing;
@@ -63,6 +66,9 @@ pub struct Session {
     /// Added to the tokens of this session's operations.
     token_base: Token,
     metrics: Arc<SessionMetrics>,
+    caller: Caller,
+    /// Whatever comes next is encrypted, and the owner was not told yet or has not done its part.
+    awaits_tls: bool,
 }
 
 enum Phase {
@@ -93,6 +99,8 @@ enum Step {
     Haggle(Haggling),
     /// The export is chosen.
     Enter(OpenExport, Terms),
+    /// The stream is to be encrypted.
+    Encrypt,
     /// The session ends.
     End,
 }
@@ -105,6 +113,7 @@ struct Cx<'a> {
     target: &'a mut dyn Target,
     token_base: Token,
     metrics: &'a SessionMetrics,
+    caller: &'a Caller,
 }
 
 impl Session {
@@ -133,7 +142,32 @@ impl Session {
             stalled: false,
             token_base,
             metrics: Arc::clone(metrics),
+            caller: Caller::default(),
+            awaits_tls: false,
         }
+    }
+
+    /// The same for somebody in particular.
+    #[must_use]
+    pub fn with_caller(mut self, caller: Caller) -> Self {
+        self.caller = caller;
+        self
+    }
+
+    /// The acknowledgement of TLS was sent: the owner is to encrypt the stream from here on, and to say so with
+    /// [`Session::tls_begun`]. Nothing is received before.
+    #[must_use]
+    pub fn wants_tls(&self) -> bool {
+        self.awaits_tls && self.state == State::Open && self.outgoing.is_empty()
+    }
+
+    /// What is received and sent from now on goes through TLS.
+    ///
+    /// # Panics
+    /// If the session did not ask for that.
+    pub fn tls_begun(&mut self) {
+        assert!(self.wants_tls(), "TLS begins when the session asks for it");
+        self.awaits_tls = false;
     }
 
     /// Names the memory the next bytes should be received into, in order, and returns how many of
@@ -270,7 +304,7 @@ impl Session {
     /// There is room for bytes from the peer. Otherwise do not read from the socket now.
     #[must_use]
     pub fn wants_read(&self) -> bool {
-        self.state == State::Open && !self.stalled
+        self.state == State::Open && !self.stalled && !self.awaits_tls
     }
 
     /// There are bytes for the peer.
@@ -334,13 +368,25 @@ impl Session {
     fn advance(&mut self, target: &mut dyn Target) {
         self.stalled = false;
         while self.state == State::Open {
+            // Whoever chooses an export sees those it may have; afterwards it has one.
+            let mut allowed;
+            let target: &mut dyn Target = if self.is_in_handshake() {
+                allowed = Allowed {
+                    target: &mut *target,
+                    caller: &self.caller,
+                };
+                &mut allowed
+            } else {
+                &mut *target
+            };
             let mut cx = Cx {
                 settings: &self.settings,
                 staging: &mut self.staging,
                 outgoing: &mut self.outgoing,
-                target: &mut *target,
+                target,
                 token_base: self.token_base,
                 metrics: &self.metrics,
+                caller: &self.caller,
             };
             let step = match &mut self.phase {
                 Phase::ClientFlags => greeting::read_client_flags(&mut cx),
@@ -357,6 +403,10 @@ impl Session {
                 Step::Haggle(haggling) => self.phase = Phase::Options(haggling),
                 Step::Enter(export, terms) => {
                     self.phase = Phase::Transmission(Transmission::new(&export, terms));
+                }
+                Step::Encrypt => {
+                    self.awaits_tls = true;
+                    break;
                 }
                 Step::End => self.drain(),
             }

@@ -1,5 +1,6 @@
 //! The bounds of a session.
 
+use everglade_env::Nanos;
 use everglade_target::Limits;
 
 /// Bounds of one session. [`Settings::default`] is what we ship.
@@ -17,6 +18,9 @@ pub struct Settings {
     pub staging_bytes: usize,
     /// Options a client may send before it must have chosen; a handshake needs about five.
     pub options_max: u32,
+    /// A session from which nothing came for this long, and for which nothing is under way, is ended. A disk
+    /// may have nothing to do for days, so this is for those who know better.
+    pub idle_max: Option<Nanos>,
 }
 
 impl Settings {
@@ -52,6 +56,7 @@ impl Default for Settings {
             requests_in_flight_max: 256,
             staging_bytes: 64 << 10,
             options_max: 64,
+            idle_max: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "all of this is tests")]
 
 mod bounds;
+mod callers;
 mod chunks;
 mod codec;
 mod contexts;
@@ -16,5 +17,6 @@ mod ordering;
 mod peer;
 mod real_clients;
 mod refusals;
+mod starttls;
 mod table;
 mod transmission;

@@ -4,7 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 use everglade_nbd::wire::{Request, SimpleReply};
-use everglade_nbd::{Session, Settings};
+use everglade_nbd::{Caller, Session, Settings};
 use everglade_target::Target;
 
 use crate::held::Held;
@@ -55,6 +55,14 @@ impl Peer {
         hello.extend(option(1, b"vol0/lun0"));
         assert_eq!(peer.exchange(&hello).len(), 18 + 10);
         assert!(!peer.session.is_in_handshake());
+        peer
+    }
+
+    /// Connected as somebody in particular, nothing exchanged but the greeting and the client's flags.
+    pub(crate) fn called_by(target: Held, caller: Caller) -> Self {
+        let mut peer = Self::new(target, Settings::default());
+        peer.session = peer.session.with_caller(caller);
+        peer.exchange(&3u32.to_be_bytes());
         peer
     }
 

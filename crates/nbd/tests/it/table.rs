@@ -273,3 +273,45 @@ fn end_of_stream_closes_an_idle_session() {
     assert!(sessions.interest(id).closed);
     assert_eq!(target.exports().len(), 1);
 }
+
+#[test]
+fn an_idle_session_is_ended_if_that_is_wanted() {
+    let settings = Settings {
+        idle_max: Some(60 * SECOND),
+        ..Settings::default()
+    };
+    for (settings, is_ended) in [(settings, true), (Settings::default(), false)] {
+        let mut target = Held::with_lun(MIB);
+        let mut sessions = Sessions::new(settings, 64 << 20);
+        let mut pipe = Pipe::default();
+        let id = sessions.attach(0).unwrap();
+        let tell = |bytes: &[u8],
+                    now: u64,
+                    sessions: &mut Sessions,
+                    pipe: &mut Pipe,
+                    target: &mut Held| {
+            sessions.metrics().tick(now);
+            pipe.to_session.extend(bytes);
+            sessions.receive(id, pipe, target);
+            sessions.poll(target);
+            sessions.transmit(id, pipe, target);
+            sessions.sweep(now, target);
+        };
+        let hello = [&3u32.to_be_bytes()[..], &option(1, b"vol0/lun0")].concat();
+        tell(&hello, SECOND, &mut sessions, &mut pipe, &mut target);
+        let read = request(READ, 0, 1, 0, 512);
+        tell(&read, 50 * SECOND, &mut sessions, &mut pipe, &mut target);
+        sessions.sweep(100 * SECOND, &mut target);
+        assert!(!sessions.interest(id).closed, "heard fifty seconds ago");
+        // Something is under way, and takes long.
+        target.flowing = false;
+        tell(&read, 110 * SECOND, &mut sessions, &mut pipe, &mut target);
+        sessions.sweep(200 * SECOND, &mut target);
+        assert!(!sessions.interest(id).closed);
+        target.flowing = true;
+        sessions.poll(&mut target);
+        sessions.transmit(id, &mut pipe, &mut target);
+        sessions.sweep(201 * SECOND, &mut target);
+        assert_eq!(sessions.interest(id).closed, is_ended);
+    }
+}

@@ -8,6 +8,7 @@ mod contexts;
 mod export_name;
 mod info;
 mod list;
+mod starttls;
 mod style;
 
 use everglade_target::Target;
@@ -22,6 +23,8 @@ pub(super) use contexts::ALLOCATION_ID;
 /// The state of the negotiation.
 pub(super) struct Haggling {
     client: ClientFlags,
+    /// TLS was acknowledged; what comes now is encrypted.
+    is_encrypted: bool,
     style: Style,
     /// What `SET_META_CONTEXT` chose.
     allocation_of: contexts::Chosen,
@@ -41,6 +44,8 @@ enum Outcome {
     Reply(Vec<u8>),
     /// The session ends after these bytes.
     End(Vec<u8>),
+    /// TLS begins after these bytes.
+    Encrypt(Vec<u8>),
     /// Transmission begins after these bytes.
     Enter(Vec<u8>, OpenExport),
 }
@@ -49,6 +54,7 @@ impl Haggling {
     pub(super) fn new(client: ClientFlags) -> Self {
         Haggling {
             client,
+            is_encrypted: false,
             style: Style::default(),
             allocation_of: None,
             options_count: 0,
@@ -101,6 +107,10 @@ impl Haggling {
                 cx.outgoing.push_bytes(bytes);
                 Step::End
             }
+            Outcome::Encrypt(bytes) => {
+                cx.outgoing.push_bytes(bytes);
+                Step::Encrypt
+            }
             Outcome::Enter(bytes, export) => {
                 cx.outgoing.push_bytes(bytes);
                 let terms = self.terms(&export);
@@ -110,7 +120,11 @@ impl Haggling {
     }
 
     fn answer(&mut self, option: u32, data: &[u8], cx: &mut Cx<'_>) -> Outcome {
+        if let Some(refusal) = self.demand_tls(option, cx) {
+            return refusal;
+        }
         match option {
+            options::STARTTLS => self.start_tls(data, cx),
             // Extended headers forbid it, and it has no error reply.
             options::EXPORT_NAME if self.style == Style::Extended => Outcome::End(Vec::new()),
             options::EXPORT_NAME => {

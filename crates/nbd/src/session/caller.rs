@@ -1,0 +1,80 @@
+//! Who is at the other end of a session, and what that decides: whether the connection must be encrypted first,
+//! and which exports there are for it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use everglade_target::{Completion, Error, Export, LunHandle, Op, Target, Token};
+
+/// Whether a connection may or must switch to TLS (proto "TLS support").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsMode {
+    /// There is no TLS (`NOTLS`).
+    #[default]
+    Off,
+    /// As the client likes (`SELECTIVETLS`, with no export that needs it).
+    Offered,
+    /// Nothing happens before it (`FORCEDTLS`).
+    Required,
+}
+
+/// Decides which exports a caller may see. Names of others do not exist for it.
+pub trait AllowList: Send + Sync {
+    /// Whether `address` may use `export`. `None` is a local socket.
+    fn allows(&self, export: &str, address: Option<IpAddr>) -> bool;
+}
+
+/// The other end.
+#[derive(Clone, Default)]
+pub struct Caller {
+    /// Where it is; `None` for a local socket.
+    pub address: Option<IpAddr>,
+    /// What it may or must do about encryption.
+    pub tls: TlsMode,
+    /// Nothing: it may see everything.
+    pub allow_list: Option<Arc<dyn AllowList>>,
+}
+
+impl Caller {
+    fn allows(&self, export: &str) -> bool {
+        let list = self.allow_list.as_ref();
+        list.is_none_or(|list| list.allows(export, self.address))
+    }
+}
+
+/// The target as a caller may see it: with its own exports and no others.
+pub(super) struct Allowed<'a> {
+    pub(super) target: &'a mut dyn Target,
+    pub(super) caller: &'a Caller,
+}
+
+impl Target for Allowed<'_> {
+    fn exports(&self) -> Vec<Export> {
+        let mut exports = self.target.exports();
+        exports.retain(|export| self.caller.allows(&export.name));
+        exports
+    }
+
+    fn open(&mut self, name: &str) -> Result<(LunHandle, Export), Error> {
+        if !self.caller.allows(name) {
+            return Err(Error::NotFound(name.to_owned()));
+        }
+        self.target.open(name)
+    }
+
+    fn close(&mut self, lun: LunHandle) {
+        self.target.close(lun);
+    }
+
+    fn size_bytes(&self, lun: LunHandle) -> Option<u64> {
+        self.target.size_bytes(lun)
+    }
+
+    fn submit(&mut self, lun: LunHandle, op: Op, token: Token) {
+        self.target.submit(lun, op, token);
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) {
+        self.target.poll(done);
+    }
+}
