@@ -192,6 +192,9 @@ impl Region<'_> {
         labels: &Labels,
         findings: &mut Findings,
     ) -> bool {
+        if header.codes.is_empty() {
+            return true;
+        }
         let object = Object::Journal;
         let mut payload = vec![0; header.codes.len() * BLOCK_SIZE];
         let place = Place::at_offset(self.byte(header.generation, at + 1));
