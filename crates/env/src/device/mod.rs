@@ -20,6 +20,11 @@
 //! 5. After a failed flush every later flush fails: the kernel forgets what it could not write, so a
 //!    second attempt would succeed and lie.
 //!
+//! 6. A durable write is one call with RWF_DSYNC where that is known to work. FUSE (virtiofs too)
+//!    forgets the flag when the write is asynchronous and direct, as those of io_uring are, and reports
+//!    success; so everywhere but on file systems that are known to keep it, a durable write is a write
+//!    and then an fdatasync.
+//!
 //! Elsewhere on purpose: which reactor waits for what (`reactor`), blocking access (`storage`).
 
 mod block;
@@ -71,6 +76,13 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
 /// No aggregate addresses more than 2^40 blocks.
 pub(crate) const SIZE_MAX: u64 = (1 << 40) * BLOCK_SIZE as u64;
 
+/// File systems on which RWF_DSYNC holds for asynchronous direct writes (statfs(2)): ext2 to ext4,
+/// XFS, Btrfs, F2FS, and tmpfs, which forgets everything anyway.
+const KEEPS_DSYNC: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
+
+/// In place of a number of free bytes.
+const UNKNOWN: u64 = u64::MAX;
+
 /// What a device is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
@@ -98,7 +110,7 @@ pub struct DeviceInfo {
     pub direct: bool,
     /// False once the host has refused to reserve space, which makes `Allocate` a wish.
     pub preallocates: bool,
-    /// Bytes the host could still give; `None` for block devices.
+    /// Bytes the host could still give; `None` for block devices, and where the host does not say.
     pub host_free_bytes: Option<u64>,
 }
 
@@ -109,11 +121,14 @@ pub(crate) struct Device {
     size_bytes: u64,
     segment_bytes: u64,
     direct: bool,
+    /// See invariant 6.
+    keeps_dsync: bool,
     segments: Box<[Segment]>,
     /// Where segment files are made; `None` unless the device is a directory.
     directory: Option<Directory>,
     preallocates: AtomicBool,
     closed: AtomicBool,
+    /// [`UNKNOWN`] until the host has said it.
     host_free: AtomicU64,
     /// The errno of the first flush that failed, 0 if none did.
     flush_failed: AtomicI32,
@@ -169,11 +184,12 @@ impl Device {
             size_bytes,
             segment_bytes,
             direct,
+            keeps_dsync: kind == DeviceKind::Block || keeps_dsync(path),
             segments: segments.into_boxed_slice(),
             directory,
             preallocates: AtomicBool::new(true),
             closed: AtomicBool::new(false),
-            host_free: AtomicU64::new(0),
+            host_free: AtomicU64::new(UNKNOWN),
             flush_failed: AtomicI32::new(0),
         };
         device.measure_host();
@@ -190,6 +206,11 @@ impl Device {
         if let Some(directory) = &self.directory {
             directory.unclaim();
         }
+    }
+
+    /// False if a durable write needs an fdatasync after it.
+    pub(crate) fn keeps_dsync(&self) -> bool {
+        self.keeps_dsync
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -401,7 +422,8 @@ impl Device {
     }
 
     pub(crate) fn host_free_bytes(&self) -> Option<u64> {
-        (self.kind != DeviceKind::Block).then(|| self.host_free.load(Ordering::Relaxed))
+        let free = self.host_free.load(Ordering::Relaxed);
+        (self.kind != DeviceKind::Block && free != UNKNOWN).then_some(free)
     }
 
     /// Asks the host how much it could still give. Blocks. A host that does not answer leaves the
@@ -410,9 +432,18 @@ impl Device {
         if self.kind == DeviceKind::Block {
             return;
         }
-        if let Ok(stat) = rustix::fs::statvfs(&self.path) {
+        // Some file systems of user space have no answer and say that they have no blocks at all.
+        if let Ok(stat) = rustix::fs::statvfs(&self.path)
+            && stat.f_blocks > 0
+        {
             let free = stat.f_bavail.saturating_mul(stat.f_frsize);
             self.host_free.store(free, Ordering::Relaxed);
         }
     }
+}
+
+/// A file system that does not say what it is is not known to keep it.
+fn keeps_dsync(path: &Path) -> bool {
+    let magic = rustix::fs::statfs(path).map(|stat| stat.f_type);
+    magic.is_ok_and(|magic| u64::try_from(magic).is_ok_and(|magic| KEEPS_DSYNC.contains(&magic)))
 }

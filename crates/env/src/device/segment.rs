@@ -96,9 +96,10 @@ impl Segment {
         }
     }
 
-    /// A write completed that is not on stable storage yet.
-    pub(crate) fn soil(&self) {
-        self.written.fetch_add(1, Ordering::AcqRel);
+    /// A write completed that is not on stable storage yet. Returns what `written` says now: a sync
+    /// that is submitted later covers that much.
+    pub(crate) fn soil(&self) -> u64 {
+        self.written.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// What `written` says, if a flush has to sync this segment.

@@ -55,6 +55,14 @@ impl Part {
             written: 0,
         }
     }
+
+    /// The data is written; now it has to be made durable.
+    pub(super) fn turn_into_sync(&mut self, written: u64) {
+        self.action = Action::Sync;
+        self.gather = Gather::default();
+        self.piece.bytes = 0;
+        self.written = written;
+    }
 }
 
 /// What a worker has to say about a part.

@@ -104,6 +104,12 @@ impl Real {
                 device.segment(segment).soil();
                 Ok(())
             }
+            Action::WriteDurable if result.is_ok() && !device.keeps_dsync() => {
+                let written = device.segment(segment).soil();
+                self.parts.get(key).turn_into_sync(written);
+                self.queued.push_back(key);
+                return;
+            }
             _ => result.map_err(Fault::disk_error),
         };
         self.finish(key, result);
