@@ -66,6 +66,7 @@ type Each<'e> = &'e mut dyn FnMut(&mut Findings, &Number<'_>);
 
 impl<'u> Usage<'u> {
     pub(crate) fn new(fs: &'u FileSystem<'u>, files: &'u Files, claims: Claims<'u>) -> Self {
+        let lost = files.partial && files.metafile(metafile::ACTIVE_MAP).is_none();
         Usage {
             fs,
             files,
@@ -73,7 +74,7 @@ impl<'u> Usage<'u> {
             used: 0,
             areas_used: 0,
             area: None,
-            unknown: files.bits_partial,
+            unknown: files.bits_partial || lost,
         }
     }
 

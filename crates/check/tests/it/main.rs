@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod corrupter;
+mod corruption;
 mod damage;
 mod description;
 mod example;
 mod garbage;
 mod image;
 mod journal;
+mod lived;
 mod memory;
 mod planned;
 mod sound;

@@ -1,0 +1,121 @@
+//! The image corrupter: damages a clean image the way a bug would, not the way a disk does.
+//!
+//! ```text
+//! media ──Atlas──▶ every block of every tree ──kind──▶ what to spoil ──Sealing──▶ media
+//! ```
+//!
+//! A disk that lies is caught by tags. A bug writes what it believes, tags and all; so every block is spoiled
+//! before its parent takes its tag, and everything above is sealed again: pointers, contexts, inodes, the
+//! volume's superblock, the container, the aggregate's superblock. What the verifier then sees is consistent in
+//! every way but the one that was spoiled.
+//!
+//! 1. A kind draws its victims from the image at random; it may find none (no second LUN, no journal).
+//! 2. A kind says what the verifier must call it and which words the line must contain, and which other
+//!    kinds follow of necessity. Anything else the verifier reports is a false accusation.
+//! 3. What is spoiled harmlessly is clean after sealing, and undone, the same bytes as before (tested).
+//!
+//! Reads and writes by `format` alone, like the verifier, and shares no code with it.
+
+pub(crate) mod atlas;
+mod blocks;
+mod counters;
+pub(crate) mod harmless;
+mod inodes;
+mod labels;
+mod maps;
+mod names;
+mod records;
+mod seal;
+mod slots;
+
+use everglade_check::Kind;
+use everglade_format::{Block, Superblock};
+use everglade_testing::{Rng, SimWorld};
+
+pub(crate) use atlas::{Atlas, Spot};
+pub(crate) use seal::seal;
+
+type Change<T> = Box<dyn Fn(&mut T)>;
+
+/// One way to damage one image.
+pub(crate) struct Damage {
+    /// Blocks to change before they are sealed.
+    spoils: Vec<(Spot, Change<Block>)>,
+    superblock: Option<Change<Superblock>>,
+    /// Done to the media in the end, behind all tags.
+    after: Option<Box<dyn Fn(&SimWorld)>>,
+    /// What the verifier must call it.
+    pub(crate) expect: Kind,
+    /// What it must say of it.
+    pub(crate) words: Vec<String>,
+    /// What else it may report.
+    pub(crate) along: &'static [Kind],
+}
+
+impl Damage {
+    fn new(expect: Kind, words: impl IntoIterator<Item = String>) -> Damage {
+        Damage {
+            spoils: Vec::new(),
+            superblock: None,
+            after: None,
+            expect,
+            words: words.into_iter().collect(),
+            along: &[],
+        }
+    }
+
+    fn spoil(mut self, spot: Spot, change: impl Fn(&mut Block) + 'static) -> Damage {
+        self.spoils.push((spot, Box::new(change)));
+        self
+    }
+
+    fn superblock(mut self, change: impl Fn(&mut Superblock) + 'static) -> Damage {
+        self.superblock = Some(Box::new(change));
+        self
+    }
+
+    fn after(mut self, change: impl Fn(&SimWorld) + 'static) -> Damage {
+        self.after = Some(Box::new(change));
+        self
+    }
+
+    fn along(mut self, kinds: &'static [Kind]) -> Damage {
+        self.along = kinds;
+        self
+    }
+
+    /// Does it.
+    pub(crate) fn apply(&self, atlas: &Atlas, world: &SimWorld) {
+        seal(atlas, self, world);
+        if let Some(after) = &self.after {
+            after(world);
+        }
+    }
+}
+
+/// A kind of damage: its name, and how to do it to some image.
+pub(crate) type Way = (&'static str, fn(&Atlas, &mut Rng) -> Option<Damage>);
+
+/// All kinds.
+pub(crate) fn all() -> Vec<Way> {
+    [
+        blocks::WAYS,
+        slots::WAYS,
+        maps::WAYS,
+        counters::WAYS,
+        inodes::WAYS,
+        names::WAYS,
+        labels::WAYS,
+        records::WAYS,
+    ]
+    .concat()
+}
+
+/// One of `items`.
+fn pick<T>(rng: &mut Rng, items: Vec<T>) -> Option<T> {
+    if items.is_empty() {
+        return None;
+    }
+    let index = rng.index(items.len());
+    items.into_iter().nth(index)
+}

@@ -1,0 +1,169 @@
+//! Acquits every image that the engine left, and convicts every damaged one of exactly what was done to it.
+//!
+//! Each image is checked as it is, then damaged in every way that finds a victim in it, one at a time. The
+//! verifier must name the damage by its kind and its victim; whatever else it reports must follow from it.
+//!
+//! `EVERGLADE_CHECK_IMAGES=1000 cargo test --release -p everglade-check corruption -- --nocapture` looks at
+//! so many images and prints how often each way was tried.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use everglade_check::{Kind, Report};
+use everglade_env::BLOCK_SIZE;
+use everglade_testing::{Rng, SimWorld};
+
+use crate::corrupter::{self, Atlas, Damage, Way, harmless};
+use crate::lived::{self, Lived};
+
+/// Images in an ordinary run: some seconds.
+const IMAGES: u64 = 40;
+/// Each way must have been tried so often in an ordinary run.
+const TRIES_MIN: u64 = 5;
+
+fn images() -> u64 {
+    let text = std::env::var("EVERGLADE_CHECK_IMAGES");
+    text.map_or(IMAGES, |text| text.parse().expect("a number"))
+}
+
+/// Why the verifier's opinion of a damaged image is wrong, if it is.
+fn fault(damage: &Damage, report: &Report, before: &BTreeSet<Kind>) -> Option<String> {
+    let all = report.problems.iter().chain(&report.warnings);
+    let named = all.clone().any(|problem| {
+        let line = problem.to_string();
+        problem.kind == damage.expect && damage.words.iter().all(|word| line.contains(word))
+    });
+    if !named {
+        let (kind, words) = (damage.expect.name(), &damage.words);
+        return Some(format!("no {kind} with {words:?}"));
+    }
+    let follows = |kind: Kind| {
+        kind == damage.expect || damage.along.contains(&kind) || before.contains(&kind)
+    };
+    let other = all.clone().find(|problem| !follows(problem.kind))?;
+    Some(format!("accused of {}", other.kind.name()))
+}
+
+/// Tries one way on one image: what is wrong with the verdict, if anything; none if it finds no victim.
+fn try_way(
+    way: &Way,
+    lived: &Lived,
+    atlas: &Atlas,
+    before: &BTreeSet<Kind>,
+    rng: &mut Rng,
+) -> Option<Result<(), String>> {
+    let (name, make) = way;
+    let damage = make(atlas, rng)?;
+    let world = lived.world();
+    damage.apply(atlas, &world);
+    let report = lived::report(&world);
+    Some(match fault(&damage, &report, before) {
+        None => Ok(()),
+        Some(fault) => Err(format!("image {}, {name}: {fault}\n{report}", lived.seed)),
+    })
+}
+
+#[test]
+fn images_that_lived_are_acquitted_and_damaged_ones_convicted() {
+    let ways = corrupter::all();
+    let mut tries: BTreeMap<&str, u64> = ways.iter().map(|(name, _)| (*name, 0)).collect();
+    let (mut blocks, mut unreplayed, mut wrong) = (0, 0, Vec::new());
+    for seed in 0..images() {
+        let lived = lived::image(seed);
+        let report = lived::report(&lived.world());
+        assert!(report.is_clean(), "image {seed}: {report}");
+        blocks += report.counts.blocks_used;
+        unreplayed += u64::from(report.journal.is_some_and(|it| it.operations > 0));
+        let before = report.totals.keys().copied().collect();
+        let atlas = Atlas::of(&lived.world());
+        let mut rng = Rng::for_part(seed, "corrupter");
+        for way in &ways {
+            let verdict = try_way(way, &lived, &atlas, &before, &mut rng);
+            *tries.get_mut(way.0).expect("listed") += u64::from(verdict.is_some());
+            wrong.extend(verdict.and_then(Result::err));
+        }
+    }
+    let count = wrong.len();
+    wrong.truncate(20);
+    assert!(
+        wrong.is_empty(),
+        "{count} wrong verdicts: {}",
+        wrong.join("\n\n")
+    );
+    println!(
+        "{} images with {blocks} blocks, {unreplayed} of them with an unreplayed journal: all acquitted",
+        images()
+    );
+    println!(
+        "{} damaged in {} ways: all convicted",
+        tries.values().sum::<u64>(),
+        ways.len()
+    );
+    for (name, tries) in &tries {
+        println!("  {tries:6} {name}");
+        assert!(
+            *tries >= TRIES_MIN.min(images()),
+            "{name} was tried {tries} times"
+        );
+    }
+}
+
+#[test]
+fn ways_have_names_of_their_own_and_cover_the_kinds() {
+    let ways = corrupter::all();
+    let names: BTreeSet<&str> = ways.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names.len(), ways.len());
+    assert!(ways.len() >= 60, "{}", ways.len());
+}
+
+#[test]
+fn harmless_changes_are_acquitted() {
+    let mut changed = 0;
+    for seed in 0..12 {
+        let lived = lived::image(seed);
+        let world = lived.world();
+        for change in [harmless::mislead, harmless::repaint] {
+            let atlas = Atlas::of(&world);
+            let Some(change) = change(&atlas, &mut Rng::for_part(seed, "harmless")) else {
+                continue;
+            };
+            change.apply(&atlas, &world);
+            let report = lived::report(&world);
+            assert!(report.is_clean(), "image {seed}: {report}");
+            changed += 1;
+        }
+    }
+    assert!(changed > 10, "{changed}");
+}
+
+#[test]
+fn a_block_repainted_twice_leaves_the_image_as_it_was() {
+    let lived = (0..)
+        .map(lived::image)
+        .find(|lived| !Atlas::of(&lived.world()).leaves().is_empty());
+    let lived = lived.expect("some image has data");
+    let (before, world) = (lived.world(), lived.world());
+    for round in 0..2 {
+        let atlas = Atlas::of(&world);
+        let repaint = harmless::repaint(&atlas, &mut Rng::new(1)).expect("it has data");
+        repaint.apply(&atlas, &world);
+        assert_eq!(bytes(&before) == bytes(&world), round == 1);
+    }
+}
+
+/// All blocks that are not zero.
+fn bytes(world: &SimWorld) -> BTreeMap<(u32, u64), Vec<u8>> {
+    let storage = world.storage();
+    let mut all = BTreeMap::new();
+    for device in world.devices() {
+        for block in 0..storage.size_bytes(device) / BLOCK_SIZE as u64 {
+            let mut bytes = vec![0; BLOCK_SIZE];
+            storage
+                .read(device, block * BLOCK_SIZE as u64, &mut bytes)
+                .expect("no faults");
+            if bytes.iter().any(|byte| *byte != 0) {
+                all.insert((device.0, block), bytes);
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,168 @@
+//! Images as the engine leaves them: a seed becomes a small aggregate on which clients and administrators
+//! worked for some lives, each ended by an orderly stop or by a power cut at any write.
+//!
+//! Cuts leave unreplayed journals, stale and torn labels, deletions under way and full overflow files: what a
+//! verifier meets on Monday morning, and must not take for damage.
+
+use std::collections::VecDeque;
+
+use everglade_check::{Report, check};
+use everglade_testing::model::Model;
+use everglade_testing::sim::driver::{Driver, Manners};
+use everglade_testing::sim::judge::judge;
+use everglade_testing::system::{Admin, Maker, System};
+use everglade_testing::workload::{Action, Scale, Workload};
+use everglade_testing::world::{Cut, End, Grain, Images, Keep};
+use everglade_testing::{Rng, Seed, SimWorld, engine::EngineMaker};
+
+/// Much of everything in few blocks.
+const SCALE: Scale = Scale {
+    lun_bytes_max: 6 << 20,
+    luns_max: 6,
+    volumes_max: 3,
+    op_bytes_max: 48 << 10,
+};
+
+/// What lies on the media after the last life.
+pub(crate) struct Lived {
+    pub(crate) images: Images,
+    /// Faults of the engine in the way there; images of a life that failed are looked at all the same.
+    pub(crate) seed: u64,
+}
+
+impl Lived {
+    /// The media, ready to be looked at or damaged.
+    pub(crate) fn world(&self) -> SimWorld {
+        SimWorld::restart(self.images.clone(), Seed(self.seed), 1)
+    }
+}
+
+pub(crate) fn report(world: &SimWorld) -> Report {
+    check(&*world.storage(), &world.devices(), &mut |_| {}).expect("labels are readable")
+}
+
+struct Life {
+    rng: Rng,
+    maker: EngineMaker,
+    workload: Workload,
+    model: Model,
+    is_first: bool,
+}
+
+/// The image of a seed.
+pub(crate) fn image(seed: u64) -> Lived {
+    let mut rng = Rng::for_part(seed, "lived");
+    let maker = EngineMaker::of_seed(Seed(seed));
+    // Small enough to fill up, and for a record that is too long.
+    let journal_half_blocks = maker.journal_half_blocks.min([64, 200][rng.index(2)]);
+    let maker = EngineMaker {
+        memory_bytes: 4 << 20,
+        journal_half_blocks,
+        ..maker
+    };
+    let world = SimWorld::new(Seed(seed), 1, &maker.devices(24 << 20));
+    maker.format(&world).expect("devices are large enough");
+    let mut images = world.after_cut(Cut::whole(Keep::Nothing));
+    // Now and then a new aggregate nobody used.
+    let lives = if rng.one_in(16) { 0 } else { rng.between(1, 4) };
+    let mut life = Life {
+        rng,
+        maker,
+        workload: Workload::new(seed, SCALE),
+        model: Model::default(),
+        is_first: true,
+    };
+    for _ in 0..lives {
+        images = life.live(images);
+    }
+    Lived { images, seed }
+}
+
+impl Life {
+    fn live(&mut self, images: Images) -> Images {
+        let world = SimWorld::restart(images, Seed(self.rng.draw()), 1);
+        let at = world.writes() + 1;
+        if self.rng.one_in(8) {
+            // In the middle of the recovery.
+            world.cut_at_write(world.writes() + self.rng.between(1, 20));
+            let _cut_short = self.maker.mount(&world);
+            return self.cut(&world);
+        }
+        let mut system = self.maker.mount(&world).expect("it mounts");
+        self.model = judge(&world, &mut system, &self.model, at).expect("as promised");
+        self.model.set_writes(world.writes());
+        let mut first = self.first_actions();
+        self.populate(&mut system);
+        let is_cut = self.rng.one_in(2);
+        if is_cut {
+            let magnitude = self.rng.between(2, 12);
+            world.cut_at_write(world.writes() + self.rng.between(1, 1 << magnitude));
+        }
+        let manners = Manners {
+            depth: 4,
+            changes_are_durable: self.maker.promises().changes_are_durable,
+            ..Manners::STRICT
+        };
+        let mut actions = self.rng.between(1, 500);
+        let workload = &mut self.workload;
+        let mut driver = Driver::new(&world, system, &mut self.model, manners, actions);
+        let end = driver
+            .run(&mut |_| {
+                actions = actions.checked_sub(1)?;
+                first.pop_front().or_else(|| Some(workload.draw()))
+            })
+            .expect("as promised");
+        if end == End::Stopped && !is_cut && self.rng.one_in(2) {
+            driver.stop().expect("it stops");
+        }
+        drop(driver);
+        self.cut(&world)
+    }
+
+    /// Two volumes with LUNs of two levels, mostly: left to itself the workload makes few.
+    fn first_actions(&mut self) -> VecDeque<Action> {
+        let is_first = std::mem::take(&mut self.is_first);
+        if !is_first || self.rng.one_in(4) {
+            return VecDeque::new();
+        }
+        let volume = |name: &str| Admin::CreateVolume { name: name.into() };
+        let mut lun = |name: &str| Admin::CreateLun {
+            name: name.into(),
+            size_bytes: self.rng.between(256, SCALE.lun_bytes_max >> 12) << 12,
+        };
+        let made = [volume("a"), volume("b"), lun("a/x"), lun("a/y"), lun("b/z")];
+        let mut actions: VecDeque<_> = made.into_iter().map(Action::Admin).collect();
+        for fill in 0..self.rng.between(3, 30) {
+            let length = 4096 * self.rng.between(1, 8);
+            actions.push_back(Action::Write {
+                lun: ["a/x", "a/y", "b/z"][self.rng.index(3)].into(),
+                offset: 4096 * self.rng.below(240),
+                length,
+                fill: 1_000_000 + fill,
+                durable: false,
+            });
+        }
+        actions
+    }
+
+    fn populate(&mut self, system: &mut impl System) {
+        let exports = system.target(0).exports();
+        let luns: Vec<_> = exports
+            .into_iter()
+            .map(|export| (export.name, export.size_bytes))
+            .collect();
+        let volumes = system.volumes().expect("engines know their volumes");
+        self.workload.set_population(volumes, &luns);
+    }
+
+    fn cut(&mut self, world: &SimWorld) -> Images {
+        world.cut_now();
+        let keep = [
+            Keep::Nothing,
+            Keep::Everything,
+            Keep::Random(self.rng.draw()),
+        ][self.rng.index(3)];
+        let tear = [None, Some(Grain::Block), Some(Grain::Sector)][self.rng.index(3)];
+        world.after_cut(Cut { keep, tear })
+    }
+}
