@@ -41,7 +41,6 @@ pub(crate) fn check(
 ) -> Counts {
     let superblock = &labels.superblock;
     let fs = FileSystem {
-        has_lost: false,
         media,
         cp: superblock.cp,
         inside: None,

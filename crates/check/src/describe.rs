@@ -179,7 +179,6 @@ fn volume_parts<'a>(
     inside: Inside<'a>,
 ) -> Vec<Description> {
     let volume = FileSystem {
-        has_lost: false,
         media,
         cp: aggregate.cp,
         inside: Some(inside),
@@ -240,7 +239,6 @@ pub fn tree(
         return Ok(Description::new(format!("no volume {volume}")));
     };
     let volume = FileSystem {
-        has_lost: false,
         media: &media,
         cp: aggregate.cp,
         inside: Some(inside),
@@ -389,7 +387,6 @@ fn with_volume_owner(
         return out;
     };
     let volume = FileSystem {
-        has_lost: false,
         media,
         cp: aggregate.cp,
         inside: Some(inside),
@@ -413,7 +410,6 @@ fn with_volume_owner(
 
 fn aggregate_of<'a>(media: &'a Media<'a>, labels: &Labels) -> FileSystem<'a> {
     FileSystem {
-        has_lost: false,
         media,
         cp: labels.superblock.cp,
         inside: None,
