@@ -1,7 +1,8 @@
 //! `cargo xtask gen`: documents made from the program itself, so that they cannot drift.
 //!
-//! Now: `docs/operating/command-line.md`, from the binary's own help. `--check` writes nothing and
-//! fails if a document is not what would be written.
+//! The program prints each part (`everglade reference PART`); here it is put under a heading and into its file.
+//! `--check` writes nothing and fails if a document is not what would be written. Manual pages and completion
+//! scripts need no check: `cargo xtask dist` makes them whenever it makes a package.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,28 +12,43 @@ use crate::step::{begin, cargo, end};
 use crate::tally::Tally;
 use crate::{Usage, place};
 
-const COMMAND_LINE: &str = "docs/operating/command-line.md";
-const HEADER: &str = "# Command line\n\n\
-    <!-- Written by `cargo xtask gen`. Change crates/everglade/src/args.rs or crates/cli/src/verb.rs instead. -->\n\n\
-    Flags win over `EVERGLADE_*` in the environment, and those over the configuration file.\n";
+/// A document: its file, the part of the reference in it, and what stands above.
+struct Document {
+    path: &'static str,
+    part: &'static str,
+    header: &'static str,
+}
 
-/// Each becomes a section.
-const HELP: [&[&str]; 15] = [
-    &[],
-    &["serve"],
-    &["aggregate", "create"],
-    &["aggregate", "show"],
-    &["volume", "create"],
-    &["volume", "show"],
-    &["volume", "delete"],
-    &["lun", "create"],
-    &["lun", "show"],
-    &["lun", "resize"],
-    &["lun", "delete"],
-    &["status"],
-    &["df"],
-    &["check"],
-    &["version"],
+const DOCUMENTS: [Document; 4] = [
+    Document {
+        path: "docs/operating/command-line.md",
+        part: "command-line",
+        header: "# Command line\n\n\
+            <!-- Written by `cargo xtask gen`. Change crates/everglade/src/args.rs or crates/cli/src/verb.rs instead. -->\n\n\
+            Flags win over `EVERGLADE_*` in the environment, and those over the configuration file. Every verb takes the\n\
+            global options; they are listed once.\n",
+    },
+    Document {
+        path: "docs/reference/openapi.json",
+        part: "openapi",
+        header: "",
+    },
+    Document {
+        path: "docs/reference/paths.md",
+        part: "paths",
+        header: "# Paths\n\n\
+            <!-- Written by `cargo xtask gen`. Change crates/api/src/openapi/route.rs instead. -->\n\n\
+            Everything that [REST](rest.md) can be asked for; [openapi.json](openapi.json) has the schemas. Collections\n\
+            take `fields`, `order_by`, `max_records`, `cursor` and filters by field.\n\n",
+    },
+    Document {
+        path: "docs/reference/metrics.md",
+        part: "metrics",
+        header: "# Metrics\n\n\
+            <!-- Written by `cargo xtask gen`. Change crates/server/src/metrics/table.rs instead. -->\n\n\
+            On `http://127.0.0.1:9810/metrics` unless `[metrics] tcp` says otherwise. Counters begin at 0 with the daemon.\n\
+            [Monitoring](../operating/monitoring.md) says which of them matter.\n\n",
+    },
 ];
 
 /// The program to ask.
@@ -55,90 +71,85 @@ impl Binary {
             _ => Binary::ToBuild,
         }
     }
+
+    /// To run it with these words. Without a terminal and `COLUMNS`, help is as wide on every machine.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = match self {
+            Binary::Built(path) => Command::new(path),
+            Binary::ToBuild => cargo(&[
+                "run",
+                "--quiet",
+                "--release",
+                "--package",
+                "everglade",
+                "--",
+            ]),
+        };
+        command
+            .args(words)
+            .env_remove("COLUMNS")
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// What it prints.
+    pub(crate) fn print(&self, words: &[&str]) -> Result<String, String> {
+        let title = words.join(" ");
+        let output = self
+            .command(words)
+            .output()
+            .map_err(|error| format!("run 'everglade {title}': {error}"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("'everglade {title}' failed: {said}"));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
 }
 
 /// The verb.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
     let mut tally = Tally::default();
     match words {
-        [] => write(&mut tally),
+        [] => each(&mut tally, &Binary::ToBuild, write),
         [word] if word == "--check" => verify(&mut tally, &Binary::ToBuild),
         [word, ..] => return Err(Usage(format!("unexpected '{word}'"))),
     }
     Ok(tally.finish())
 }
 
-fn write(tally: &mut Tally) {
-    let begun = begin("generated documents");
-    let outcome = command_line(&Binary::ToBuild).and_then(|text| {
-        fs::write(place::root().join(COMMAND_LINE), text).map_err(|error| error.to_string())
-    });
-    conclude(tally, begun, outcome);
-}
-
 /// Part of `test`.
 pub(crate) fn verify(tally: &mut Tally, binary: &Binary) {
+    each(tally, binary, compare);
+}
+
+fn each(tally: &mut Tally, binary: &Binary, settle: fn(&str, &str) -> Result<(), String>) {
     let begun = begin("generated documents");
-    let outcome = command_line(binary).and_then(|text| {
-        let current = fs::read_to_string(place::root().join(COMMAND_LINE)).unwrap_or_default();
-        if current == text {
-            Ok(())
-        } else {
-            Err(format!(
-                "{COMMAND_LINE} is stale; run 'cargo xtask gen' and commit the result"
-            ))
+    let mut is_good = true;
+    for document in &DOCUMENTS {
+        let text = binary.print(&["reference", document.part]);
+        let outcome =
+            text.and_then(|text| settle(document.path, &format!("{}{text}", document.header)));
+        is_good &= outcome.is_ok();
+        match outcome {
+            Ok(()) => tally.pass(1),
+            Err(problem) => tally.fail(problem),
         }
-    });
-    conclude(tally, begun, outcome);
-}
-
-fn conclude(tally: &mut Tally, begun: std::time::Instant, outcome: Result<(), String>) {
-    end("generated documents", begun, outcome.is_ok());
-    match outcome {
-        Ok(()) => tally.pass(1),
-        Err(problem) => tally.fail(problem),
     }
+    end("generated documents", begun, is_good);
 }
 
-/// The document, from the binary's own words.
-fn command_line(binary: &Binary) -> Result<String, String> {
-    let mut text = HEADER.to_owned();
-    for words in HELP {
-        let title = [&["everglade"], words].concat().join(" ");
-        let output = help(binary, words)
-            .output()
-            .map_err(|error| format!("run '{title}': {error}"))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("'{title} --help' failed: {said}"));
-        }
-        let said = String::from_utf8_lossy(&output.stdout);
-        let lines: Vec<_> = said.lines().map(str::trim_end).collect();
-        text.push_str(&format!(
-            "\n## {title}\n\n```text\n{}\n```\n",
-            lines.join("\n").trim_end()
-        ));
+fn write(path: &str, text: &str) -> Result<(), String> {
+    fs::write(place::root().join(path), text).map_err(|error| format!("write {path}: {error}"))
+}
+
+fn compare(path: &str, text: &str) -> Result<(), String> {
+    let current = fs::read_to_string(place::root().join(path)).unwrap_or_default();
+    if current == text {
+        return Ok(());
     }
-    Ok(text)
-}
-
-/// Without a terminal and `COLUMNS`, help is 100 columns wide on every machine.
-fn help(binary: &Binary, words: &[&str]) -> Command {
-    let mut command = match binary {
-        Binary::Built(path) => Command::new(path),
-        Binary::ToBuild => cargo(&[
-            "run",
-            "--quiet",
-            "--release",
-            "--package",
-            "everglade",
-            "--",
-        ]),
-    };
-    command.args(words).arg("--help");
-    command
-        .env_remove("COLUMNS")
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped());
-    command
+    Err(format!(
+        "{path} is stale; run 'cargo xtask gen' and commit the result"
+    ))
 }

@@ -27,6 +27,10 @@ pub enum Code {
     MethodNotAllowed,
     /// The request did not arrive in time.
     RequestTimeout,
+    /// Nobody this daemon knows asks.
+    Unauthorized,
+    /// Who asks may not do this.
+    Forbidden,
     /// There is no object of this name.
     NotFound,
     /// The name is taken.
@@ -39,6 +43,10 @@ pub enum Code {
     DeviceUnusable,
     /// As many exist as can.
     TooMany,
+    /// The object is not any more what the request says it is.
+    Changed,
+    /// The job cannot be cancelled.
+    NotCancellable,
     /// The pool, or the host below it, is full.
     NoSpace,
     /// The aggregate or the daemon takes no changes now.
@@ -53,13 +61,15 @@ pub enum Code {
     AggregateNearlyFull,
     /// The host has less space than the thin aggregate still promises.
     HostLow,
+    /// An aggregate could not be opened at the start.
+    AggregateUnavailable,
     /// The data directory cannot be written.
     Host,
 }
 
 impl Code {
     /// All, in order of their numbers.
-    pub const ALL: [Code; 22] = [
+    pub const ALL: [Code; 27] = [
         Code::NotJson,
         Code::UnknownField,
         Code::MissingField,
@@ -68,12 +78,16 @@ impl Code {
         Code::NoSuchPath,
         Code::MethodNotAllowed,
         Code::RequestTimeout,
+        Code::Unauthorized,
+        Code::Forbidden,
         Code::NotFound,
         Code::Exists,
         Code::DeviceInUse,
         Code::WouldLoseData,
         Code::DeviceUnusable,
         Code::TooMany,
+        Code::Changed,
+        Code::NotCancellable,
         Code::NoSpace,
         Code::Unavailable,
         Code::Busy,
@@ -81,6 +95,7 @@ impl Code {
         Code::AggregateFailed,
         Code::AggregateNearlyFull,
         Code::HostLow,
+        Code::AggregateUnavailable,
         Code::Host,
     ];
 
@@ -95,12 +110,16 @@ impl Code {
             Code::NoSuchPath => (1006, 404, "no such path"),
             Code::MethodNotAllowed => (1007, 405, "method not allowed"),
             Code::RequestTimeout => (1008, 408, "the request did not arrive in time"),
+            Code::Unauthorized => (1009, 401, "not authenticated"),
+            Code::Forbidden => (1010, 403, "not allowed"),
             Code::NotFound => (2001, 404, "not found"),
             Code::Exists => (2002, 409, "the name is taken"),
             Code::DeviceInUse => (2003, 409, "a device is in use"),
             Code::WouldLoseData => (2004, 409, "data would be lost"),
             Code::DeviceUnusable => (2005, 422, "a device cannot be used"),
             Code::TooMany => (2006, 409, "too many objects"),
+            Code::Changed => (2007, 412, "the object has changed"),
+            Code::NotCancellable => (2008, 409, "the job cannot be cancelled"),
             Code::NoSpace => (3001, 507, "no space"),
             Code::Unavailable => (3002, 503, "unavailable"),
             Code::Busy => (3003, 503, "too many requests at once"),
@@ -108,6 +127,7 @@ impl Code {
             Code::AggregateFailed => (4001, 0, "an aggregate has failed"),
             Code::AggregateNearlyFull => (4002, 0, "an aggregate is nearly full"),
             Code::HostLow => (4003, 0, "the host is short of space"),
+            Code::AggregateUnavailable => (4004, 0, "an aggregate cannot be opened"),
             Code::Host => (9001, 500, "the host refused"),
         }
     }
@@ -122,6 +142,12 @@ impl Code {
     #[must_use]
     pub fn http_status(self) -> Option<u16> {
         Some(self.row().1).filter(|status| *status != 0)
+    }
+
+    /// Where its page is, below the project's root and in the package's documentation.
+    #[must_use]
+    pub fn page(self) -> String {
+        format!("docs/reference/codes/{self}.md")
     }
 
     /// What all problems with this code have in common.
@@ -161,16 +187,19 @@ mod tests {
     }
 
     #[test]
-    fn every_code_has_a_section_in_the_reference() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../docs/reference/codes/README.md"
-        );
-        let text = std::fs::read_to_string(path).expect("the reference");
+    fn every_code_has_a_page_and_is_in_the_list() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
+        let read = |page: &str| {
+            let path = format!("{root}{page}");
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+        };
+        let list = read("docs/reference/codes/README.md");
         for code in Code::ALL {
-            let heading = format!("\n## {code} {}\n", code.title());
-            assert!(text.contains(&heading), "{heading}");
+            let heading = format!("# {code} {}\n\n", code.title());
+            assert!(read(&code.page()).starts_with(&heading), "{heading}");
+            let line = format!("[{code}]({code}.md) {}", code.title());
+            assert!(list.contains(&line), "{line}");
         }
-        assert_eq!(text.matches("\n## EVG-").count(), Code::ALL.len());
+        assert_eq!(list.matches("[EVG-").count(), Code::ALL.len());
     }
 }

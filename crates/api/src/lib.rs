@@ -10,27 +10,39 @@
 
 mod aggregate;
 mod code;
+mod event;
 mod fields;
+mod history;
+mod job;
 mod lun;
+mod moment;
 mod name;
+pub mod openapi;
 mod problem;
 mod size;
+mod statistics;
 mod status;
 mod version;
 mod volume;
 
 pub use aggregate::{
-    Aggregate, AggregateState, Aggregates, CreateAggregate, DEVICES_MAX, Device, DeviceKind,
+    Aggregate, AggregateState, Aggregates, ConsistencyPoints, CreateAggregate, CreationPlan,
+    DEVICES_MAX, Device, DeviceKind, Journal, PlannedDevice, Recovery,
 };
 pub use code::Code;
+pub use event::{Event, EventKind, Events, Severity};
 pub use fields::Fields;
+pub use history::{Change, History};
+pub use job::{Job, JobState, Jobs};
 pub use lun::{CreateLun, Lun, Luns, ResizeLun};
+pub use moment::Moment;
 pub use name::{LunName, Name, NotAName};
-pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem};
+pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
 pub use size::{NotASize, Size};
-pub use status::{Condition, Health, Status};
+pub use statistics::{AggregateStatistics, Operation, Statistics};
+pub use status::{AggregateSummary, Condition, Health, Status};
 pub use version::Version;
-pub use volume::{CreateVolume, Sync, Volume, Volumes};
+pub use volume::{CreateVolume, PutVolume, Sync, Volume, Volumes};
 
 use serde::{Deserialize, Serialize};
 

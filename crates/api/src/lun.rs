@@ -1,16 +1,18 @@
 //! LUNs: disks for clients.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::fields::required;
 use crate::{Fields, Name, Problem};
 
 /// `POST /v1/volumes/{v}/luns`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct CreateLun {
     /// Unique in its volume.
     pub name: Name,
     /// A multiple of 4,096.
+    #[schema(minimum = 4096, multiple_of = 4096)]
     pub size_bytes: u64,
 }
 
@@ -32,9 +34,10 @@ impl CreateLun {
 }
 
 /// `PATCH /v1/volumes/{v}/luns/{l}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ResizeLun {
     /// A multiple of 4,096, not below the present size.
+    #[schema(minimum = 4096, multiple_of = 4096)]
     pub size_bytes: u64,
 }
 
@@ -53,7 +56,7 @@ impl ResizeLun {
 }
 
 /// A LUN as it is now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Lun {
     /// Its name in the volume.
     pub name: String,
@@ -69,7 +72,7 @@ pub struct Lun {
 }
 
 /// `GET /v1/volumes/{v}/luns`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Luns {
     /// By name.
     pub luns: Vec<Lun>,

@@ -7,14 +7,16 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
 
 /// Longest name.
 const BYTES_MAX: usize = 64;
 /// Characters shown of a text that is not a name.
 const SHOWN_MAX: usize = 80;
 
-/// The name of an aggregate or a volume.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The name of an aggregate, a volume, or a LUN in its volume.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, ToSchema)]
+#[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", example = "vol0")]
 pub struct Name(String);
 
 /// Why a text is not a name.

@@ -8,6 +8,7 @@
 use std::fmt;
 
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use crate::Code;
 
@@ -22,6 +23,26 @@ pub struct Problem {
     /// For people: what happened, what was expected, what to do. One line, without the field.
     pub detail: String,
     /// The field of the request that is to blame.
+    pub field: Option<String>,
+}
+
+/// A problem as a body has it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct ProblemBody {
+    /// `urn:everglade:problem:EVG-NNNN`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What all problems with this code have in common.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// For people, one line, with the field in front.
+    pub detail: String,
+    /// For programs; see `docs/reference/codes/`.
+    pub code: String,
+    /// The field, parameter or header of the request that is to blame.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
 }
 
@@ -63,17 +84,14 @@ impl Problem {
     /// As a body.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let mut value = json!({
-            "type": format!("urn:everglade:problem:{}", self.code),
-            "title": self.code.title(),
-            "status": self.http_status(),
-            "detail": self.to_string(),
-            "code": self.code.to_string(),
-        });
-        if let Some(field) = &self.field {
-            value["field"] = json!(field);
-        }
-        value
+        json!(ProblemBody {
+            kind: format!("urn:everglade:problem:{}", self.code),
+            title: self.code.title().to_owned(),
+            status: self.http_status(),
+            detail: self.to_string(),
+            code: self.code.to_string(),
+            field: self.field.clone(),
+        })
     }
 
     /// From a body, if it is one and has a code of this version.

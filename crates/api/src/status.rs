@@ -1,9 +1,12 @@
 //! `GET /v1/status`: whether all is well and, where it is not, what happened and what to do.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{AggregateState, Journal, Recovery};
 
 /// Whether all is well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
     /// All is well.
@@ -25,7 +28,7 @@ impl std::fmt::Display for Health {
 }
 
 /// Something an operator should know.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Condition {
     /// `EVG-NNNN`.
     pub code: String,
@@ -37,15 +40,40 @@ pub struct Condition {
     pub what: String,
     /// What to do.
     pub action: String,
+    /// Where more is said about the code.
+    #[serde(default)]
+    pub page: String,
+}
+
+/// An aggregate, in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AggregateSummary {
+    /// Its name.
+    pub name: String,
+    /// How it is doing.
+    pub state: AggregateState,
+    /// All that its devices have for data.
+    pub size_bytes: u64,
+    /// What clients can still fill.
+    pub free_bytes: u64,
+    /// Its journal, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<Journal>,
+    /// What its journal gave back when it was opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
 }
 
 /// The answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     /// The worst of all conditions.
     pub health: Health,
     /// Empty if all is well.
     pub conditions: Vec<Condition>,
+    /// Every aggregate, in short.
+    #[serde(default)]
+    pub aggregates: Vec<AggregateSummary>,
     /// Aggregates that serve.
     pub online_count: u64,
     /// Aggregates.

@@ -1,9 +1,10 @@
 //! `GET /v1/version`: what runs, and which bytes it reads and writes.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Version {
     /// Of the program.
     pub program: String,

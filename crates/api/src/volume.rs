@@ -4,12 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::fields::required;
 use crate::{Fields, Name, Problem};
 
 /// When writes to a volume count as done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Sync {
     /// When the client flushes.
@@ -41,7 +42,7 @@ impl fmt::Display for Sync {
 }
 
 /// `POST /v1/volumes`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct CreateVolume {
     /// Unique in the daemon.
     pub name: Name,
@@ -49,6 +50,7 @@ pub struct CreateVolume {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Name>,
     /// When its writes count as done.
+    #[schema(required = false)]
     pub sync: Sync,
 }
 
@@ -71,8 +73,36 @@ impl CreateVolume {
     }
 }
 
+/// `PUT /v1/volumes/{v}`: makes it unless it exists with the same settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct PutVolume {
+    /// Where; the only aggregate if there is but one. What exists may be anywhere if this is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aggregate: Option<Name>,
+    /// When its writes count as done.
+    #[schema(required = false)]
+    pub sync: Sync,
+}
+
+impl PutVolume {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<PutVolume, Problem> {
+        let mut fields = Fields::parse(body)?;
+        let aggregate = fields.parsed("aggregate")?;
+        let sync: Option<Sync> = fields.parsed("sync")?;
+        fields.finish()?;
+        Ok(PutVolume {
+            aggregate,
+            sync: sync.unwrap_or_default(),
+        })
+    }
+}
+
 /// A volume as it is now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
     /// Its name.
     pub name: String,
@@ -87,7 +117,7 @@ pub struct Volume {
 }
 
 /// `GET /v1/volumes`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Volumes {
     /// By name.
     pub volumes: Vec<Volume>,

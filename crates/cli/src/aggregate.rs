@@ -3,13 +3,55 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use everglade_api::{Aggregate, Aggregates, CreateAggregate};
+use everglade_api::{Aggregate, Aggregates, CreateAggregate, CreationPlan, Size};
 
 use crate::failure::{Failure, exit};
+use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::{Output, size};
 use crate::session::Session;
 use crate::table::{Align, Table};
 use crate::verb::{AggregateCreate, AggregateVerb};
+
+/// Also those of `df`, which shows others of them.
+pub(crate) const COLUMNS: [Column<Aggregate>; 20] = [
+    Column::left("name", |it| Cell::text(&it.name)),
+    Column::left("state", |it| Cell::text(it.state)),
+    Column::right("size", |it| Cell::Bytes(it.size_bytes)),
+    Column::right("used", |it| Cell::Bytes(it.used_bytes)),
+    Column::right("free", |it| Cell::Bytes(it.free_bytes)),
+    Column::right("volumes", |it| Cell::Count(it.volume_count)),
+    Column::right("devices", |it| Cell::Count(it.devices.len() as u64)),
+    if_asked(Column::left("uuid", |it| Cell::text(&it.uuid))),
+    if_asked(Column::left("raid", |it| Cell::text(&it.raid))),
+    if_asked(Column::right("reserve", |it| Cell::Bytes(it.reserve_bytes))),
+    if_asked(Column::right("pending", |it| {
+        Cell::Bytes(it.pending_free_bytes)
+    })),
+    if_asked(Column::right("lun-sizes", |it| {
+        Cell::Bytes(it.logical_bytes)
+    })),
+    if_asked(Column::right("shared", |it| Cell::Bytes(it.shared_bytes))),
+    if_asked(Column::right("dirty", |it| Cell::Bytes(it.dirty_bytes))),
+    if_asked(Column::right("from-host", |it| {
+        Cell::Bytes(it.host_backed_bytes)
+    })),
+    if_asked(Column::right("host-free", |it| {
+        Cell::bytes(it.host_free_bytes)
+    })),
+    if_asked(Column::right("cp", |it| Cell::Count(it.committed_cp))),
+    if_asked(Column::right("back-to-back", |it| {
+        it.cp
+            .as_ref()
+            .map_or(Cell::None, |cp| Cell::Count(cp.back_to_back))
+    })),
+    if_asked(Column::right("journal-half", |it| {
+        Cell::bytes(it.journal.as_ref().map(|journal| journal.half_bytes))
+    })),
+    if_asked(Column::right("journal-fill", |it| {
+        let journal = it.journal.as_ref();
+        journal.map_or(Cell::None, |journal| Cell::Percent(journal.fill_percent))
+    })),
+];
 
 pub(crate) fn run(
     verb: &AggregateVerb,
@@ -20,17 +62,27 @@ pub(crate) fn run(
     match verb {
         AggregateVerb::Create(create) => {
             let request = request(create, yes)?;
-            let told = session.post::<Aggregate>("/v1/aggregates", &request)?;
-            output.made(&told.raw, || table(&[told.meant], false))?;
+            if create.dry_run {
+                let told = session.post::<CreationPlan>("/v1/aggregates", &request)?;
+                output.data(&told.raw, || plan(&told.meant))?;
+            } else {
+                let told = session.post::<Aggregate>("/v1/aggregates", &request)?;
+                output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))?;
+            }
         }
         AggregateVerb::Show(show) => match &show.name {
             Some(name) => {
                 let told = session.get::<Aggregate>(&format!("/v1/aggregates/{name}"))?;
-                output.data(&told.raw, || details(&told.meant, show.exact))?;
+                if show.listing.columns.is_empty() {
+                    output.data(&told.raw, || details(&told.meant, show.listing.exact))?;
+                } else {
+                    listing::print_one(&told, &COLUMNS, &show.listing, output)?;
+                }
             }
             None => {
                 let told = session.get::<Aggregates>("/v1/aggregates")?;
-                output.data(&told.raw, || table(&told.meant.aggregates, show.exact))?;
+                let items = ("aggregates", told.meant.aggregates.as_slice());
+                listing::print(&told, items, &COLUMNS, &show.listing, output)?;
             }
         },
     }
@@ -38,47 +90,65 @@ pub(crate) fn run(
 }
 
 fn request(create: &AggregateCreate, yes: bool) -> Result<CreateAggregate, Failure> {
-    let devices = create.devices.iter().map(|path| absolute(path));
+    let devices = create
+        .devices
+        .iter()
+        .map(|path| absolute(path, "--devices"));
+    let journal = create.journal_device.as_deref();
     Ok(CreateAggregate {
         name: create.name.clone(),
         devices: devices.collect::<Result<_, _>>()?,
-        size_bytes: create.size.map(everglade_api::Size::bytes),
+        size_bytes: create.size.map(Size::bytes),
+        journal_device: journal
+            .map(|path| absolute(path, "--journal-device"))
+            .transpose()?,
+        journal_half_bytes: create.journal_half.map(Size::bytes),
         discard_contents: yes,
+        dry_run: create.dry_run,
     })
 }
 
 /// As the daemon must have it, who has another current directory. Links stay links.
-fn absolute(path: &Path) -> Result<String, Failure> {
+fn absolute(path: &Path, option: &str) -> Result<String, Failure> {
     let refuse = |why: &dyn std::fmt::Display| {
-        Failure::new(exit::USAGE, format!("--devices: {}: {why}", path.display()))
+        Failure::new(exit::USAGE, format!("{option}: {}: {why}", path.display()))
     };
     let path: PathBuf = std::path::absolute(path).map_err(|error| refuse(&error))?;
     let text = path.into_os_string().into_string();
     text.map_err(|_| refuse(&"not UTF-8; give it a name in UTF-8"))
 }
 
-fn table(aggregates: &[Aggregate], exact: bool) -> String {
-    let mut table = Table::new(&[
-        ("NAME", Align::Left),
-        ("STATE", Align::Left),
+/// What would be made, and lost.
+fn plan(plan: &CreationPlan) -> String {
+    let mut text = format!(
+        "aggregate {} would have {}\n\n",
+        plan.name,
+        Size(plan.size_bytes)
+    );
+    let columns = [
+        ("DEVICE", Align::Left),
+        ("KIND", Align::Left),
         ("SIZE", Align::Right),
-        ("USED", Align::Right),
-        ("FREE", Align::Right),
-        ("VOLUMES", Align::Right),
-        ("DEVICES", Align::Right),
-    ]);
-    for aggregate in aggregates {
-        table.row([
-            aggregate.name.clone(),
-            aggregate.state.to_string(),
-            size(aggregate.size_bytes, exact),
-            size(aggregate.used_bytes, exact),
-            size(aggregate.free_bytes, exact),
-            aggregate.volume_count.to_string(),
-            aggregate.devices.len().to_string(),
+        ("FOR", Align::Left),
+        ("WOULD LOSE", Align::Left),
+    ];
+    let mut table = Table::new(columns.map(|(name, align)| (name.to_owned(), align)));
+    for device in &plan.devices {
+        let lost = if device.holds_data {
+            "what it holds; needs --yes"
+        } else {
+            "nothing"
+        };
+        table.row(vec![
+            device.path.clone(),
+            device.kind.to_string(),
+            Size(device.size_bytes).to_string(),
+            if device.is_journal { "journal" } else { "data" }.to_owned(),
+            lost.to_owned(),
         ]);
     }
-    table.text()
+    text.push_str(&table.text(true));
+    text
 }
 
 /// All about one.
@@ -102,6 +172,8 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
         ("reserve", aggregate.reserve_bytes),
         ("being freed", aggregate.pending_free_bytes),
         ("LUN sizes", aggregate.logical_bytes),
+        ("shared", aggregate.shared_bytes),
+        ("dirty in memory", aggregate.dirty_bytes),
         ("taken from host", aggregate.host_backed_bytes),
     ] {
         line(name, &size(bytes, exact));
@@ -111,14 +183,46 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
     }
     line("volumes", &aggregate.volume_count.to_string());
     line("consistency points", &aggregate.committed_cp.to_string());
-    let mut table = Table::new(&[
+    if let Some(cp) = &aggregate.cp {
+        let counts = cp.by_trigger.iter().filter(|(_, count)| **count > 0);
+        let counts: Vec<_> = counts
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
+        let counts = match counts.as_slice() {
+            [] => "none".to_owned(),
+            counts => counts.join(", "),
+        };
+        line(
+            "since start",
+            &format!("{counts}; {} back to back", cp.back_to_back),
+        );
+    }
+    match &aggregate.journal {
+        None => line("journal", "none: a flush is a consistency point"),
+        Some(journal) => {
+            let half = size(journal.half_bytes, exact);
+            let text = format!("two halves of {half}, {} % filled", journal.fill_percent);
+            line("journal", &text);
+        }
+    }
+    if let Some(recovery) = &aggregate.recovery {
+        let text = format!(
+            "{} operations ({}) given back by the journal in {} ms",
+            recovery.operation_count,
+            size(recovery.bytes, exact),
+            recovery.duration_ms
+        );
+        line("last recovery", &text);
+    }
+    let columns = [
         ("DEVICE", Align::Left),
         ("KIND", Align::Left),
         ("SIZE", Align::Right),
-    ]);
+    ];
+    let mut table = Table::new(columns.map(|(name, align)| (name.to_owned(), align)));
     for device in &aggregate.devices {
         let bytes = size(device.size_bytes, exact);
-        table.row([device.path.clone(), device.kind.to_string(), bytes]);
+        table.row(vec![device.path.clone(), device.kind.to_string(), bytes]);
     }
-    format!("{text}\n{}", table.text())
+    format!("{text}\n{}", table.text(true))
 }

@@ -1,55 +1,42 @@
 //! `everglade df`: where the space is, as of the last consistency point.
 
-use everglade_api::Aggregates;
+use everglade_api::{Aggregate, Aggregates};
 
 use crate::failure::{Failure, exit};
-use crate::output::{Output, size};
+use crate::listing::{self, Cell, Column, if_asked};
+use crate::output::Output;
 use crate::session::Session;
-use crate::table::{Align, Table};
 use crate::verb::Df;
+
+const COLUMNS: [Column<Aggregate>; 12] = [
+    Column::left("aggregate", |it| Cell::text(&it.name)),
+    Column::right("size", |it| Cell::Bytes(it.size_bytes)),
+    Column::right("used", |it| Cell::Bytes(it.used_bytes)),
+    Column::right("free", |it| Cell::Bytes(it.free_bytes)),
+    Column::right("use%", |it| {
+        Cell::Percent(percent(it.used_bytes, it.free_bytes))
+    }),
+    Column::right("logical", |it| Cell::Bytes(it.logical_bytes)),
+    Column::right("shared", |it| Cell::Bytes(it.shared_bytes)),
+    Column::right("reserve", |it| Cell::Bytes(it.reserve_bytes)),
+    Column::right("pending", |it| Cell::Bytes(it.pending_free_bytes)),
+    Column::right("from-host", |it| Cell::Bytes(it.host_backed_bytes)),
+    Column::right("host-free", |it| Cell::bytes(it.host_free_bytes)),
+    if_asked(Column::left("state", |it| Cell::text(it.state))),
+];
 
 pub(crate) fn run(df: &Df, session: &Session, output: &Output) -> Result<u8, Failure> {
     let told = session.get::<Aggregates>("/v1/aggregates")?;
-    output.data(&told.raw, || table(&told.meant, df.exact))?;
+    let items = ("aggregates", told.meant.aggregates.as_slice());
+    listing::print(&told, items, &COLUMNS, &df.listing, output)?;
     Ok(exit::OK)
 }
 
-fn table(aggregates: &Aggregates, exact: bool) -> String {
-    let mut table = Table::new(&[
-        ("AGGREGATE", Align::Left),
-        ("SIZE", Align::Right),
-        ("USED", Align::Right),
-        ("FREE", Align::Right),
-        ("USE%", Align::Right),
-        ("RESERVE", Align::Right),
-        ("BEING FREED", Align::Right),
-        ("LUN SIZES", Align::Right),
-        ("FROM HOST", Align::Right),
-        ("HOST FREE", Align::Right),
-    ]);
-    for aggregate in &aggregates.aggregates {
-        let host_free = aggregate.host_free_bytes;
-        table.row([
-            aggregate.name.clone(),
-            size(aggregate.size_bytes, exact),
-            size(aggregate.used_bytes, exact),
-            size(aggregate.free_bytes, exact),
-            percent(aggregate.used_bytes, aggregate.free_bytes),
-            size(aggregate.reserve_bytes, exact),
-            size(aggregate.pending_free_bytes, exact),
-            size(aggregate.logical_bytes, exact),
-            size(aggregate.host_backed_bytes, exact),
-            host_free.map_or_else(|| "-".to_owned(), |free| size(free, exact)),
-        ]);
-    }
-    table.text()
-}
-
 /// Of what clients can fill; rounded up, so that 100 % and 0 % are said of nothing else.
-fn percent(used: u64, free: u64) -> String {
+fn percent(used: u64, free: u64) -> u64 {
     let all = u128::from(used) + u128::from(free);
     let percent = (u128::from(used) * 100).div_ceil(all.max(1));
-    format!("{percent}%")
+    u64::try_from(percent).unwrap_or(100)
 }
 
 #[cfg(test)]
@@ -58,14 +45,14 @@ mod tests {
 
     #[test]
     fn percentages_have_no_accidents() {
-        for (used, free, text) in [
-            (0, 0, "0%"),
-            (0, 5, "0%"),
-            (1, 999, "1%"),
-            (5, 0, "100%"),
-            (u64::MAX, u64::MAX, "50%"),
+        for (used, free, expected) in [
+            (0, 0, 0),
+            (0, 5, 0),
+            (1, 999, 1),
+            (5, 0, 100),
+            (u64::MAX, u64::MAX, 50),
         ] {
-            assert_eq!(percent(used, free), text);
+            assert_eq!(percent(used, free), expected);
         }
     }
 }

@@ -8,12 +8,16 @@
 
 mod aggregate;
 mod df;
+mod event;
 mod failure;
+mod job;
+mod listing;
 mod lun;
 mod output;
 mod session;
 mod status;
 mod table;
+mod top;
 mod verb;
 mod volume;
 
@@ -51,5 +55,9 @@ pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
         Verb::Lun { verb } => lun::run(verb, &session, &output, options.yes),
         Verb::Status => status::run(&session, &output),
         Verb::Df(df) => df::run(df, &session, &output),
+        Verb::Job { verb } => job::run(verb, &session, &output),
+        Verb::Event { verb } => event::run(verb, &session, &output),
+        Verb::History(show) => event::run_history(show, &session, &output),
+        Verb::Top(top) => top::run(top, &session, &output),
     }
 }

@@ -6,10 +6,22 @@ use everglade_api::{
 use serde_json::json;
 
 use crate::failure::{Failure, exit};
-use crate::output::{Output, size};
+use crate::job;
+use crate::listing::{self, Cell, Column, if_asked};
+use crate::output::Output;
 use crate::session::{Session, Told};
-use crate::table::{Align, Table};
-use crate::verb::{LunShow, LunVerb};
+use crate::verb::{LunCreate, LunResize, LunShow, LunVerb, Removal};
+
+const COLUMNS: [Column<Lun>; 4] = [
+    Column::left("name", |lun| {
+        Cell::text(format!("{}/{}", lun.volume, lun.name))
+    }),
+    if_asked(Column::left("volume", |lun| Cell::text(&lun.volume))),
+    Column::right("size", |lun| Cell::Bytes(lun.size_bytes)),
+    Column::left("nbd", |lun| {
+        Cell::text(lun.nbd_uri.as_deref().unwrap_or("off"))
+    }),
+];
 
 pub(crate) fn run(
     verb: &LunVerb,
@@ -18,34 +30,78 @@ pub(crate) fn run(
     yes: bool,
 ) -> Result<u8, Failure> {
     match verb {
-        LunVerb::Create(create) => {
-            let request = CreateLun {
-                name: create.name.lun.clone(),
-                size_bytes: create.size.bytes(),
-            };
-            let told = session.post::<Lun>(&collection(&create.name.volume), &request)?;
-            output.made(&told.raw, || table(&[told.meant], false))?;
-        }
+        LunVerb::Create(create) => run_create(create, session, output)?,
         LunVerb::Show(show) => run_show(show, session, output)?,
-        LunVerb::Resize(resize) => {
-            let request = ResizeLun {
-                size_bytes: resize.size.bytes(),
-            };
-            let told = session.patch::<Lun>(&place(&resize.name), &request)?;
-            output.made(&told.raw, || table(&[told.meant], false))?;
-        }
+        LunVerb::Resize(resize) => run_resize(resize, session, output)?,
         LunVerb::Delete(delete) => {
-            let path = place(&delete.name);
-            if !yes {
-                let lun = session.get::<Lun>(&path)?.meant;
-                let what = format!("LUN {} ({})", delete.name, Size(lun.size_bytes));
-                return Err(Failure::not_confirmed(what));
-            }
-            session.delete(&path)?;
-            output.done(&format!("deleted LUN {}", delete.name));
+            return remove(&delete.name, &delete.removal, session, output, yes);
         }
     }
     Ok(exit::OK)
+}
+
+fn run_create(create: &LunCreate, session: &Session, output: &Output) -> Result<(), Failure> {
+    let size_bytes = create.size.bytes();
+    let told = if create.if_missing {
+        session.put::<Lun>(&place(&create.name), &ResizeLun { size_bytes })?
+    } else {
+        let request = CreateLun {
+            name: create.name.lun.clone(),
+            size_bytes,
+        };
+        session.post::<Lun>(&collection(&create.name.volume), &request)?
+    };
+    output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))
+}
+
+fn run_resize(resize: &LunResize, session: &Session, output: &Output) -> Result<(), Failure> {
+    let (path, size_bytes) = (place(&resize.name), resize.size.bytes());
+    if resize.dry_run {
+        let lun = session.get::<Lun>(&path)?.meant;
+        let lost = lun.size_bytes.saturating_sub(size_bytes);
+        let raw = listing::versioned(json!({
+            "would": "lun resize", "object": resize.name.to_string(),
+            "size_bytes": lun.size_bytes, "new_size_bytes": size_bytes, "lost_bytes": lost,
+        }));
+        return output.data(&raw, || {
+            let (from, to) = (Size(lun.size_bytes), Size(size_bytes));
+            match lost {
+                0 => format!("{} would grow from {from} to {to}; nothing is lost\n", resize.name),
+                _ => format!(
+                    "{} would lose what lies beyond {to} ({}); LUNs cannot shrink in this version\n",
+                    resize.name,
+                    Size(lost)
+                ),
+            }
+        });
+    }
+    let told = session.patch::<Lun>(&path, &ResizeLun { size_bytes })?;
+    output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))
+}
+
+fn remove(
+    name: &LunName,
+    removal: &Removal,
+    session: &Session,
+    output: &Output,
+    yes: bool,
+) -> Result<u8, Failure> {
+    let path = place(name);
+    if removal.dry_run || !yes {
+        let lun = session.get::<Lun>(&path)?.meant;
+        let what = format!("LUN {name} ({})", Size(lun.size_bytes));
+        if !removal.dry_run {
+            return Err(Failure::not_confirmed(what));
+        }
+        let raw = listing::versioned(json!({
+            "would": "lun delete", "object": name.to_string(), "lost": {"lun": lun},
+        }));
+        output.data(&raw, || format!("{what} would be lost for good\n"))?;
+        return Ok(exit::OK);
+    }
+    let job = session.delete(&path)?;
+    output.done(&format!("deleted LUN {name}"));
+    job::follow(session, output, job, removal.wait)
 }
 
 fn run_show(show: &LunShow, session: &Session, output: &Output) -> Result<(), Failure> {
@@ -54,7 +110,7 @@ fn run_show(show: &LunShow, session: &Session, output: &Output) -> Result<(), Fa
         Some(name) if name.contains('/') => {
             let name: LunName = name.parse().map_err(usage)?;
             let told = session.get::<Lun>(&place(&name))?;
-            return output.data(&told.raw, || table(&[told.meant], show.exact));
+            return listing::print_one(&told, &COLUMNS, &show.listing, output);
         }
         Some(volume) => {
             let volume: Name = volume.parse().map_err(usage)?;
@@ -62,7 +118,8 @@ fn run_show(show: &LunShow, session: &Session, output: &Output) -> Result<(), Fa
         }
         None => everywhere(session)?,
     };
-    output.data(&told.raw, || table(&told.meant.luns, show.exact))
+    let items = ("luns", told.meant.luns.as_slice());
+    listing::print(&told, items, &COLUMNS, &show.listing, output)
 }
 
 /// The LUNs of all volumes. A volume that goes meanwhile takes its LUNs with it.
@@ -89,20 +146,4 @@ fn collection(volume: &Name) -> String {
 
 fn place(name: &LunName) -> String {
     format!("/v1/volumes/{}/luns/{}", name.volume, name.lun)
-}
-
-fn table(luns: &[Lun], exact: bool) -> String {
-    let mut table = Table::new(&[
-        ("NAME", Align::Left),
-        ("SIZE", Align::Right),
-        ("NBD", Align::Left),
-    ]);
-    for lun in luns {
-        table.row([
-            format!("{}/{}", lun.volume, lun.name),
-            size(lun.size_bytes, exact),
-            lun.nbd_uri.clone().unwrap_or_else(|| "off".to_owned()),
-        ]);
-    }
-    table.text()
 }

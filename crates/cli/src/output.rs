@@ -44,6 +44,33 @@ impl Output {
         self.data(raw, for_people)
     }
 
+    /// JSON, where a program reads; people are told by [`Output::done`].
+    pub(crate) fn for_programs(&self, raw: &Value) -> Result<(), Failure> {
+        if self.json {
+            return print(&format!("{raw:#}\n"));
+        }
+        Ok(())
+    }
+
+    /// One of many that follow each other: JSON is one line then.
+    pub(crate) fn stream(
+        &self,
+        raw: &Value,
+        for_people: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        let text = if self.json {
+            raw.to_string()
+        } else {
+            for_people()
+        };
+        print(&format!("{}\n", text.trim_end_matches('\n')))
+    }
+
+    /// Nobody wants to see progress.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// That something was done which leaves nothing to show.
     pub(crate) fn done(&self, text: &str) {
         if !self.quiet && io::stderr().is_terminal() {

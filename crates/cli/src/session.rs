@@ -3,21 +3,24 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use everglade_api::Problem;
+use everglade_api::{Job, Problem};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
-use hyper::{Method, Request, StatusCode, header};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use crate::failure::{Failure, exit};
 
 /// Longer than the daemon lets anyone wait, so that its own words are heard.
 const ANSWER_WITHIN: Duration = Duration::from_secs(100);
+/// Much longer than the daemon is silent on a stream.
+const SIGN_WITHIN: Duration = Duration::from_secs(60);
 /// Far more than the longest list.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -57,22 +60,91 @@ impl Session {
         understand(self.ask(Method::PATCH, path, Some(encode(body)?))?)
     }
 
-    pub(crate) fn delete(&self, path: &str) -> Result<(), Failure> {
-        self.ask(Method::DELETE, path, None).map(drop)
+    /// Makes it unless it is there.
+    pub(crate) fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<Told<T>, Failure> {
+        understand(self.ask(Method::PUT, path, Some(encode(body)?))?)
+    }
+
+    /// Does something that has no body.
+    pub(crate) fn act<T: DeserializeOwned>(&self, path: &str) -> Result<Told<T>, Failure> {
+        understand(self.ask(Method::POST, path, None)?)
+    }
+
+    /// The job gives back the space.
+    pub(crate) fn delete(&self, path: &str) -> Result<Told<Job>, Failure> {
+        understand(self.ask(Method::DELETE, path, None)?)
+    }
+
+    /// Hears server-sent events until the daemon ends the stream.
+    pub(crate) fn follow<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        mut hear: impl FnMut(&T, &Value) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        runtime()?.block_on(async {
+            let connect = self.send(Method::GET, path, Bytes::new(), "text/event-stream");
+            let response = timeout(ANSWER_WITHIN, connect)
+                .await
+                .map_err(|_| self.silent())??;
+            let status = response.status();
+            let mut body = response.into_body();
+            if !status.is_success() {
+                let body = collect(body).await?;
+                return Err(refusal(status, &body));
+            }
+            let mut waiting = Vec::new();
+            loop {
+                let frame = timeout(SIGN_WITHIN, body.frame()).await;
+                let Some(frame) = frame.map_err(|_| self.silent())? else {
+                    return Ok(());
+                };
+                let frame = frame.map_err(|error| self.broken(&error))?;
+                waiting.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+                while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = waiting.drain(..=end).collect();
+                    let Some(data) = line.strip_prefix(b"data: ") else {
+                        continue;
+                    };
+                    let raw: Value =
+                        serde_json::from_slice(data).map_err(Failure::not_understood)?;
+                    // What is not of this kind says that some were lost.
+                    if let Ok(meant) = T::deserialize(&raw) {
+                        hear(&meant, &raw)?;
+                    }
+                }
+                if waiting.len() > ANSWER_BYTES_MAX {
+                    return Err(Failure::not_understood("a line without an end"));
+                }
+            }
+        })
     }
 
     /// The body of a good answer; everything else is a failure.
     fn ask(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Bytes, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()
-            .map_err(|error| Failure::new(exit::FAILED, format!("cannot start: {error}")))?;
         let asked = async { timeout(ANSWER_WITHIN, self.exchange(method, path, body)).await };
-        runtime.block_on(asked).unwrap_or_else(|_| {
-            let text = format!("the daemon did not answer within {ANSWER_WITHIN:?}");
-            Err(Failure::new(exit::UNREACHABLE, text))
-        })
+        let answer = runtime()?.block_on(asked);
+        answer.unwrap_or_else(|_| Err(self.silent()))
+    }
+
+    fn silent(&self) -> Failure {
+        let text = format!(
+            "the daemon at {} did not answer within {ANSWER_WITHIN:?}",
+            self.socket.display()
+        );
+        Failure::new(exit::UNREACHABLE, text)
+    }
+
+    fn broken(&self, error: &hyper::Error) -> Failure {
+        let text = format!(
+            "the daemon at {} ended the conversation: {error}; it may have stopped, so look \
+             before repeating this",
+            self.socket.display()
+        );
+        Failure::new(exit::UNREACHABLE, text)
     }
 
     async fn exchange(
@@ -81,17 +153,29 @@ impl Session {
         path: &str,
         body: Option<Bytes>,
     ) -> Result<Bytes, Failure> {
+        let response = self
+            .send(method, path, body.unwrap_or_default(), "application/json")
+            .await?;
+        let status = response.status();
+        let body = collect(response.into_body()).await?;
+        if status.is_success() {
+            return Ok(body);
+        }
+        Err(refusal(status, &body))
+    }
+
+    /// Connects and asks; the answer's body may take its time.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        accept: &str,
+    ) -> Result<Response<Incoming>, Failure> {
         let stream = UnixStream::connect(&self.socket)
             .await
             .map_err(|error| Failure::unreachable(&self.socket, &error))?;
-        let broken = |error: hyper::Error| {
-            let text = format!(
-                "the daemon at {} ended the conversation: {error}; it may have stopped, so look \
-                 before repeating this",
-                self.socket.display()
-            );
-            Failure::new(exit::UNREACHABLE, text)
-        };
+        let broken = |error: hyper::Error| self.broken(&error);
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(broken)?;
@@ -102,20 +186,24 @@ impl Session {
             .uri(path)
             .header(header::HOST, "everglade")
             .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(body.unwrap_or_default()))
+            .header(header::ACCEPT, accept)
+            .body(Full::new(body))
             .map_err(|error| Failure::new(exit::USAGE, error.to_string()))?;
-        let response = sender.send_request(request).await.map_err(broken)?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
-            .collect()
-            .await
-            .map_err(Failure::not_understood)?
-            .to_bytes();
-        if status.is_success() {
-            return Ok(body);
-        }
-        Err(refusal(status, &body))
+        sender.send_request(request).await.map_err(broken)
     }
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build();
+    runtime.map_err(|error| Failure::new(exit::FAILED, format!("cannot start: {error}")))
+}
+
+async fn collect(body: Incoming) -> Result<Bytes, Failure> {
+    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+    Ok(body.map_err(Failure::not_understood)?.to_bytes())
 }
 
 /// What the daemon has against it.
@@ -169,7 +257,8 @@ mod tests {
         let place = tempfile_path();
         let failure = Session::new(place)
             .delete("/v1/volumes/v")
-            .expect_err("nobody");
+            .err()
+            .expect("nobody");
         assert_eq!(failure.code, exit::UNREACHABLE);
         assert!(failure.message.contains("everglade serve"), "{failure}");
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use everglade_api::{Health, Status};
+use everglade_api::{AggregateSummary, Health, Size, Status};
 
 use crate::failure::{Failure, exit};
 use crate::output::Output;
@@ -31,18 +31,48 @@ fn describe(status: &Status) -> String {
         status.connection_count,
         duration(status.uptime_seconds),
     );
+    for aggregate in &status.aggregates {
+        let _ = writeln!(text, "aggregate: {}", summary(aggregate));
+    }
     for condition in &status.conditions {
         let _ = write!(
             text,
-            "\n   object: {}\n     what: {}\n   action: {}\n     code: {}\n",
-            condition.object, condition.what, condition.action, condition.code
+            "\n   object: {}\n    state: {}\n     what: {}\n   action: {}\n     code: {}\n      see: {}\n",
+            condition.object,
+            condition.health,
+            condition.what,
+            condition.action,
+            condition.code,
+            condition.page
+        );
+    }
+    text
+}
+
+/// One line about an aggregate.
+fn summary(aggregate: &AggregateSummary) -> String {
+    let mut text = format!("{} {}", aggregate.name, aggregate.state);
+    if aggregate.size_bytes > 0 {
+        let (free, size) = (Size(aggregate.free_bytes), Size(aggregate.size_bytes));
+        let _ = write!(text, ", {free} of {size} free");
+    }
+    if let Some(journal) = &aggregate.journal {
+        let _ = write!(text, ", journal {} % filled", journal.fill_percent);
+    }
+    if let Some(recovery) = &aggregate.recovery {
+        let _ = write!(
+            text,
+            ", at the start its journal gave back {} operations ({}) in {} ms",
+            recovery.operation_count,
+            Size(recovery.bytes),
+            recovery.duration_ms
         );
     }
     text
 }
 
 /// The two largest units that matter.
-fn duration(seconds: u64) -> String {
+pub(crate) fn duration(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds}s"),
@@ -55,7 +85,7 @@ fn duration(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use everglade_api::Condition;
+    use everglade_api::{AggregateState, Condition, Journal, Recovery};
 
     #[test]
     fn every_condition_says_what_to_do() {
@@ -67,6 +97,23 @@ mod tests {
                 object: "aggregate a".to_owned(),
                 what: "4.0 KiB are left".to_owned(),
                 action: "delete something".to_owned(),
+                page: "docs/reference/codes/EVG-4002.md".to_owned(),
+            }],
+            aggregates: vec![AggregateSummary {
+                name: "a".to_owned(),
+                state: AggregateState::Online,
+                size_bytes: 1 << 30,
+                free_bytes: 4096,
+                journal: Some(Journal {
+                    fill_percent: 7,
+                    ..Journal::default()
+                }),
+                recovery: Some(Recovery {
+                    operation_count: 12,
+                    bytes: 1 << 20,
+                    duration_ms: 34,
+                    ..Recovery::default()
+                }),
             }],
             online_count: 1,
             aggregate_count: 1,
@@ -82,7 +129,10 @@ mod tests {
             "up 1m 1s",
             "object: aggregate a",
             "action: delete something",
-            "EVG-4002",
+            "code: EVG-4002",
+            "see: docs/reference/codes/EVG-4002.md",
+            "aggregate: a online, 4.0 KiB of 1.0 GiB free, journal 7 % filled, at the start its journal gave \
+             back 12 operations (1.0 MiB) in 34 ms",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -11,27 +11,30 @@ pub(crate) enum Align {
 
 /// A table being filled.
 pub(crate) struct Table {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Table {
+    pub(crate) fn new(columns: impl IntoIterator<Item = (String, Align)>) -> Table {
         Table {
-            columns: columns.to_vec(),
+            columns: columns.into_iter().collect(),
             rows: Vec::new(),
         }
     }
 
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
-        self.rows.push(cells.into());
+        self.rows.push(cells);
     }
 
-    /// With its heading; nothing trails.
-    pub(crate) fn text(&self) -> String {
-        let heading = self.columns.iter().map(|(name, _)| (*name).to_owned());
-        let mut lines = vec![heading.collect::<Vec<_>>()];
+    /// With its heading, unless nobody wants that; nothing trails.
+    pub(crate) fn text(&self, with_heading: bool) -> String {
+        let heading = self.columns.iter().map(|(name, _)| name.clone());
+        let mut lines = Vec::new();
+        if with_heading {
+            lines.push(heading.collect::<Vec<_>>());
+        }
         lines.extend(self.rows.iter().cloned());
         let width = |column: usize| {
             let cells = lines.iter().map(|line| line[column].chars().count());
@@ -61,11 +64,14 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest() {
-        let mut table = Table::new(&[("NAME", Align::Left), ("SIZE", Align::Right)]);
-        table.row(["a".to_owned(), "1.0 GiB".to_owned()]);
-        table.row(["longer".to_owned(), "5 B".to_owned()]);
+        let columns = [("NAME", Align::Left), ("SIZE", Align::Right)];
+        let mut table = Table::new(columns.map(|(name, align)| (name.to_owned(), align)));
+        table.row(vec!["a".to_owned(), "1.0 GiB".to_owned()]);
+        table.row(vec!["longer".to_owned(), "5 B".to_owned()]);
         let expected = "NAME       SIZE\na       1.0 GiB\nlonger      5 B\n";
-        assert_eq!(table.text(), expected);
-        assert_eq!(Table::new(&[("NAME", Align::Left)]).text(), "NAME\n");
+        assert_eq!(table.text(true), expected);
+        assert_eq!(table.text(false), "a       1.0 GiB\nlonger      5 B\n");
+        let empty = Table::new([("NAME".to_owned(), Align::Left)]);
+        assert_eq!(empty.text(true), "NAME\n");
     }
 }

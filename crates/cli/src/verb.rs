@@ -26,11 +26,69 @@ pub enum Verb {
         #[command(subcommand)]
         verb: LunVerb,
     },
+    /// Look at work that goes on after its request was answered, and wait for it
+    Job {
+        /// What to do.
+        #[command(subcommand)]
+        verb: JobVerb,
+    },
+    /// Show what happened lately, or listen to what happens
+    Event {
+        /// What to do.
+        #[command(subcommand)]
+        verb: EventVerb,
+    },
+    /// Show every administrative change: who, when, what
+    History(HistoryShow),
     /// Say whether all is well and, where it is not, what to do
     #[command(after_help = "Exit code: 0 well or a warning, 8 something does not work.")]
     Status,
     /// Show where the space is
     Df(Df),
+    /// Watch what goes on, live
+    Top(Top),
+}
+
+/// How to show a list.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Listing {
+    /// Columns to show, with commas between; 'all' shows every one there is
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub columns: Vec<String>,
+
+    /// Show only rows for which this holds: COLUMN=VALUE, also with !=, <, <=, >, >= and ~ (contains); may be
+    /// repeated, and all must hold
+    #[arg(long = "where", value_name = "CONDITION")]
+    pub filters: Vec<String>,
+
+    /// Sort by these columns; with a '-' in front, downwards
+    #[arg(
+        long,
+        value_name = "COLUMN,…",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
+    pub sort: Vec<String>,
+
+    /// Print no heading
+    #[arg(long)]
+    pub no_header: bool,
+
+    /// Print sizes in bytes
+    #[arg(long)]
+    pub exact: bool,
+}
+
+/// How to remove something.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Removal {
+    /// Only say what would be lost
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Wait until the space is given back
+    #[arg(long)]
+    pub wait: bool,
 }
 
 /// Verbs of `aggregate`.
@@ -63,6 +121,18 @@ pub struct AggregateCreate {
     /// directory]
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
+
+    /// One more device, for the journal alone [default: the journal is on the first device]
+    #[arg(long, value_name = "PATH")]
+    pub journal_device: Option<PathBuf>,
+
+    /// Size of each half of the journal, 16MiB to 4GiB [default: 2 % of the aggregate, 16MiB to 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub journal_half: Option<Size>,
+
+    /// Only say what would be made, and what would be lost
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// How devices protect each other.
@@ -98,6 +168,10 @@ pub struct VolumeCreate {
     /// When writes count as done: when the client flushes, or each at once
     #[arg(long, value_enum, default_value_t = SyncOption::Standard)]
     pub sync: SyncOption,
+
+    /// Do nothing if it exists with the same settings
+    #[arg(long)]
+    pub if_missing: bool,
 }
 
 /// When writes count as done.
@@ -115,6 +189,10 @@ pub struct VolumeDelete {
     /// Which
     #[arg(value_name = "VOLUME")]
     pub name: Name,
+
+    /// How to remove it.
+    #[command(flatten)]
+    pub removal: Removal,
 }
 
 /// Verbs of `lun`.
@@ -141,6 +219,10 @@ pub struct LunCreate {
     /// What clients will see; space is taken only as it is written
     #[arg(long, value_name = "SIZE")]
     pub size: Size,
+
+    /// Do nothing if it exists with the same size
+    #[arg(long)]
+    pub if_missing: bool,
 }
 
 /// Options of `lun show`.
@@ -150,9 +232,9 @@ pub struct LunShow {
     #[arg(value_name = "VOLUME[/LUN]")]
     pub name: Option<String>,
 
-    /// Print sizes in bytes
-    #[arg(long)]
-    pub exact: bool,
+    /// How to show it.
+    #[command(flatten)]
+    pub listing: Listing,
 }
 
 /// Options of `lun resize`.
@@ -165,6 +247,10 @@ pub struct LunResize {
     /// The new size, not below the present one
     #[arg(long, value_name = "SIZE")]
     pub size: Size,
+
+    /// Only say what would happen
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Options of `lun delete`.
@@ -173,6 +259,10 @@ pub struct LunDelete {
     /// Which
     #[arg(value_name = "VOLUME/LUN")]
     pub name: LunName,
+
+    /// How to remove it.
+    #[command(flatten)]
+    pub removal: Removal,
 }
 
 /// Options of `aggregate show` and `volume show`.
@@ -182,15 +272,87 @@ pub struct Show {
     #[arg(value_name = "NAME")]
     pub name: Option<Name>,
 
-    /// Print sizes in bytes
-    #[arg(long)]
-    pub exact: bool,
+    /// How to show it.
+    #[command(flatten)]
+    pub listing: Listing,
 }
 
 /// Options of `df`.
 #[derive(Debug, Args)]
 pub struct Df {
-    /// Print sizes in bytes
-    #[arg(long)]
-    pub exact: bool,
+    /// How to show it.
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+/// Verbs of `job`.
+#[derive(Debug, Subcommand)]
+pub enum JobVerb {
+    /// List all jobs, or show one
+    #[command(visible_alias = "list")]
+    Show(JobShow),
+    /// Wait until a job has ended
+    Wait(JobOne),
+    /// End a job early, if it can be
+    Cancel(JobOne),
+}
+
+/// Options of `job show`.
+#[derive(Debug, Args)]
+pub struct JobShow {
+    /// Which [default: all]
+    #[arg(value_name = "ID")]
+    pub id: Option<u64>,
+
+    /// How to show it.
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+/// Options of `job wait` and `job cancel`.
+#[derive(Debug, Args)]
+pub struct JobOne {
+    /// Which
+    #[arg(value_name = "ID")]
+    pub id: u64,
+}
+
+/// Verbs of `event`.
+#[derive(Debug, Subcommand)]
+pub enum EventVerb {
+    /// Show what happened since the daemon began, oldest first
+    #[command(visible_alias = "list")]
+    Show(EventShow),
+}
+
+/// Options of `event show`.
+#[derive(Debug, Args)]
+pub struct EventShow {
+    /// Print what happens from now on, until the daemon stops
+    #[arg(long, conflicts_with_all = ["columns", "filters", "sort", "no_header", "exact"])]
+    pub follow: bool,
+
+    /// How to show it.
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+/// Options of `history`.
+#[derive(Debug, Args)]
+pub struct HistoryShow {
+    /// How to show it.
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+/// Options of `top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub interval: u64,
+
+    /// Stop after so many pictures [default: never]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
 }

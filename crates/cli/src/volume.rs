@@ -1,12 +1,22 @@
 //! `everglade volume …`.
 
-use everglade_api::{CreateVolume, Size, Sync, Volume, Volumes};
+use everglade_api::{CreateVolume, Luns, PutVolume, Size, Sync, Volume, Volumes};
+use serde_json::json;
 
 use crate::failure::{Failure, exit};
-use crate::output::{Output, size};
+use crate::job;
+use crate::listing::{self, Cell, Column};
+use crate::output::Output;
 use crate::session::Session;
-use crate::table::{Align, Table};
-use crate::verb::{SyncOption, VolumeVerb};
+use crate::verb::{Removal, SyncOption, VolumeVerb};
+
+const COLUMNS: [Column<Volume>; 5] = [
+    Column::left("name", |volume| Cell::text(&volume.name)),
+    Column::left("aggregate", |volume| Cell::text(&volume.aggregate)),
+    Column::left("sync", |volume| Cell::text(volume.sync)),
+    Column::right("luns", |volume| Cell::Count(volume.lun_count)),
+    Column::right("lun-sizes", |volume| Cell::Bytes(volume.logical_bytes)),
+];
 
 pub(crate) fn run(
     verb: &VolumeVerb,
@@ -16,38 +26,79 @@ pub(crate) fn run(
 ) -> Result<u8, Failure> {
     match verb {
         VolumeVerb::Create(create) => {
-            let request = CreateVolume {
-                name: create.name.clone(),
-                aggregate: create.aggregate.clone(),
-                sync: match create.sync {
-                    SyncOption::Standard => Sync::Standard,
-                    SyncOption::Always => Sync::Always,
-                },
+            let sync = match create.sync {
+                SyncOption::Standard => Sync::Standard,
+                SyncOption::Always => Sync::Always,
             };
-            let told = session.post::<Volume>("/v1/volumes", &request)?;
-            output.made(&told.raw, || table(&[told.meant], false))?;
+            let told = if create.if_missing {
+                let request = PutVolume {
+                    aggregate: create.aggregate.clone(),
+                    sync,
+                };
+                session.put::<Volume>(&format!("/v1/volumes/{}", create.name), &request)?
+            } else {
+                let request = CreateVolume {
+                    name: create.name.clone(),
+                    aggregate: create.aggregate.clone(),
+                    sync,
+                };
+                session.post::<Volume>("/v1/volumes", &request)?
+            };
+            output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))?;
         }
         VolumeVerb::Show(show) => match &show.name {
             Some(name) => {
                 let told = session.get::<Volume>(&format!("/v1/volumes/{name}"))?;
-                output.data(&told.raw, || table(&[told.meant], show.exact))?;
+                listing::print_one(&told, &COLUMNS, &show.listing, output)?;
             }
             None => {
                 let told = session.get::<Volumes>("/v1/volumes")?;
-                output.data(&told.raw, || table(&told.meant.volumes, show.exact))?;
+                let items = ("volumes", told.meant.volumes.as_slice());
+                listing::print(&told, items, &COLUMNS, &show.listing, output)?;
             }
         },
         VolumeVerb::Delete(delete) => {
-            let path = format!("/v1/volumes/{}", delete.name);
-            if !yes {
-                let volume = session.get::<Volume>(&path)?.meant;
-                return Err(Failure::not_confirmed(loss(&volume)));
-            }
-            session.delete(&path)?;
-            output.done(&format!("deleted volume {}", delete.name));
+            let name = delete.name.as_str();
+            return remove(name, &delete.removal, session, output, yes);
         }
     }
     Ok(exit::OK)
+}
+
+fn remove(
+    name: &str,
+    removal: &Removal,
+    session: &Session,
+    output: &Output,
+    yes: bool,
+) -> Result<u8, Failure> {
+    let path = format!("/v1/volumes/{name}");
+    if removal.dry_run || !yes {
+        let volume = session.get::<Volume>(&path)?.meant;
+        if !removal.dry_run {
+            return Err(Failure::not_confirmed(loss(&volume)));
+        }
+        let luns = session.get::<Luns>(&format!("{path}/luns"))?.meant.luns;
+        let raw = listing::versioned(json!({
+            "would": "volume delete", "object": name, "lost": {"volume": volume, "luns": luns},
+        }));
+        output.data(&raw, || {
+            let mut text = format!("{} would be lost for good\n", loss(&volume));
+            for lun in &luns {
+                text.push_str(&format!(
+                    "  LUN {}/{} ({})\n",
+                    lun.volume,
+                    lun.name,
+                    Size(lun.size_bytes)
+                ));
+            }
+            text
+        })?;
+        return Ok(exit::OK);
+    }
+    let job = session.delete(&path)?;
+    output.done(&format!("deleted volume {name}"));
+    job::follow(session, output, job, removal.wait)
 }
 
 /// What goes with a volume.
@@ -59,26 +110,6 @@ fn loss(volume: &Volume) -> String {
     };
     let bytes = Size(volume.logical_bytes);
     format!("volume {} with {luns} ({bytes} in all)", volume.name)
-}
-
-fn table(volumes: &[Volume], exact: bool) -> String {
-    let mut table = Table::new(&[
-        ("NAME", Align::Left),
-        ("AGGREGATE", Align::Left),
-        ("SYNC", Align::Left),
-        ("LUNS", Align::Right),
-        ("LUN SIZES", Align::Right),
-    ]);
-    for volume in volumes {
-        table.row([
-            volume.name.clone(),
-            volume.aggregate.clone(),
-            volume.sync.to_string(),
-            volume.lun_count.to_string(),
-            size(volume.logical_bytes, exact),
-        ]);
-    }
-    table.text()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Parser, Subcommand};
 use everglade_server::config::{IoMode, TcpListen, UnixListen};
-use everglade_server::{Interval, Size};
+use everglade_server::{Interval, Settings, Size};
 
 /// A copy-on-write storage server in user space: thin volumes on pooled files or devices, served
 /// over NBD.
@@ -67,8 +67,21 @@ pub(crate) enum Verb {
     Serve(Serve),
     /// Verify aggregates while no server runs; changes nothing
     Check(Check),
+    /// Check the configuration, or show what would be served
+    Config {
+        /// What to do.
+        #[command(subcommand)]
+        verb: ConfigVerb,
+    },
     /// Print the versions of the program and of its formats
     Version,
+    /// Print the completion script of a shell
+    Completion(Completion),
+    /// Print the manual, or write one page for each verb
+    Man(Man),
+    /// Print a part of the reference; the project's documents are made with it
+    #[command(hide = true)]
+    Reference(Reference),
     #[command(flatten)]
     Client(everglade_cli::Verb),
 }
@@ -103,6 +116,70 @@ pub(crate) struct Serve {
         hide_env_values = true
     )]
     pub(crate) api_unix: Option<UnixListen>,
+
+    /// Address for administrators over TCP; needs --api-tokens [default: off]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "EVERGLADE_API_TCP",
+        hide_env_values = true
+    )]
+    pub(crate) api_tcp: Option<TcpListen>,
+
+    /// File of the tokens for --api-tcp: lines of NAME ROLE TOKEN, mode 0600
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "EVERGLADE_API_TOKENS",
+        hide_env_values = true
+    )]
+    pub(crate) api_tokens: Option<PathBuf>,
+
+    /// Certificates for --api-tcp, PEM [default: no encryption]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "EVERGLADE_API_TLS_CERT",
+        hide_env_values = true
+    )]
+    pub(crate) api_tls_cert: Option<PathBuf>,
+
+    /// Key of --api-tls-cert, PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "EVERGLADE_API_TLS_KEY",
+        hide_env_values = true
+    )]
+    pub(crate) api_tls_key: Option<PathBuf>,
+
+    /// Address for metrics and health, or off [default: 127.0.0.1:9810, if it is free]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "EVERGLADE_METRICS_TCP",
+        hide_env_values = true
+    )]
+    pub(crate) metrics_tcp: Option<TcpListen>,
+
+    /// Device for the journal alone of the aggregate made at first start [default: none]
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "EVERGLADE_JOURNAL_DEVICE",
+        hide_env_values = true
+    )]
+    pub(crate) journal_device: Option<PathBuf>,
+
+    /// Size of each half of that journal, 16MiB to 4GiB [default: 2 % of the aggregate, 16MiB to
+    /// 256MiB]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        env = "EVERGLADE_JOURNAL_HALF_SIZE",
+        hide_env_values = true
+    )]
+    pub(crate) journal_half_size: Option<Size>,
 
     /// Cap for all memory of the process, at least 256MiB [default: 1GiB]
     #[arg(
@@ -152,6 +229,79 @@ pub(crate) struct Serve {
         hide_env_values = true
     )]
     pub(crate) lun_size: Option<Size>,
+}
+
+impl Serve {
+    /// What flags and environment say.
+    pub(crate) fn settings(&self, global: &Global) -> Settings {
+        Settings {
+            data_dir: global.data_dir.clone(),
+            memory: self.memory,
+            reactors: self.reactors,
+            io: self.io,
+            nbd_tcp: self.nbd_tcp,
+            nbd_unix: self.nbd_unix.clone(),
+            nbd_connections_max: None,
+            api_unix: self.api_unix.clone(),
+            api_tcp: self.api_tcp,
+            api_tokens: self.api_tokens.clone(),
+            api_tls_cert: self.api_tls_cert.clone(),
+            api_tls_key: self.api_tls_key.clone(),
+            metrics_tcp: self.metrics_tcp,
+            journal_device: self.journal_device.clone(),
+            journal_half_size: self.journal_half_size,
+            aggregate_size: self.aggregate_size,
+            lun_size: self.lun_size,
+            cp_interval: self.cp_interval,
+        }
+    }
+}
+
+/// Verbs of `config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigVerb {
+    /// Say whether a daemon with these flags, this environment and this file would start
+    #[command(after_help = "Exit code: 0 yes, 1 no.")]
+    Check(Serve),
+    /// Print all that would be served, as a configuration file
+    Show(Serve),
+}
+
+/// Options of `completion`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Completion {
+    /// For which
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Options of `man`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Man {
+    /// Write one page for each verb into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Options of `reference`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Reference {
+    /// Which part
+    #[arg(value_enum, value_name = "PART")]
+    pub(crate) part: Part,
+}
+
+/// Parts of the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// The REST interface as OpenAPI.
+    Openapi,
+    /// Every path, as a table.
+    Paths,
+    /// Every metric, as a table.
+    Metrics,
+    /// The command line.
+    CommandLine,
 }
 
 /// Options of `check`.

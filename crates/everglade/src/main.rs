@@ -6,7 +6,10 @@
 mod args;
 mod check;
 mod client;
+mod config;
 mod exit;
+mod manual;
+mod reference;
 mod serve;
 mod version;
 
@@ -23,6 +26,10 @@ fn main() -> ExitCode {
         Verb::Serve(serve) => serve::run(&args.global, serve),
         Verb::Check(check) => check::run(&args.global, check),
         Verb::Version => version::run(&args.global),
+        Verb::Config { verb } => config::run(&args.global, verb),
+        Verb::Completion(completion) => manual::complete(completion),
+        Verb::Man(man) => manual::run(man),
+        Verb::Reference(reference) => reference::run(reference),
         Verb::Client(verb) => client::run(&args.global, verb),
     };
     outcome.unwrap_or_else(|failure| {

@@ -19,14 +19,19 @@ pub enum StartError {
     /// A TCP address cannot be listened on.
     #[error(
         "cannot listen on {address}: {source}; expected a free local address; stop its user, or \
-         choose another with --nbd-tcp (':0' picks a free port, 'off' does without)"
+         choose another with {flag} (':0' picks a free port, 'off' does without)"
     )]
     Tcp {
         /// As configured.
         address: SocketAddr,
         /// What the system said.
         source: io::Error,
+        /// What can say otherwise.
+        flag: &'static str,
     },
+    /// The tokens cannot be used.
+    #[error("{0}")]
+    Tokens(String),
     /// A Unix socket cannot be listened on.
     #[error(
         "cannot listen on {path}: {source}; expected an existing, writable directory; choose \

@@ -24,12 +24,15 @@ pub mod error;
 pub mod interval;
 pub mod listen;
 pub mod log;
+pub mod metrics;
 pub mod reactor;
 pub mod ready;
+pub mod records;
 pub mod rest;
 pub mod serve;
 pub mod signal;
 pub mod stop;
+pub mod watch;
 
 /// Version of the bytes this build writes to devices.
 pub use everglade_format::FORMAT_VERSION as MEDIA_VERSION;
@@ -37,7 +40,7 @@ pub use everglade_format::FORMAT_VERSION as MEDIA_VERSION;
 pub use config::{Config, Settings};
 pub use datadir::DataDir;
 pub use error::{ServeError, StartError};
-pub use everglade_api::Size;
+pub use everglade_api::{Size, openapi};
 pub use interval::Interval;
 pub use serve::serve;
 pub use stop::Stop;

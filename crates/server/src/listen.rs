@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use crate::StartError;
-use crate::config::Nbd;
+use crate::config::{Metrics, Nbd};
 use crate::datadir::{Endpoints, socket};
 use everglade_env::net::{ListenError, Listener};
 
@@ -27,13 +27,13 @@ impl Listeners {
     /// # Errors
     /// A place is taken or cannot be reached.
     pub fn bind(nbd: &Nbd) -> Result<Listeners, StartError> {
-        let nbd_tcp = nbd.tcp.map(bind_tcp).transpose()?;
+        let nbd_tcp = nbd.tcp.map(bind_nbd).transpose()?;
         let nbd_unix = nbd.unix.as_deref().map(bind_unix).transpose()?;
         let (nbd_tcp, tcp_address) = nbd_tcp.unzip();
         let endpoints = Endpoints {
             nbd_tcp: tcp_address,
             nbd_unix: nbd.unix.clone(),
-            api_unix: None,
+            ..Endpoints::default()
         };
         Ok(Listeners {
             nbd_tcp,
@@ -49,17 +49,51 @@ impl Listeners {
     }
 }
 
-fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+fn bind_nbd(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     if !address.ip().is_loopback() {
         tracing::warn!(
             "NBD on {address} is open to the network without encryption or a check of who connects"
         );
     }
+    bind_tcp(address, "--nbd-tcp")
+}
+
+/// Binds a TCP address that `flag` could have said otherwise; returns the port that was picked.
+///
+/// # Errors
+/// It is taken, or not of this host.
+pub fn bind_tcp(
+    address: SocketAddr,
+    flag: &'static str,
+) -> Result<(TcpListener, SocketAddr), StartError> {
     let bound = TcpListener::bind(address).and_then(|listener| {
         let bound = listener.local_addr()?;
         Ok((listener, bound))
     });
-    bound.map_err(|source| StartError::Tcp { address, source })
+    bound.map_err(|source| StartError::Tcp {
+        address,
+        source,
+        flag,
+    })
+}
+
+/// Binds the address of metrics and health. One that nobody asked for is done without if it is taken: a second
+/// daemon on a host should not fail for that.
+///
+/// # Errors
+/// One that somebody asked for is taken, or not of this host.
+pub fn bind_metrics(metrics: &Metrics) -> Result<Option<(TcpListener, SocketAddr)>, StartError> {
+    let Some(address) = metrics.tcp else {
+        return Ok(None);
+    };
+    match bind_tcp(address, "--metrics-tcp") {
+        Ok(bound) => Ok(Some(bound)),
+        Err(error) if metrics.is_default => {
+            tracing::warn!("no metrics and health: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Binds the socket of the REST interface, which only the user of this process can connect to. Its name goes

@@ -43,25 +43,38 @@ pub fn announce_stopping() {
     notify(&[sd_notify::NotifyState::Stopping]);
 }
 
+/// Tells systemd that all threads that must not hang have given a sign of life.
+pub fn announce_alive() {
+    notify(&[sd_notify::NotifyState::Watchdog]);
+}
+
+/// How often systemd wants to hear that, if it does.
+#[must_use]
+pub fn watchdog_interval() -> Option<std::time::Duration> {
+    sd_notify::watchdog_enabled()
+}
+
 fn notify(state: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!("cannot notify the service manager: {error}");
     }
 }
 
-/// `ready nbd=… nbd-unix=… api=…`; a shut door is `off`.
+/// `ready nbd=… nbd-unix=… api=… metrics=…`; a shut door is `off`. `api-tcp=…` is there if that is configured.
 #[must_use]
 pub fn line(endpoints: &Endpoints) -> String {
     let off = || "off".to_owned();
-    let tcp = endpoints
-        .nbd_tcp
-        .map_or_else(off, |address| address.to_string());
+    let at = |address: &std::net::SocketAddr| address.to_string();
+    let tcp = endpoints.nbd_tcp.as_ref().map_or_else(off, at);
+    let metrics = endpoints.metrics.as_ref().map_or_else(off, at);
     let socket = |path: &Option<std::path::PathBuf>| {
         path.as_ref()
             .map_or_else(off, |path| path.display().to_string())
     };
     let (unix, api) = (socket(&endpoints.nbd_unix), socket(&endpoints.api_unix));
-    format!("ready nbd={tcp} nbd-unix={unix} api={api}")
+    let api_tcp = endpoints.api_tcp.as_ref();
+    let api_tcp = api_tcp.map_or_else(String::new, |address| format!(" api-tcp={address}"));
+    format!("ready nbd={tcp} nbd-unix={unix} api={api} metrics={metrics}{api_tcp}")
 }
 
 fn as_json(endpoints: &Endpoints, exports: &[Export]) -> serde_json::Value {
@@ -165,6 +178,8 @@ mod tests {
             nbd_tcp: tcp.map(|text| text.parse().expect("an address")),
             nbd_unix: unix.map(PathBuf::from),
             api_unix: unix.map(|_| PathBuf::from("/d/run/api.sock")),
+            api_tcp: None,
+            metrics: unix.map(|_| "127.0.0.1:9810".parse().expect("an address")),
         }
     }
 
@@ -181,11 +196,11 @@ mod tests {
         let both = endpoints(Some("127.0.0.1:10809"), Some("/d/run/nbd.sock"));
         assert_eq!(
             line(&both),
-            "ready nbd=127.0.0.1:10809 nbd-unix=/d/run/nbd.sock api=/d/run/api.sock"
+            "ready nbd=127.0.0.1:10809 nbd-unix=/d/run/nbd.sock api=/d/run/api.sock metrics=127.0.0.1:9810"
         );
         assert_eq!(
             line(&endpoints(Some("127.0.0.1:9"), None)),
-            "ready nbd=127.0.0.1:9 nbd-unix=off api=off"
+            "ready nbd=127.0.0.1:9 nbd-unix=off api=off metrics=off"
         );
     }
 

@@ -4,12 +4,19 @@
 //! sockets are touched, sockets are bound before the engine opens devices, and the lock outlives all
 //! of them. The REST interface is asked last of all to end, because those it answers wait for the reactors.
 
+use crate::config::ApiTcp;
 use crate::datadir::Endpoints;
 use crate::listen::{self, Listeners};
 use crate::reactor::Reactors;
 use crate::ready::{self, Output};
-use crate::{Config, DataDir, ServeError, StartError, Stop, reactor, rest, signal};
-use everglade_env::net::Listener;
+use crate::records::events::Told;
+use crate::records::{Deed, Records};
+use crate::rest::Doors;
+use crate::rest::tokens::Tokens;
+use crate::{Config, DataDir, ServeError, StartError, Stop, metrics, reactor, rest, signal, watch};
+use everglade_api::{EventKind, Severity};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 
 /// Serves until a signal asks for the end, and everything is on stable storage.
 ///
@@ -23,10 +30,16 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     })?;
     let directory = DataDir::open(&config.data_dir).map_err(StartError::from)?;
     let listeners = Listeners::bind(&config.nbd)?;
-    let api = config.api_unix.as_deref().map(listen::bind_api);
-    let api = api.transpose()?;
+    let unix = config.api_unix.as_deref().map(listen::bind_api);
+    let unix = unix.transpose()?;
+    let (tcp, api_tcp) = config.api_tcp.as_ref().map(open_api).transpose()?.unzip();
+    let doors = Doors { unix, tcp };
+    let (metrics, metrics_at) = listen::bind_metrics(&config.metrics)?.unzip();
+    let is_first = directory.state().aggregates.is_empty();
     let endpoints = Endpoints {
         api_unix: config.api_unix.clone(),
+        api_tcp,
+        metrics: metrics_at,
         ..listeners.endpoints().clone()
     };
 
@@ -37,32 +50,48 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
         stop: stop.clone(),
     };
     let outcome = match reactor::start(parts) {
-        Ok(reactors) => run(reactors, api, &endpoints, output, &stop),
+        Ok(reactors) => {
+            let records = Arc::new(Records::open(&config.data_dir));
+            begin_records(&reactors, &records, config, is_first);
+            run(
+                reactors,
+                records,
+                (doors, metrics),
+                &endpoints,
+                output,
+                &stop,
+            )
+        }
         Err(error) => Err(error.into()),
     };
     listen::unlink(endpoints.nbd_unix.as_ref());
     outcome
 }
 
+/// Opens the door for administrators from elsewhere.
+fn open_api(api: &ApiTcp) -> Result<((TcpListener, Tokens), SocketAddr), StartError> {
+    let tokens = Tokens::read(&api.tokens).map_err(StartError::Tokens)?;
+    let (socket, address) = listen::bind_tcp(api.address, "--api-tcp")?;
+    if !address.ip().is_loopback() {
+        tracing::warn!(
+            "REST on {address} is open to the network without encryption: tokens can be overheard"
+        );
+    }
+    Ok(((socket, tokens), address))
+}
+
 /// From the moment the data plane runs to the end of the last thread.
 fn run(
     reactors: Reactors,
-    api: Option<Listener>,
+    records: Arc<Records>,
+    doors: (Doors, Option<TcpListener>),
     endpoints: &Endpoints,
     output: Output,
     stop: &Stop,
 ) -> Result<(), ServeError> {
     // It keeps the data directory locked until all is over.
     let administrator = reactors.administrator().clone();
-    let api = api
-        .map(|listener| rest::start(listener, administrator.clone(), endpoints.clone(), stop))
-        .transpose()
-        .map_err(|source| StartError::System {
-            action: "start the REST interface",
-            source,
-        });
-    let announced = administrator.announce(endpoints).map_err(StartError::from);
-    let began = api.and_then(|api| announced.map(|()| api));
+    let began = begin(&administrator, &records, doors, endpoints, stop);
     match &began {
         Ok(_) => {
             ready::announce(output, endpoints, reactors.exports());
@@ -73,14 +102,97 @@ fn run(
     }
     let ended = reactors.wait();
     let outcome = match began {
-        Ok(api) => {
-            if let Some(api) = api {
-                api.wait();
-            }
+        Ok(helpers) => {
+            helpers.wait();
             ended
         }
         Err(error) => Err(error.into()),
     };
     administrator.withdraw();
     outcome
+}
+
+/// Threads beside the data plane.
+struct Helpers {
+    rest: Option<rest::Rest>,
+    metrics: Option<metrics::Server>,
+    watch: watch::Watch,
+}
+
+impl Helpers {
+    fn wait(self) {
+        if let Some(rest) = self.rest {
+            rest.wait();
+        }
+        if let Some(metrics) = self.metrics {
+            metrics.wait();
+        }
+        self.watch.wait();
+    }
+}
+
+fn begin(
+    administrator: &Arc<reactor::Administrator>,
+    records: &Arc<Records>,
+    (doors, metrics): (Doors, Option<TcpListener>),
+    endpoints: &Endpoints,
+    stop: &Stop,
+) -> Result<Helpers, StartError> {
+    let refused = |action| move |source| StartError::System { action, source };
+    let watch = watch::start(administrator.clone(), records.clone(), stop)
+        .map_err(refused("start the watch"))?;
+    let rest = if doors.are_shut() {
+        None
+    } else {
+        let (administrator, records) = (administrator.clone(), records.clone());
+        let rest = rest::start(doors, administrator, records, endpoints.clone(), stop);
+        Some(rest.map_err(refused("start the REST interface"))?)
+    };
+    let metrics = metrics
+        .map(|socket| metrics::start(socket, administrator.clone(), records.clone(), stop))
+        .transpose()
+        .map_err(refused("start the metrics"))?;
+    administrator.announce(endpoints)?;
+    Ok(Helpers {
+        rest,
+        metrics,
+        watch,
+    })
+}
+
+/// What is written down and told at every start.
+fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_first: bool) {
+    let administrator = reactors.administrator();
+    let now = administrator.now();
+    let first = &config.first_start;
+    if is_first {
+        let deed = Deed {
+            what: "aggregate create",
+            object: first.aggregate.clone(),
+            detail: format!(
+                "with {}/{} of {} bytes",
+                first.volume,
+                first.lun,
+                first.lun_size.bytes()
+            ),
+        };
+        records.remember(now, "first start", &deed);
+    }
+    records.events.tell(
+        now,
+        Told {
+            severity: Severity::Info,
+            kind: EventKind::Daemon,
+            object: "daemon".to_owned(),
+            code: None,
+            text: "ready".to_owned(),
+        },
+    );
+    for pending in administrator.pending() {
+        if pending.bytes > 0 {
+            // A deletion of an earlier daemon.
+            let object = format!("aggregate {}", pending.aggregate);
+            records.jobs.begin(now, "reclaim", &object, &pending);
+        }
+    }
 }

@@ -6,6 +6,7 @@ mod damage;
 mod guest;
 mod host_space;
 mod manage;
+mod operate;
 mod refusals;
 mod running;
 mod sessions;

@@ -19,13 +19,13 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 /// A small first start.
-fn serve(place: &Place) -> Server {
+pub(crate) fn serve(place: &Place) -> Server {
     place.serve(&["--lun-size", "64MiB", "--aggregate-size", "2GiB"])
 }
 
 /// Runs a verb that must succeed, and returns its stdout.
 #[track_caller]
-fn ask(place: &Place, args: &[&str]) -> String {
+pub(crate) fn ask(place: &Place, args: &[&str]) -> String {
     let output = place.run(args);
     assert_eq!(code(&output), 0, "{args:?}: {}", stderr(&output));
     stdout(&output)
@@ -33,7 +33,7 @@ fn ask(place: &Place, args: &[&str]) -> String {
 
 /// The same as JSON.
 #[track_caller]
-fn ask_json(place: &Place, args: &[&str]) -> Value {
+pub(crate) fn ask_json(place: &Place, args: &[&str]) -> Value {
     let text = ask(place, &[args, &["--json"]].concat());
     let value: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(value["schema_version"], 1, "{args:?}");
@@ -42,7 +42,7 @@ fn ask_json(place: &Place, args: &[&str]) -> Value {
 
 /// Runs a verb that must be refused with this code, and one line that has these parts.
 #[track_caller]
-fn refused(place: &Place, args: &[&str], exit: i32, parts: &[&str]) {
+pub(crate) fn refused(place: &Place, args: &[&str], exit: i32, parts: &[&str]) {
     let output = place.run(args);
     let said = stderr(&output);
     assert_eq!(code(&output), exit, "{args:?}: {said}");
@@ -58,7 +58,7 @@ fn refused(place: &Place, args: &[&str], exit: i32, parts: &[&str]) {
 }
 
 /// Everything the daemon says there is.
-fn everything(place: &Place) -> [Value; 3] {
+pub(crate) fn everything(place: &Place) -> [Value; 3] {
     let mut aggregates = ask_json(place, &["aggregate", "show"]);
     for aggregate in aggregates["aggregates"].as_array_mut().expect("a list") {
         // What the host has left is nobody's doing here, and a request is refused inside a consistency point.
@@ -67,6 +67,8 @@ fn everything(place: &Place) -> [Value; 3] {
             "committed_cp",
             "used_bytes",
             "free_bytes",
+            "cp",
+            "journal",
         ] {
             aggregate[name] = Value::Null;
         }
@@ -78,14 +80,14 @@ fn everything(place: &Place) -> [Value; 3] {
 
 /// `everglade check` finds nothing wrong, in as many aggregates as there are.
 #[track_caller]
-fn assert_clean(place: &Place, aggregates: usize) {
+pub(crate) fn assert_clean(place: &Place, aggregates: usize) {
     let report = ask_json(place, &["check"]);
     let checked = report["aggregates"].as_array().expect("a list");
     assert_eq!(checked.len(), aggregates, "{report:#}");
 }
 
 /// A file of noise.
-fn noise(place: &Place, name: &str, bytes: u64) -> PathBuf {
+pub(crate) fn noise(place: &Place, name: &str, bytes: u64) -> PathBuf {
     let path = place.file(name);
     let mut state = 0x9e37_79b9_7f4a_7c15 ^ name.len() as u64;
     let mut contents = Vec::new();
@@ -104,7 +106,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("temporary paths are UTF-8")
 }
 
-fn copy_in(server: &Server, image: &Path, lun: &str) {
+pub(crate) fn copy_in(server: &Server, image: &Path, lun: &str) {
     must("nbdcopy", &["--flush", text(image), &server.uri(lun)]);
 }
 

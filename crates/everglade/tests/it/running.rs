@@ -37,6 +37,7 @@ fn with_data_dir(mut command: Command, data_dir: &Path) -> Command {
     }
     command
         .env("EVERGLADE_CONFIG", "/dev/null")
+        .env("EVERGLADE_METRICS_TCP", ":0")
         .env("EVERGLADE_DATA_DIR", data_dir);
     command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
     command
@@ -128,6 +129,10 @@ pub(crate) struct Server {
     pub(crate) tcp: String,
     /// Path of the socket.
     pub(crate) unix: String,
+    /// `127.0.0.1:PORT` of metrics and health, or `off`.
+    pub(crate) metrics: String,
+    /// The whole ready line.
+    pub(crate) ready: String,
 }
 
 impl Server {
@@ -171,6 +176,8 @@ impl Server {
             log,
             tcp: field("nbd="),
             unix: field("nbd-unix="),
+            metrics: field("metrics="),
+            ready: line,
         })
     }
 

@@ -21,6 +21,9 @@ impl TcpListen {
     /// The port assigned to NBD, on the loopback: nothing in the protocol says who a client is.
     pub const DEFAULT_NBD: TcpListen = TcpListen::loopback(10809);
 
+    /// Metrics and health, on the loopback.
+    pub const DEFAULT_METRICS: TcpListen = TcpListen::loopback(9810);
+
     const fn loopback(port: u16) -> TcpListen {
         TcpListen::At(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
     }

@@ -38,16 +38,6 @@ pub enum ConfigError {
         /// A sentence with what may have been meant.
         suggestion: String,
     },
-    /// A key of the contract that this version does nothing with. Ignoring it would be a lie.
-    #[error("{path}:{line}: '{key}' has no effect in this version; remove it")]
-    NotYet {
-        /// The file.
-        path: PathBuf,
-        /// 1-based.
-        line: usize,
-        /// With its table.
-        key: String,
-    },
     /// A value that is not of the key's kind.
     #[error("{path}:{line}: '{key}': {problem}")]
     BadValue {
@@ -69,6 +59,14 @@ pub enum ConfigError {
         found: String,
         /// The bounds.
         expected: String,
+    },
+    /// A key that needs another.
+    #[error("{key} is set, which needs {needed}; set that too, or leave {key} out")]
+    Incomplete {
+        /// What is there.
+        key: &'static str,
+        /// What is not.
+        needed: &'static str,
     },
     /// Both NBD doors are off.
     #[error("both nbd.tcp and nbd.unix are off, so no client could connect; leave one of them on")]

@@ -19,7 +19,7 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-const KEYS: [&str; 8] = [
+pub const KEYS: [&str; 15] = [
     "data_dir",
     "memory",
     "reactors",
@@ -27,15 +27,14 @@ const KEYS: [&str; 8] = [
     "nbd.unix",
     "nbd.connections_max",
     "api.unix",
-    "cp.interval",
-];
-
-/// Keys of the contract whose subsystems do not exist yet.
-const KEYS_LATER: [&str; 4] = [
     "api.tcp",
+    "api.tokens",
+    "api.tls_cert",
+    "api.tls_key",
     "metrics.tcp",
     "journal.device",
     "journal.half_size",
+    "cp.interval",
 ];
 
 /// Reads and understands the file.
@@ -106,6 +105,17 @@ impl Source<'_> {
                 settings.nbd_connections_max = Some(self.parsed(key, value)?);
             }
             "api.unix" => settings.api_unix = Some(self.parsed(key, value)?),
+            "api.tcp" => settings.api_tcp = Some(self.parsed(key, value)?),
+            "api.tokens" => settings.api_tokens = Some(PathBuf::from(self.string(key, value)?)),
+            "api.tls_cert" => {
+                settings.api_tls_cert = Some(PathBuf::from(self.string(key, value)?));
+            }
+            "api.tls_key" => settings.api_tls_key = Some(PathBuf::from(self.string(key, value)?)),
+            "metrics.tcp" => settings.metrics_tcp = Some(self.parsed(key, value)?),
+            "journal.device" => {
+                settings.journal_device = Some(PathBuf::from(self.string(key, value)?));
+            }
+            "journal.half_size" => settings.journal_half_size = Some(self.parsed(key, value)?),
             "cp.interval" => settings.cp_interval = Some(self.parsed(key, value)?),
             _ => return Err(self.refuse(key, at)),
         }
@@ -115,9 +125,6 @@ impl Source<'_> {
     /// A key nobody honours.
     fn refuse(&self, key: &str, at: &Spanned<DeString<'_>>) -> ConfigError {
         let (path, line, key) = (self.path.to_owned(), self.line(&at.span()), key.to_owned());
-        if KEYS_LATER.contains(&key.as_str()) {
-            return ConfigError::NotYet { path, line, key };
-        }
         let suggestion = match suggest::nearest(&key, KEYS) {
             Some(known) => format!("did you mean '{known}'?"),
             None => format!("known keys are {}", KEYS.join(", ")),

@@ -9,6 +9,7 @@ pub mod address;
 pub mod error;
 pub mod file;
 pub mod place;
+pub mod show;
 pub mod suggest;
 
 #[cfg(test)]
@@ -42,6 +43,9 @@ const LUN_SIZE_DEFAULT: Size = Size::gib(16);
 /// Block numbers have 40 bits on media (DESIGN §4): 2^40 blocks of 4 KiB.
 pub(crate) const POOL_BYTES_MAX: Size = Size(1 << 52);
 pub(crate) const BLOCK_BYTES: u64 = 4096;
+/// Bounds of one half of a journal (CONVENTIONS, "journal half", with room for the ambitious).
+pub(crate) const JOURNAL_HALF_MIN: Size = Size::mib(16);
+pub(crate) const JOURNAL_HALF_MAX: Size = Size::gib(4);
 /// The kernel's `sun_path` less its final zero byte.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
@@ -111,6 +115,20 @@ pub struct Settings {
     pub nbd_connections_max: Option<u32>,
     /// REST over a Unix socket.
     pub api_unix: Option<UnixListen>,
+    /// REST over TCP.
+    pub api_tcp: Option<TcpListen>,
+    /// File of the tokens for REST over TCP.
+    pub api_tokens: Option<PathBuf>,
+    /// Certificates for REST over TCP, PEM.
+    pub api_tls_cert: Option<PathBuf>,
+    /// Their key, PEM.
+    pub api_tls_key: Option<PathBuf>,
+    /// Metrics and health over TCP.
+    pub metrics_tcp: Option<TcpListen>,
+    /// A device for the journal alone, at first start.
+    pub journal_device: Option<PathBuf>,
+    /// Size of each half of the journal, at first start.
+    pub journal_half_size: Option<Size>,
     /// Size of the aggregate made at first start.
     pub aggregate_size: Option<Size>,
     /// Size of the LUN made at first start.
@@ -132,6 +150,13 @@ impl Settings {
             nbd_unix: self.nbd_unix.or(lower.nbd_unix),
             nbd_connections_max: self.nbd_connections_max.or(lower.nbd_connections_max),
             api_unix: self.api_unix.or(lower.api_unix),
+            api_tcp: self.api_tcp.or(lower.api_tcp),
+            api_tokens: self.api_tokens.or(lower.api_tokens),
+            api_tls_cert: self.api_tls_cert.or(lower.api_tls_cert),
+            api_tls_key: self.api_tls_key.or(lower.api_tls_key),
+            metrics_tcp: self.metrics_tcp.or(lower.metrics_tcp),
+            journal_device: self.journal_device.or(lower.journal_device),
+            journal_half_size: self.journal_half_size.or(lower.journal_half_size),
             aggregate_size: self.aggregate_size.or(lower.aggregate_size),
             lun_size: self.lun_size.or(lower.lun_size),
             cp_interval: self.cp_interval.or(lower.cp_interval),
@@ -154,6 +179,10 @@ pub struct Config {
     pub nbd: Nbd,
     /// Socket of the REST interface: absolute, short enough for the kernel. None: nobody can administer.
     pub api_unix: Option<PathBuf>,
+    /// REST over TCP. None: nobody can administer from elsewhere.
+    pub api_tcp: Option<ApiTcp>,
+    /// Metrics and health.
+    pub metrics: Metrics,
     /// Longest time between consistency points while there is something to write.
     pub cp_interval: Interval,
     /// What an empty data directory is filled with.
@@ -171,6 +200,35 @@ pub struct Nbd {
     pub connections_max: u32,
 }
 
+/// REST over TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiTcp {
+    /// Port 0 means that the kernel picks one.
+    pub address: SocketAddr,
+    /// File of the tokens, absolute.
+    pub tokens: PathBuf,
+    /// Certificates and key, absolute; without them nothing is encrypted.
+    pub tls: Option<(PathBuf, PathBuf)>,
+}
+
+/// Metrics and health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// Port 0 means that the kernel picks one. None: off.
+    pub tcp: Option<SocketAddr>,
+    /// Nobody asked for this address, so a start does without if it is taken.
+    pub is_default: bool,
+}
+
+/// The journal of an aggregate about to be made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Journal {
+    /// A device for it alone; text, because it goes into records.
+    pub device: Option<String>,
+    /// Of each half.
+    pub half_size: Option<Size>,
+}
+
 /// What an empty data directory is filled with (CONVENTIONS, "first start").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstStart {
@@ -184,6 +242,8 @@ pub struct FirstStart {
     pub lun: String,
     /// Its size, thin; may exceed the aggregate's.
     pub lun_size: Size,
+    /// The aggregate's journal.
+    pub journal: Journal,
 }
 
 impl Config {
@@ -218,6 +278,20 @@ impl Config {
             &data_dir,
         )?;
         let api_unix = unix_socket("--api-unix", settings.api_unix, &data_dir, "run/api.sock")?;
+        let api_tcp = api_tcp(
+            settings.api_tcp,
+            settings.api_tokens,
+            settings.api_tls_cert,
+            settings.api_tls_key,
+        )?;
+        let metrics = Metrics {
+            tcp: match settings.metrics_tcp.unwrap_or(TcpListen::DEFAULT_METRICS) {
+                TcpListen::Off => None,
+                TcpListen::At(address) => Some(address),
+            },
+            is_default: settings.metrics_tcp.is_none(),
+        };
+        let journal = journal(settings.journal_device, settings.journal_half_size)?;
         Ok(Config {
             memory: at_least(
                 "memory",
@@ -234,12 +308,14 @@ impl Config {
             io: settings.io.unwrap_or_default(),
             nbd,
             api_unix,
+            api_tcp,
+            metrics,
             cp_interval: in_range(
                 "cp.interval",
                 settings.cp_interval.unwrap_or(CP_INTERVAL_DEFAULT),
                 CP_INTERVAL_MIN..=CP_INTERVAL_MAX,
             )?,
-            first_start: first_start(settings.aggregate_size, settings.lun_size)?,
+            first_start: first_start(settings.aggregate_size, settings.lun_size, journal)?,
             data_dir,
         })
     }
@@ -268,6 +344,55 @@ fn nbd(
     })
 }
 
+fn api_tcp(
+    tcp: Option<TcpListen>,
+    tokens: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<ApiTcp>, ConfigError> {
+    let Some(TcpListen::At(address)) = tcp else {
+        return Ok(None);
+    };
+    let missing = |needed| ConfigError::Incomplete {
+        key: "api.tcp",
+        needed,
+    };
+    let tokens = tokens.ok_or_else(|| missing("api.tokens, the file of the tokens"))?;
+    let tls = match (cert, key) {
+        (None, None) => None,
+        (Some(cert), Some(key)) => Some((place::absolute(cert)?, place::absolute(key)?)),
+        _ => return Err(missing("both api.tls_cert and api.tls_key, or neither")),
+    };
+    Ok(Some(ApiTcp {
+        address,
+        tokens: place::absolute(tokens)?,
+        tls,
+    }))
+}
+
+fn journal(device: Option<PathBuf>, half_size: Option<Size>) -> Result<Journal, ConfigError> {
+    let device = match device {
+        None => None,
+        Some(path) => {
+            let text = place::absolute(path)?.into_os_string().into_string();
+            Some(text.map_err(|path| ConfigError::OutOfRange {
+                key: "journal.device",
+                found: path.display().to_string(),
+                expected: "a path in UTF-8".to_owned(),
+            })?)
+        }
+    };
+    let half_size = match half_size {
+        None => None,
+        Some(half) => Some(in_range(
+            "journal.half_size",
+            whole_blocks("journal.half_size", half)?,
+            JOURNAL_HALF_MIN..=JOURNAL_HALF_MAX,
+        )?),
+    };
+    Ok(Journal { device, half_size })
+}
+
 /// Where a Unix socket is to be, which `flag` could have said.
 fn unix_socket(
     flag: &'static str,
@@ -290,6 +415,7 @@ fn unix_socket(
 fn first_start(
     aggregate_size: Option<Size>,
     lun_size: Option<Size>,
+    journal: Journal,
 ) -> Result<FirstStart, ConfigError> {
     let aggregate_size = aggregate_size.unwrap_or(AGGREGATE_SIZE_DEFAULT);
     let aggregate_size = in_range(
@@ -305,6 +431,7 @@ fn first_start(
         volume: "vol0".to_owned(),
         lun: "lun0".to_owned(),
         lun_size: whole_blocks("lun-size", lun_size)?,
+        journal,
     })
 }
 

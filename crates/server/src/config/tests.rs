@@ -143,12 +143,49 @@ fn an_unknown_key_is_an_error_with_its_line_and_a_suggestion() {
 }
 
 #[test]
-fn a_key_without_effect_is_an_error_rather_than_ignored() {
-    let error = parse_error("[journal]\ndevice = '/dev/pmem0'");
+fn administration_from_elsewhere_needs_tokens() {
+    let complete = |api: Settings| Config::resolve(api.over(said("/srv/e")), None);
+    let tcp = || Settings {
+        api_tcp: Some(":0".parse().expect("an address")),
+        ..Settings::default()
+    };
+    let error = complete(tcp()).expect_err("no tokens").to_string();
+    assert!(error.contains("api.tokens"), "{error}");
+    let half = Settings {
+        api_tokens: Some(PathBuf::from("/t")),
+        api_tls_cert: Some(PathBuf::from("/c")),
+        ..tcp()
+    };
+    let error = complete(half.clone()).expect_err("no key").to_string();
+    assert!(error.contains("api.tls_key"), "{error}");
+    let whole = Settings {
+        api_tls_key: Some(PathBuf::from("/k")),
+        ..half
+    };
+    let api = complete(whole).expect("whole").api_tcp.expect("on");
+    assert_eq!(api.tls, Some((PathBuf::from("/c"), PathBuf::from("/k"))));
     assert_eq!(
-        error,
-        "e.toml:2: 'journal.device' has no effect in this version; remove it"
+        complete(Settings::default()).expect("default").api_tcp,
+        None
     );
+}
+
+#[test]
+fn a_journal_has_bounds() {
+    for (half, part) in [("8MiB", "16.0 MiB to"), ("16777217", "multiple of 4096")] {
+        let settings = Settings {
+            journal_half_size: Some(half.parse().expect("a size")),
+            ..said("/srv/e")
+        };
+        let error = Config::resolve(settings, None).expect_err(half).to_string();
+        assert!(
+            error.contains("journal.half_size") && error.contains(part),
+            "{error}"
+        );
+    }
+    let settings = parse("[journal]\ndevice = '/dev/pmem0'\nhalf_size = '64MiB'").expect("good");
+    assert_eq!(settings.journal_device, Some(PathBuf::from("/dev/pmem0")));
+    assert_eq!(settings.journal_half_size, Some(Size::mib(64)));
 }
 
 #[test]

@@ -21,6 +21,10 @@ pub struct Endpoints {
     pub nbd_unix: Option<PathBuf>,
     /// REST over a Unix socket.
     pub api_unix: Option<PathBuf>,
+    /// REST over TCP.
+    pub api_tcp: Option<SocketAddr>,
+    /// Metrics and health.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Endpoints {
@@ -32,6 +36,8 @@ impl Endpoints {
             "pid": std::process::id(),
             "nbd_tcp": self.nbd_tcp.map(|address| address.to_string()),
             "nbd_unix": self.nbd_unix.as_ref().map(|path| path.to_string_lossy()),
+            "api_tcp": self.api_tcp.map(|address| address.to_string()),
+            "metrics": self.metrics.map(|address| address.to_string()),
             "api_unix": self.api_unix.as_ref().map(|path| path.to_string_lossy()),
         })
     }

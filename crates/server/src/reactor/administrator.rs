@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use everglade_api::{
-    Aggregate, Code, CreateAggregate, CreateLun, CreateVolume, Lun, LunName, Name, Problem,
-    ResizeLun, Sync, Volume,
+    Aggregate, Code, CreateAggregate, CreateLun, CreateVolume, CreationPlan, Lun, LunName, Moment,
+    Name, Problem, ResizeLun, Sync, Volume,
 };
 use everglade_engine::{AggregateInfo, Engine, State, admin};
 use everglade_format::volume::Sync as MediaSync;
@@ -22,8 +22,11 @@ use everglade_format::volume::Sync as MediaSync;
 use super::candidates;
 use super::control::{Control, Plane};
 use super::creation::{self, Contents, CreationError};
+use super::inventory::bytes;
+use super::unavailable::Unavailable;
 use crate::DataDir;
 use crate::datadir::{DataDirError, Endpoints, Phase};
+use crate::records::jobs::Pending;
 
 /// Each has affinities, areas and maps in memory.
 const AGGREGATES_MAX: usize = 64;
@@ -37,11 +40,27 @@ pub struct Administrator {
     directory: Mutex<DataDir>,
     /// Names of aggregates recorded as ready.
     pub(super) ready: Mutex<BTreeSet<String>>,
+    /// Those that are recorded and could not be opened.
+    pub(super) unavailable: Vec<Unavailable>,
     pub(super) since: Instant,
 }
 
+/// What a deletion leaves to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    /// What the aggregate has yet to give back, this deletion included.
+    pub pending: Pending,
+    /// What was deleted, in words.
+    pub detail: String,
+}
+
 impl Administrator {
-    pub(super) fn new(engine: Engine, plane: Arc<Plane>, directory: DataDir) -> Administrator {
+    pub(super) fn new(
+        engine: Engine,
+        plane: Arc<Plane>,
+        directory: DataDir,
+        unavailable: Vec<Unavailable>,
+    ) -> Administrator {
         let ready = directory
             .state()
             .aggregates
@@ -53,8 +72,22 @@ impl Administrator {
             plane,
             ready: Mutex::new(ready.collect()),
             directory: Mutex::new(directory),
+            unavailable,
             since: Instant::now(),
         }
+    }
+
+    /// Whether every reactor gives a sign of life. Waits for as long as one hangs.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        let mut reactors = 0..self.plane.reactors();
+        reactors.all(|reactor| self.plane.ask(reactor, Control::Ping).is_some())
+    }
+
+    /// The time of the host.
+    #[must_use]
+    pub fn now(&self) -> Moment {
+        Moment(self.plane.world.wall_seconds())
     }
 
     fn directory(&self) -> MutexGuard<'_, DataDir> {
@@ -86,13 +119,31 @@ impl Administrator {
 
     // ---- aggregates ----
 
-    /// Makes an aggregate and waits until it is online.
+    /// Says what [`Administrator::create_aggregate`] would do, and does nothing.
     ///
     /// # Errors
-    /// Nothing was changed, except where the problem says so.
-    pub fn create_aggregate(&self, request: &CreateAggregate) -> Result<Aggregate, Problem> {
+    /// It would be refused.
+    pub fn plan_aggregate(&self, request: &CreateAggregate) -> Result<CreationPlan, Problem> {
+        let directory = self.directory();
+        let wanted = self.wanted(&directory, request)?;
+        let devices = creation::examine(&self.plane.world, &directory, wanted);
+        let devices = devices.map_err(|error| refused(&error))?;
+        let data = devices.iter().filter(|device| !device.is_journal);
+        let sizes = data.map(|device| device.size_bytes);
+        Ok(CreationPlan {
+            name: request.name.to_string(),
+            size_bytes: sizes.fold(0, u64::saturating_add),
+            devices,
+        })
+    }
+
+    /// The devices of an aggregate that could be made.
+    fn wanted(
+        &self,
+        directory: &DataDir,
+        request: &CreateAggregate,
+    ) -> Result<candidates::Wanted, Problem> {
         let name = request.name.as_str();
-        let mut directory = self.directory();
         let known = &directory.state().aggregates;
         if known.iter().any(|aggregate| aggregate.name == name)
             || self.find_aggregate(name).is_some()
@@ -104,7 +155,17 @@ impl Administrator {
             let text = format!("there are {AGGREGATES_MAX} aggregates already, as many as can be");
             return Err(Problem::new(Code::TooMany, text));
         }
-        let wanted = candidates::chosen(&directory, request)?;
+        candidates::chosen(directory, request)
+    }
+
+    /// Makes an aggregate and waits until it is online.
+    ///
+    /// # Errors
+    /// Nothing was changed, except where the problem says so.
+    pub fn create_aggregate(&self, request: &CreateAggregate) -> Result<Aggregate, Problem> {
+        let name = request.name.as_str();
+        let mut directory = self.directory();
+        let wanted = self.wanted(&directory, request)?;
         let contents = if request.discard_contents {
             Contents::Discarded
         } else {
@@ -195,11 +256,14 @@ impl Administrator {
             .filter(|aggregate| ready.contains(&aggregate.name))
             .collect();
         match wanted {
-            Some(name) => usable
-                .into_iter()
-                .find(|aggregate| aggregate.name == name.as_str())
-                .ok_or_else(|| Problem::not_found("aggregate", name)),
-            None if usable.len() == 1 => Ok(usable.remove(0)),
+            Some(name) => {
+                self.refuse_unavailable(name.as_str())?;
+                usable
+                    .into_iter()
+                    .find(|aggregate| aggregate.name == name.as_str())
+                    .ok_or_else(|| Problem::not_found("aggregate", name))
+            }
+            None if usable.len() == 1 && self.unavailable.is_empty() => Ok(usable.remove(0)),
             None => {
                 let names: Vec<_> = usable.iter().map(|known| known.name.as_str()).collect();
                 let text = format!(
@@ -211,11 +275,19 @@ impl Administrator {
         }
     }
 
+    fn refuse_unavailable(&self, name: &str) -> Result<(), Problem> {
+        match self.unavailable.iter().find(|known| known.name == name) {
+            None => Ok(()),
+            Some(known) => Err(Problem::new(Code::Unavailable, known.reason.clone())),
+        }
+    }
+
     /// Removes a volume with all its LUNs.
     ///
     /// # Errors
     /// Nothing was changed.
-    pub fn delete_volume(&self, name: &str) -> Result<(), Problem> {
+    pub fn delete_volume(&self, name: &str) -> Result<Deleted, Problem> {
+        let volume = self.volume(name)?;
         let aggregate = self.aggregate_of(name)?;
         self.change(
             aggregate,
@@ -224,7 +296,10 @@ impl Administrator {
             },
         )?;
         tracing::info!("deleted volume {name}");
-        Ok(())
+        Ok(Deleted {
+            pending: self.pending_of(aggregate),
+            detail: format!("{} LUNs, {} bytes", volume.lun_count, volume.logical_bytes),
+        })
     }
 
     /// Adds a LUN.
@@ -282,8 +357,8 @@ impl Administrator {
     ///
     /// # Errors
     /// Nothing was changed.
-    pub fn delete_lun(&self, volume: &str, name: &str) -> Result<(), Problem> {
-        self.lun(volume, name)?;
+    pub fn delete_lun(&self, volume: &str, name: &str) -> Result<Deleted, Problem> {
+        let lun = self.lun(volume, name)?;
         let aggregate = self.aggregate_of(volume)?;
         self.change(
             aggregate,
@@ -293,7 +368,23 @@ impl Administrator {
             },
         )?;
         tracing::info!("deleted LUN {volume}/{name}");
-        Ok(())
+        Ok(Deleted {
+            pending: self.pending_of(aggregate),
+            detail: format!("{} bytes", lun.size_bytes),
+        })
+    }
+
+    /// What one aggregate has yet to give back.
+    fn pending_of(&self, aggregate: u32) -> Pending {
+        let aggregates = self.engine.aggregates();
+        let mut found = aggregates.iter().filter(|known| known.id == aggregate);
+        found.next().map(pending).expect("aggregates stay for good")
+    }
+
+    /// What every aggregate has yet to give back.
+    #[must_use]
+    pub fn pending(&self) -> Vec<Pending> {
+        self.engine.aggregates().iter().map(pending).collect()
     }
 
     /// The number of the aggregate that has a volume.
@@ -309,6 +400,17 @@ impl Administrator {
         let answer = self.plane.ask(0, Control::Change(aggregate, change));
         let stopping = || Problem::new(Code::Unavailable, "the daemon is stopping");
         answer.ok_or_else(stopping)?.changed().map_err(not_changed)
+    }
+}
+
+fn pending(info: &AggregateInfo) -> Pending {
+    Pending {
+        aggregate: info.name.clone(),
+        bytes: bytes(info.usage.pending_blocks),
+        failure: match &info.state {
+            State::Failed(reason) => Some(reason.clone()),
+            _ => None,
+        },
     }
 }
 

@@ -8,16 +8,78 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use everglade_api::{Code, CreateAggregate, Problem};
+use everglade_format::label::LABEL_BYTES;
 
-use crate::config::{AGGREGATE_SIZE_DEFAULT, AGGREGATE_SIZE_MIN, BLOCK_BYTES, POOL_BYTES_MAX};
+use crate::config::{
+    AGGREGATE_SIZE_DEFAULT, AGGREGATE_SIZE_MIN, BLOCK_BYTES, JOURNAL_HALF_MAX as HALF_MAX,
+    JOURNAL_HALF_MIN as HALF_MIN, POOL_BYTES_MAX,
+};
 use crate::datadir::{Device, DeviceKind};
 use crate::{DataDir, Size};
 
+/// The usual half is at most this, so a directory for the journal alone is given room for two.
+const HALF_USUAL_MAX: Size = Size::mib(256);
 /// Longest path of a device. With the number of devices this bounds `state.toml`.
 const PATH_BYTES_MAX: usize = 1024;
 /// Devices of all aggregates together.
 const DEVICES_MAX: usize = 256;
 const FIELD: &str = "devices";
+const JOURNAL_FIELD: &str = "journal_device";
+
+/// What an aggregate is to be made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// In the order of the label's table; one for the journal alone is the last.
+    pub(super) devices: Vec<Device>,
+    /// Where and how large the journal is to be.
+    pub(super) journal: WantedJournal,
+}
+
+/// Where and how large the journal of an aggregate is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct WantedJournal {
+    /// Whether the last device is for it alone.
+    pub(super) has_device: bool,
+    /// Of each half; `None` for the usual.
+    pub(super) half_blocks: Option<u64>,
+}
+
+impl WantedJournal {
+    /// The least that a device for the journal alone must have.
+    pub(super) fn least_bytes(&self) -> u64 {
+        let half = self.half_blocks.map(|blocks| blocks * BLOCK_BYTES);
+        2 * LABEL_BYTES + 2 * half.unwrap_or(HALF_MIN.bytes())
+    }
+}
+
+/// The size of a half in blocks, checked.
+fn half_blocks(half: Option<Size>) -> Result<Option<u64>, String> {
+    let Some(half) = half else {
+        return Ok(None);
+    };
+    let bytes = half.bytes();
+    if bytes.is_multiple_of(BLOCK_BYTES) && (HALF_MIN..=HALF_MAX).contains(&half) {
+        return Ok(Some(bytes / BLOCK_BYTES));
+    }
+    Err(format!(
+        "{bytes} is not possible; use a multiple of {BLOCK_BYTES} from {HALF_MIN} to {HALF_MAX}"
+    ))
+}
+
+/// A device for the journal alone, as the configuration names it for the first start.
+pub(super) fn journal_device(
+    directory: &DataDir,
+    path: &str,
+    half: Option<u64>,
+) -> Result<Device, Problem> {
+    existing(directory, path, Some(journal_size(half))).map(|(device, _)| device)
+}
+
+/// Of a directory for the journal alone.
+fn journal_size(half: Option<u64>) -> Size {
+    let half = half.map_or(HALF_USUAL_MAX.bytes(), |blocks| blocks * BLOCK_BYTES);
+    Size(2 * LABEL_BYTES + 2 * half)
+}
 
 /// What a path leads to: a block device by its number, else the file itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +98,41 @@ impl Identity {
     }
 }
 
-/// The devices meant, in order. Sizes of files and block devices are left at 0.
-pub(super) fn chosen(
+/// What is meant. Sizes of files and block devices are left at 0.
+pub(super) fn chosen(directory: &DataDir, request: &CreateAggregate) -> Result<Wanted, Problem> {
+    let half = request.journal_half_bytes.map(Size);
+    let half = half_blocks(half).map_err(|text| Problem::invalid("journal_half_bytes", text))?;
+    let (mut devices, identities) = data_devices(directory, request)?;
+    let journal = WantedJournal {
+        has_device: request.journal_device.is_some(),
+        half_blocks: half,
+    };
+    if let Some(path) = &request.journal_device {
+        let size = Some(journal_size(half));
+        let (device, identity) = existing(directory, path, size).map_err(of_journal)?;
+        if identities.contains(&identity) {
+            let text =
+                format!("{path} is one of the other devices; leave it out, or choose another");
+            return Err(Problem::invalid(JOURNAL_FIELD, text));
+        }
+        devices.push(device);
+    }
+    Ok(Wanted { devices, journal })
+}
+
+/// The same problem, of the journal's device.
+fn of_journal(problem: Problem) -> Problem {
+    Problem {
+        field: Some(JOURNAL_FIELD.to_owned()),
+        ..problem
+    }
+}
+
+/// The devices for data, in order, and what they are.
+fn data_devices(
     directory: &DataDir,
     request: &CreateAggregate,
-) -> Result<Vec<Device>, Problem> {
+) -> Result<(Vec<Device>, Vec<Identity>), Problem> {
     let in_use: usize = directory
         .state()
         .aggregates
@@ -58,7 +150,7 @@ pub(super) fn chosen(
     if request.devices.is_empty() {
         let name = request.name.as_str();
         let size = size.unwrap_or(AGGREGATE_SIZE_DEFAULT);
-        return own(directory, name, size).map(|device| vec![device]);
+        return own(directory, name, size).map(|device| (vec![device], Vec::new()));
     }
     let mut devices = Vec::new();
     let mut identities = Vec::new();
@@ -82,7 +174,7 @@ pub(super) fn chosen(
         let text = "only directories are given a size; files and block devices have one";
         return Err(Problem::invalid("size_bytes", text));
     }
-    Ok(devices)
+    Ok((devices, identities))
 }
 
 fn check_size(size: Size) -> Result<(), Problem> {
@@ -241,9 +333,12 @@ mod tests {
                 name: "a".parse().expect("a name"),
                 devices: devices.iter().map(|path| (*path).to_owned()).collect(),
                 size_bytes,
+                journal_device: None,
+                journal_half_bytes: None,
                 discard_contents: false,
+                dry_run: false,
             };
-            chosen(&self.directory, &request)
+            chosen(&self.directory, &request).map(|wanted| wanted.devices)
         }
 
         fn refusal(&self, devices: &[&str], size_bytes: Option<u64>) -> Problem {

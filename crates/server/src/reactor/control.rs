@@ -3,10 +3,12 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use everglade_engine::{Engine, admin};
 use everglade_env::World;
+use everglade_nbd::SessionMetrics;
+use everglade_nbd::metrics::Snapshot;
 use everglade_target::Export;
 
 use super::connection::Socket;
@@ -17,6 +19,8 @@ use crate::listen::Listeners;
 pub(super) enum Control {
     /// Change what an aggregate holds. Answered when it is durable.
     Change(u32, admin::Change),
+    /// Give a sign of life.
+    Ping,
     /// List what clients can attach to.
     Exports,
     /// Accept clients from now on.
@@ -28,6 +32,7 @@ pub(super) enum Answer {
     Changed(Result<(), admin::Error>),
     Exports(Vec<Export>),
     Listening,
+    Alive,
 }
 
 impl Answer {
@@ -69,6 +74,8 @@ pub(super) struct Plane {
     pub(super) connections: AtomicU32,
     /// Reactors whose sessions have ended after a stop.
     pub(super) quiet: AtomicUsize,
+    /// What the NBD sessions of each reactor did.
+    nbd: Mutex<Vec<Arc<SessionMetrics>>>,
     /// Aggregates whose failure was logged.
     mourned: Mutex<BTreeSet<String>>,
     /// True once the aggregates were asked to stop. Held while one is opened, because one that was opened later
@@ -84,6 +91,7 @@ impl Plane {
             inboxes: (0..reactors).map(|_| Mutex::default()).collect(),
             connections: AtomicU32::new(0),
             quiet: AtomicUsize::new(0),
+            nbd: Mutex::default(),
             mourned: Mutex::default(),
             is_ended: Mutex::new(false),
         }
@@ -93,6 +101,26 @@ impl Plane {
     pub(super) fn mourns_first(&self, aggregate: &str) -> bool {
         let mut mourned = self.mourned.lock().unwrap_or_else(PoisonError::into_inner);
         mourned.insert(aggregate.to_owned())
+    }
+
+    /// Counters of one more reactor's sessions.
+    pub(super) fn add_counters(&self, counters: Arc<SessionMetrics>) {
+        let mut nbd = self.nbd.lock().unwrap_or_else(PoisonError::into_inner);
+        nbd.push(counters);
+    }
+
+    /// What the NBD sessions of all reactors did.
+    pub(super) fn nbd(&self) -> Snapshot {
+        let mut sum = Snapshot::default();
+        for counters in self
+            .nbd
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+        {
+            sum += &counters.snapshot();
+        }
+        sum
     }
 
     pub(super) fn reactors(&self) -> usize {

@@ -17,6 +17,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
+use everglade_api::PlannedDevice;
 use everglade_engine::{CreateError, Engine, Expected, Plan, Refusal, create as write_labels};
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, OpenError, Storage, World};
 use everglade_format::Config;
@@ -24,6 +25,7 @@ use everglade_format::config::CONFIG_BYTES;
 use everglade_format::geometry::AREA_BLOCKS;
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets, size_for};
 
+use super::candidates::{Wanted, WantedJournal};
 use super::control::Plane;
 use crate::DataDir;
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
@@ -95,14 +97,18 @@ pub(super) fn create(
     engine: &Engine,
     directory: &mut DataDir,
     name: &str,
-    mut devices: Vec<Device>,
+    wanted: Wanted,
     contents: Contents,
 ) -> Result<u32, CreationError> {
     let world = &plane.world;
     let mut opened = Vec::new();
-    let looked_at = look(world, &mut devices, contents, &mut opened);
+    let Wanted {
+        mut devices,
+        journal,
+    } = wanted;
+    let looked_at = look(world, &mut devices, journal, contents, &mut opened);
     let made = looked_at.and_then(|()| {
-        let plan = plan(world, name, devices.len())?;
+        let plan = plan(world, name, devices.len(), journal)?;
         let aggregate = AggregateState {
             name: name.to_owned(),
             phase: Phase::Creating,
@@ -149,10 +155,12 @@ pub(super) fn finish(directory: &mut DataDir, name: &str) -> Result<(), DataDirE
 fn look(
     world: &World,
     devices: &mut [Device],
+    journal: WantedJournal,
     contents: Contents,
     opened: &mut Vec<DeviceId>,
 ) -> Result<(), CreationError> {
-    for device in devices {
+    let last = devices.len().saturating_sub(1);
+    for (index, device) in devices.iter_mut().enumerate() {
         let id = match device.kind {
             DeviceKind::Directory => continue,
             DeviceKind::File => world.open_file(&device.path)?,
@@ -161,7 +169,11 @@ fn look(
         opened.push(id);
         device.size_bytes = world.size_bytes(id);
         let path = || device.path.display().to_string();
-        let least = size_for(4, AREA_BLOCKS, 0) * BLOCK_SIZE as u64;
+        let least = if journal.has_device && index == last {
+            journal.least_bytes()
+        } else {
+            size_for(4, AREA_BLOCKS, 0) * BLOCK_SIZE as u64
+        };
         if device.size_bytes < least {
             let problem = format!(
                 "{} bytes are too few; use a device of at least {least}",
@@ -182,6 +194,51 @@ fn look(
         }
     }
     Ok(())
+}
+
+/// Says what an aggregate would be made of, and what it would cost.
+pub(super) fn examine(
+    world: &World,
+    directory: &DataDir,
+    wanted: Wanted,
+) -> Result<Vec<PlannedDevice>, CreationError> {
+    let Wanted {
+        mut devices,
+        journal,
+    } = wanted;
+    let mut planned = Vec::new();
+    let last = devices.len().saturating_sub(1);
+    for (index, device) in devices.iter_mut().enumerate() {
+        let is_journal = journal.has_device && index == last;
+        let journal = WantedJournal {
+            has_device: is_journal,
+            ..journal
+        };
+        let mut opened = Vec::new();
+        let one = std::slice::from_mut(device);
+        // What holds data is looked at again with leave, to learn the rest about it.
+        let kept = look(world, one, journal, Contents::Kept, &mut opened);
+        let outcome = match kept {
+            Err(CreationError::HoldsData { .. }) => {
+                opened.drain(..).for_each(|id| world.close(id));
+                look(world, one, journal, Contents::Discarded, &mut opened).map(|()| true)
+            }
+            other => other.map(|()| false),
+        };
+        opened.into_iter().for_each(|id| world.close(id));
+        planned.push(PlannedDevice {
+            path: directory.device_path(device).display().to_string(),
+            kind: match device.kind {
+                DeviceKind::Directory => everglade_api::DeviceKind::Directory,
+                DeviceKind::File => everglade_api::DeviceKind::File,
+                DeviceKind::Block => everglade_api::DeviceKind::Block,
+            },
+            holds_data: outcome?,
+            size_bytes: device.size_bytes,
+            is_journal,
+        });
+    }
+    Ok(planned)
 }
 
 /// What is on a device.
@@ -212,13 +269,20 @@ fn inspect(world: &World, id: DeviceId) -> Result<Found, DiskError> {
     Ok(Found::Nothing)
 }
 
-fn plan(world: &World, name: &str, devices: usize) -> Result<Plan, CreationError> {
+fn plan(
+    world: &World,
+    name: &str,
+    devices: usize,
+    journal: WantedJournal,
+) -> Result<Plan, CreationError> {
     let mut uuids = Vec::new();
     for _ in 0..devices {
         uuids.push(random()?);
     }
     let mut plan = Plan::new(name, random()?, random()?, uuids);
     plan.created_seconds = world.wall_seconds();
+    plan.journal_half_blocks = journal.half_blocks;
+    plan.journal_device = journal.has_device.then(|| devices - 1);
     Ok(plan)
 }
 

@@ -4,12 +4,15 @@
 //! LUN are durable. So a start that was cut short is made again from nothing, and nobody ever finds a pool
 //! without its LUN.
 
+use everglade_api::Problem;
 use everglade_engine::{Engine, admin};
 use everglade_format::volume::Sync;
 
+use super::candidates::{self, Wanted, WantedJournal};
 use super::control::{Control, Plane};
 use super::creation::{self, Contents};
 use super::engine_error;
+use crate::config::BLOCK_BYTES;
 use crate::datadir::Phase;
 use crate::{Config, DataDir, StartError};
 
@@ -30,17 +33,43 @@ pub(super) fn create_aggregate(
     directory: &mut DataDir,
 ) -> Result<(), StartError> {
     let first = &config.first_start;
-    let device = DataDir::directory_device(&first.aggregate, 0, first.aggregate_size.bytes());
+    let mut devices = vec![DataDir::directory_device(
+        &first.aggregate,
+        0,
+        first.aggregate_size.bytes(),
+    )];
+    let half_blocks = first
+        .journal
+        .half_size
+        .map(|half| half.bytes() / BLOCK_BYTES);
+    if let Some(path) = &first.journal.device {
+        let device = candidates::journal_device(directory, path, half_blocks);
+        devices.push(device.map_err(|problem| refused_journal(&problem))?);
+    }
+    let wanted = Wanted {
+        journal: WantedJournal {
+            has_device: devices.len() > 1,
+            half_blocks,
+        },
+        devices,
+    };
     creation::create(
         plane,
         engine,
         directory,
         &first.aggregate,
-        vec![device],
+        wanted,
         Contents::Kept,
     )
     .map(drop)
     .map_err(engine_error)
+}
+
+fn refused_journal(problem: &Problem) -> StartError {
+    StartError::Engine(format!(
+        "journal.device: {}; change it in the configuration, or leave it out",
+        problem.detail
+    ))
 }
 
 /// Adds the default volume and LUN, then records the aggregate as ready.

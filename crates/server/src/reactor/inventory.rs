@@ -7,17 +7,20 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use everglade_api::{
-    Aggregate, AggregateState, Aggregates, Code, Condition, Device, DeviceKind, Health, Lun, Luns,
-    Problem, Size, Status, Sync, Version, Volume, Volumes,
+    Aggregate, AggregateState, AggregateStatistics, AggregateSummary, Aggregates, Code, Condition,
+    ConsistencyPoints, Device, DeviceKind, Health, Journal, Lun, Luns, Operation, Problem,
+    Recovery, Size, Statistics, Status, Sync, Version, Volume, Volumes,
 };
-use everglade_engine::{AggregateInfo, LunInfo, State, VolumeInfo};
+use everglade_engine::{AggregateInfo, JournalInfo, LunInfo, RecoveryInfo, State, VolumeInfo};
 use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::volume::Sync as MediaSync;
+use everglade_nbd::metrics::{OPERATIONS, Snapshot};
 
 use super::administrator::{Administrator, split};
+use super::unavailable::Unavailable;
 use crate::datadir::{Uuid, format_file};
 
-fn bytes(blocks: u64) -> u64 {
+pub(super) fn bytes(blocks: u64) -> u64 {
     blocks.saturating_mul(BLOCK_SIZE as u64)
 }
 
@@ -29,7 +32,11 @@ impl Administrator {
         let aggregates = self.engine.aggregates();
         let view = |info: &AggregateInfo| self.view_aggregate(info, &volumes, &luns);
         Aggregates {
-            aggregates: aggregates.iter().map(view).collect(),
+            aggregates: aggregates
+                .iter()
+                .map(view)
+                .chain(self.unavailable.iter().map(Unavailable::view))
+                .collect(),
         }
     }
 
@@ -38,6 +45,9 @@ impl Administrator {
     /// # Errors
     /// There is none of this name.
     pub fn aggregate(&self, name: &str) -> Result<Aggregate, Problem> {
+        if let Some(known) = self.unavailable.iter().find(|known| known.name == name) {
+            return Ok(known.view());
+        }
         let info = self.find_aggregate(name);
         let info = info.ok_or_else(|| Problem::not_found("aggregate", name))?;
         Ok(self.view_aggregate(&info, &self.engine.volumes(), &self.engine.luns()))
@@ -64,10 +74,6 @@ impl Administrator {
             })
             .map(|lun| lun.size_bytes)
             .fold(0, u64::saturating_add);
-        let free_blocks = usage
-            .total_blocks
-            .saturating_sub(usage.used_blocks)
-            .saturating_sub(usage.reserve_blocks);
         let devices = info.devices.iter();
         let host_free_bytes = devices
             .clone()
@@ -81,13 +87,19 @@ impl Administrator {
             raid: "none".to_owned(),
             size_bytes: bytes(usage.total_blocks),
             used_bytes: bytes(usage.used_blocks),
-            free_bytes: bytes(free_blocks),
+            free_bytes: bytes(free_blocks(info)),
             reserve_bytes: bytes(usage.reserve_blocks),
             pending_free_bytes: bytes(usage.pending_blocks),
             logical_bytes,
+            // No two objects use a block while there are no snapshots and clones.
+            shared_bytes: 0,
+            dirty_bytes: bytes(usage.dirty_pages),
             host_backed_bytes: bytes(usage.backed_blocks),
             host_free_bytes,
             committed_cp: info.committed_cp,
+            cp: Some(view_cp(info)),
+            journal: info.journal.as_ref().map(view_journal),
+            recovery: info.recovery.as_ref().and_then(view_recovery),
             volume_count: volumes.len() as u64,
             devices: devices.filter_map(|id| self.view_device(*id)).collect(),
         }
@@ -177,11 +189,51 @@ impl Administrator {
                 .unwrap_or(Health::Healthy),
             online_count: aggregates.iter().filter(online).count() as u64,
             aggregate_count: aggregates.len() as u64,
+            aggregates: aggregates.iter().map(summary).collect(),
             volume_count: self.engine.volumes().len() as u64,
             lun_count: self.engine.luns().len() as u64,
             connection_count: u64::from(self.plane.connections.load(Ordering::Relaxed)),
             uptime_seconds: self.since.elapsed().as_secs(),
             conditions,
+        }
+    }
+
+    /// What the NBD sessions did.
+    #[must_use]
+    pub fn nbd(&self) -> Snapshot {
+        self.plane.nbd()
+    }
+
+    /// Counters, for `top`.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let (cache_hits, cache_misses) = self.engine.cache_counts();
+        let view = |info: &AggregateInfo| AggregateStatistics {
+            name: info.name.clone(),
+            committed_cp: info.committed_cp,
+            used_bytes: bytes(info.usage.used_blocks),
+            free_bytes: bytes(free_blocks(info)),
+            dirty_bytes: bytes(info.usage.dirty_pages),
+            pending_free_bytes: bytes(info.usage.pending_blocks),
+        };
+        Statistics {
+            uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
+            connection_count: u64::from(self.plane.connections.load(Ordering::Relaxed)),
+            memory_bytes: bytes(everglade_env::pages_in_use() as u64),
+            cache_hits,
+            cache_misses,
+            operations: OPERATIONS
+                .iter()
+                .zip(self.plane.nbd().operations)
+                .map(|((_, name), counted)| Operation {
+                    op: (*name).to_owned(),
+                    count: counted.requests,
+                    error_count: counted.errors,
+                    bytes: counted.bytes,
+                    duration_us: counted.duration / 1000,
+                })
+                .collect(),
+            aggregates: self.engine.aggregates().iter().map(view).collect(),
         }
     }
 
@@ -194,6 +246,54 @@ impl Administrator {
             media_format: u64::from(crate::MEDIA_VERSION),
         }
     }
+}
+
+fn summary(aggregate: &Aggregate) -> AggregateSummary {
+    AggregateSummary {
+        name: aggregate.name.clone(),
+        state: aggregate.state,
+        size_bytes: aggregate.size_bytes,
+        free_bytes: aggregate.free_bytes,
+        journal: aggregate.journal.clone(),
+        recovery: aggregate.recovery.clone(),
+    }
+}
+
+fn view_cp(info: &AggregateInfo) -> ConsistencyPoints {
+    let by_trigger = info.cp_counts.by_trigger.iter();
+    ConsistencyPoints {
+        by_trigger: by_trigger
+            .map(|(trigger, count)| ((*trigger).to_owned(), *count))
+            .collect(),
+        back_to_back: info.cp_counts.back_to_back,
+    }
+}
+
+fn view_journal(info: &JournalInfo) -> Journal {
+    let fill = (u128::from(info.used_bytes) * 100).checked_div(u128::from(info.half_bytes));
+    Journal {
+        half_bytes: info.half_bytes,
+        used_bytes: info.used_bytes,
+        fill_percent: fill.map_or(0, |fill| u64::try_from(fill.min(100)).unwrap_or(100)),
+        unlogged_bytes: info.unlogged_bytes,
+    }
+}
+
+/// Nothing, if there was nothing to give back.
+fn view_recovery(info: &RecoveryInfo) -> Option<Recovery> {
+    (info.operations + info.skipped > 0).then_some(Recovery {
+        operation_count: info.operations,
+        skipped_count: info.skipped,
+        bytes: info.bytes,
+        duration_ms: info.nanos / 1_000_000,
+    })
+}
+
+/// What clients can still fill.
+fn free_blocks(info: &AggregateInfo) -> u64 {
+    let usage = info.usage;
+    let unused = usage.total_blocks.saturating_sub(usage.used_blocks);
+    unused.saturating_sub(usage.reserve_blocks)
 }
 
 fn view_volume(info: &VolumeInfo, luns: &[LunInfo]) -> Volume {
@@ -232,8 +332,18 @@ fn conditions(aggregate: &Aggregate) -> Vec<Condition> {
             object: format!("aggregate {}", aggregate.name),
             what,
             action: action.to_owned(),
+            page: code.page(),
         });
     };
+    if let (AggregateState::Unavailable, Some(reason)) = (aggregate.state, &aggregate.reason) {
+        add(
+            Code::AggregateUnavailable,
+            Health::Unhealthy,
+            format!("it could not be opened and serves nothing: {reason}"),
+            "do what the message says, then start the daemon again; nothing was written to it",
+        );
+        return conditions;
+    }
     if let Some(reason) = &aggregate.reason {
         add(
             Code::AggregateFailed,
@@ -288,9 +398,14 @@ mod tests {
             reserve_bytes: 100,
             pending_free_bytes: 0,
             logical_bytes: 0,
+            shared_bytes: 0,
+            dirty_bytes: 0,
             host_backed_bytes: 100,
             host_free_bytes: Some(900),
             committed_cp: 1,
+            cp: None,
+            journal: None,
+            recovery: None,
             volume_count: 0,
             devices: Vec::new(),
         }
@@ -331,5 +446,14 @@ mod tests {
             "the rest does not matter then"
         );
         assert_eq!(conditions(&failed)[0].health, Health::Unhealthy);
+        let absent = Aggregate {
+            state: AggregateState::Unavailable,
+            ..failed
+        };
+        assert_eq!(codes(&absent), ["EVG-4004"]);
+        assert_eq!(
+            conditions(&absent)[0].page,
+            "docs/reference/codes/EVG-4004.md"
+        );
     }
 }

@@ -17,11 +17,12 @@ mod creation;
 mod first_start;
 mod inventory;
 mod turn;
+mod unavailable;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use everglade_engine::{Engine, Expected, Options, State};
+use everglade_engine::{AggregateInfo, Engine, Expected, Options, State};
 use everglade_env::{World, WorldOptions};
 use everglade_target::Export;
 
@@ -30,7 +31,8 @@ use crate::listen::Listeners;
 use crate::{Config, DataDir, ServeError, StartError, Stop, devices};
 use control::{Answer, Control, Plane};
 
-pub use administrator::Administrator;
+pub use administrator::{Administrator, Deleted};
+use unavailable::Unavailable;
 
 /// Everything the data plane is made of.
 pub struct Parts<'a> {
@@ -88,14 +90,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
     if is_first {
         first_start::create_aggregate(&plane, &engine, config, &mut directory)?;
     }
-    for aggregate in directory
-        .state()
-        .aggregates
-        .iter()
-        .filter(|a| a.phase == Phase::Ready)
-    {
-        open(&world, &engine, &directory, aggregate)?;
-    }
+    let unavailable = open_all(&world, &engine, &directory)?;
     let waker = Arc::clone(&plane);
     stop.on_ask(move || waker.wake_all());
     let mut running = Running {
@@ -116,6 +111,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         running.engine.clone(),
         Arc::clone(&running.plane),
         directory,
+        unavailable,
     ));
     Ok(Reactors {
         exports,
@@ -155,7 +151,8 @@ fn bring_up(
     if is_first {
         first_start::fill(&running.plane, config, directory)?;
     }
-    for aggregate in running.engine.aggregates() {
+    let online = |known: &AggregateInfo| known.state == State::Online;
+    for aggregate in running.engine.aggregates().into_iter().filter(online) {
         tracing::info!(
             "aggregate {} is online at consistency point {}",
             aggregate.name,
@@ -164,6 +161,33 @@ fn bring_up(
     }
     asked(&running.plane, Control::Listen(listeners))?;
     Ok(asked(&running.plane, Control::Exports)?.exports())
+}
+
+/// Opens all recorded aggregates. Those that cannot be opened are returned, unless none can: they are shown with
+/// the reason, and the others serve.
+fn open_all(
+    world: &World,
+    engine: &Engine,
+    directory: &DataDir,
+) -> Result<Vec<Unavailable>, StartError> {
+    let ready = |known: &&AggregateState| known.phase == Phase::Ready;
+    let recorded = directory.state().aggregates.iter().filter(ready);
+    let mut unavailable = Vec::new();
+    for aggregate in recorded {
+        let Err(error) = open(world, engine, directory, aggregate) else {
+            continue;
+        };
+        unavailable.push(Unavailable::new(directory, aggregate, error.to_string()));
+    }
+    if engine.aggregates().is_empty()
+        && let Some(first) = unavailable.first()
+    {
+        return Err(StartError::Engine(first.reason.clone()));
+    }
+    for aggregate in &unavailable {
+        tracing::error!("{}; the others serve", aggregate.reason);
+    }
+    Ok(unavailable)
 }
 
 /// Opens one recorded aggregate: labels and superblock are read and compared, nothing is written.
@@ -178,34 +202,37 @@ fn open(
         uuid: uuid.0,
         epoch: aggregate.epoch,
     });
-    engine
-        .open(world, &devices, expected.as_ref())
-        .map_err(|refusal| {
-            StartError::Engine(format!(
-                "aggregate {} cannot be opened: {refusal}",
-                aggregate.name
-            ))
-        })?;
-    Ok(())
+    let opened = engine.open(world, &devices, expected.as_ref());
+    opened.map(drop).map_err(|refusal| {
+        devices.iter().for_each(|device| world.close(*device));
+        StartError::Engine(format!(
+            "aggregate {} cannot be opened: {refusal}",
+            aggregate.name
+        ))
+    })
 }
 
-/// Mounting takes as long as reading a few blocks for each volume and LUN.
+/// Mounting takes as long as reading a few blocks for each volume and LUN. One aggregate that serves is enough:
+/// those that failed are shown with their reasons.
 fn wait_until_mounted(engine: &Engine) -> Result<(), StartError> {
     loop {
         let aggregates = engine.aggregates();
-        for aggregate in &aggregates {
-            if let State::Failed(reason) = &aggregate.state {
-                return Err(StartError::Engine(format!(
-                    "aggregate {}: {reason}; `everglade check` says more",
-                    aggregate.name
-                )));
-            }
-        }
-        if aggregates
-            .iter()
-            .all(|aggregate| aggregate.state == State::Online)
-        {
-            return Ok(());
+        let failed = aggregates.iter().find_map(|aggregate| {
+            let State::Failed(reason) = &aggregate.state else {
+                return None;
+            };
+            let name = &aggregate.name;
+            Some(format!(
+                "aggregate {name}: {reason}; `everglade check` says more"
+            ))
+        });
+        let is_in = |state: fn(&State) -> bool| aggregates.iter().any(|known| state(&known.state));
+        let is_mounting = is_in(|state| *state == State::Mounting);
+        let is_serving = is_in(|state| *state == State::Online);
+        match failed {
+            _ if is_mounting => {}
+            Some(reason) if !is_serving => return Err(StartError::Engine(reason)),
+            _ => return Ok(()),
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }

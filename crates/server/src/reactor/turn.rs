@@ -65,12 +65,14 @@ impl Reactor {
     ) -> Reactor {
         // An eighth of the memory is for requests on their way (DESIGN §12).
         let payload = config.memory.bytes() / 8 / plane.reactors() as u64;
+        let sessions = Sessions::new(Settings::default(), payload);
+        plane.add_counters(Arc::clone(sessions.metrics()));
         Reactor {
             index,
             core: Core::new(engine, index, outside),
             engine: engine.clone(),
             plane,
-            sessions: Sessions::new(Settings::default(), payload),
+            sessions,
             connections: Slab::new(),
             by_session: HashMap::new(),
             listeners: None,
@@ -310,6 +312,7 @@ impl Reactor {
     fn answer(&mut self) {
         while let Some(Asked { control, reply }) = self.plane.take_asked(self.index) {
             match control {
+                Control::Ping => drop(reply.send(Answer::Alive)),
                 Control::Exports => drop(reply.send(Answer::Exports(self.core.exports()))),
                 Control::Listen(listeners) => {
                     self.listen(listeners);

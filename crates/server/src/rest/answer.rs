@@ -1,10 +1,12 @@
 //! Answers: JSON with the schema's version, or a problem.
 
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use everglade_api::{PROBLEM_CONTENT_TYPE, Problem, Versioned};
+use everglade_api::{Code, Job, PROBLEM_CONTENT_TYPE, Problem, Versioned};
 use serde::Serialize;
+
+use super::entity::{Condition, Tag};
 
 /// What every handler returns.
 pub(super) type Answer = Result<Response, Refusal>;
@@ -23,31 +25,66 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.0.http_status())
             .expect("the table of codes has statuses that exist");
-        with_body(status, PROBLEM_CONTENT_TYPE, &self.0.to_json())
+        let mut response = with_body(status, PROBLEM_CONTENT_TYPE, &self.0.to_json());
+        if self.0.code == Code::Unauthorized {
+            let scheme = HeaderValue::from_static("Bearer");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
     }
 }
 
 /// What was asked for.
 pub(super) fn found(body: impl Serialize) -> Answer {
-    Ok(with_body(
-        StatusCode::OK,
-        "application/json",
-        &Versioned::new(body),
-    ))
+    Ok(json(StatusCode::OK, &Versioned::new(body)))
 }
 
-/// What was made, and where it is from now on.
-pub(super) fn created(place: &str, body: impl Serialize) -> Answer {
-    let body = Versioned::new(body);
-    let mut response = with_body(StatusCode::CREATED, "application/json", &body);
-    let place = HeaderValue::from_str(place).expect("names mean nothing in a URL");
-    response.headers_mut().insert(header::LOCATION, place);
+/// A document that has its own form.
+pub(super) fn as_it_is(body: &impl Serialize) -> Answer {
+    Ok(json(StatusCode::OK, body))
+}
+
+/// What was asked for, with its tag.
+pub(super) fn with_tag(tag: &Tag, body: &impl Serialize) -> Answer {
+    let mut response = json(StatusCode::OK, &Versioned::new(body));
+    response.headers_mut().insert(header::ETAG, tag.value());
     Ok(response)
 }
 
-/// It is gone.
-pub(super) fn gone() -> Answer {
-    Ok(StatusCode::NO_CONTENT.into_response())
+/// The same, or 304 if the client has seen it.
+pub(super) fn tagged(headers: &HeaderMap, tag: &Tag, body: &impl Serialize) -> Answer {
+    if Condition::read(headers, &header::IF_NONE_MATCH)?.names(tag) {
+        let mut response = StatusCode::NOT_MODIFIED.into_response();
+        response.headers_mut().insert(header::ETAG, tag.value());
+        return Ok(response);
+    }
+    with_tag(tag, body)
+}
+
+/// What was made, and where it is from now on.
+pub(super) fn created(place: &str, tag: &Tag, body: &impl Serialize) -> Answer {
+    let mut response = json(StatusCode::CREATED, &Versioned::new(body));
+    locate(&mut response, place);
+    response.headers_mut().insert(header::ETAG, tag.value());
+    Ok(response)
+}
+
+/// It is done, and a job does the rest.
+pub(super) fn accepted(job: &Job) -> Answer {
+    let mut response = json(StatusCode::ACCEPTED, &Versioned::new(job));
+    locate(&mut response, &format!("/v1/jobs/{}", job.id));
+    Ok(response)
+}
+
+fn locate(response: &mut Response, place: &str) {
+    let place = HeaderValue::from_str(place).expect("names mean nothing in a URL");
+    response.headers_mut().insert(header::LOCATION, place);
+}
+
+fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    with_body(status, "application/json", body)
 }
 
 fn with_body(status: StatusCode, kind: &'static str, body: &impl Serialize) -> Response {

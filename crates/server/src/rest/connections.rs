@@ -1,99 +1,198 @@
 //! Accepting, and one task for each connection, which carries one request.
 
 use std::io;
+use std::net::TcpListener as StdTcpListener;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixListener as StdListener;
+use std::os::unix::net::UnixListener as StdUnixListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
 use everglade_env::net::Listener;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::desk::Desk;
-use super::routes;
+use super::caller::Caller;
+use super::guard::Origin;
+use super::tokens::Tokens;
 
-/// At a time; more wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 64;
 /// From the first byte of a request to the end of its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
 /// Headers, body, change and answer together, with some to spare: a client that does not read is cut off.
 const LIFE_MAX: Duration = Duration::from_secs(90);
-/// For an answer to be written at the end.
-const MOMENT: Duration = Duration::from_millis(500);
 /// After the host refused to give a descriptor.
 const REST_AFTER_REFUSAL: Duration = Duration::from_millis(200);
 /// Longest request line and headers. hyper wants at least 8 KiB.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Accepts until the stop, then lets those who are being answered finish.
-pub(super) async fn serve(
-    bound: Listener,
-    desk: Arc<Desk>,
+/// Where administrators, or those who only look, come in.
+pub(crate) enum Door {
+    /// Who may open the socket may do everything.
+    Unix(Listener),
+    /// A token says who asks.
+    Tcp(StdTcpListener, Arc<Tokens>),
+    /// Nobody is asked who they are.
+    Open(StdTcpListener),
+}
+
+/// What a connection may do, as the handlers see it.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    is_stream: AtomicBool,
+    cut: Notify,
+}
+
+impl Life {
+    /// From now on it lives as long as somebody sends.
+    pub(crate) fn begin_stream(&self) {
+        self.is_stream.store(true, Ordering::Relaxed);
+    }
+
+    /// Nothing more will be sent; what has not been read by now never will be.
+    pub(crate) fn end_stream(&self) {
+        self.is_stream.store(false, Ordering::Relaxed);
+        self.cut.notify_one();
+    }
+
+    fn is_stream(&self) -> bool {
+        self.is_stream.load(Ordering::Relaxed)
+    }
+}
+
+/// Connections of one door, all that are open.
+pub(crate) struct Connections {
+    routes: Router,
+    places: Arc<Semaphore>,
+    tasks: JoinSet<()>,
     asked: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let socket = StdListener::from(bound.as_fd().try_clone_to_owned()?);
-    socket.set_nonblocking(true)?;
-    let listener = UnixListener::from_std(socket)?;
-    let routes = routes::all(Arc::clone(&desk));
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
-    let mut stopping = asked.clone();
-    loop {
-        let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
-        };
-        tokio::select! {
-            // Also if nobody can ask any more.
-            _ = stopping.wait_for(|asked| *asked) => break,
-            // Only to forget them.
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            (place, accepted) = next => match accepted {
-                Ok((stream, _)) => {
-                    let (routes, asked) = (routes.clone(), asked.clone());
-                    connections.spawn(async move {
-                        let _place = place;
-                        carry(stream, routes, asked).await;
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!("accepting an administrator's connection failed: {error}");
-                    sleep(REST_AFTER_REFUSAL).await;
-                }
-            },
+}
+
+impl Connections {
+    /// At most so many at a time; more wait in the kernel's queue.
+    pub(crate) fn new(
+        routes: Router,
+        connections_max: usize,
+        asked: watch::Receiver<bool>,
+    ) -> Connections {
+        Connections {
+            routes,
+            places: Arc::new(Semaphore::new(connections_max)),
+            tasks: JoinSet::new(),
+            asked,
         }
     }
-    // The name goes with it, so that nobody new comes while the last are answered.
-    drop((listener, bound));
-    let all_ended = async { while connections.join_next().await.is_some() {} };
-    let enough = async {
-        sleep(MOMENT).await;
-        desk.settle().await;
-        sleep(MOMENT).await;
-    };
-    // Whoever waits for a change is answered when the data plane has ended; the silent are not waited for.
-    tokio::select! {
-        () = all_ended => {}
-        () = enough => {}
+
+    /// Accepts until the stop. Those who are being answered then still are.
+    pub(crate) async fn accept(&mut self, door: Door) -> io::Result<()> {
+        match door {
+            Door::Unix(bound) => {
+                let socket = StdUnixListener::from(bound.as_fd().try_clone_to_owned()?);
+                socket.set_nonblocking(true)?;
+                let listener = UnixListener::from_std(socket)?;
+                let origin = |stream: &UnixStream| {
+                    let caller = match stream.peer_cred() {
+                        Ok(peer) => Caller::local(peer.uid()),
+                        Err(_) => Caller::owner(),
+                    };
+                    Origin::Local(caller)
+                };
+                self.accept_from(|| async { Ok(listener.accept().await?.0) }, origin)
+                    .await;
+                // The name goes with it, so that nobody new comes while the last are answered.
+                drop((listener, bound));
+            }
+            Door::Tcp(socket, tokens) => {
+                let listener = from_std(socket)?;
+                let origin = |_: &_| Origin::Remote(Arc::clone(&tokens));
+                self.accept_from(|| async { Ok(listener.accept().await?.0) }, origin)
+                    .await;
+            }
+            Door::Open(socket) => {
+                let listener = from_std(socket)?;
+                let origin = |_: &_| Origin::Local(Caller::nobody());
+                self.accept_from(|| async { Ok(listener.accept().await?.0) }, origin)
+                    .await;
+            }
+        }
+        Ok(())
     }
-    Ok(())
+
+    async fn accept_from<S, F>(&mut self, accept: impl Fn() -> F, origin: impl Fn(&S) -> Origin)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        F: Future<Output = io::Result<S>>,
+    {
+        let mut stopping = self.asked.clone();
+        loop {
+            let next = async {
+                let place = Arc::clone(&self.places).acquire_owned().await;
+                (place, accept().await)
+            };
+            tokio::select! {
+                // Also if nobody can ask any more.
+                _ = stopping.wait_for(|asked| *asked) => break,
+                // Only to forget them.
+                Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
+                (place, accepted) = next => match accepted {
+                    Ok(stream) => {
+                        let origin = origin(&stream);
+                        let (routes, asked) = (self.routes.clone(), self.asked.clone());
+                        self.tasks.spawn(async move {
+                            let _place = place;
+                            carry(stream, origin, routes, asked).await;
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!("accepting a connection failed: {error}");
+                        sleep(REST_AFTER_REFUSAL).await;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Waits until all have ended.
+    pub(crate) async fn ended(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+fn from_std(socket: StdTcpListener) -> io::Result<TcpListener> {
+    socket.set_nonblocking(true)?;
+    TcpListener::from_std(socket)
 }
 
 /// One connection, from its first byte to its end.
-async fn carry(stream: UnixStream, routes: Router, mut asked: watch::Receiver<bool>) {
+async fn carry<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    origin: Origin,
+    routes: Router,
+    mut asked: watch::Receiver<bool>,
+) {
+    let life = Arc::new(Life::default());
+    let inner = TowerToHyperService::new(routes);
+    let seen = Arc::clone(&life);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(origin.clone());
+        request.extensions_mut().insert(Arc::clone(&seen));
+        inner.call(request)
+    });
     let connection = http1::Builder::new()
         .keep_alive(false)
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS_WITHIN)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let exchange = async {
         tokio::select! {
@@ -103,9 +202,19 @@ async fn carry(stream: UnixStream, routes: Router, mut asked: watch::Receiver<bo
         connection.as_mut().graceful_shutdown();
         connection.await
     };
-    match timeout(LIFE_MAX, exchange).await {
+    let mut exchange = std::pin::pin!(exchange);
+    let ended = match timeout(LIFE_MAX, exchange.as_mut()).await {
+        Err(_) if life.is_stream() => {
+            tokio::select! {
+                ended = exchange => Ok(ended),
+                () = life.cut.notified() => return,
+            }
+        }
+        ended => ended,
+    };
+    match ended {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!("an administrator's connection ended: {error}"),
-        Err(_) => tracing::debug!("an administrator's connection was cut off: it took too long"),
+        Ok(Err(error)) => tracing::debug!("a connection ended: {error}"),
+        Err(_) => tracing::debug!("a connection was cut off: it took too long"),
     }
 }

@@ -1,38 +1,61 @@
 //! The desk between the one thread that must not block and changes that do.
 //!
 //! A change keeps its place at the desk until it has really ended, also when its client was told that it takes
-//! too long: what is under way stays bounded. Nothing is given up half-way.
+//! too long: what is under way stays bounded. Nothing is given up half-way. A change that was made is written
+//! down with who asked for it, by the thread that made it, so that also those are that nobody waited for.
+//!
+//! Changes of one object go one at a time, so that what `If-Match` was compared with is what is changed.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use everglade_api::{Code, Lun, Problem};
-use tokio::sync::Semaphore;
+use everglade_api::{Code, EventKind, Job, Lun, Problem, Severity};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::caller::Caller;
 use crate::datadir::Endpoints;
-use crate::reactor::Administrator;
+use crate::reactor::{Administrator, Deleted};
 use crate::ready;
+use crate::records::events::Told;
+use crate::records::{Deed, Records};
 
 /// Changes at a time; each may hold a thread.
 pub(super) const CHANGES_MAX: usize = 16;
 /// How long a client is kept waiting for a change. Only a full pool makes one take this long.
 const CHANGED_WITHIN: Duration = Duration::from_secs(60);
+/// Who listen to events at a time; each holds one of the connections.
+const LISTENERS_MAX: usize = 16;
 
 /// What every handler has.
 pub(super) struct Desk {
     administrator: Arc<Administrator>,
+    records: Arc<Records>,
     endpoints: Endpoints,
     places: Arc<Semaphore>,
+    listeners: Arc<Semaphore>,
+    /// Objects that are being changed.
+    editing: Mutex<BTreeSet<String>>,
+    stopping: watch::Receiver<bool>,
 }
 
 impl Desk {
-    pub(super) fn new(administrator: Arc<Administrator>, endpoints: Endpoints) -> Desk {
+    pub(super) fn new(
+        administrator: Arc<Administrator>,
+        records: Arc<Records>,
+        endpoints: Endpoints,
+        stopping: watch::Receiver<bool>,
+    ) -> Desk {
         Desk {
             administrator,
+            records,
             endpoints,
             places: Arc::new(Semaphore::new(CHANGES_MAX)),
+            listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            editing: Mutex::default(),
+            stopping,
         }
     }
 
@@ -41,10 +64,30 @@ impl Desk {
         &self.administrator
     }
 
-    /// Does a change on a thread that may block.
-    pub(super) async fn change<T: Send + 'static>(
+    /// What was done and what happens.
+    pub(super) fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// True once the daemon is asked to stop.
+    pub(super) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.clone()
+    }
+
+    /// A place among those who listen.
+    pub(super) fn listener_place(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.listeners)
+            .try_acquire_owned()
+            .map_err(|_| {
+                let text = format!("{LISTENERS_MAX} listen to events already; try again later");
+                Problem::new(Code::Busy, text)
+            })
+    }
+
+    /// Does something on a thread that may block, without writing it down.
+    pub(super) async fn ask<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&Administrator) -> Result<T, Problem> + Send + 'static,
+        ask: impl FnOnce(&Administrator) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let text = format!("{CHANGES_MAX} changes are under way already; try again");
@@ -53,7 +96,7 @@ impl Desk {
         let administrator = Arc::clone(&self.administrator);
         let done = spawn_blocking(move || {
             let _place = place;
-            change(&administrator)
+            ask(&administrator)
         });
         match timeout(CHANGED_WITHIN, done).await {
             Ok(Ok(result)) => result,
@@ -67,17 +110,91 @@ impl Desk {
         }
     }
 
+    /// Does a change on a thread that may block, and writes down that it was made.
+    pub(super) async fn change<T: Send + 'static>(
+        &self,
+        caller: Caller,
+        deed: Deed,
+        change: impl FnOnce(&Administrator) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let records = Arc::clone(&self.records);
+        self.ask(move |administrator| {
+            let made = change(administrator)?;
+            records.remember(administrator.now(), &caller.name, &deed);
+            Ok(made)
+        })
+        .await
+    }
+
+    /// Deletes something on a thread that may block; the job gives back its space.
+    pub(super) async fn delete(
+        &self,
+        caller: Caller,
+        deed: Deed,
+        delete: impl FnOnce(&Administrator) -> Result<Deleted, Problem> + Send + 'static,
+    ) -> Result<Job, Problem> {
+        let records = Arc::clone(&self.records);
+        self.ask(move |administrator| {
+            let Deleted { pending, detail } = delete(administrator)?;
+            let (now, what) = (administrator.now(), deed.what);
+            let deed = Deed { detail, ..deed };
+            records.remember(now, &caller.name, &deed);
+            let job = records.jobs.begin(now, what, &deed.object, &pending);
+            records.events.tell(
+                now,
+                Told {
+                    severity: Severity::Info,
+                    kind: EventKind::Job,
+                    object: deed.object,
+                    code: None,
+                    text: format!("job {} gives back {} bytes", job.id, job.total_bytes),
+                },
+            );
+            Ok(job)
+        })
+        .await
+    }
+
+    /// Keeps others from changing an object, until it is dropped.
+    pub(super) fn edit(self: &Arc<Self>, object: &str) -> Result<Editing, Problem> {
+        let mut editing = self.editing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !editing.insert(object.to_owned()) {
+            let text = format!("{object} is being changed by somebody else; try again");
+            return Err(Problem::new(Code::Busy, text));
+        }
+        Ok(Editing {
+            desk: Arc::clone(self),
+            object: object.to_owned(),
+        })
+    }
+
     /// Waits until no change is under way, and takes no more.
     pub(super) async fn settle(&self) {
         let all = u32::try_from(CHANGES_MAX).expect("a small constant");
-        if let Ok(places) = self.places.acquire_many(all).await {
-            places.forget();
-        }
+        // The other door waits for the same, so they are given back.
+        drop(self.places.acquire_many(all).await);
     }
 
     /// A LUN with its address.
     pub(super) fn reachable(&self, lun: Lun) -> Lun {
         let nbd_uri = ready::uri(&self.endpoints, &lun.nbd_export);
         Lun { nbd_uri, ..lun }
+    }
+}
+
+/// An object that one change has for itself. Goes with the change to its thread.
+pub(super) struct Editing {
+    desk: Arc<Desk>,
+    object: String,
+}
+
+impl Drop for Editing {
+    fn drop(&mut self) {
+        let mut editing = self
+            .desk
+            .editing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        editing.remove(&self.object);
     }
 }

@@ -2,57 +2,135 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, State};
-use everglade_api::{CreateLun, Luns, ResizeLun};
+use axum::http::{HeaderMap, header};
+use everglade_api::{Code, CreateLun, Lun, Problem, ResizeLun};
 
-use super::answer::{Answer, created, found, gone};
+use super::answer::{Answer, accepted, created, tagged, with_tag};
 use super::body::Body;
+use super::caller::Caller;
 use super::desk::Desk;
+use super::entity::{Condition, Tag};
+use super::listing::Listing;
+use crate::records::Deed;
 
-pub(super) async fn list(State(desk): State<Arc<Desk>>, Path(volume): Path<String>) -> Answer {
+pub(super) async fn list(
+    State(desk): State<Arc<Desk>>,
+    Path(volume): Path<String>,
+    listing: Listing,
+) -> Answer {
     let luns = desk.administrator().luns(&volume)?.luns.into_iter();
-    found(Luns {
-        luns: luns.map(|lun| desk.reachable(lun)).collect(),
-    })
+    let luns: Vec<_> = luns.map(|lun| desk.reachable(lun)).collect();
+    listing.answer("luns", "Lun", &luns)
 }
 
 pub(super) async fn show(
     State(desk): State<Arc<Desk>>,
     Path((volume, lun)): Path<(String, String)>,
+    headers: HeaderMap,
 ) -> Answer {
-    found(desk.reachable(desk.administrator().lun(&volume, &lun)?))
+    let lun = desk.reachable(desk.administrator().lun(&volume, &lun)?);
+    tagged(&headers, &Tag::of_lun(&lun), &lun)
 }
 
 pub(super) async fn create(
     State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
     Path(volume): Path<String>,
     Body(body): Body,
 ) -> Answer {
-    let request = CreateLun::parse(&body)?;
+    make(&desk, caller, volume, CreateLun::parse(&body)?).await
+}
+
+async fn make(desk: &Arc<Desk>, caller: Caller, volume: String, request: CreateLun) -> Answer {
     let place = format!("/v1/volumes/{volume}/luns/{}", request.name);
+    let deed = Deed {
+        what: "lun create",
+        object: format!("{volume}/{}", request.name),
+        detail: format!("{} bytes", request.size_bytes),
+    };
     let lun = desk
-        .change(move |administrator| administrator.create_lun(&volume, &request))
+        .change(caller, deed, move |administrator| {
+            administrator.create_lun(&volume, &request)
+        })
         .await?;
-    created(&place, desk.reachable(lun))
+    created(&place, &Tag::of_lun(&lun), &desk.reachable(lun))
+}
+
+pub(super) async fn put(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path((volume, name)): Path<(String, String)>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Answer {
+    let ResizeLun { size_bytes } = ResizeLun::parse(&body)?;
+    let name = name
+        .parse()
+        .map_err(|error| Problem::invalid("lun", error))?;
+    let request = CreateLun { name, size_bytes };
+    match desk.administrator().lun(&volume, request.name.as_str()) {
+        Ok(lun) if lun.size_bytes == size_bytes => {
+            tagged(&headers, &Tag::of_lun(&lun), &desk.reachable(lun))
+        }
+        Ok(lun) => {
+            let text = format!(
+                "LUN {volume}/{} exists with {} bytes; choose another name or this size, or resize it",
+                lun.name, lun.size_bytes
+            );
+            Err(Problem::new(Code::Exists, text).into())
+        }
+        Err(_) => make(&desk, caller, volume, request).await,
+    }
 }
 
 pub(super) async fn resize(
     State(desk): State<Arc<Desk>>,
-    Path((volume, lun)): Path<(String, String)>,
+    Extension(caller): Extension<Caller>,
+    Path((volume, name)): Path<(String, String)>,
+    headers: HeaderMap,
     Body(body): Body,
 ) -> Answer {
     let request = ResizeLun::parse(&body)?;
-    let lun = desk
-        .change(move |administrator| administrator.resize_lun(&volume, &lun, &request))
+    let condition = Condition::read(&headers, &header::IF_MATCH)?;
+    let object = format!("{volume}/{name}");
+    let editing = desk.edit(&format!("LUN {object}"))?;
+    let deed = Deed {
+        what: "lun resize",
+        object,
+        detail: format!("{} bytes", request.size_bytes),
+    };
+    let lun: Lun = desk
+        .change(caller, deed, move |administrator| {
+            let _editing = editing;
+            condition.allows(&Tag::of_lun(&administrator.lun(&volume, &name)?))?;
+            administrator.resize_lun(&volume, &name, &request)
+        })
         .await?;
-    found(desk.reachable(lun))
+    with_tag(&Tag::of_lun(&lun), &desk.reachable(lun))
 }
 
 pub(super) async fn delete(
     State(desk): State<Arc<Desk>>,
-    Path((volume, lun)): Path<(String, String)>,
+    Extension(caller): Extension<Caller>,
+    Path((volume, name)): Path<(String, String)>,
+    headers: HeaderMap,
 ) -> Answer {
-    desk.change(move |administrator| administrator.delete_lun(&volume, &lun))
+    let condition = Condition::read(&headers, &header::IF_MATCH)?;
+    let object = format!("{volume}/{name}");
+    let editing = desk.edit(&format!("LUN {object}"))?;
+    let deed = Deed {
+        what: "lun delete",
+        object,
+        detail: String::new(),
+    };
+    let job = desk
+        .delete(caller, deed, move |administrator| {
+            let _editing = editing;
+            condition.allows(&Tag::of_lun(&administrator.lun(&volume, &name)?))?;
+            administrator.delete_lun(&volume, &name)
+        })
         .await?;
-    gone()
+    accepted(&job)
 }

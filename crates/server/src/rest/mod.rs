@@ -1,43 +1,76 @@
-//! The REST interface: HTTP/1.1 on a Unix socket, for the command line and for scripts (CONVENTIONS, "REST and
-//! metrics"; every path is in `docs/reference/rest.md`).
+//! The REST interface: HTTP/1.1 on a Unix socket, and on TCP if that is configured, for the command line and for
+//! scripts (CONVENTIONS, "REST and metrics"; every path is in `docs/reference/rest.md`).
 //!
 //! One thread of its own drives all connections; the data plane is reached through the
 //! [`Administrator`] alone. What changes something may wait for a consistency
 //! point, so it runs on a thread that may block, and never on this one.
 //!
-//! accepted → request read → routed → looked up here, or done at a `desk` → answered → closed
+//! accepted → request read → who asks → routed → looked up here, or done at a `desk` → answered → closed
 //!
 //! Everything is bounded, because a client may be hostile or stuck: connections at a time, bytes of a request,
 //! time to send it, changes at a time, time to wait for a change, time a connection may live. A connection
 //! carries one request.
 //!
-//! Who may connect is said by the mode of the socket, 0600.
+//! Who may connect to the socket is said by its mode, 0600; over TCP a token says who asks (`guard`, `tokens`).
 
 mod aggregates;
 mod answer;
 mod body;
-mod connections;
+mod caller;
+pub(crate) mod connections;
 mod desk;
+mod entity;
+pub(crate) mod guard;
+mod happenings;
+mod jobs;
+mod listing;
 mod luns;
 mod overview;
 mod routes;
+pub mod tokens;
 mod volumes;
 
 use std::io;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use everglade_env::net::Listener;
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::Stop;
 use crate::datadir::Endpoints;
 use crate::reactor::Administrator;
+use crate::records::Records;
+use connections::{Connections, Door};
 use desk::Desk;
+use tokens::Tokens;
 
+/// Of each door, at a time.
+const CONNECTIONS_MAX: usize = 64;
+/// For an answer to be written at the end.
+const MOMENT: Duration = Duration::from_millis(500);
 /// How long the last answers may take once the data plane has ended.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where administrators come in.
+#[derive(Debug, Default)]
+pub struct Doors {
+    /// For the user of this process.
+    pub unix: Option<Listener>,
+    /// For whoever has a token.
+    pub tcp: Option<(TcpListener, Tokens)>,
+}
+
+impl Doors {
+    /// Nobody can come in.
+    #[must_use]
+    pub fn are_shut(&self) -> bool {
+        self.unix.is_none() && self.tcp.is_none()
+    }
+}
 
 /// The running interface.
 #[derive(Debug)]
@@ -50,8 +83,9 @@ pub struct Rest {
 /// # Errors
 /// The system gives no thread or descriptors.
 pub fn start(
-    listener: Listener,
+    doors: Doors,
     administrator: Arc<Administrator>,
+    records: Arc<Records>,
     endpoints: Endpoints,
     stop: &Stop,
 ) -> io::Result<Rest> {
@@ -63,18 +97,45 @@ pub fn start(
     let (ask, asked) = watch::channel(false);
     // Nobody listens any more if the interface ended by itself.
     stop.on_ask(move || _ = ask.send(true));
-    let desk = Arc::new(Desk::new(administrator, endpoints));
+    let desk = Arc::new(Desk::new(administrator, records, endpoints, asked));
     let run = move || {
-        let served = runtime.block_on(connections::serve(listener, desk, asked));
-        if let Err(error) = served {
-            tracing::error!("the REST interface ended early: {error}");
-        }
+        runtime.block_on(serve(doors, &desk));
         runtime.shutdown_timeout(STOP_PATIENCE);
     };
     let thread = std::thread::Builder::new()
         .name("rest".to_owned())
         .spawn(run)?;
     Ok(Rest { thread })
+}
+
+/// Answers at both doors until the stop, then lets those who are being answered finish.
+async fn serve(doors: Doors, desk: &Arc<Desk>) {
+    let unix = doors.unix.map(Door::Unix);
+    let tcp = doors
+        .tcp
+        .map(|(socket, tokens)| Door::Tcp(socket, Arc::new(tokens)));
+    tokio::join!(serve_one(unix, desk), serve_one(tcp, desk));
+}
+
+async fn serve_one(door: Option<Door>, desk: &Arc<Desk>) {
+    let Some(door) = door else {
+        return;
+    };
+    let routes = routes::all(Arc::clone(desk));
+    let mut connections = Connections::new(routes, CONNECTIONS_MAX, desk.stopping());
+    if let Err(error) = connections.accept(door).await {
+        tracing::error!("the REST interface ended early: {error}");
+    }
+    let enough = async {
+        sleep(MOMENT).await;
+        desk.settle().await;
+        sleep(MOMENT).await;
+    };
+    // Whoever waits for a change is answered when the data plane has ended; the silent are not waited for.
+    tokio::select! {
+        () = connections.ended() => {}
+        () = enough => {}
+    }
 }
 
 impl Rest {

@@ -1,23 +1,31 @@
-//! Every path, and what is refused before any handler sees it.
+//! Every path, and who handles it. What can be asked for is also the table of
+//! [`everglade_api::openapi::ROUTES`], and a test holds the two together.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::middleware::from_fn;
+use axum::routing::{get, post};
 use everglade_api::{Code, Problem};
 
 use super::answer::Refusal;
 use super::desk::Desk;
-use super::{aggregates, luns, overview, volumes};
+use super::guard::{guard, no_such_path};
+use super::{aggregates, happenings, jobs, luns, overview, volumes};
 
 /// The table of paths.
 pub(super) fn all(desk: Arc<Desk>) -> Router {
     Router::new()
         .route("/v1/version", get(overview::version))
         .route("/v1/status", get(overview::status))
+        .route("/v1/statistics", get(overview::statistics))
+        .route("/v1/openapi.json", get(overview::description))
+        .route("/v1/history", get(happenings::history))
+        .route("/v1/events", get(happenings::events))
+        .route("/v1/jobs", get(jobs::list))
+        .route("/v1/jobs/{id}", get(jobs::show))
+        .route("/v1/jobs/{id}/actions/cancel", post(jobs::cancel))
         .route(
             "/v1/aggregates",
             get(aggregates::list).post(aggregates::create),
@@ -26,7 +34,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         .route("/v1/volumes", get(volumes::list).post(volumes::create))
         .route(
             "/v1/volumes/{volume}",
-            get(volumes::show).delete(volumes::delete),
+            get(volumes::show).put(volumes::put).delete(volumes::delete),
         )
         .route(
             "/v1/volumes/{volume}/luns",
@@ -34,36 +42,22 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         )
         .route(
             "/v1/volumes/{volume}/luns/{lun}",
-            get(luns::show).patch(luns::resize).delete(luns::delete),
+            get(luns::show)
+                .put(luns::put)
+                .patch(luns::resize)
+                .delete(luns::delete),
         )
-        .fallback(no_such_path)
+        .fallback(nowhere)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn(plain))
+        .layer(from_fn(guard))
         .with_state(desk)
 }
 
-async fn no_such_path() -> Refusal {
-    let text = "nothing has this path; see docs/reference/rest.md";
-    Refusal(Problem::new(Code::NoSuchPath, text))
+async fn nowhere() -> Refusal {
+    Refusal(no_such_path())
 }
 
 async fn method_not_allowed(request: Request) -> Refusal {
     let text = format!("{:.20} is not possible here", request.method().as_str());
     Refusal(Problem::new(Code::MethodNotAllowed, text))
-}
-
-/// Names mean nothing in a URL, so an escaped character in a path names nothing that exists; and no path takes
-/// parameters yet, so one that is given would be ignored.
-async fn plain(request: Request, next: Next) -> Response {
-    if request.uri().path().contains('%') {
-        return no_such_path().await.into_response();
-    }
-    if let Some(query) = request.uri().query() {
-        let name = query.split(['=', '&']).next().unwrap_or_default();
-        let text = "unknown parameter; this version knows none";
-        let name: String = name.chars().take(64).collect();
-        let problem = Problem::of_field(Code::UnknownField, &name, text);
-        return Refusal(problem).into_response();
-    }
-    next.run(request).await
 }

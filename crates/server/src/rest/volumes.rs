@@ -2,32 +2,113 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, State};
-use everglade_api::CreateVolume;
+use axum::http::{HeaderMap, header};
+use everglade_api::{Code, CreateVolume, Problem, PutVolume, Volume};
 
-use super::answer::{Answer, created, found, gone};
+use super::answer::{Answer, accepted, created, tagged};
 use super::body::Body;
+use super::caller::Caller;
 use super::desk::Desk;
+use super::entity::{Condition, Tag};
+use super::listing::Listing;
+use crate::records::Deed;
 
-pub(super) async fn list(State(desk): State<Arc<Desk>>) -> Answer {
-    found(desk.administrator().volumes())
+pub(super) async fn list(State(desk): State<Arc<Desk>>, listing: Listing) -> Answer {
+    listing.answer("volumes", "Volume", &desk.administrator().volumes().volumes)
 }
 
-pub(super) async fn show(State(desk): State<Arc<Desk>>, Path(name): Path<String>) -> Answer {
-    found(desk.administrator().volume(&name)?)
+pub(super) async fn show(
+    State(desk): State<Arc<Desk>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let volume = desk.administrator().volume(&name)?;
+    tagged(&headers, &Tag::of_volume(&volume), &volume)
 }
 
-pub(super) async fn create(State(desk): State<Arc<Desk>>, Body(body): Body) -> Answer {
-    let request = CreateVolume::parse(&body)?;
+pub(super) async fn create(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Body(body): Body,
+) -> Answer {
+    make(&desk, caller, CreateVolume::parse(&body)?).await
+}
+
+async fn make(desk: &Arc<Desk>, caller: Caller, request: CreateVolume) -> Answer {
     let place = format!("/v1/volumes/{}", request.name);
+    let deed = Deed {
+        what: "volume create",
+        object: request.name.to_string(),
+        detail: match &request.aggregate {
+            Some(aggregate) => format!("aggregate {aggregate}, sync {}", request.sync),
+            None => format!("sync {}", request.sync),
+        },
+    };
     let volume = desk
-        .change(move |administrator| administrator.create_volume(&request))
+        .change(caller, deed, move |administrator| {
+            administrator.create_volume(&request)
+        })
         .await?;
-    created(&place, volume)
+    created(&place, &Tag::of_volume(&volume), &volume)
 }
 
-pub(super) async fn delete(State(desk): State<Arc<Desk>>, Path(name): Path<String>) -> Answer {
-    desk.change(move |administrator| administrator.delete_volume(&name))
+pub(super) async fn put(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Answer {
+    let PutVolume { aggregate, sync } = PutVolume::parse(&body)?;
+    let name = name
+        .parse()
+        .map_err(|error| Problem::invalid("volume", error))?;
+    let request = CreateVolume {
+        name,
+        aggregate,
+        sync,
+    };
+    match desk.administrator().volume(request.name.as_str()) {
+        Ok(volume) if is_same(&volume, &request) => {
+            tagged(&headers, &Tag::of_volume(&volume), &volume)
+        }
+        Ok(volume) => {
+            let text = format!(
+                "volume {} exists in aggregate {} with sync {}; choose another name, or these settings",
+                volume.name, volume.aggregate, volume.sync
+            );
+            Err(Problem::new(Code::Exists, text).into())
+        }
+        Err(_) => make(&desk, caller, request).await,
+    }
+}
+
+fn is_same(volume: &Volume, request: &CreateVolume) -> bool {
+    let wanted = request.aggregate.as_ref();
+    volume.sync == request.sync && wanted.is_none_or(|name| name.as_str() == volume.aggregate)
+}
+
+pub(super) async fn delete(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let condition = Condition::read(&headers, &header::IF_MATCH)?;
+    let editing = desk.edit(&format!("volume {name}"))?;
+    let deed = Deed {
+        what: "volume delete",
+        object: name.clone(),
+        detail: String::new(),
+    };
+    let job = desk
+        .delete(caller, deed, move |administrator| {
+            let _editing = editing;
+            condition.allows(&Tag::of_volume(&administrator.volume(&name)?))?;
+            administrator.delete_volume(&name)
+        })
         .await?;
-    gone()
+    accepted(&job)
 }

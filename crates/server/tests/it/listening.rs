@@ -90,8 +90,7 @@ fn endpoints_are_there_while_the_daemon_is_ready() {
     let directory = world.open().expect("a start");
     let endpoints = Endpoints {
         nbd_tcp: any_port(),
-        nbd_unix: None,
-        api_unix: None,
+        ..Endpoints::default()
     };
     directory.announce(&endpoints).expect("announced");
     let text = world.text("run/endpoints.json");

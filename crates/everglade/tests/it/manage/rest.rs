@@ -83,9 +83,16 @@ fn objects_are_made_shown_changed_and_deleted() {
     );
     let (status, _, body) = send(&place, "HEAD", lun, "");
     assert_eq!((status, body.as_str()), (200, ""));
-    assert_eq!(send(&place, "DELETE", lun, "").0, 204);
+    let (status, head, body) = send(&place, "DELETE", lun, "");
+    assert_eq!(status, 202, "{body}");
+    assert!(head.contains("location: /v1/jobs/1\r\n"), "{head}");
+    let job: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(
+        (&job["kind"], &job["object"]),
+        (&"lun delete".into(), &"v/l".into())
+    );
     assert_eq!(send(&place, "DELETE", lun, "").0, 404);
-    assert_eq!(send(&place, "DELETE", "/v1/volumes/v", "").0, 204);
+    assert_eq!(send(&place, "DELETE", "/v1/volumes/v", "").0, 202);
     let version = send(&place, "GET", "/v1/version", "").2;
     assert!(version.contains("\"media_format\":0"), "{version}");
     server.stop();

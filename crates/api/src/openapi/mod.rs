@@ -1,0 +1,255 @@
+//! The description of the REST interface (OpenAPI 3.1), made from the types themselves and a table of paths.
+//!
+//! Schemas come from the types of this crate, so a field that is added is described. Paths are the table in
+//! [`route`]; the server's tests ask for every row of it and find nothing else. The document is committed as
+//! `docs/reference/openapi.json` and `cargo xtask gen --check` fails when that is stale.
+
+mod route;
+
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value, json};
+use utoipa::OpenApi;
+
+pub use route::{Answers, ROUTES, Role, Route};
+
+/// Query parameters of every collection.
+pub const LISTING: [(&str, &str); 4] = [
+    (
+        "fields",
+        "names of the fields to show, with commas between; all if absent",
+    ),
+    (
+        "order_by",
+        "the field to sort by; with a '-' in front, downwards",
+    ),
+    ("max_records", "at most so many, 1 to 10000"),
+    ("cursor", "where to go on: next_cursor of the answer before"),
+];
+
+#[derive(OpenApi)]
+#[openapi(components(schemas(
+    crate::Aggregate,
+    crate::Aggregates,
+    crate::CreateAggregate,
+    crate::CreateLun,
+    crate::CreateVolume,
+    crate::CreationPlan,
+    crate::Events,
+    crate::History,
+    crate::Job,
+    crate::Jobs,
+    crate::Lun,
+    crate::Luns,
+    crate::ProblemBody,
+    crate::PutVolume,
+    crate::ResizeLun,
+    crate::Statistics,
+    crate::Status,
+    crate::Version,
+    crate::Volume,
+    crate::Volumes,
+)))]
+struct Types;
+
+/// The document.
+#[must_use]
+pub fn document() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(|| {
+        let mut document = Types::openapi()
+            .to_json()
+            .ok()
+            .and_then(|text| serde_json::from_str::<Value>(&text).ok())
+            .expect("schemas are JSON");
+        document["info"] = json!({
+            "title": "Everglade",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Administration of an Everglade daemon: docs/reference/rest.md.",
+            "license": {"name": "MIT OR Apache-2.0"},
+        });
+        document["paths"] = paths();
+        document["components"]["securitySchemes"] = json!({
+            "token": {"type": "http", "scheme": "bearer",
+                      "description": "Over TCP only; the Unix socket asks the kernel who connects."},
+        });
+        document["security"] = json!([{}, {"token": []}]);
+        versioned(&mut document);
+        document
+    })
+}
+
+/// The fields that items of a schema can have, for parameters that name some.
+#[must_use]
+pub fn fields_of(schema: &str) -> Vec<&'static str> {
+    let properties = &document()["components"]["schemas"][schema]["properties"];
+    let object = properties.as_object();
+    let names = object.map(|object| object.keys().map(String::as_str).collect());
+    names.unwrap_or_default()
+}
+
+/// Every good answer begins with the version of its schema, which the types do not know of.
+fn versioned(document: &mut Value) {
+    let mut names: Vec<&str> = Vec::new();
+    for route in ROUTES {
+        names.extend(route.answers.schema());
+    }
+    for name in names {
+        let schema = &mut document["components"]["schemas"][name];
+        schema["properties"]["schema_version"] = json!({"type": "integer", "const": 1,
+            "description": "Grows when an old client would misread the answer."});
+    }
+}
+
+fn paths() -> Value {
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let methods = paths.entry(route.path).or_insert_with(|| json!({}));
+        methods[route.method.to_ascii_lowercase()] = operation(route);
+    }
+    Value::Object(paths)
+}
+
+fn operation(route: &Route) -> Value {
+    let mut operation = json!({
+        "operationId": identifier(route),
+        "summary": route.summary,
+        "description": format!("Needs the role {} where tokens are asked for.", route.role),
+        "parameters": parameters(route),
+        "responses": responses(route),
+    });
+    if let Some(schema) = route.body {
+        operation["requestBody"] = json!({
+            "required": true,
+            "content": {"application/json": {"schema": reference(schema)}},
+        });
+    }
+    operation
+}
+
+/// `get_v1_volumes_volume_luns`.
+fn identifier(route: &Route) -> String {
+    let words = route.path.split(['/', '{', '}', '.']);
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    format!("{}_{}", route.method.to_ascii_lowercase(), words.join("_"))
+}
+
+fn reference(schema: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{schema}")})
+}
+
+fn parameters(route: &Route) -> Vec<Value> {
+    let mut parameters = Vec::new();
+    for word in route.path.split('/') {
+        let Some(name) = word
+            .strip_prefix('{')
+            .and_then(|word| word.strip_suffix('}'))
+        else {
+            continue;
+        };
+        let schema = match name {
+            "id" => json!({"type": "integer", "minimum": 1}),
+            _ => reference("Name"),
+        };
+        parameters.push(json!({"name": name, "in": "path", "required": true, "schema": schema}));
+    }
+    if let Some(item) = route.item {
+        for (name, description) in LISTING {
+            let schema = match name {
+                "max_records" => json!({"type": "integer", "minimum": 1, "maximum": 10000}),
+                _ => json!({"type": "string"}),
+            };
+            parameters.push(
+                json!({"name": name, "in": "query", "description": description,
+                                   "schema": schema}),
+            );
+        }
+        parameters.push(json!({
+            "name": "filter", "in": "query", "style": "form", "explode": true,
+            "description": format!("any field of a {item} and the value it must have"),
+            "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+        }));
+    }
+    if route.is_edit() {
+        parameters.push(
+            json!({"name": "If-Match", "in": "header", "schema": {"type": "string"},
+            "description": "do it only if the object still has this ETag"}),
+        );
+    }
+    parameters
+}
+
+fn responses(route: &Route) -> Value {
+    let mut responses = Map::new();
+    for (status, schema) in route.answers.rows() {
+        let mut response = json!({"description": description(status)});
+        if let Some(schema) = schema.filter(|schema| !schema.is_empty()) {
+            let kind = route.kind();
+            response["content"] = json!({kind: {"schema": reference(schema)}});
+        }
+        responses.insert(status.to_string(), response);
+    }
+    let problem = json!({
+        "description": "A problem; its code says which.",
+        "content": {"application/problem+json": {"schema": reference("Problem")}},
+    });
+    let mut statuses: Vec<u16> = vec![400, 401, 403, 404, 405, 408, 413, 422, 503];
+    if route.method != "GET" {
+        statuses.extend([409, 412, 500, 504, 507]);
+    }
+    statuses.sort_unstable();
+    for status in statuses {
+        responses.insert(status.to_string(), problem.clone());
+    }
+    Value::Object(responses)
+}
+
+fn description(status: u16) -> &'static str {
+    match status {
+        200 => "What was asked for.",
+        201 => "It was made, and that is durable.",
+        202 => "It is done, and that is durable; a job gives its space back.",
+        304 => "It is what the request says it is.",
+        _ => "Nothing to say.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let document = document();
+        let text = document.to_string();
+        let mut found = 0;
+        for part in text.split("\"#/components/schemas/").skip(1) {
+            let name = part.split('"').next().expect("an end");
+            assert!(
+                document["components"]["schemas"][name].is_object(),
+                "{name}"
+            );
+            found += 1;
+        }
+        assert!(found > 20, "{found}");
+    }
+
+    #[test]
+    fn operations_have_names_of_their_own() {
+        let mut names: Vec<_> = ROUTES.iter().map(identifier).collect();
+        names.sort();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn fields_are_those_of_the_type() {
+        assert!(fields_of("Lun").contains(&"size_bytes"));
+        for route in ROUTES {
+            if let Some(item) = route.item {
+                assert!(!fields_of(item).is_empty(), "{item}");
+            }
+        }
+    }
+}

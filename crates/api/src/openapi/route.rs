@@ -1,0 +1,285 @@
+//! The table of paths: what can be asked for, by whom, and what is answered.
+
+use std::fmt;
+
+/// Who may do it, where tokens say who asks. Each may do what those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Look at everything.
+    ReadOnly,
+    /// Make, change and delete volumes and LUNs.
+    Operator,
+    /// Give devices to aggregates.
+    Admin,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Role::ReadOnly => "read-only",
+            Role::Operator => "operator",
+            Role::Admin => "admin",
+        })
+    }
+}
+
+impl std::str::FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Role, String> {
+        let all = [Role::ReadOnly, Role::Operator, Role::Admin];
+        let found = all.into_iter().find(|role| role.to_string() == text);
+        found.ok_or_else(|| format!("{text:?} is not a role; use read-only, operator or admin"))
+    }
+}
+
+/// Good answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// 200 with this.
+    Found(&'static str),
+    /// 200 with this and an `ETag`, or 304.
+    Tagged(&'static str),
+    /// 201 with this.
+    Made(&'static str),
+    /// 201 with this, or 200 if it exists with the same settings.
+    MadeOrFound(&'static str),
+    /// 201 with the first, or 200 with the second.
+    MadeOr(&'static str, &'static str),
+    /// 202 with this.
+    Accepted(&'static str),
+}
+
+impl Answers {
+    /// Status and schema of each.
+    #[must_use]
+    pub fn rows(self) -> Vec<(u16, Option<&'static str>)> {
+        match self {
+            Answers::Found(schema) => vec![(200, Some(schema))],
+            Answers::Tagged(schema) => vec![(200, Some(schema)), (304, None)],
+            Answers::Made(schema) => vec![(201, Some(schema))],
+            Answers::MadeOrFound(schema) => vec![(200, Some(schema)), (201, Some(schema))],
+            Answers::MadeOr(made, found) => vec![(200, Some(found)), (201, Some(made))],
+            Answers::Accepted(schema) => vec![(202, Some(schema))],
+        }
+    }
+
+    /// All schemas.
+    pub(super) fn schema(self) -> impl Iterator<Item = &'static str> {
+        let rows = self.rows().into_iter();
+        rows.filter_map(|(_, schema)| schema)
+            .filter(|schema| !schema.is_empty())
+    }
+}
+
+/// One thing that can be asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    /// With parameters in braces.
+    pub path: &'static str,
+    /// In capitals.
+    pub method: &'static str,
+    /// In a few words.
+    pub summary: &'static str,
+    /// Who may.
+    pub role: Role,
+    /// Schema of the body.
+    pub body: Option<&'static str>,
+    /// Good answers.
+    pub answers: Answers,
+    /// Schema of the items, if the answer is a collection.
+    pub item: Option<&'static str>,
+}
+
+impl Route {
+    const fn get(path: &'static str, summary: &'static str, schema: &'static str) -> Route {
+        Route {
+            path,
+            method: "GET",
+            summary,
+            role: Role::ReadOnly,
+            body: None,
+            answers: Answers::Found(schema),
+            item: None,
+        }
+    }
+
+    const fn one(path: &'static str, summary: &'static str, schema: &'static str) -> Route {
+        let route = Route::get(path, summary, schema);
+        Route {
+            answers: Answers::Tagged(schema),
+            ..route
+        }
+    }
+
+    const fn list(
+        path: &'static str,
+        summary: &'static str,
+        schema: &'static str,
+        item: &'static str,
+    ) -> Route {
+        let route = Route::get(path, summary, schema);
+        Route {
+            item: Some(item),
+            ..route
+        }
+    }
+
+    const fn change(
+        method: &'static str,
+        path: &'static str,
+        summary: &'static str,
+        body: Option<&'static str>,
+        answers: Answers,
+    ) -> Route {
+        Route {
+            path,
+            method,
+            summary,
+            role: Role::Operator,
+            body,
+            answers,
+            item: None,
+        }
+    }
+
+    const fn by_admin(self) -> Route {
+        Route {
+            role: Role::Admin,
+            ..self
+        }
+    }
+
+    /// Whether it changes an object that exists, and heeds `If-Match`.
+    #[must_use]
+    pub fn is_edit(&self) -> bool {
+        self.method == "PATCH" || self.method == "DELETE"
+    }
+
+    /// The media type of good answers.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        "application/json"
+    }
+}
+
+const AGGREGATES: &str = "/v1/aggregates";
+const AGGREGATE: &str = "/v1/aggregates/{aggregate}";
+const VOLUMES: &str = "/v1/volumes";
+const VOLUME: &str = "/v1/volumes/{volume}";
+const LUNS: &str = "/v1/volumes/{volume}/luns";
+const LUN: &str = "/v1/volumes/{volume}/luns/{lun}";
+
+/// All of them.
+pub const ROUTES: &[Route] = &[
+    Route::get(
+        "/v1/version",
+        "program, and versions of its formats",
+        "Version",
+    ),
+    Route::get(
+        "/v1/status",
+        "whether all is well, and what to do where it is not",
+        "Status",
+    ),
+    Route::get(
+        "/v1/statistics",
+        "counters since the daemon began",
+        "Statistics",
+    ),
+    Route::list(
+        "/v1/history",
+        "administrative changes, oldest first",
+        "History",
+        "Change",
+    ),
+    Route::list(
+        "/v1/events",
+        "what happened lately, oldest first; with 'Accept: text/event-stream', what happens from now on",
+        "Events",
+        "Event",
+    ),
+    Route::list(
+        "/v1/jobs",
+        "work that goes on after its request was answered",
+        "Jobs",
+        "Job",
+    ),
+    Route::get("/v1/jobs/{id}", "one job", "Job"),
+    Route::change(
+        "POST",
+        "/v1/jobs/{id}/actions/cancel",
+        "ends a job early, if it can be",
+        None,
+        Answers::Found("Job"),
+    ),
+    Route::list(
+        AGGREGATES,
+        "aggregates, in order of creation",
+        "Aggregates",
+        "Aggregate",
+    ),
+    Route::change(
+        "POST",
+        AGGREGATES,
+        "makes an aggregate; with dry_run, says what would happen",
+        Some("CreateAggregate"),
+        Answers::MadeOr("Aggregate", "CreationPlan"),
+    )
+    .by_admin(),
+    Route::one(AGGREGATE, "one aggregate, with its devices", "Aggregate"),
+    Route::list(VOLUMES, "volumes, by name", "Volumes", "Volume"),
+    Route::change(
+        "POST",
+        VOLUMES,
+        "makes a volume",
+        Some("CreateVolume"),
+        Answers::Made("Volume"),
+    ),
+    Route::one(VOLUME, "one volume", "Volume"),
+    Route::change(
+        "PUT",
+        VOLUME,
+        "makes a volume unless it exists with the same settings",
+        Some("PutVolume"),
+        Answers::MadeOrFound("Volume"),
+    ),
+    Route::change(
+        "DELETE",
+        VOLUME,
+        "deletes a volume with its LUNs",
+        None,
+        Answers::Accepted("Job"),
+    ),
+    Route::list(LUNS, "LUNs of a volume, by name", "Luns", "Lun"),
+    Route::change(
+        "POST",
+        LUNS,
+        "makes a LUN",
+        Some("CreateLun"),
+        Answers::Made("Lun"),
+    ),
+    Route::one(LUN, "one LUN", "Lun"),
+    Route::change(
+        "PUT",
+        LUN,
+        "makes a LUN unless it exists with the same settings",
+        Some("ResizeLun"),
+        Answers::MadeOrFound("Lun"),
+    ),
+    Route::change(
+        "PATCH",
+        LUN,
+        "makes a LUN larger; clients see it when they connect again",
+        Some("ResizeLun"),
+        Answers::Found("Lun"),
+    ),
+    Route::change(
+        "DELETE",
+        LUN,
+        "deletes a LUN",
+        None,
+        Answers::Accepted("Job"),
+    ),
+    Route::get("/v1/openapi.json", "this description", ""),
+];

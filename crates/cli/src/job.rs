@@ -1,0 +1,160 @@
+//! `everglade job …`: work that goes on after its request was answered, and waiting for it.
+
+use std::io::{self, IsTerminal, Write};
+use std::thread::sleep;
+use std::time::Duration;
+
+use everglade_api::{Job, JobState, Jobs, Size};
+
+use crate::failure::{Failure, exit};
+use crate::listing::{self, Cell, Column, if_asked};
+use crate::output::Output;
+use crate::session::{Session, Told};
+use crate::status::duration;
+use crate::verb::JobVerb;
+
+/// How often a job is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+const COLUMNS: [Column<Job>; 11] = [
+    Column::right("id", |job| Cell::Count(job.id)),
+    Column::left("kind", |job| Cell::text(&job.kind)),
+    Column::left("object", |job| Cell::text(&job.object)),
+    Column::left("state", |job| Cell::text(job.state)),
+    Column::right("percent", |job| Cell::Percent(job.percent)),
+    Column::right("total", |job| Cell::Bytes(job.total_bytes)),
+    Column::right("rate", |job| Cell::Bytes(job.rate_bytes_per_second)),
+    Column::right("eta", |job| {
+        job.eta_seconds
+            .map_or(Cell::None, |eta| Cell::text(duration(eta)))
+    }),
+    Column::left("started", |job| Cell::text(&job.started)),
+    if_asked(Column::left("ended", |job| {
+        job.ended.as_ref().map_or(Cell::None, Cell::text)
+    })),
+    if_asked(Column::left("detail", |job| {
+        job.detail.as_ref().map_or(Cell::None, Cell::text)
+    })),
+];
+
+pub(crate) fn run(verb: &JobVerb, session: &Session, output: &Output) -> Result<u8, Failure> {
+    match verb {
+        JobVerb::Show(show) => match show.id {
+            Some(id) => {
+                let told = session.get::<Job>(&format!("/v1/jobs/{id}"))?;
+                listing::print_one(&told, &COLUMNS, &show.listing, output)?;
+            }
+            None => {
+                let told = session.get::<Jobs>("/v1/jobs")?;
+                let items = ("jobs", told.meant.jobs.as_slice());
+                listing::print(&told, items, &COLUMNS, &show.listing, output)?;
+            }
+        },
+        JobVerb::Wait(one) => {
+            let told = session.get::<Job>(&format!("/v1/jobs/{}", one.id))?;
+            let told = wait(session, output, told)?;
+            return conclude(&told, output);
+        }
+        JobVerb::Cancel(one) => {
+            let told = session.act::<Job>(&format!("/v1/jobs/{}/actions/cancel", one.id))?;
+            output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// After a deletion: waits for its job if that is wanted, and prints it where somebody reads JSON.
+pub(crate) fn follow(
+    session: &Session,
+    output: &Output,
+    job: Told<Job>,
+    is_awaited: bool,
+) -> Result<u8, Failure> {
+    if is_awaited {
+        let job = wait(session, output, job)?;
+        return conclude(&job, output);
+    }
+    output.for_programs(&job.raw)?;
+    if job.meant.state == JobState::Running {
+        let bytes = Size(job.meant.total_bytes);
+        let id = job.meant.id;
+        output.done(&format!(
+            "job {id} gives back {bytes}; 'job wait {id}' waits for it"
+        ));
+    }
+    Ok(exit::OK)
+}
+
+fn wait(session: &Session, output: &Output, mut told: Told<Job>) -> Result<Told<Job>, Failure> {
+    let mut shown = false;
+    while told.meant.state == JobState::Running {
+        if !output.is_quiet() && io::stderr().is_terminal() {
+            eprint!("\r\x1b[K{}", progress(&told.meant));
+            // A terminal that went away takes no progress, and needs none.
+            let _ = io::stderr().flush();
+            shown = true;
+        }
+        sleep(LOOK_EVERY);
+        told = session.get::<Job>(&format!("/v1/jobs/{}", told.meant.id))?;
+    }
+    if shown {
+        eprint!("\r\x1b[K");
+    }
+    Ok(told)
+}
+
+fn conclude(told: &Told<Job>, output: &Output) -> Result<u8, Failure> {
+    output.for_programs(&told.raw)?;
+    match (&told.meant.state, &told.meant.detail) {
+        (JobState::Failed, detail) => {
+            let detail = detail.as_deref().unwrap_or("no reason was given");
+            let text = format!("job {} failed: {detail}", told.meant.id);
+            Err(Failure::new(exit::FAILED, text))
+        }
+        _ => Ok(exit::OK),
+    }
+}
+
+/// One line.
+fn progress(job: &Job) -> String {
+    let rate = Size(job.rate_bytes_per_second);
+    let eta = match job.eta_seconds {
+        Some(eta) => format!(", {} left", duration(eta)),
+        None => String::new(),
+    };
+    format!(
+        "{} {}: {} % of {} at {rate}/s{eta}",
+        job.kind,
+        job.object,
+        job.percent,
+        Size(job.total_bytes)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_has_rate_and_eta() {
+        let job = Job {
+            id: 7,
+            kind: "lun delete".to_owned(),
+            object: "v/l".to_owned(),
+            state: JobState::Running,
+            percent: 25,
+            total_bytes: 4 << 30,
+            done_bytes: 1 << 30,
+            rate_bytes_per_second: 1 << 20,
+            eta_seconds: Some(3072),
+            started: String::new(),
+            ended: None,
+            cancellable: false,
+            detail: None,
+        };
+        assert_eq!(
+            progress(&job),
+            "lun delete v/l: 25 % of 4.0 GiB at 1.0 MiB/s, 51m 12s left"
+        );
+    }
+}

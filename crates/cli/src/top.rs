@@ -1,0 +1,154 @@
+//! `everglade top`: what goes on now, as differences of counters, drawn again at every interval.
+//!
+//! On a terminal the screen is drawn over; elsewhere one picture follows the other, so that it can be logged.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal};
+use std::thread::sleep;
+use std::time::Duration;
+
+use everglade_api::{AggregateStatistics, Operation, Size, Statistics};
+
+use crate::failure::{Failure, exit};
+use crate::output::Output;
+use crate::session::Session;
+use crate::table::{Align, Table};
+use crate::verb::Top;
+
+pub(crate) fn run(top: &Top, session: &Session, output: &Output) -> Result<u8, Failure> {
+    let draws_over = io::stdout().is_terminal();
+    let mut before = session.get::<Statistics>("/v1/statistics")?;
+    let mut left = top.count;
+    while left != Some(0) {
+        sleep(Duration::from_secs(top.interval));
+        let now = session.get::<Statistics>("/v1/statistics")?;
+        output.stream(&now.raw, || {
+            let picture = picture(&before.meant, &now.meant);
+            // Home, then each line cleared to its end, then what is below.
+            if draws_over {
+                let drawn = picture.replace('\n', "\x1b[K\n");
+                format!("\x1b[H{drawn}\x1b[J")
+            } else {
+                picture
+            }
+        })?;
+        before = now;
+        left = left.map(|left| left - 1);
+    }
+    Ok(exit::OK)
+}
+
+/// What happened between two looks.
+fn picture(before: &Statistics, now: &Statistics) -> String {
+    let ms = now.uptime_ms.saturating_sub(before.uptime_ms).max(1);
+    let per_second = |before: u64, now: u64| {
+        let grown = u128::from(now.saturating_sub(before)) * 1000 / u128::from(ms);
+        u64::try_from(grown).unwrap_or(u64::MAX)
+    };
+    let hits = now.cache_hits.saturating_sub(before.cache_hits);
+    let misses = now.cache_misses.saturating_sub(before.cache_misses);
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        text,
+        "connections {}   pages {}   cache hits {}\n",
+        now.connection_count,
+        Size(now.memory_bytes),
+        (hits * 100)
+            .checked_div(hits + misses)
+            .map_or_else(|| "-".to_owned(), |percent| format!("{percent} %")),
+    );
+    let mut table = heading(&["OP", "PER SECOND", "THROUGHPUT", "MEAN", "ERRORS/S"]);
+    for op in &now.operations {
+        let earlier = before.operations.iter().find(|known| known.op == op.op);
+        let none = Operation::default();
+        let earlier = earlier.unwrap_or(&none);
+        let count = op.count.saturating_sub(earlier.count);
+        let mean = op
+            .duration_us
+            .saturating_sub(earlier.duration_us)
+            .checked_div(count);
+        table.row(vec![
+            op.op.clone(),
+            per_second(earlier.count, op.count).to_string(),
+            format!("{}/s", Size(per_second(earlier.bytes, op.bytes))),
+            mean.map_or_else(|| "-".to_owned(), |mean| format!("{mean} us")),
+            per_second(earlier.error_count, op.error_count).to_string(),
+        ]);
+    }
+    text.push_str(&table.text(true));
+    text.push('\n');
+    let mut table = heading(&[
+        "AGGREGATE",
+        "CP",
+        "NEW CPS",
+        "USED",
+        "FREE",
+        "DIRTY",
+        "PENDING",
+    ]);
+    for aggregate in &now.aggregates {
+        let mut earlier = before.aggregates.iter();
+        let none = AggregateStatistics::default();
+        let earlier = earlier
+            .find(|known| known.name == aggregate.name)
+            .unwrap_or(&none);
+        let new = aggregate.committed_cp.saturating_sub(earlier.committed_cp);
+        table.row(vec![
+            aggregate.name.clone(),
+            aggregate.committed_cp.to_string(),
+            new.to_string(),
+            Size(aggregate.used_bytes).to_string(),
+            Size(aggregate.free_bytes).to_string(),
+            Size(aggregate.dirty_bytes).to_string(),
+            Size(aggregate.pending_free_bytes).to_string(),
+        ]);
+    }
+    text.push_str(&table.text(true));
+    text
+}
+
+fn heading(names: &[&str]) -> Table {
+    let align = |index| {
+        if index == 0 {
+            Align::Left
+        } else {
+            Align::Right
+        }
+    };
+    let columns = names.iter().enumerate();
+    Table::new(columns.map(|(index, name)| ((*name).to_owned(), align(index))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_is_of_what_happened_between_two_looks() {
+        let look = |uptime_ms, count| Statistics {
+            uptime_ms,
+            cache_hits: count,
+            operations: vec![Operation {
+                op: "read".to_owned(),
+                count,
+                bytes: count << 20,
+                duration_us: count * 250,
+                ..Operation::default()
+            }],
+            aggregates: vec![AggregateStatistics {
+                name: "aggr0".to_owned(),
+                committed_cp: count,
+                ..AggregateStatistics::default()
+            }],
+            ..Statistics::default()
+        };
+        let text = picture(&look(1000, 100), &look(3000, 300));
+        for part in ["100", "100.0 MiB/s", "250 us", "100 %", "aggr0"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        // Nothing happened, and no time went by.
+        let text = picture(&look(0, 0), &look(0, 0));
+        assert!(text.contains("cache hits -"), "{text}");
+    }
+}

@@ -1,0 +1,170 @@
+//! Metrics and health, and what is built on them: the dashboard and the alert rules.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::http;
+use crate::manage::{copy_in, noise, serve};
+use crate::running::{Place, code, everglade, stdout};
+use crate::tools::have;
+
+/// Names of metrics in a text.
+fn names(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = text.split(|c| !is_part(c));
+    let ours = |word: &&str| word.starts_with("everglade_") || word.starts_with("process_");
+    words.filter(ours).map(str::to_owned).collect()
+}
+
+/// The names that a page of metrics has, with those that a histogram becomes.
+fn families(page: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for line in page.lines() {
+        let Some(rest) = line.strip_prefix("# TYPE ") else {
+            continue;
+        };
+        let (name, kind) = rest.split_once(' ').expect("a name and a kind");
+        found.insert(name.to_owned());
+        if kind == "histogram" {
+            found.extend(["_bucket", "_sum", "_count"].map(|end| format!("{name}{end}")));
+        }
+    }
+    found
+}
+
+/// The value of a sample.
+#[track_caller]
+fn value(page: &str, sample: &str) -> f64 {
+    let found = page
+        .lines()
+        .find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+    let found = found.unwrap_or_else(|| panic!("no {sample} in {page}"));
+    found.parse().expect("a number")
+}
+
+#[test]
+fn what_clients_do_is_counted() {
+    if !have(&["nbdcopy"]) {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place);
+    let page = || {
+        let answer = http::tcp(&server.metrics, "GET", "/metrics", "");
+        assert_eq!(answer.status, 200);
+        assert!(
+            answer
+                .header("content-type")
+                .is_some_and(|kind| kind.contains("version=0.0.4"))
+        );
+        answer.body
+    };
+    let before = page();
+    assert_eq!(
+        value(&before, "everglade_nbd_requests_total{op=\"write\"}"),
+        0.0
+    );
+    copy_in(&server, &noise(&place, "noise", 8 << 20), "vol0/lun0");
+    let after = page();
+    assert_eq!(
+        value(&after, "everglade_nbd_bytes_total{op=\"write\"}"),
+        f64::from(8 << 20)
+    );
+    let writes = value(&after, "everglade_nbd_requests_total{op=\"write\"}");
+    assert!(writes >= 1.0);
+    let histogram = "everglade_nbd_request_duration_seconds";
+    assert_eq!(
+        value(&after, &format!("{histogram}_count{{op=\"write\"}}")),
+        writes
+    );
+    assert_eq!(
+        value(
+            &after,
+            &format!("{histogram}_bucket{{op=\"write\",le=\"+Inf\"}}")
+        ),
+        writes
+    );
+    assert!(value(&after, "everglade_nbd_requests_total{op=\"flush\"}") >= 1.0);
+    assert!(value(&after, "process_resident_memory_bytes") > 1e6);
+    assert_eq!(
+        value(&after, "everglade_aggregate_up{aggregate=\"aggr0\"}"),
+        1.0
+    );
+    // Every metric of the table is on the page, and nothing else.
+    let table = place.run(&["reference", "metrics"]);
+    assert_eq!(code(&table), 0);
+    let listed: BTreeSet<_> = stdout(&table)
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
+        .collect();
+    let on_page = after
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    assert_eq!(on_page.map(str::to_owned).collect::<BTreeSet<_>>(), listed);
+    server.stop();
+}
+
+#[test]
+fn the_dashboard_and_the_alerts_name_only_metrics_that_exist() {
+    let place = Place::new();
+    let server = serve(&place);
+    let known = families(&http::tcp(&server.metrics, "GET", "/metrics", "").body);
+    let dist = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/monitoring/");
+    for (file, least) in [
+        ("everglade-dashboard.json", 12),
+        ("everglade-alerts.yml", 8),
+    ] {
+        let text = fs::read_to_string(format!("{dist}{file}")).expect(file);
+        let named = names(&text);
+        assert!(named.len() >= least, "{file}: {named:?}");
+        let unknown: Vec<_> = named.difference(&known).collect();
+        assert!(
+            unknown.is_empty(),
+            "{file} names what does not exist: {unknown:?}"
+        );
+    }
+    let dashboard = fs::read_to_string(format!("{dist}everglade-dashboard.json")).expect("read");
+    let _: serde_json::Value = serde_json::from_str(&dashboard).expect("JSON");
+    server.stop();
+}
+
+#[test]
+fn health_and_readiness_are_told_apart_from_everything_else() {
+    let place = Place::new();
+    let server = serve(&place);
+    let get = |path: &str| http::tcp(&server.metrics, "GET", path, "");
+    assert_eq!(get("/healthz").status, 200);
+    let ready = get("/readyz");
+    assert_eq!(
+        (ready.status, ready.body.as_str()),
+        (200, "ready: 1 of 1 aggregates serve\n")
+    );
+    // It is read-only, and administration is not here.
+    for path in ["/v1/status", "/", "/v1/volumes"] {
+        assert_eq!(get(path).status, 404, "{path}");
+    }
+    assert_eq!(
+        http::tcp(&server.metrics, "POST", "/metrics", "").status,
+        405
+    );
+    server.stop();
+}
+
+#[test]
+fn a_second_daemon_does_without_the_usual_port_and_an_asked_for_one_is_needed() {
+    let (first, second) = (Place::new(), Place::new());
+    let taken = serve(&first);
+    let refused = second.serve_in_vain(&["--metrics-tcp", &taken.metrics]);
+    assert_eq!(code(&refused), 1);
+    let said = crate::running::stderr(&refused);
+    assert!(said.contains("--metrics-tcp"), "{said}");
+    let off = second.serve(&["--metrics-tcp", "off"]);
+    assert_eq!(off.metrics, "off");
+    off.stop();
+    // Whether 9810 is free here or not, a start succeeds.
+    let mut command = everglade(&second.data_dir());
+    command.env_remove("EVERGLADE_METRICS_TCP");
+    let shown = command.args(["config", "show"]).output().expect("runs");
+    assert!(stdout(&shown).contains("tcp = \"127.0.0.1:9810\""));
+    taken.stop();
+}

@@ -1,0 +1,137 @@
+//! Administration over TCP: tokens, roles, and nothing without them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use super::http;
+use crate::manage::{ask, ask_json};
+use crate::running::{Place, Server, code, stderr};
+
+const LOOKER: &str = "looker-0123456789abcdef";
+const WORKER: &str = "worker-0123456789abcdef";
+const ROOT: &str = "adminn-0123456789abcdef";
+
+fn tokens(place: &Place) -> PathBuf {
+    let path = place.file("tokens");
+    let text = format!(
+        "# NAME ROLE TOKEN\nlooker read-only {LOOKER}\nworker operator {WORKER}\nroot admin {ROOT}\n"
+    );
+    fs::write(&path, text).expect("write");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("chmod");
+    path
+}
+
+fn serve(place: &Place) -> (Server, String) {
+    let tokens = tokens(place);
+    let server = place.serve(&[
+        "--aggregate-size",
+        "2GiB",
+        "--lun-size",
+        "64MiB",
+        "--api-tcp",
+        ":0",
+        "--api-tokens",
+        tokens.to_str().expect("UTF-8"),
+    ]);
+    let words = server.ready.split(' ');
+    let address = words
+        .into_iter()
+        .find_map(|word| word.strip_prefix("api-tcp="));
+    let address = address.expect("an address").to_owned();
+    (server, address)
+}
+
+#[test]
+fn a_token_says_who_asks_and_its_role_what_they_may() {
+    let place = Place::new();
+    let (server, address) = serve(&place);
+    let ask_as = |token: &str, method: &str, path: &str| {
+        http::tcp(
+            &address,
+            method,
+            path,
+            &format!("Authorization: Bearer {token}\r\n"),
+        )
+    };
+    for headers in [
+        "",
+        "Authorization: Basic YTpi\r\n",
+        "Authorization: Bearer\r\n",
+        "Authorization: Bearer x\r\n",
+    ] {
+        let answer = http::tcp(&address, "GET", "/v1/status", headers);
+        assert_eq!(
+            (answer.status, &answer.json()["code"]),
+            (401, &"EVG-1009".into()),
+            "{headers}"
+        );
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+        // A stranger does not even learn which paths there are.
+        assert_eq!(http::tcp(&address, "GET", "/nix", headers).status, 401);
+    }
+    for token in [LOOKER, WORKER, ROOT] {
+        assert_eq!(
+            ask_as(token, "GET", "/v1/status").json()["health"],
+            "healthy"
+        );
+    }
+    let lun = "/v1/volumes/vol0/luns/lun0";
+    let refused = ask_as(LOOKER, "DELETE", lun);
+    assert_eq!(
+        (refused.status, &refused.json()["code"]),
+        (403, &"EVG-1010".into())
+    );
+    assert_eq!(
+        ask_as(WORKER, "POST", "/v1/aggregates").json()["code"],
+        "EVG-1010"
+    );
+    assert_eq!(
+        ask_as(ROOT, "POST", "/v1/aggregates").json()["code"],
+        "EVG-1001"
+    );
+    assert_eq!(ask_as(WORKER, "DELETE", lun).status, 202);
+    // The socket needs none, and the history knows who it was.
+    let history = ask_json(&place, &["history", "--where", "what=lun delete"]);
+    assert_eq!(history["changes"][0]["who"], "token worker");
+    ask(&place, &["status"]);
+    for token in [LOOKER, WORKER, ROOT] {
+        assert!(!server.log().contains(token), "tokens stay out of the log");
+    }
+    server.stop();
+}
+
+#[test]
+fn tokens_that_others_can_read_refuse_the_start() {
+    let place = Place::new();
+    let path = tokens(&place);
+    let text = path.to_str().expect("UTF-8");
+    let args = ["--api-tcp", ":0", "--api-tokens", text];
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("chmod");
+    let refused = place.serve_in_vain(&args);
+    assert_eq!(code(&refused), 1);
+    assert!(
+        stderr(&refused).contains("chmod 600"),
+        "{}",
+        stderr(&refused)
+    );
+    let refused = place.serve_in_vain(&["--api-tcp", ":0"]);
+    assert_eq!(code(&refused), 1);
+    assert!(
+        stderr(&refused).contains("api.tokens"),
+        "{}",
+        stderr(&refused)
+    );
+    assert!(
+        !place.data_dir().join("state.toml").exists(),
+        "nothing was made"
+    );
+    // The check of the configuration says the same without a start.
+    let checked = place.run(&["config", "check", "--api-tcp", ":0", "--api-tokens", text]);
+    assert_eq!(code(&checked), 1);
+    assert!(
+        stderr(&checked).contains("chmod 600"),
+        "{}",
+        stderr(&checked)
+    );
+}

@@ -1,0 +1,124 @@
+//! The whole configuration as a file would say it, and the checks that need to look at other files.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::Config;
+use crate::rest::tokens::Tokens;
+
+impl Config {
+    /// Every key that a file can have, with its value here; `None` where nothing is set.
+    fn keys(&self) -> Vec<(&'static str, Option<String>)> {
+        let off = || Some("off".to_owned());
+        let path = |path: &Path| Some(path.display().to_string());
+        let unix = |socket: &Option<std::path::PathBuf>| socket.as_deref().map_or_else(off, path);
+        let tls = self.api_tcp.as_ref().and_then(|api| api.tls.as_ref());
+        let journal = &self.first_start.journal;
+        vec![
+            ("data_dir", path(&self.data_dir)),
+            ("memory", Some(self.memory.bytes().to_string())),
+            ("reactors", Some(self.reactors.to_string())),
+            (
+                "nbd.tcp",
+                self.nbd.tcp.map_or_else(off, |at| Some(at.to_string())),
+            ),
+            ("nbd.unix", unix(&self.nbd.unix)),
+            (
+                "nbd.connections_max",
+                Some(self.nbd.connections_max.to_string()),
+            ),
+            ("api.unix", unix(&self.api_unix)),
+            (
+                "api.tcp",
+                self.api_tcp
+                    .as_ref()
+                    .map_or_else(off, |api| Some(api.address.to_string())),
+            ),
+            (
+                "api.tokens",
+                self.api_tcp.as_ref().and_then(|api| path(&api.tokens)),
+            ),
+            ("api.tls_cert", tls.and_then(|(cert, _)| path(cert))),
+            ("api.tls_key", tls.and_then(|(_, key)| path(key))),
+            (
+                "metrics.tcp",
+                self.metrics.tcp.map_or_else(off, |at| Some(at.to_string())),
+            ),
+            ("journal.device", journal.device.clone()),
+            (
+                "journal.half_size",
+                journal.half_size.map(|half| half.bytes().to_string()),
+            ),
+            ("cp.interval", Some(self.cp_interval.to_string())),
+        ]
+    }
+
+    /// As a file that says the same.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        let mut section = "";
+        for (key, value) in self.keys() {
+            let (table, name) = key.split_once('.').unwrap_or(("", key));
+            if table != section {
+                // Writing to a String cannot fail.
+                let _ = write!(text, "\n[{table}]\n");
+                section = table;
+            }
+            let _ = match value {
+                Some(value) => writeln!(text, "{name} = {}", toml::Value::String(value)),
+                None => writeln!(text, "# {name} is not set"),
+            };
+        }
+        text
+    }
+
+    /// The same for programs, null where nothing is set.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let keys = self.keys().into_iter();
+        let mut all: Map<String, Value> = keys
+            .map(|(key, value)| (key.to_owned(), json!(value)))
+            .collect();
+        all.insert("schema_version".to_owned(), json!(1));
+        Value::Object(all)
+    }
+
+    /// Looks at the files that the configuration names, as a start would.
+    ///
+    /// # Errors
+    /// One line about the first that cannot be used.
+    pub fn check_files(&self) -> Result<(), String> {
+        match &self.api_tcp {
+            Some(api) => Tokens::read(&api.tokens).map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Settings, file};
+    use super::*;
+
+    #[test]
+    fn what_is_shown_can_be_served() {
+        let settings = Settings {
+            data_dir: Some("/srv/e".into()),
+            metrics_tcp: Some("off".parse().expect("off")),
+            journal_half_size: Some("64MiB".parse().expect("a size")),
+            ..Settings::default()
+        };
+        let config = Config::complete(settings).expect("good");
+        let text = config.to_toml();
+        let again = file::parse(Path::new("shown.toml"), &text).expect(&text);
+        assert_eq!(Config::complete(again).expect("good"), config);
+        for key in file::KEYS {
+            let name = key.rsplit('.').next().expect("a name");
+            assert!(text.contains(name), "{key}: {text}");
+            assert!(config.to_json().get(key).is_some(), "{key}");
+        }
+    }
+}

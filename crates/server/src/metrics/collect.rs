@@ -1,0 +1,218 @@
+//! Fills a page: asks the administrator what there is, and the data plane what it counted.
+
+use std::fs;
+
+use everglade_api::{Aggregate, AggregateState, Health, JobState};
+use everglade_nbd::metrics::{DURATION_BOUNDS, OPERATIONS, Snapshot};
+
+use super::page::{Page, seconds};
+use crate::reactor::Administrator;
+use crate::records::Records;
+
+/// Everything, as text.
+pub(super) fn all(administrator: &Administrator, records: &Records) -> String {
+    let mut page = Page::default();
+    let aggregates = administrator.aggregates().aggregates;
+    overview(&mut page, administrator, records, &aggregates);
+    space(&mut page, &aggregates);
+    nbd(&mut page, &administrator.nbd());
+    consistency_points(&mut page, &aggregates);
+    journals(&mut page, &aggregates);
+    memory(&mut page, administrator);
+    process(&mut page);
+    page.text()
+}
+
+fn overview(
+    page: &mut Page,
+    administrator: &Administrator,
+    records: &Records,
+    aggregates: &[Aggregate],
+) {
+    let version = administrator.version().program;
+    page.family("everglade_build_info").value(&[&version], 1);
+    let status = administrator.status();
+    page.family("everglade_uptime_seconds")
+        .value(&[], status.uptime_seconds);
+    let health = match status.health {
+        Health::Healthy => 0,
+        Health::Warning => 1,
+        Health::Unhealthy => 2,
+    };
+    page.family("everglade_health").value(&[], health);
+    let mut family = page.family("everglade_conditions");
+    for condition in &status.conditions {
+        family.value(&[&condition.code, &condition.object], 1);
+    }
+    let mut family = page.family("everglade_aggregate_up");
+    for aggregate in aggregates {
+        let is_up = aggregate.state == AggregateState::Online;
+        family.value(&[&aggregate.name], u64::from(is_up));
+    }
+    page.family("everglade_volumes")
+        .value(&[], status.volume_count);
+    page.family("everglade_luns").value(&[], status.lun_count);
+    let jobs = records.jobs.all(administrator.now());
+    let running = jobs.iter().filter(|job| job.state == JobState::Running);
+    page.family("everglade_jobs_running")
+        .value(&[], running.count() as u64);
+}
+
+fn space(page: &mut Page, aggregates: &[Aggregate]) {
+    let mut family = page.family("everglade_space_bytes");
+    for aggregate in known(aggregates) {
+        for (kind, bytes) in [
+            ("size", Some(aggregate.size_bytes)),
+            ("used", Some(aggregate.used_bytes)),
+            ("free", Some(aggregate.free_bytes)),
+            ("reserve", Some(aggregate.reserve_bytes)),
+            ("pending", Some(aggregate.pending_free_bytes)),
+            ("logical", Some(aggregate.logical_bytes)),
+            ("shared", Some(aggregate.shared_bytes)),
+            ("dirty", Some(aggregate.dirty_bytes)),
+            ("host_backed", Some(aggregate.host_backed_bytes)),
+            ("host_free", aggregate.host_free_bytes),
+        ] {
+            if let Some(bytes) = bytes {
+                family.value(&[&aggregate.name, kind], bytes);
+            }
+        }
+    }
+}
+
+/// Those whose numbers are known.
+fn known(aggregates: &[Aggregate]) -> impl Iterator<Item = &Aggregate> {
+    let is_known = |aggregate: &&Aggregate| aggregate.state != AggregateState::Unavailable;
+    aggregates.iter().filter(is_known)
+}
+
+fn nbd(page: &mut Page, counted: &Snapshot) {
+    let operations = || {
+        OPERATIONS
+            .iter()
+            .map(|(_, name)| *name)
+            .zip(&counted.operations)
+    };
+    let mut family = page.family("everglade_nbd_requests_total");
+    operations().for_each(|(op, counted)| family.value(&[op], counted.requests));
+    let mut family = page.family("everglade_nbd_request_errors_total");
+    operations().for_each(|(op, counted)| family.value(&[op], counted.errors));
+    let mut family = page.family("everglade_nbd_bytes_total");
+    operations().for_each(|(op, counted)| family.value(&[op], counted.bytes));
+    let mut family = page.family("everglade_nbd_request_duration_seconds");
+    for (op, counted) in operations() {
+        family.histogram(&[op], &DURATION_BOUNDS, &counted.buckets, counted.duration);
+    }
+    for (name, value) in [
+        (
+            "everglade_nbd_requests_refused_total",
+            counted.requests_refused,
+        ),
+        ("everglade_nbd_connections", counted.sessions_open),
+        ("everglade_nbd_sessions_total", counted.sessions_total),
+        (
+            "everglade_nbd_handshakes_failed_total",
+            counted.handshakes_failed,
+        ),
+    ] {
+        page.family(name).value(&[], value);
+    }
+}
+
+fn consistency_points(page: &mut Page, aggregates: &[Aggregate]) {
+    let mut family = page.family("everglade_cp_number");
+    for aggregate in known(aggregates) {
+        family.value(&[&aggregate.name], aggregate.committed_cp);
+    }
+    let counted = || {
+        known(aggregates).filter_map(|aggregate| Some((&aggregate.name, aggregate.cp.as_ref()?)))
+    };
+    let mut family = page.family("everglade_cp_total");
+    for (name, cp) in counted() {
+        for (trigger, count) in &cp.by_trigger {
+            family.value(&[name, trigger], *count);
+        }
+    }
+    let mut family = page.family("everglade_cp_back_to_back_total");
+    counted().for_each(|(name, cp)| family.value(&[name], cp.back_to_back));
+}
+
+fn journals(page: &mut Page, aggregates: &[Aggregate]) {
+    let journals = || {
+        known(aggregates)
+            .filter_map(|aggregate| Some((&aggregate.name, aggregate.journal.as_ref()?)))
+    };
+    let mut family = page.family("everglade_journal_half_bytes");
+    journals().for_each(|(name, journal)| family.value(&[name], journal.half_bytes));
+    let mut family = page.family("everglade_journal_fill_ratio");
+    for (name, journal) in journals() {
+        family.ratio(&[name], journal.used_bytes, journal.half_bytes);
+    }
+    let mut family = page.family("everglade_journal_unlogged_bytes");
+    journals().for_each(|(name, journal)| family.value(&[name], journal.unlogged_bytes));
+    let recoveries = || {
+        known(aggregates)
+            .filter_map(|aggregate| Some((&aggregate.name, aggregate.recovery.as_ref()?)))
+    };
+    let mut family = page.family("everglade_recovery_operations");
+    recoveries().for_each(|(name, recovery)| family.value(&[name], recovery.operation_count));
+    let mut family = page.family("everglade_recovery_bytes");
+    recoveries().for_each(|(name, recovery)| family.value(&[name], recovery.bytes));
+    let mut family = page.family("everglade_recovery_seconds");
+    recoveries().for_each(|(name, recovery)| family.ratio(&[name], recovery.duration_ms, 1000));
+}
+
+fn memory(page: &mut Page, administrator: &Administrator) {
+    let statistics = administrator.statistics();
+    page.family("everglade_cache_hits_total")
+        .value(&["page"], statistics.cache_hits);
+    page.family("everglade_cache_misses_total")
+        .value(&["page"], statistics.cache_misses);
+    page.family("everglade_memory_pages_bytes")
+        .value(&[], statistics.memory_bytes);
+}
+
+/// What the kernel knows of the process; left out where it does not say.
+fn process(page: &mut Page) {
+    let read = |name: &str| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
+    let pages: Option<u64> = read("statm")
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse().ok());
+    let mut family = page.family("process_resident_memory_bytes");
+    if let Some(pages) = pages {
+        family.value(&[], pages * rustix::param::page_size() as u64);
+    }
+    let mut family = page.family("process_cpu_seconds_total");
+    if let Some(nanos) = cpu_nanos(&read("stat"), rustix::param::clock_ticks_per_second()) {
+        family.ratio_text(&seconds(nanos));
+    }
+    let mut family = page.family("process_open_fds");
+    if let Ok(files) = fs::read_dir("/proc/self/fd") {
+        family.value(&[], files.count() as u64);
+    }
+}
+
+/// User and system time; the name in brackets may hold anything.
+fn cpu_nanos(stat: &str, ticks_per_second: u64) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let fields: Vec<_> = fields.split(' ').collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    let ticks = field(14)?.checked_add(field(15)?)?;
+    ticks
+        .checked_mul(1_000_000_000)?
+        .checked_div(ticks_per_second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_read_behind_the_name() {
+        let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20";
+        assert_eq!(cpu_nanos(stat, 100), Some(2_000_000_000));
+        assert_eq!(cpu_nanos("", 100), None);
+        assert_eq!(cpu_nanos(stat, 0), None);
+    }
+}

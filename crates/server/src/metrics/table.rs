@@ -1,0 +1,144 @@
+//! Every metric there is: its name, kind, labels and meaning. What is not here is not shown, and the dashboard
+//! and the alert rules of `dist/` may name nothing else; tests hold all three together.
+
+use std::fmt::Write as _;
+
+/// What kind of number it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows while the daemon runs.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by size: `_bucket`, `_sum`, `_count`.
+    Histogram,
+}
+
+impl Kind {
+    /// As the text format has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// Its kind.
+    pub kind: Kind,
+    /// Names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it means.
+    pub help: &'static str,
+}
+
+const fn counter(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric {
+        name,
+        kind: Kind::Counter,
+        labels,
+        help,
+    }
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric {
+        name,
+        kind: Kind::Gauge,
+        labels,
+        help,
+    }
+}
+
+/// All, in the order of a page.
+#[rustfmt::skip]
+pub const METRICS: &[Metric] = &[
+    gauge("everglade_build_info", &["version"], "Always 1; the label says which program runs."),
+    gauge("everglade_uptime_seconds", &[], "Since the daemon was ready."),
+    gauge("everglade_health", &[], "0 healthy, 1 somebody should look, 2 something does not work."),
+    gauge("everglade_conditions", &["code", "object"], "1 for every condition that status reports now."),
+    gauge("everglade_aggregate_up", &["aggregate"], "1 if the aggregate serves, else 0."),
+    gauge("everglade_volumes", &[], "Volumes."),
+    gauge("everglade_luns", &[], "LUNs."),
+    gauge("everglade_jobs_running", &[], "Jobs under way."),
+    gauge("everglade_space_bytes", &["object", "kind"], "Space of an aggregate: size, used, free, reserve, pending (to be given back by deletions), logical (sizes of its LUNs), shared, dirty (in memory), host_backed, host_free."),
+    counter("everglade_nbd_requests_total", &["op"], "NBD requests that were answered."),
+    counter("everglade_nbd_request_errors_total", &["op"], "NBD requests that were answered with an error."),
+    counter("everglade_nbd_bytes_total", &["op"], "Bytes of the ranges of NBD requests without an error."),
+    Metric { name: "everglade_nbd_request_duration_seconds", kind: Kind::Histogram, labels: &["op"], help: "From the header of an NBD request to its answer." },
+    counter("everglade_nbd_requests_refused_total", &[], "NBD requests of a kind nobody knows."),
+    gauge("everglade_nbd_connections", &[], "NBD connections now."),
+    counter("everglade_nbd_sessions_total", &[], "NBD sessions there have been."),
+    counter("everglade_nbd_handshakes_failed_total", &[], "NBD sessions that ended before an export was chosen."),
+    gauge("everglade_cp_number", &["aggregate"], "The last committed consistency point."),
+    counter("everglade_cp_total", &["aggregate", "trigger"], "Consistency points, by what made them begin."),
+    counter("everglade_cp_back_to_back_total", &["aggregate"], "Consistency points that began at once, because more came while the one before ran than can be buffered: clients wait."),
+    gauge("everglade_journal_half_bytes", &["aggregate"], "Size of one half of the journal."),
+    gauge("everglade_journal_fill_ratio", &["aggregate"], "How full the half is that is being filled, 0 to 1."),
+    gauge("everglade_journal_unlogged_bytes", &["aggregate"], "Changes in memory that nobody has asked to be durable."),
+    gauge("everglade_recovery_operations", &["aggregate"], "Operations that the journal gave back when the aggregate was opened."),
+    gauge("everglade_recovery_bytes", &["aggregate"], "Bytes of the journal that were read then."),
+    gauge("everglade_recovery_seconds", &["aggregate"], "How long that took."),
+    counter("everglade_cache_hits_total", &["kind"], "Look-ups in a cache that found what they looked for."),
+    counter("everglade_cache_misses_total", &["kind"], "Look-ups in a cache that did not."),
+    gauge("everglade_memory_pages_bytes", &[], "Memory for data and metadata, in pages."),
+    gauge("process_resident_memory_bytes", &[], "Memory of the process that is in RAM."),
+    counter("process_cpu_seconds_total", &[], "CPU time of all threads."),
+    gauge("process_open_fds", &[], "Open files and sockets."),
+];
+
+/// The reference, in Markdown.
+#[must_use]
+pub fn markdown() -> String {
+    let mut text = String::from("| name | kind | labels | meaning |\n| --- | --- | --- | --- |\n");
+    for metric in METRICS {
+        let labels = metric.labels.join(", ");
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {labels} | {} |",
+            metric.name,
+            metric.kind.name(),
+            metric.help
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_kind_and_unit() {
+        for metric in METRICS {
+            let is_total = metric.name.ends_with("_total");
+            assert_eq!(is_total, metric.kind == Kind::Counter, "{}", metric.name);
+            let is_ours = metric.name.starts_with("everglade_");
+            assert!(
+                is_ours || metric.name.starts_with("process_"),
+                "{}",
+                metric.name
+            );
+            assert!(metric.help.ends_with('.'), "{}", metric.name);
+            if metric.kind == Kind::Histogram {
+                assert!(metric.name.ends_with("_seconds"), "{}", metric.name);
+            }
+        }
+        let mut names: Vec<_> = METRICS.iter().map(|metric| metric.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), METRICS.len());
+    }
+}

@@ -1,0 +1,72 @@
+//! Aggregates that are recorded and could not be opened: shown with the reason, and touched by nobody.
+//!
+//! Which volumes they have is not known, because that is in the pool. Whoever attaches the right devices starts
+//! the daemon again.
+
+use everglade_api::{Aggregate, AggregateState as Shown, Device, DeviceKind as ShownKind};
+
+use crate::DataDir;
+use crate::datadir::{AggregateState, DeviceKind};
+
+/// A recorded aggregate that could not be opened.
+#[derive(Clone, Debug)]
+pub(super) struct Unavailable {
+    pub(super) name: String,
+    /// What the start would have been refused with if it were the only one.
+    pub(super) reason: String,
+    uuid: String,
+    devices: Vec<Device>,
+}
+
+impl Unavailable {
+    pub(super) fn new(
+        directory: &DataDir,
+        recorded: &AggregateState,
+        reason: String,
+    ) -> Unavailable {
+        let devices = recorded.devices.iter().map(|device| Device {
+            path: directory.device_path(device).display().to_string(),
+            kind: match device.kind {
+                DeviceKind::Directory => ShownKind::Directory,
+                DeviceKind::File => ShownKind::File,
+                DeviceKind::Block => ShownKind::Block,
+            },
+            size_bytes: device.size_bytes,
+        });
+        Unavailable {
+            name: recorded.name.clone(),
+            reason,
+            uuid: recorded
+                .uuid
+                .map_or_else(String::new, |uuid| uuid.to_string()),
+            devices: devices.collect(),
+        }
+    }
+
+    /// As administrators see it: what is recorded, and nothing that only the pool knows.
+    pub(super) fn view(&self) -> Aggregate {
+        Aggregate {
+            name: self.name.clone(),
+            uuid: self.uuid.clone(),
+            state: Shown::Unavailable,
+            reason: Some(self.reason.clone()),
+            raid: "none".to_owned(),
+            size_bytes: 0,
+            used_bytes: 0,
+            free_bytes: 0,
+            reserve_bytes: 0,
+            pending_free_bytes: 0,
+            logical_bytes: 0,
+            shared_bytes: 0,
+            dirty_bytes: 0,
+            host_backed_bytes: 0,
+            host_free_bytes: None,
+            committed_cp: 0,
+            cp: None,
+            journal: None,
+            recovery: None,
+            volume_count: 0,
+            devices: self.devices.clone(),
+        }
+    }
+}

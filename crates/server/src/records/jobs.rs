@@ -1,0 +1,293 @@
+//! Jobs: work that goes on after its request was answered. Today that is giving back the space of what was
+//! deleted, which consistency points do a part at a time.
+//!
+//! The engine knows how much an aggregate has yet to give back, for all deletions together. They are served in
+//! the order they came, more or less, so a deletion is done when as much was given back since as there was to
+//! give back when it was made; and certainly when there is nothing more.
+//!
+//! running ──given back──▶ done
+//!    └──the aggregate failed──▶ failed; the next start goes on with it
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use everglade_api::{Code, Job, JobState, Moment, Problem};
+
+/// Jobs that have ended and are still shown.
+const ENDED_KEPT: usize = 256;
+
+/// What an aggregate has yet to give back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// Its name.
+    pub aggregate: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// Why it gives back nothing any more.
+    pub failure: Option<String>,
+}
+
+/// See the module's documentation.
+pub struct Jobs {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    jobs: BTreeMap<u64, Reclaim>,
+    next: u64,
+    /// By aggregate.
+    progress: BTreeMap<String, Progress>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    /// Pending when it was looked at last.
+    pending: u64,
+    /// Given back since the daemon began.
+    given_back: u64,
+}
+
+struct Reclaim {
+    kind: &'static str,
+    object: String,
+    aggregate: String,
+    total: u64,
+    /// What had been given back when it began.
+    from: u64,
+    started: Moment,
+    ended: Option<(Moment, Result<(), String>)>,
+}
+
+impl Jobs {
+    pub(super) fn new() -> Jobs {
+        Jobs {
+            inner: Mutex::default(),
+        }
+    }
+
+    /// Begins to follow a deletion that is durable.
+    pub fn begin(&self, now: Moment, kind: &'static str, object: &str, pending: &Pending) -> Job {
+        let mut inner = self.lock();
+        let progress = inner.progress.entry(pending.aggregate.clone()).or_default();
+        progress.pending = pending.bytes;
+        let from = progress.given_back;
+        inner.next += 1;
+        let id = inner.next;
+        let reclaim = Reclaim {
+            kind,
+            object: object.to_owned(),
+            aggregate: pending.aggregate.clone(),
+            total: pending.bytes,
+            from,
+            started: now,
+            ended: (pending.bytes == 0).then_some((now, Ok(()))),
+        };
+        let job = reclaim.view(id, from, now);
+        inner.jobs.insert(id, reclaim);
+        inner.forget_old();
+        job
+    }
+
+    /// Looks how far they are; returns those that ended just now.
+    pub fn advance(&self, now: Moment, pending: &[Pending]) -> Vec<Job> {
+        let mut inner = self.lock();
+        let mut ended = Vec::new();
+        for found in pending {
+            let Some(progress) = inner.progress.get_mut(&found.aggregate) else {
+                continue;
+            };
+            progress.given_back += progress.pending.saturating_sub(found.bytes);
+            progress.pending = found.bytes;
+            let given_back = progress.given_back;
+            let here = inner.jobs.iter_mut();
+            let running =
+                here.filter(|(_, job)| job.ended.is_none() && job.aggregate == found.aggregate);
+            for (id, job) in running {
+                let outcome = match &found.failure {
+                    Some(failure) => Err(failure.clone()),
+                    None if found.bytes == 0 || given_back - job.from >= job.total => Ok(()),
+                    None => continue,
+                };
+                job.ended = Some((now, outcome));
+                ended.push(job.view(*id, given_back, now));
+            }
+        }
+        inner.forget_old();
+        ended
+    }
+
+    /// Whether any is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.lock().jobs.values().all(|job| job.ended.is_some())
+    }
+
+    /// All, in order of their beginning.
+    #[must_use]
+    pub fn all(&self, now: Moment) -> Vec<Job> {
+        let inner = self.lock();
+        let view = |(id, job): (&u64, &Reclaim)| job.view(*id, inner.given_back(job), now);
+        inner.jobs.iter().map(view).collect()
+    }
+
+    /// One.
+    ///
+    /// # Errors
+    /// There is none of this number, or not any more.
+    pub fn one(&self, now: Moment, id: u64) -> Result<Job, Problem> {
+        let inner = self.lock();
+        let found = inner.jobs.get(&id);
+        let job = found.ok_or_else(|| Problem::not_found("job", id))?;
+        Ok(job.view(id, inner.given_back(job), now))
+    }
+
+    /// Ends one early.
+    ///
+    /// # Errors
+    /// There is none, it has ended, or its kind cannot be undone.
+    pub fn cancel(&self, now: Moment, id: u64) -> Result<Job, Problem> {
+        let job = self.one(now, id)?;
+        let text = match job.state {
+            JobState::Running => format!(
+                "job {id} gives back the space of what was deleted, which is gone already; wait for it"
+            ),
+            JobState::Done | JobState::Failed => format!("job {id} has ended"),
+        };
+        Err(Problem::new(Code::NotCancellable, text))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn given_back(&self, job: &Reclaim) -> u64 {
+        let progress = self.progress.get(&job.aggregate);
+        progress.map_or(job.from, |progress| progress.given_back)
+    }
+
+    fn forget_old(&mut self) {
+        let ended = self.jobs.iter().filter(|(_, job)| job.ended.is_some());
+        let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
+        for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
+            self.jobs.remove(id);
+        }
+    }
+}
+
+impl Reclaim {
+    fn view(&self, id: u64, given_back: u64, now: Moment) -> Job {
+        let (state, detail, until) = match &self.ended {
+            None => (JobState::Running, None, now),
+            Some((when, Ok(()))) => (JobState::Done, None, *when),
+            Some((when, Err(failure))) => (JobState::Failed, Some(failure.clone()), *when),
+        };
+        let done = match state {
+            JobState::Done => self.total,
+            _ => given_back.saturating_sub(self.from).min(self.total),
+        };
+        let percent = (u128::from(done) * 100).checked_div(u128::from(self.total));
+        let seconds = until.0.saturating_sub(self.started.0).max(1);
+        let rate = done / seconds;
+        let is_moving = state == JobState::Running && rate > 0;
+        Job {
+            id,
+            kind: self.kind.to_owned(),
+            object: self.object.clone(),
+            state,
+            percent: percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(100)),
+            total_bytes: self.total,
+            done_bytes: done,
+            rate_bytes_per_second: rate,
+            eta_seconds: is_moving.then(|| (self.total - done).div_ceil(rate)),
+            started: self.started.to_string(),
+            ended: self.ended.as_ref().map(|(when, _)| when.to_string()),
+            cancellable: false,
+            detail,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(bytes: u64) -> Pending {
+        Pending {
+            aggregate: "a".to_owned(),
+            bytes,
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn a_deletion_is_done_when_its_space_is_back() {
+        let jobs = Jobs::new();
+        let job = jobs.begin(Moment(10), "lun delete", "v/l", &pending(1000));
+        assert_eq!((job.id, job.percent, job.state), (1, 0, JobState::Running));
+        assert!(jobs.advance(Moment(12), &[pending(750)]).is_empty());
+        let job = jobs.one(Moment(12), 1).expect("it is there");
+        assert_eq!((job.percent, job.done_bytes), (25, 250));
+        assert_eq!((job.rate_bytes_per_second, job.eta_seconds), (125, Some(6)));
+        let ended = jobs.advance(Moment(14), &[pending(0)]);
+        assert_eq!((ended[0].percent, ended[0].state), (100, JobState::Done));
+        assert_eq!(ended[0].eta_seconds, None);
+        assert!(
+            jobs.advance(Moment(15), &[pending(0)]).is_empty(),
+            "it ends once"
+        );
+        assert!(jobs.is_idle());
+    }
+
+    #[test]
+    fn an_earlier_deletion_does_not_wait_for_a_later_one() {
+        let jobs = Jobs::new();
+        jobs.begin(Moment(1), "lun delete", "v/a", &pending(100));
+        assert!(jobs.advance(Moment(2), &[pending(40)]).is_empty());
+        jobs.begin(Moment(3), "lun delete", "v/b", &pending(540));
+        let ended = jobs.advance(Moment(4), &[pending(480)]);
+        assert_eq!(ended.iter().map(|job| job.id).collect::<Vec<_>>(), [1]);
+        assert_eq!(jobs.one(Moment(4), 2).map(|job| job.percent), Ok(11));
+    }
+
+    #[test]
+    fn nothing_to_give_back_is_done_at_once_and_nothing_can_be_cancelled() {
+        let jobs = Jobs::new();
+        let job = jobs.begin(Moment(1), "lun delete", "v/a", &pending(0));
+        assert_eq!((job.state, job.percent), (JobState::Done, 100));
+        jobs.begin(Moment(1), "lun delete", "v/b", &pending(1));
+        for id in [1, 2] {
+            let problem = jobs.cancel(Moment(2), id).expect_err("never");
+            assert_eq!(problem.code, Code::NotCancellable);
+        }
+        assert_eq!(
+            jobs.cancel(Moment(2), 7).expect_err("none").code,
+            Code::NotFound
+        );
+    }
+
+    #[test]
+    fn a_failed_aggregate_fails_its_jobs() {
+        let jobs = Jobs::new();
+        jobs.begin(Moment(1), "volume delete", "v", &pending(10));
+        let failed = Pending {
+            failure: Some("gone".to_owned()),
+            ..pending(10)
+        };
+        let ended = jobs.advance(Moment(2), &[failed]);
+        assert_eq!(ended[0].state, JobState::Failed);
+        assert_eq!(ended[0].detail.as_deref(), Some("gone"));
+    }
+
+    #[test]
+    fn ended_jobs_are_forgotten_one_day() {
+        let jobs = Jobs::new();
+        for _ in 0..ENDED_KEPT + 10 {
+            jobs.begin(Moment(1), "lun delete", "v/a", &pending(0));
+        }
+        assert_eq!(jobs.all(Moment(1)).len(), ENDED_KEPT);
+        assert!(jobs.one(Moment(1), 1).is_err());
+    }
+}

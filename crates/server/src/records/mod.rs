@@ -1,0 +1,81 @@
+//! What was done and what happens, for people who look later: the history of changes, events, jobs.
+//!
+//! | | kept | lost when |
+//! | --- | --- | --- |
+//! | [`history`] | in the data directory, the newest thousands | never, up to its bound |
+//! | [`events`] | in memory, the newest thousand | the daemon ends |
+//! | [`jobs`] | in memory, those under way and the newest that ended | the daemon ends; the work itself goes on at the next start |
+//!
+//! All three are bounded, and none is on the way of a client's data.
+
+pub mod events;
+pub mod history;
+pub mod jobs;
+
+use std::path::Path;
+
+use everglade_api::{EventKind, Moment, Severity};
+
+use events::{Events, Told};
+use history::History;
+use jobs::Jobs;
+
+/// All three.
+pub struct Records {
+    /// What was changed.
+    pub history: History,
+    /// What happened.
+    pub events: Events,
+    /// What goes on.
+    pub jobs: Jobs,
+}
+
+/// A change that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deed {
+    /// `volume create`.
+    pub what: &'static str,
+    /// To what.
+    pub object: String,
+    /// With which settings.
+    pub detail: String,
+}
+
+impl Records {
+    /// Those of a data directory. An unreadable history is begun anew, and the log says so.
+    #[must_use]
+    pub fn open(data_dir: &Path) -> Records {
+        Records {
+            history: History::open(data_dir),
+            events: Events::new(),
+            jobs: Jobs::new(),
+        }
+    }
+
+    /// Writes down a change. That it could not be written does not undo it.
+    pub fn remember(&self, now: Moment, who: &str, deed: &Deed) {
+        self.events.tell(
+            now,
+            Told {
+                severity: Severity::Info,
+                kind: EventKind::Change,
+                object: deed.object.clone(),
+                code: None,
+                text: format!("{} by {who}", deed.what),
+            },
+        );
+        if let Err(error) = self.history.append(now, who, deed) {
+            tracing::error!("the history of changes cannot be written: {error}");
+            self.events.tell(
+                now,
+                Told {
+                    severity: Severity::Warning,
+                    kind: EventKind::Daemon,
+                    object: "history".to_owned(),
+                    code: None,
+                    text: format!("a change was made and cannot be written down: {error}"),
+                },
+            );
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Who asks. On the Unix socket the kernel says so, and whoever can open it may do everything; over TCP a token
+//! says so, and which role it has.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use everglade_api::openapi::Role;
+
+/// Who asks, and what they may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// For the history: `uid 0 (root)`, `token backup`.
+    pub(super) name: String,
+    pub(super) role: Role,
+}
+
+impl Caller {
+    /// A process of this host that could open the socket.
+    pub(super) fn local(uid: u32) -> Caller {
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let name = match user_name(&passwd, uid) {
+            Some(name) => format!("uid {uid} ({name})"),
+            None => format!("uid {uid}"),
+        };
+        Caller {
+            name,
+            role: Role::Admin,
+        }
+    }
+
+    /// A process of this host of which the kernel says nothing: the socket is its owner's, so that is who.
+    pub(super) fn owner() -> Caller {
+        let uid = fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid());
+        Caller::local(uid)
+    }
+
+    /// Whoever it is: for what everybody may see.
+    pub(super) fn nobody() -> Caller {
+        Caller {
+            name: "anybody".to_owned(),
+            role: Role::ReadOnly,
+        }
+    }
+
+    /// The holder of a token.
+    pub(super) fn token(name: &str, role: Role) -> Caller {
+        Caller {
+            name: format!("token {name}"),
+            role,
+        }
+    }
+}
+
+/// The third field of a line is the number, the first the name.
+fn user_name(passwd: &str, uid: u32) -> Option<&str> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        let found: u32 = fields.nth(1)?.parse().ok()?;
+        let is_plain = name.len() <= 64 && name.chars().all(|c| c.is_ascii_graphic());
+        (found == uid && is_plain).then_some(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_the_name_of_the_table() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nbroken\n:::\nbob:x:1000:1000::/home/bob:\n";
+        assert_eq!(user_name(passwd, 0), Some("root"));
+        assert_eq!(user_name(passwd, 1000), Some("bob"));
+        assert_eq!(user_name(passwd, 7), None);
+        assert_eq!(user_name("\u{1b}[2J:x:7:", 7), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! What is refused before any handler sees it: paths that cannot mean anything, parameters that would be ignored,
+//! and callers that may not.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use everglade_api::openapi::{ROUTES, Role, Route};
+use everglade_api::{Code, Problem};
+
+use super::answer::Refusal;
+use super::caller::Caller;
+use super::tokens::Tokens;
+
+/// Where a connection comes from, which says how to find out who asks.
+#[derive(Clone)]
+pub(crate) enum Origin {
+    /// The Unix socket; the kernel has said who.
+    Local(Caller),
+    /// TCP; a token must say who.
+    Remote(Arc<Tokens>),
+}
+
+pub(super) async fn guard(mut request: Request, next: Next) -> Response {
+    match admit(&request) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(problem) => Refusal(problem).into_response(),
+    }
+}
+
+fn admit(request: &Request) -> Result<Caller, Problem> {
+    // First of all, so that a stranger learns nothing.
+    let origin = request.extensions().get::<Origin>();
+    let caller = match origin.expect("every connection has an origin") {
+        Origin::Local(caller) => caller.clone(),
+        Origin::Remote(tokens) => authenticate(tokens, request.headers())?,
+    };
+    let path = request.uri().path();
+    // Names mean nothing in a URL, so an escaped character in a path names nothing that exists.
+    if path.contains('%') {
+        return Err(no_such_path());
+    }
+    let route = find(request.method(), path);
+    if let (Some(query), false) = (
+        request.uri().query(),
+        route.is_some_and(|route| route.item.is_some()),
+    ) {
+        let name = query.split(['=', '&']).next().unwrap_or_default();
+        let text = "unknown parameter; this path takes none";
+        let printable = name.chars().take(64).flat_map(char::escape_default);
+        let name: String = printable.collect();
+        return Err(Problem::of_field(Code::UnknownField, &name, text));
+    }
+    let needed = route.map_or(Role::ReadOnly, |route| route.role);
+    if caller.role < needed {
+        let text = format!(
+            "{} has the role {}; this needs {needed}",
+            caller.name, caller.role
+        );
+        return Err(Problem::new(Code::Forbidden, text));
+    }
+    Ok(caller)
+}
+
+/// Who holds the token of the request.
+fn authenticate(tokens: &Tokens, headers: &HeaderMap) -> Result<Caller, Problem> {
+    let refuse = |text: &str| Err(Problem::new(Code::Unauthorized, text));
+    let Some(value) = headers.get(header::AUTHORIZATION) else {
+        return refuse("no Authorization header; send 'Authorization: Bearer TOKEN'");
+    };
+    let bytes = value.as_bytes();
+    let is_bearer = bytes
+        .get(..7)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "));
+    if !is_bearer {
+        return refuse("the Authorization header is not 'Bearer TOKEN'");
+    }
+    match tokens.find(&bytes[7..]) {
+        Some((name, role)) => Ok(Caller::token(name, role)),
+        None => refuse("the token is not known here"),
+    }
+}
+
+/// The row of the table that a request means, if any.
+fn find(method: &Method, path: &str) -> Option<&'static Route> {
+    let method = match *method {
+        Method::HEAD => "GET",
+        _ => method.as_str(),
+    };
+    let fits = |route: &&Route| {
+        let (mut wanted, mut found) = (route.path.split('/'), path.split('/'));
+        loop {
+            match (wanted.next(), found.next()) {
+                (None, None) => return true,
+                (Some(wanted), Some(found)) if wanted == found => {}
+                (Some(wanted), Some(_)) if wanted.starts_with('{') => {}
+                _ => return false,
+            }
+        }
+    };
+    ROUTES
+        .iter()
+        .filter(|route| route.method == method)
+        .find(fits)
+}
+
+/// The problem of a path that nobody has.
+pub(super) fn no_such_path() -> Problem {
+    let text = "nothing has this path; see docs/reference/rest.md";
+    Problem::new(Code::NoSuchPath, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_finds_its_row() {
+        let path = |method: &Method, path: &str| find(method, path).map(|route| route.path);
+        let lun = "/v1/volumes/v/luns/l";
+        assert_eq!(
+            path(&Method::PATCH, lun),
+            Some("/v1/volumes/{volume}/luns/{lun}")
+        );
+        assert_eq!(path(&Method::HEAD, "/v1/status"), Some("/v1/status"));
+        assert_eq!(path(&Method::POST, lun), None);
+        assert_eq!(path(&Method::GET, "/v1/status/"), None);
+    }
+
+    #[test]
+    fn devices_are_for_admins_and_looking_is_for_all() {
+        for route in ROUTES {
+            let expected = match (route.method, route.path) {
+                ("GET", _) => Role::ReadOnly,
+                (_, "/v1/aggregates") => Role::Admin,
+                _ => Role::Operator,
+            };
+            assert_eq!(route.role, expected, "{} {}", route.method, route.path);
+        }
+    }
+}

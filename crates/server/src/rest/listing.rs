@@ -1,0 +1,270 @@
+//! What collections can be asked for: `?fields= &order_by= &max_records= &cursor=`, and filters by field.
+//!
+//! Items are sorted and filtered as the JSON they become, so a new field of a type needs nothing here. The names
+//! that are known come from the description of the interface.
+
+use std::cmp::Ordering;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use everglade_api::{Code, Problem, openapi};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::answer::{Answer, Refusal, found};
+
+/// Records in one answer.
+const RECORDS_MAX: usize = 10_000;
+/// Longest query that means anything.
+const QUERY_BYTES_MAX: usize = 4096;
+
+/// The parameters of a request, each at most once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Listing {
+    parameters: Vec<(String, String)>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Listing {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Listing, Refusal> {
+        Listing::parse(parts.uri.query().unwrap_or_default()).map_err(Refusal)
+    }
+}
+
+impl Listing {
+    fn parse(query: &str) -> Result<Listing, Problem> {
+        if query.len() > QUERY_BYTES_MAX {
+            let text = format!("the query is longer than {QUERY_BYTES_MAX} bytes");
+            return Err(Problem::new(Code::BodyTooLarge, text));
+        }
+        let mut parameters: Vec<(String, String)> = Vec::new();
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let (name, value) = (decoded(name)?, decoded(value)?);
+            if parameters.iter().any(|(known, _)| *known == name) {
+                return Err(Problem::invalid(&shown(&name), "given twice; give it once"));
+            }
+            parameters.push((name, value));
+        }
+        Ok(Listing { parameters })
+    }
+
+    /// Nothing was asked for in particular.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parameters.is_empty()
+    }
+
+    /// The items that were asked for, as an answer: a list called `key`, and where to go on.
+    pub(super) fn answer<T: Serialize>(
+        &self,
+        key: &str,
+        schema: &'static str,
+        items: &[T],
+    ) -> Answer {
+        let items = items
+            .iter()
+            .map(|item| serde_json::to_value(item).expect("maps with text keys are JSON"));
+        found(self.select(key, &openapi::fields_of(schema), items.collect())?)
+    }
+
+    fn select(
+        &self,
+        key: &str,
+        known: &[&str],
+        mut items: Vec<Value>,
+    ) -> Result<Map<String, Value>, Problem> {
+        let mut fields = None;
+        let (mut most, mut first) = (RECORDS_MAX, 0);
+        for (name, value) in &self.parameters {
+            match name.as_str() {
+                "fields" => fields = Some(names(name, value, known)?),
+                "order_by" => {
+                    let downwards = value.starts_with('-');
+                    let field = value.trim_start_matches('-');
+                    let field = one(name, field, known)?;
+                    items.sort_by(|a, b| compare(a.get(field), b.get(field)));
+                    if downwards {
+                        items.reverse();
+                    }
+                }
+                "max_records" => most = number(name, value, 1, RECORDS_MAX)?,
+                "cursor" => first = number(name, value, 0, usize::MAX)?,
+                filter if known.contains(&filter) => {
+                    items.retain(|item| text_of(item.get(filter)).as_deref() == Some(value));
+                }
+                _ => {
+                    let known = known.join(", ");
+                    let text = format!(
+                        "unknown parameter; known are fields, order_by, max_records, cursor, and as \
+                         filters {known}"
+                    );
+                    return Err(Problem::of_field(Code::UnknownField, &shown(name), text));
+                }
+            }
+        }
+        let total = items.len();
+        let end = first.saturating_add(most).min(total);
+        let mut page: Vec<Value> = items.drain(first.min(total)..end).collect();
+        if let Some(fields) = fields {
+            for item in &mut page {
+                if let Value::Object(item) = item {
+                    item.retain(|name, _| fields.contains(&name.as_str()));
+                }
+            }
+        }
+        let mut answer = Map::new();
+        answer.insert(key.to_owned(), Value::Array(page));
+        if end < total {
+            answer.insert("next_cursor".to_owned(), Value::String(end.to_string()));
+        }
+        Ok(answer)
+    }
+}
+
+/// Percent-decoded, and a '+' is a space.
+fn decoded(text: &str) -> Result<String, Problem> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'%' => match (digit(rest.next()), digit(rest.next())) {
+                (Some(high), Some(low)) => {
+                    bytes.push(u8::try_from(high * 16 + low).expect("two digits"));
+                }
+                _ => {
+                    return Err(Problem::invalid(
+                        &shown(text),
+                        "not percent-encoded correctly",
+                    ));
+                }
+            },
+            b'+' => bytes.push(b' '),
+            byte => bytes.push(byte),
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| Problem::invalid(&shown(text), "not UTF-8"))
+}
+
+fn shown(name: &str) -> String {
+    let printable = name.chars().take(64).flat_map(char::escape_default);
+    printable.collect()
+}
+
+fn one<'a>(parameter: &str, name: &'a str, known: &[&str]) -> Result<&'a str, Problem> {
+    if known.contains(&name) {
+        return Ok(name);
+    }
+    let known = known.join(", ");
+    let text = format!("{:?} is not a field here; use one of {known}", shown(name));
+    Err(Problem::invalid(parameter, text))
+}
+
+fn names<'a>(parameter: &str, value: &'a str, known: &[&str]) -> Result<Vec<&'a str>, Problem> {
+    value
+        .split(',')
+        .map(|name| one(parameter, name.trim(), known))
+        .collect()
+}
+
+fn number(parameter: &str, value: &str, least: usize, most: usize) -> Result<usize, Problem> {
+    let found: Option<usize> = value.parse().ok();
+    found
+        .filter(|found| (least..=most).contains(found))
+        .ok_or_else(|| {
+            let text = format!(
+                "{:?} is not possible; use a whole number from {least} to {most}",
+                shown(value)
+            );
+            Problem::invalid(parameter, text)
+        })
+}
+
+/// What is absent comes first; numbers by value, all else as text.
+fn compare(a: Option<&Value>, b: Option<&Value>) -> Ordering {
+    match (a.and_then(Value::as_u64), b.and_then(Value::as_u64)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        _ => text_of(a).cmp(&text_of(b)),
+    }
+}
+
+fn text_of(value: Option<&Value>) -> Option<String> {
+    match value? {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const KNOWN: [&str; 2] = ["name", "size"];
+
+    fn items() -> Vec<Value> {
+        vec![
+            json!({"name": "b", "size": 9}),
+            json!({"name": "a", "size": 10}),
+            json!({"name": "c d", "size": 10}),
+        ]
+    }
+
+    fn select(query: &str) -> Result<Value, Problem> {
+        let answer = Listing::parse(query)?.select("items", &KNOWN, items())?;
+        Ok(Value::Object(answer))
+    }
+
+    fn shown_names(query: &str) -> String {
+        let answer = select(query).expect(query);
+        let list = answer["items"].as_array().expect("a list").clone();
+        let name = |item: &Value| item["name"].as_str().unwrap_or("-").to_owned();
+        list.iter().map(name).collect::<Vec<_>>().join("|")
+    }
+
+    #[test]
+    fn items_are_sorted_filtered_cut_and_paged() {
+        assert_eq!(shown_names(""), "b|a|c d");
+        assert_eq!(shown_names("order_by=name"), "a|b|c d");
+        assert_eq!(shown_names("order_by=-name"), "c d|b|a");
+        assert_eq!(
+            shown_names("order_by=size"),
+            "b|a|c d",
+            "by value, not as text"
+        );
+        assert_eq!(shown_names("size=10"), "a|c d");
+        assert_eq!(shown_names("name=c%20d"), "c d");
+        assert_eq!(shown_names("name=c+d&size=10"), "c d");
+        assert_eq!(shown_names("fields=size"), "-|-|-");
+        let page = select("max_records=2").expect("a page");
+        assert_eq!(page["next_cursor"], "2");
+        assert_eq!(shown_names("max_records=2&cursor=2"), "c d");
+        assert_eq!(shown_names("cursor=7"), "");
+        assert!(select("cursor=2").expect("the end")["next_cursor"].is_null());
+    }
+
+    #[test]
+    fn bad_parameters_are_named() {
+        for (query, code, field) in [
+            ("nmae=a", Code::UnknownField, "nmae"),
+            ("fields=nmae", Code::InvalidValue, "fields"),
+            ("fields=", Code::InvalidValue, "fields"),
+            ("order_by=-", Code::InvalidValue, "order_by"),
+            ("max_records=0", Code::InvalidValue, "max_records"),
+            ("max_records=10001", Code::InvalidValue, "max_records"),
+            ("max_records=-1", Code::InvalidValue, "max_records"),
+            ("cursor=x", Code::InvalidValue, "cursor"),
+            ("name=a&name=b", Code::InvalidValue, "name"),
+            ("name=%zz", Code::InvalidValue, "%zz"),
+            ("name=%ff", Code::InvalidValue, "%ff"),
+            ("name=%", Code::InvalidValue, "%"),
+            ("%1b=1", Code::UnknownField, "\\u{1b}"),
+        ] {
+            let problem = select(query).expect_err(query);
+            assert_eq!(problem.code, code, "{query}: {problem}");
+            assert_eq!(problem.field.as_deref(), Some(field), "{query}");
+        }
+    }
+}

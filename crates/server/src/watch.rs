@@ -1,0 +1,207 @@
+//! The watch: once a second somebody looks whether all is well, and tells what has changed.
+//!
+//! A condition that was not there a second ago is an alert, one that is gone is cleared; jobs that ended are told
+//! of. Everything is read from counters, so an idle daemon stays idle.
+//!
+//! Under systemd with a watchdog, the watch also asks every reactor for a sign of life. Only when all have given
+//! one is systemd told that the daemon is alive, so one that hangs is started again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use everglade_api::{Condition, EventKind, Health, Job, JobState, Severity};
+
+use crate::Stop;
+use crate::reactor::Administrator;
+use crate::ready;
+use crate::records::Records;
+use crate::records::events::Told;
+
+/// How often somebody looks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The running watch.
+pub struct Watch {
+    thread: JoinHandle<()>,
+}
+
+/// Starts looking.
+///
+/// # Errors
+/// The system gives no thread.
+pub fn start(
+    administrator: Arc<Administrator>,
+    records: Arc<Records>,
+    stop: &Stop,
+) -> io::Result<Watch> {
+    let (ask, asked) = mpsc::channel();
+    stop.on_ask(move || _ = ask.send(()));
+    let mut watcher = Watcher {
+        administrator,
+        records,
+        conditions: BTreeMap::new(),
+        watchdog: ready::watchdog_interval(),
+        fed: None,
+    };
+    let run = move || {
+        loop {
+            watcher.look();
+            match asked.recv_timeout(LOOK_EVERY) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return watcher.say_stopping(),
+            }
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name("watch".to_owned())
+        .spawn(run)?;
+    Ok(Watch { thread })
+}
+
+impl Watch {
+    /// Waits for the end after a stop.
+    pub fn wait(self) {
+        if self.thread.join().is_err() {
+            tracing::error!("the watch ended by a panic");
+        }
+    }
+}
+
+struct Watcher {
+    administrator: Arc<Administrator>,
+    records: Arc<Records>,
+    /// What holds now, by object and code.
+    conditions: BTreeMap<(String, String), Condition>,
+    /// How often systemd wants to hear that we are alive.
+    watchdog: Option<Duration>,
+    fed: Option<Instant>,
+}
+
+impl Watcher {
+    fn look(&mut self) {
+        let now = self.administrator.now();
+        let key = |found: &Condition| (found.object.clone(), found.code.clone());
+        let found = self.administrator.status().conditions.into_iter();
+        let found: BTreeMap<_, _> = found
+            .map(|condition| (key(&condition), condition))
+            .collect();
+        for told in changes(&self.conditions, &found) {
+            self.records.events.tell(now, told);
+        }
+        self.conditions = found;
+        for job in self
+            .records
+            .jobs
+            .advance(now, &self.administrator.pending())
+        {
+            self.records.events.tell(now, ended(&job));
+        }
+        self.feed_watchdog();
+    }
+
+    fn feed_watchdog(&mut self) {
+        let Some(interval) = self.watchdog else {
+            return;
+        };
+        let is_due = self.fed.is_none_or(|fed| fed.elapsed() >= interval / 3);
+        if is_due && self.administrator.is_alive() {
+            self.fed = Some(Instant::now());
+            ready::announce_alive();
+        }
+    }
+
+    fn say_stopping(&self) {
+        let told = Told {
+            severity: Severity::Info,
+            kind: EventKind::Daemon,
+            object: "daemon".to_owned(),
+            code: None,
+            text: "stopping".to_owned(),
+        };
+        self.records.events.tell(self.administrator.now(), told);
+    }
+}
+
+/// What is to be told when these conditions have become those.
+fn changes(
+    before: &BTreeMap<(String, String), Condition>,
+    after: &BTreeMap<(String, String), Condition>,
+) -> Vec<Told> {
+    let told = |condition: &Condition, severity, kind, text| Told {
+        severity,
+        kind,
+        object: condition.object.clone(),
+        code: Some(condition.code.clone()),
+        text,
+    };
+    let begun = after.iter().filter(|(key, _)| !before.contains_key(*key));
+    let over = before.iter().filter(|(key, _)| !after.contains_key(*key));
+    let begun = begun.map(|(_, condition)| {
+        let severity = match condition.health {
+            Health::Unhealthy => Severity::Error,
+            Health::Warning | Health::Healthy => Severity::Warning,
+        };
+        let text = format!("{}; {}", condition.what, condition.action);
+        told(condition, severity, EventKind::Alert, text)
+    });
+    let over = over.map(|(_, condition)| {
+        let text = format!("it is over: {}", condition.what);
+        told(condition, Severity::Info, EventKind::Cleared, text)
+    });
+    begun.chain(over).collect()
+}
+
+/// What is to be told of a job that ended.
+fn ended(job: &Job) -> Told {
+    let severity = match job.state {
+        JobState::Failed => Severity::Error,
+        JobState::Running | JobState::Done => Severity::Info,
+    };
+    Told {
+        severity,
+        kind: EventKind::Job,
+        object: job.object.clone(),
+        code: None,
+        text: match &job.detail {
+            Some(detail) => format!("job {} ({}) {}: {detail}", job.id, job.kind, job.state),
+            None => format!("job {} ({}) is {}", job.id, job.kind, job.state),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conditions(codes: &[&str]) -> BTreeMap<(String, String), Condition> {
+        let condition = |code: &&str| Condition {
+            code: (*code).to_owned(),
+            health: Health::Warning,
+            object: "aggregate a".to_owned(),
+            what: "4.0 KiB are left".to_owned(),
+            action: "delete something".to_owned(),
+            page: String::new(),
+        };
+        let entry = |code: &&str| {
+            (
+                ("aggregate a".to_owned(), code.to_string()),
+                condition(code),
+            )
+        };
+        codes.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn a_condition_is_told_when_it_begins_and_when_it_is_over() {
+        let (none, some) = (conditions(&[]), conditions(&["EVG-4002"]));
+        let begun = changes(&none, &some);
+        assert_eq!((begun.len(), begun[0].kind), (1, EventKind::Alert));
+        assert_eq!(begun[0].code.as_deref(), Some("EVG-4002"));
+        assert!(changes(&some, &some).is_empty(), "it is told once");
+        assert_eq!(changes(&some, &none)[0].kind, EventKind::Cleared);
+    }
+}
