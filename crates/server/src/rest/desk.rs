@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use everglade_api::{Code, EventKind, Job, Lun, Problem, Severity};
+use everglade_api::{Code, EventKind, Job, JobState, Lun, Problem, Severity};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -147,7 +147,10 @@ impl Desk {
                     kind: EventKind::Job,
                     object: deed.object,
                     code: None,
-                    text: format!("job {} gives back {} bytes", job.id, job.total_bytes),
+                    text: match job.state {
+                        JobState::Done => format!("job {} ({what}) is done", job.id),
+                        _ => format!("job {} gives back {} bytes", job.id, job.total_bytes),
+                    },
                 },
             );
             Ok(job)
