@@ -36,6 +36,7 @@ pub(crate) use atlas::{Atlas, Spot};
 pub(crate) use seal::seal;
 
 type Change<T> = Box<dyn Fn(&mut T)>;
+type OnMedia = Box<dyn Fn(&SimWorld)>;
 
 /// One way to damage one image.
 pub(crate) struct Damage {
@@ -43,7 +44,7 @@ pub(crate) struct Damage {
     spoils: Vec<(Spot, Change<Block>)>,
     superblock: Option<Change<Superblock>>,
     /// Done to the media in the end, behind all tags.
-    after: Option<Box<dyn Fn(&SimWorld)>>,
+    after: Option<OnMedia>,
     /// What the verifier must call it.
     pub(crate) expect: Kind,
     /// What it must say of it.
