@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod dist;
 mod generate;
 mod guest;
 mod place;
@@ -29,7 +30,7 @@ struct Verb {
 /// Wrong usage, with what would be right.
 struct Usage(String);
 
-const VERBS: [Verb; 6] = [
+const VERBS: [Verb; 7] = [
     Verb {
         name: "check",
         arguments: "",
@@ -53,6 +54,12 @@ const VERBS: [Verb; 6] = [
         arguments: "[--check]",
         summary: "writes generated documents; with --check, fails if one is stale",
         run: generate::run,
+    },
+    Verb {
+        name: "dist",
+        arguments: "",
+        summary: "makes a Debian package, and tries it out in a scratch root",
+        run: dist::run,
     },
     Verb {
         name: "tidy",

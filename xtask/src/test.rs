@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use crate::step::{cargo, counted};
 use crate::tally::Tally;
-use crate::{Usage, check, generate, guest, place, sim, tools};
+use crate::{Usage, check, dist, generate, guest, place, sim, tools};
 
 /// The variable that names the file of skips.
 const SKIPS: &str = "EVERGLADE_SKIPS";
@@ -37,7 +37,9 @@ fn everything(tally: &mut Tally) {
     let selection = ["--workspace", "--release"];
     tests(tally, "tests", &selection, kernel.as_deref());
     sim::short(tally);
-    generate::verify(tally, &generate::Binary::built_by_tests());
+    let binary = generate::Binary::built_by_tests();
+    generate::verify(tally, &binary);
+    dist::verify(tally, &binary);
 }
 
 /// `nbd`, `everglade-nbd`, `everglade` or `xtask`.
