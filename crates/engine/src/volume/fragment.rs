@@ -44,7 +44,7 @@ impl Fragment {
         );
         Fragment {
             page,
-            ranges: vec![narrow(range.start)..narrow(range.end)],
+            ranges: std::iter::once(narrow(range.start)..narrow(range.end)).collect(),
         }
     }
 
