@@ -45,8 +45,8 @@ const VERBS: [Verb; 7] = [
     },
     Verb {
         name: "sim",
-        arguments: "[--seed N | --minutes M]",
-        summary: "the whole engine in a seeded world with faults and power cuts",
+        arguments: "[--seed N] [--minutes M] [--kind KIND]",
+        summary: "the whole engine in a seeded world with faults and power cuts; KIND exhaustive: all short runs",
         run: sim::run,
     },
     Verb {

@@ -35,16 +35,23 @@ pub(crate) fn short(tally: &mut Tally) {
 fn understand(words: &[String]) -> Result<(), Usage> {
     match words {
         [] => Ok(()),
-        [option, value] if option == "--seed" || option == "--minutes" => {
+        [option, value, rest @ ..] if option == "--seed" || option == "--minutes" => {
             let is_hex = value
                 .strip_prefix("0x")
                 .is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok());
-            if value.parse::<u64>().is_ok() || is_hex {
-                Ok(())
+            if value.parse::<f64>().is_ok() || is_hex {
+                understand(rest)
             } else {
                 Err(Usage(format!("'{value}' is not a number")))
             }
         }
+        // Understood by the simulation, which explains itself.
+        [option, _, rest @ ..]
+            if ["--kind", "--from", "--shard", "--trace"].contains(&option.as_str()) =>
+        {
+            understand(rest)
+        }
+        [option, rest @ ..] if option == "--json" => understand(rest),
         [word, ..] => Err(Usage(format!("did not understand '{word}'"))),
     }
 }

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use everglade_testing::Rng;
 use everglade_testing::Seed;
 use everglade_testing::engine::EngineMaker;
-use everglade_testing::sim::{Cost, Failure, Report, cuts, long, small};
+use everglade_testing::sim::{Cost, Failure, Report, cuts, exhaustive, long, small};
 use everglade_testing::workload::small::sequence_count;
 
 const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace LINES] [--json]
+       sim --kind exhaustive [--from N] [--shard I/N] [--minutes M] [--seed N] [--json]
 
   --seed N       run this seed (decimal or 0x…); with --minutes, start the series there
   --minutes M    run seeds until M minutes have passed; without --seed from a fresh one
@@ -22,6 +23,10 @@ const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace 
                  says
   --trace LINES  on failure, print the last LINES events of the world
   --json         print what was done as one line of JSON
+  --kind exhaustive
+                 all sequences of up to three operations from all start states, cut at each
+                 write; --from N begins with case N, --shard I/N does every N-th from the
+                 I-th (counted from 0) on, and what is printed at the end says how to go on
 ";
 
 /// A pool that small operations fill.
@@ -56,6 +61,15 @@ struct Wish {
     kind: Option<Kind>,
     trace_lines: usize,
     json: bool,
+    /// Every case, instead of seeds: the first, the share, and of how many.
+    exhaustive: Option<Share>,
+}
+
+#[derive(Clone, Copy)]
+struct Share {
+    from: u64,
+    index: u64,
+    of: u64,
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
@@ -65,6 +79,12 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
         kind: None,
         trace_lines: 0,
         json: false,
+        exhaustive: None,
+    };
+    let mut share = Share {
+        from: 0,
+        index: 0,
+        of: 1,
     };
     while let Some(option) = arguments.next() {
         let mut value = || arguments.next().ok_or(format!("{option} needs a value"));
@@ -77,7 +97,20 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
                 }
                 wish.minutes = Some(minutes);
             }
-            "--kind" => wish.kind = Some(kind_named(&value()?)?),
+            "--kind" => match value()?.as_str() {
+                "exhaustive" => wish.exhaustive = Some(share),
+                kind => wish.kind = Some(kind_named(kind)?),
+            },
+            "--from" => share.from = value()?.parse().map_err(|_| "not a number of a case")?,
+            "--shard" => {
+                let text = value()?;
+                let parts = text
+                    .split_once('/')
+                    .and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
+                (share.index, share.of) = parts
+                    .filter(|(index, of)| index < of)
+                    .ok_or("a shard is I/N with I below N")?;
+            }
             "--trace" => {
                 wish.trace_lines = value()?.parse().map_err(|_| "not a number of lines")?;
             }
@@ -85,6 +118,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
             _ => return Err(format!("what is {option}?")),
         }
     }
+    wish.exhaustive = wish.exhaustive.map(|_| share);
     Ok(wish)
 }
 
@@ -109,6 +143,9 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(share) = wish.exhaustive {
+        return exhaust(&wish, share);
+    }
     let first = wish.seed.unwrap_or_else(Seed::fresh);
     println!("seed {first}");
     let limit = Duration::from_secs_f64(wish.minutes.unwrap_or(0.0) * 60.0);
@@ -126,13 +163,63 @@ fn main() -> ExitCode {
         }
         runs += 1;
     }
+    tell(&wish, begin, &all, runs);
+    println!("{runs} passed, 0 failed");
+    ExitCode::SUCCESS
+}
+
+fn tell(wish: &Wish, begin: Instant, all: &Report, runs: u64) {
     let cost = Cost::since(begin);
     if wish.json {
-        println!("{}", cost.json(&all, runs));
+        println!("{}", cost.json(all, runs));
     } else {
-        print!("{}", cost.table(&all, runs));
+        print!("{}", cost.table(all, runs));
     }
-    println!("{runs} passed, 0 failed");
+}
+
+/// Runs a share of all cases, until the time is up if there is a limit.
+fn exhaust(wish: &Wish, share: Share) -> ExitCode {
+    let seed = wish.seed.unwrap_or(Seed(1));
+    println!("seed {seed}");
+    let begin = Instant::now();
+    let limit = wish
+        .minutes
+        .map(|minutes| Duration::from_secs_f64(minutes * 60.0));
+    let all_cases = match exhaustive::Exhaustive::new(seed) {
+        Ok(prepared) => prepared,
+        Err(failure) => return explain(seed, None, &failure, 0),
+    };
+    let mut all = Report::default();
+    let mut passed = 0;
+    let mut next = share.from + (share.index + share.of - share.from % share.of) % share.of;
+    while next < exhaustive::count() && limit.is_none_or(|limit| begin.elapsed() < limit) {
+        let verdict = std::panic::catch_unwind(|| all_cases.run(next));
+        match verdict.unwrap_or_else(|_| Err(Failure::panicked())) {
+            Ok(report) => all.add(&report),
+            Err(failure) => {
+                println!("FAILED case {next} with seed {seed}\n{failure}");
+                println!(
+                    "again: cargo run --release -p everglade-testing --bin sim -- --kind exhaustive \
+                     --seed {seed} --from {next}"
+                );
+                println!("{passed} passed, 1 failed");
+                return ExitCode::FAILURE;
+            }
+        }
+        passed += 1;
+        next += share.of;
+    }
+    tell(wish, begin, &all, passed);
+    let count = exhaustive::count();
+    if next < count {
+        println!(
+            "next: --from {next} --shard {}/{} of {count} cases",
+            share.index, share.of
+        );
+    } else {
+        println!("all of the share done, of {count} cases");
+    }
+    println!("{passed} passed, 0 failed");
     ExitCode::SUCCESS
 }
 

@@ -108,6 +108,21 @@ impl Model {
         luns.flat_map(|lun| lun.blocks.keys().copied()).collect()
     }
 
+    /// Of [`Model::blocks_ever`] those that an operation from `since` on touched, and one in `others` of the
+    /// rest.
+    #[must_use]
+    pub fn blocks_since(&self, name: &str, since: OpId, others: u64) -> Vec<u64> {
+        let luns = self.luns.iter().filter(|lun| lun.name == name);
+        luns.flat_map(|lun| lun.blocks.iter())
+            .filter(|(block, history)| {
+                let last = history.versions().last();
+                let newest = last.and_then(|version| version.op);
+                newest.is_some_and(|op| op >= since) || block.is_multiple_of(others)
+            })
+            .map(|(block, _)| *block)
+            .collect()
+    }
+
     /// The volume of this name, if it may exist.
     #[must_use]
     pub fn volume(&self, name: &str) -> Option<VolumeId> {

@@ -237,6 +237,27 @@ impl Model {
         }
     }
 
+    /// The operation that will be told next.
+    #[must_use]
+    pub fn next_op(&self) -> OpId {
+        OpId(self.ops.len())
+    }
+
+    /// How much had happened when the world had counted fewer than `at` writes: operations issued and ended,
+    /// marks. Two moments with the same numbers allow the same.
+    #[must_use]
+    pub fn moment_at(&self, at: u64) -> [usize; 3] {
+        let before = |moment: &Moment| moment.writes < at;
+        [
+            self.ops.iter().filter(|op| before(&op.issued)).count(),
+            self.ops
+                .iter()
+                .filter(|op| op.acked.as_ref().is_some_and(before))
+                .count(),
+            self.marks.iter().filter(|mark| before(&mark.since)).count(),
+        ]
+    }
+
     /// True if some operation is changing one of the blocks of the range.
     #[must_use]
     pub fn is_busy(&self, lun: LunId, offset: u64, length: u64) -> bool {

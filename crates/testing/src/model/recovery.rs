@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use everglade_env::BLOCK_SIZE;
+use everglade_env::PageRef;
 
 use super::history::BlockHistory;
 use super::{LunId, Model, Moment, OpId, Rule, Violation, VolumeId};
@@ -61,8 +61,7 @@ impl Model {
 
 impl<'m> Recovery<'m> {
     /// The log is damaged: only consistency points, and what is durable by one (volumes and LUNs), count.
-    #[must_use]
-    pub fn without_log(mut self) -> Self {
+    pub fn forget_log(&mut self) {
         self.without_log = true;
         self.covered.clear();
         let marks = self.model.marks.iter();
@@ -70,7 +69,6 @@ impl<'m> Recovery<'m> {
             let covers = self.covered.entry(mark.aggregate).or_insert(mark.covers);
             *covers = mark.covers.max(*covers);
         }
-        self
     }
 
     /// Remembers what is found, so that [`Recovery::adopt`] can go on from it.
@@ -237,19 +235,16 @@ impl<'m> Recovery<'m> {
         self.present.iter().map(named).collect()
     }
 
-    /// Judges what a block holds. `bytes` is the whole block, or its part inside the LUN.
+    /// Judges what a block holds.
     ///
     /// # Errors
     /// No crash may leave this there.
-    pub fn block(&mut self, lun: LunId, block: u64, bytes: &[u8]) -> Result<(), Violation> {
-        if let Some(found) = &mut self.found
-            && bytes.len() == BLOCK_SIZE
-        {
-            let mut page = everglade_env::Page::zeroed();
-            page.copy_from_slice(bytes);
-            let history = BlockHistory::starting_with(page.freeze());
+    pub fn block(&mut self, lun: LunId, block: u64, page: &PageRef) -> Result<(), Violation> {
+        if let Some(found) = &mut self.found {
+            let history = BlockHistory::starting_with(page.clone());
             found.entry(lun).or_default().insert(block, history);
         }
+        let bytes = &page[..];
         let model = self.model;
         let known = &model.luns[lun.0];
         let place = format!("{} block {block}", known.name);

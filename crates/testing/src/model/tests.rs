@@ -4,6 +4,12 @@ use super::*;
 
 const ALL: u64 = u64::MAX;
 
+fn page(byte: u8) -> everglade_env::PageRef {
+    let mut page = everglade_env::Page::zeroed();
+    page.fill(byte);
+    page.freeze()
+}
+
 struct Bench {
     model: Model,
     lun: LunId,
@@ -64,7 +70,7 @@ impl Bench {
         let judge = |recovery: &mut Recovery| {
             recovery.exports(&[("v/l".to_owned(), 64 * BLOCK)], Some(&["v".to_owned()]))?;
             for (block, &byte) in blocks.iter().enumerate() {
-                recovery.block(self.lun, block as u64, &[byte; BLOCK_SIZE])?;
+                recovery.block(self.lun, block as u64, &page(byte))?;
             }
             recovery.finish(cp)
         };
@@ -287,7 +293,7 @@ fn adopted_model_holds_what_was_found() {
     assert_eq!(recovery.luns().len(), 1);
     assert_eq!(bench.model.blocks_ever("v/l"), vec![0]);
     recovery
-        .block(bench.lun, 0, &[1; BLOCK_SIZE])
+        .block(bench.lun, 0, &page(1))
         .expect("a crash may leave this");
     recovery.finish(None).expect("a crash may leave this");
     let model = recovery.adopt();

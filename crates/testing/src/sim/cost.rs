@@ -30,7 +30,7 @@ impl Cost {
         Cost { real, processor }
     }
 
-    fn rows(report: &Report, runs: u64) -> [Row; 8] {
+    fn rows(report: &Report, runs: u64) -> [Row; 9] {
         [
             ("runs", "seeds", runs),
             ("operations", "operations", report.actions),
@@ -43,6 +43,11 @@ impl Cost {
                 report.cuts_in_recovery,
             ),
             ("recoveries", "recoveries judged", report.recoveries),
+            (
+                "recoveries_known",
+                "… known by footprint",
+                report.recoveries_known,
+            ),
             ("effective_faults", "effective faults", report.effective()),
         ]
     }

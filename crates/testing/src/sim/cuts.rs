@@ -5,10 +5,12 @@
 //! now and then the recovered system goes on, and is cut again at each of its writes.
 
 use super::driver::{Driver, Manners};
-use super::judge::judge;
+use super::judge::{View, judge, look_at, verify};
+use super::known::Known;
 use super::{Failure, Report};
-use crate::model::Model;
-use crate::system::{Admin, Maker};
+use crate::model::{Model, OpId};
+use crate::system::{Admin, Maker, System};
+use crate::workload::small::{LUN, LUN_BYTES, VOLUME};
 use crate::workload::{Action, Mix, Scale, Workload};
 use crate::world::{Cut, CutPoint, DeviceSpec, Images, Keep, SimWorld};
 use crate::{Rng, Seed};
@@ -20,12 +22,37 @@ pub struct Thoroughness {
     pub stride: u64,
     /// If these are more, as many of them, evenly spread.
     pub points_max: usize,
-    /// Changes singled out at each write (each is tried missing, torn, alone, …).
-    pub singles_max: usize,
+    /// Which of the changes that were not flushed arrive, at each write.
+    pub ways: Ways,
     /// One recovery in so many goes on, and is itself cut at each of its writes; zero for none.
     pub recoveries: u64,
     /// The media are checked offline after each cut.
     pub check: bool,
+}
+
+/// Cuts of a recovery and of what it goes on with.
+const NESTED_MAX: usize = 24;
+
+/// Of blocks that a run does not touch one in so many is looked at after each cut; the offline check looks at
+/// all.
+const OLD_ONE_IN: u64 = 16;
+
+/// Which of the changes that were not flushed arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ways {
+    /// None, all, and for at most so many changes: this one missing, torn, alone, the last.
+    Singles(usize),
+    /// None, all, each change missing, and so many random subsets, half of them torn.
+    Subsets(u64),
+}
+
+impl Ways {
+    fn at(self, point: &CutPoint, seed: Seed) -> Vec<Cut> {
+        match self {
+            Ways::Singles(most) => point.singles(most).collect(),
+            Ways::Subsets(random) => point.subsets(random, seed.0 ^ point.writes).collect(),
+        }
+    }
 }
 
 impl Thoroughness {
@@ -33,7 +60,7 @@ impl Thoroughness {
     pub const ALL: Thoroughness = Thoroughness {
         stride: 1,
         points_max: usize::MAX,
-        singles_max: usize::MAX,
+        ways: Ways::Singles(usize::MAX),
         recoveries: 1,
         check: true,
     };
@@ -41,7 +68,7 @@ impl Thoroughness {
     pub const SOME: Thoroughness = Thoroughness {
         stride: 1,
         points_max: 64,
-        singles_max: 3,
+        ways: Ways::Singles(3),
         recoveries: 29,
         check: true,
     };
@@ -61,49 +88,140 @@ pub fn run<M: Maker>(
     depth: usize,
     thoroughness: Thoroughness,
 ) -> Result<Report, Failure> {
-    let start = prepare(seed, reactors, devices, maker)?;
-    let world = SimWorld::restart(start.images, seed, reactors);
-    let mut model = start.model;
-    let system = maker
-        .mount(&world)
-        .map_err(|error| Failure::new(error).within("mount"))?;
-    world.watch_cuts(thoroughness.stride, usize::MAX);
-    let manners = Manners {
-        depth,
-        changes_are_durable: maker.promises().changes_are_durable,
-        ..Manners::STRICT
-    };
-    let mut driver = Driver::new(&world, system, &mut model, manners, seed.0);
-    let mut rest = actions.iter().cloned();
-    driver.run(&mut |_| rest.next())?;
-    let mut report = driver.report;
-    drop(driver);
-    report.digest = world.digest();
-    report.nanos = world.now();
-    let points = points_of(&world, thoroughness.points_max);
-    let context = Context {
-        seed,
-        reactors,
-        maker,
-        model: &model,
-        thoroughness,
-    };
-    for (number, (at, point)) in points.iter().enumerate() {
-        for (way, cut) in point.singles(thoroughness.singles_max).enumerate() {
-            let images = point.images(cut);
-            report.cuts += 1;
-            report.add_losses(images.losses);
-            let nested = thoroughness.recoveries > 0
-                && (number + way)
-                    .is_multiple_of(usize::try_from(thoroughness.recoveries).unwrap_or(1));
-            context
-                .recover(&images, *at, nested, &mut report)
-                .map_err(|failure| {
-                    failure.within(format!("cut at write {}, {cut:?}", point.writes))
-                })?;
-        }
+    let start = Start::prepare(seed, reactors, devices, maker, Vec::new())?;
+    start.run(maker, actions, depth, thoroughness)
+}
+
+/// Where runs begin: media and what is known of them. One start serves many runs.
+pub struct Start {
+    seed: Seed,
+    reactors: usize,
+    images: Images,
+    model: Model,
+    /// Done at the beginning of each run, before anything is cut.
+    prelude: Vec<Action>,
+}
+
+impl Start {
+    /// Devices with the volume and the LUN of the small worlds on them, and what `more` asks for, durable.
+    ///
+    /// # Errors
+    /// It does not even work.
+    pub fn prepare<M: Maker>(
+        seed: Seed,
+        reactors: usize,
+        devices: &[DeviceSpec],
+        maker: &M,
+        more: Vec<Action>,
+    ) -> Result<Start, Failure> {
+        let world = SimWorld::new(seed, reactors, devices);
+        let mut model = Model::default();
+        maker
+            .format(&world)
+            .map_err(|error| Failure::new(error).within("format"))?;
+        let system = maker
+            .mount(&world)
+            .map_err(|error| Failure::new(error).within("first mount"))?;
+        let mut driver = Driver::new(&world, system, &mut model, Manners::STRICT, seed.0);
+        let first = [
+            Action::Admin(Admin::CreateVolume {
+                name: VOLUME.to_owned(),
+            }),
+            Action::Admin(Admin::CreateLun {
+                name: LUN.to_owned(),
+                size_bytes: LUN_BYTES,
+            }),
+        ];
+        let last = [Action::Admin(Admin::ConsistencyPoint)];
+        let mut actions = first.into_iter().chain(more).chain(last);
+        driver
+            .run(&mut |_| actions.next())
+            .map_err(|failure| failure.within("preparation"))?;
+        drop(driver);
+        model.set_writes(world.writes());
+        Ok(Start {
+            seed,
+            reactors,
+            images: world.after_cut(Cut::whole(Keep::Nothing)),
+            model,
+            prelude: Vec::new(),
+        })
     }
-    Ok(report)
+
+    /// The same, and each run begins with these actions, which nothing cuts.
+    #[must_use]
+    pub fn with_prelude(self, prelude: Vec<Action>) -> Start {
+        Start { prelude, ..self }
+    }
+
+    /// Runs `actions` from here, cutting as said. See [`run`].
+    ///
+    /// # Errors
+    /// A promise was broken; the message names write and cut.
+    pub fn run<M: Maker>(
+        &self,
+        maker: &M,
+        actions: &[Action],
+        depth: usize,
+        thoroughness: Thoroughness,
+    ) -> Result<Report, Failure> {
+        let (seed, reactors) = (self.seed, self.reactors);
+        let world = SimWorld::restart(self.images.clone(), seed, reactors);
+        let mut model = self.model.clone();
+        let system = maker
+            .mount(&world)
+            .map_err(|error| Failure::new(error).within("mount"))?;
+        let before = system.committed_cp();
+        let manners = Manners {
+            depth,
+            changes_are_durable: maker.promises().changes_are_durable,
+            ..Manners::STRICT
+        };
+        let mut driver = Driver::new(&world, system, &mut model, manners, seed.0);
+        if !self.prelude.is_empty() {
+            let mut rest = self.prelude.iter().cloned();
+            driver
+                .run(&mut |_| rest.next())
+                .map_err(|failure| failure.within("prelude"))?;
+        }
+        world.watch_cuts(thoroughness.stride, usize::MAX);
+        let mut rest = actions.iter().cloned();
+        let since = self.model.next_op();
+        driver.run(&mut |_| rest.next())?;
+        let mut report = driver.report;
+        let after = driver.system().committed_cp();
+        report.cps = after.unwrap_or(0).saturating_sub(before.unwrap_or(0));
+        drop(driver);
+        report.digest = world.digest();
+        report.nanos = world.now();
+        let points = points_of(&world, thoroughness.points_max);
+        let context = Context {
+            seed,
+            reactors,
+            maker,
+            model: &model,
+            thoroughness,
+            since,
+            known: Known::default(),
+        };
+        let mut ticket = Rng::for_part(seed.0, &format!("{actions:?}")).draw();
+        for (at, point) in &points {
+            for cut in thoroughness.ways.at(point, seed) {
+                let images = point.images(cut);
+                report.cuts += 1;
+                report.add_losses(images.losses);
+                ticket = ticket.wrapping_add(1);
+                let nested =
+                    thoroughness.recoveries > 0 && ticket.is_multiple_of(thoroughness.recoveries);
+                context
+                    .recover(&images, *at, nested, &mut report)
+                    .map_err(|failure| {
+                        failure.within(format!("cut at write {}, {cut:?}", point.writes))
+                    })?;
+            }
+        }
+        Ok(report)
+    }
 }
 
 /// The run a seed stands for: some actions of a random workload, a few at a time, cut at each write.
@@ -111,7 +229,6 @@ pub fn run<M: Maker>(
 /// # Errors
 /// A promise was broken.
 pub fn run_of_seed<M: Maker>(seed: Seed, maker: &M) -> Result<Report, Failure> {
-    use crate::workload::small::{LUN, LUN_BYTES, VOLUME};
     let mut rng = Rng::for_part(seed.0, "cuts");
     let mut workload = Workload::new(seed.0, Scale::SMALL);
     workload.set_population(vec![VOLUME.to_owned()], &[(LUN.to_owned(), LUN_BYTES)]);
@@ -144,49 +261,12 @@ fn points_of(world: &SimWorld, most: usize) -> Vec<(u64, CutPoint)> {
     points
 }
 
-struct Start {
-    images: Images,
-    model: Model,
-}
-
-/// Devices with the volume and the LUN of the small worlds on them, durable.
-fn prepare<M: Maker>(
-    seed: Seed,
-    reactors: usize,
-    devices: &[DeviceSpec],
-    maker: &M,
-) -> Result<Start, Failure> {
-    use crate::workload::small::{LUN, LUN_BYTES, VOLUME};
-    let world = SimWorld::new(seed, reactors, devices);
-    let mut model = Model::default();
-    maker
-        .format(&world)
-        .map_err(|error| Failure::new(error).within("format"))?;
-    let system = maker
-        .mount(&world)
-        .map_err(|error| Failure::new(error).within("first mount"))?;
-    let manners = Manners::STRICT;
-    let mut driver = Driver::new(&world, system, &mut model, manners, seed.0);
-    let mut first = [
-        Action::Admin(Admin::CreateVolume {
-            name: VOLUME.to_owned(),
-        }),
-        Action::Admin(Admin::CreateLun {
-            name: LUN.to_owned(),
-            size_bytes: LUN_BYTES,
-        }),
-        Action::Admin(Admin::ConsistencyPoint),
-    ]
-    .into_iter();
-    driver
-        .run(&mut |_| first.next())
-        .map_err(|failure| failure.within("preparation"))?;
-    drop(driver);
-    model.set_writes(world.writes());
-    Ok(Start {
-        images: world.after_cut(Cut::whole(Keep::Nothing)),
-        model,
-    })
+/// What a recovery is compared with.
+struct Asked<'a> {
+    model: &'a Model,
+    at: u64,
+    since: OpId,
+    known: &'a Known,
 }
 
 struct Context<'a, M> {
@@ -195,11 +275,14 @@ struct Context<'a, M> {
     maker: &'a M,
     model: &'a Model,
     thoroughness: Thoroughness,
+    /// The first operation of the run; what is older is only sampled.
+    since: OpId,
+    known: Known,
 }
 
 impl<M: Maker> Context<'_, M> {
-    /// Judges what a cut at write `at` left. With `nested` the recovered system goes on for a while, and that
-    /// is cut again at each of its writes.
+    /// Judges what a cut at write `at` left. With `nested` the recovery and what the recovered system goes on
+    /// with for a while are cut again at each of their writes.
     fn recover(
         &self,
         images: &Images,
@@ -208,25 +291,80 @@ impl<M: Maker> Context<'_, M> {
         report: &mut Report,
     ) -> Result<(), Failure> {
         self.check(images)?;
-        let world = SimWorld::restart(images.clone(), self.seed, self.reactors);
-        let mut system = self.mount(&world)?;
-        if !nested {
-            return judge(&world, &mut system, self.model, at).map(drop);
+        report.recoveries += 1;
+        if nested {
+            return self.recover_and_go_on(images, at, report);
         }
+        let asked = Asked {
+            model: self.model,
+            at,
+            since: self.since,
+            known: &self.known,
+        };
+        self.judge_known(images, &asked, report)
+    }
+
+    /// Judges what media become, unless media with their footprint are known to become something right.
+    fn judge_known(
+        &self,
+        images: &Images,
+        asked: &Asked<'_>,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let moment = asked.model.moment_at(asked.at);
+        let judge = |view: &View| verify(view, asked.model, asked.at);
+        if let Some(verdict) = asked.known.judge(images, moment, judge) {
+            report.recoveries_known += 1;
+            return verdict;
+        }
+        let world = SimWorld::restart(images.clone(), self.seed, self.reactors);
+        world.track();
+        let mut system = self.mount(&world)?;
+        let view = look_at(&world, &mut system, &|name| {
+            asked.model.blocks_since(name, asked.since, OLD_ONE_IN)
+        })?;
+        judge(&view)?;
+        report.add_faults(&world);
+        asked.known.note(world.take_footprint(), view, moment);
+        Ok(())
+    }
+
+    fn recover_and_go_on(
+        &self,
+        images: &Images,
+        at: u64,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let world = SimWorld::restart(images.clone(), self.seed, self.reactors);
         world.watch_cuts(1, 1000);
+        let mut system = self.mount(&world)?;
         let mut model = judge(&world, &mut system, self.model, at)?;
-        model.set_writes(world.writes());
+        let recovered_with = world.writes();
+        model.set_writes(recovered_with);
         let mut actions = self.sequel(&model, at).into_iter();
         let mut driver = Driver::new(&world, system, &mut model, Manners::STRICT, self.seed.0);
         driver
             .run(&mut |_| actions.next())
             .map_err(|failure| failure.within("going on"))?;
         drop(driver);
-        let points_max = self.thoroughness.points_max.div_ceil(4);
+        let known = Known::default();
+        let points_max = (self.thoroughness.points_max / 4).clamp(1, NESTED_MAX);
         for (again, point) in points_of(&world, points_max) {
+            // Nobody saw what a recovery was about to find when it was cut.
+            let in_recovery = again <= recovered_with;
+            let asked = Asked {
+                model: if in_recovery { self.model } else { &model },
+                at: if in_recovery { at } else { again },
+                since: if in_recovery { self.since } else { OpId(0) },
+                known: if in_recovery { &self.known } else { &known },
+            };
             for cut in point.singles(1) {
                 report.cuts += 1;
-                self.judge_again(&point.images(cut), &model, again)
+                report.cuts_in_recovery += u64::from(in_recovery);
+                report.recoveries += 1;
+                let images = point.images(cut);
+                self.check(&images)
+                    .and_then(|()| self.judge_known(&images, &asked, report))
                     .map_err(|failure| {
                         failure.within(format!("cut again at write {again}, {cut:?}"))
                     })?;
@@ -248,19 +386,14 @@ impl<M: Maker> Context<'_, M> {
         actions
     }
 
-    fn judge_again(&self, images: &Images, model: &Model, at: u64) -> Result<(), Failure> {
-        self.check(images)?;
-        let world = SimWorld::restart(images.clone(), self.seed, self.reactors);
-        let mut system = self.mount(&world)?;
-        judge(&world, &mut system, model, at).map(drop)
-    }
-
     fn check(&self, images: &Images) -> Result<(), Failure> {
-        if self.thoroughness.check {
+        if self.thoroughness.check && !self.known.is_clean(images) {
             let offline = SimWorld::restart(images.clone(), self.seed, self.reactors);
+            offline.track();
             self.maker
                 .check(&offline)
                 .map_err(|error| Failure::new(error).within("check"))?;
+            self.known.note_clean(offline.take_footprint());
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_target::{LunHandle, OP_BYTES_MAX, Op, Reply};
 
 use super::Failure;
-use crate::model::{Model, Violation};
+use crate::model::{Model, Recovery, Violation};
 use crate::system::System;
 use crate::world::{End, SimWorld, Turn};
 
@@ -83,6 +83,18 @@ pub fn judge<S: System>(
 /// # Errors
 /// Something is never answered, or answered with nonsense. Errors of devices are part of the view.
 pub fn look<S: System>(world: &SimWorld, system: &mut S, model: &Model) -> Result<View, Failure> {
+    look_at(world, system, &|name| model.blocks_ever(name))
+}
+
+/// Looks at blocks that `wanted` names for each LUN, and at the first and last of each.
+///
+/// # Errors
+/// As [`look`].
+pub fn look_at<S: System>(
+    world: &SimWorld,
+    system: &mut S,
+    wanted: &dyn Fn(&str) -> Vec<u64>,
+) -> Result<View, Failure> {
     let exports = system.target(0).exports();
     let mut view = View {
         exports: exports
@@ -95,7 +107,7 @@ pub fn look<S: System>(world: &SimWorld, system: &mut S, model: &Model) -> Resul
     };
     for (name, size) in view.exports.clone() {
         let blocks = size / BLOCK;
-        let mut wanted = model.blocks_ever(&name);
+        let mut wanted = wanted(&name);
         wanted.extend([0, blocks.saturating_sub(1)]);
         wanted.retain(|block| *block < blocks);
         wanted.sort_unstable();
@@ -108,7 +120,7 @@ pub fn look<S: System>(world: &SimWorld, system: &mut S, model: &Model) -> Resul
             }
         };
         let shown =
-            look_at(world, system, handle, &wanted).map_err(|failure| failure.within(&name))?;
+            look_into(world, system, handle, &wanted).map_err(|failure| failure.within(&name))?;
         view.blocks.insert(name, shown);
         system.target(0).close(handle);
         if let Some(reason) = system.failure() {
@@ -119,7 +131,7 @@ pub fn look<S: System>(world: &SimWorld, system: &mut S, model: &Model) -> Resul
     Ok(view)
 }
 
-fn look_at<S: System>(
+fn look_into<S: System>(
     world: &SimWorld,
     system: &mut S,
     handle: LunHandle,
@@ -197,7 +209,8 @@ fn read<S: System>(
     }
 }
 
-/// Judges what a system recovered from a cut at write `at` shows, and returns the model to go on with.
+/// Judges what a system recovered from a cut at write `at` shows, and returns the model to go on with, which
+/// knows the blocks that the view has.
 ///
 /// # Errors
 /// A cut at that write may not leave this.
@@ -208,8 +221,21 @@ pub fn compare(
     tolerance: Tolerance,
 ) -> Result<Model, Failure> {
     let mut recovery = model.recover(at).adopting();
+    judge_by(&mut recovery, view, tolerance)?;
+    Ok(recovery.adopt())
+}
+
+/// Only judges.
+///
+/// # Errors
+/// As [`compare`].
+pub fn verify(view: &View, model: &Model, at: u64) -> Result<(), Failure> {
+    judge_by(&mut model.recover(at), view, Tolerance::Nothing)
+}
+
+fn judge_by(recovery: &mut Recovery<'_>, view: &View, tolerance: Tolerance) -> Result<(), Failure> {
     if tolerance == Tolerance::WithoutLog {
-        recovery = recovery.without_log();
+        recovery.forget_log();
     }
     let judged = |violation: Violation| Failure::new(violation);
     recovery
@@ -224,7 +250,7 @@ pub fn compare(
         };
         for (&block, shown) in blocks {
             match shown {
-                Shown::Bytes(page) => recovery.block(lun, block, &page[..]).map_err(judged)?,
+                Shown::Bytes(page) => recovery.block(lun, block, page).map_err(judged)?,
                 Shown::Error(error) if tolerance == Tolerance::Nothing => {
                     let what = format!("{name} block {block} cannot be read: {error}");
                     return Err(Failure::new(what));
@@ -236,8 +262,7 @@ pub fn compare(
             }
         }
     }
-    recovery.finish(view.cp).map_err(judged)?;
-    Ok(recovery.adopt())
+    recovery.finish(view.cp).map_err(judged)
 }
 
 impl View {

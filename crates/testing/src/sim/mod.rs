@@ -5,7 +5,8 @@
 //! - [`cuts`]: one run is cut at every write in many ways; each is judged and thrown away. Finds what
 //!   takes luck.
 //! - [`creation`]: preparing the devices is cut at every write.
-//! - [`small`]: [`cuts`] for every short sequence over a small alphabet. Finds what nobody thought of.
+//! - [`small`], [`exhaustive`]: [`cuts`] for every short sequence over a small alphabet, from one and from
+//!   several start states. Finds what nobody thought of.
 //!
 //! `trouble` draws the loud faults of a life, `silent` lives through the silent ones. [`driver`] carries actions to the system and replies to the model; [`judge`] looks at a system that
 //! has just started.
@@ -14,7 +15,9 @@ mod cost;
 pub mod creation;
 pub mod cuts;
 pub mod driver;
+pub mod exhaustive;
 pub mod judge;
+mod known;
 pub mod long;
 mod report;
 mod silent;

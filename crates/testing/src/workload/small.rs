@@ -28,23 +28,18 @@ pub fn alphabet() -> Vec<Action> {
         fill: 0,
         durable,
     };
-    let span = super::place::SPAN * BLOCK;
     vec![
         write(0, BLOCK, false),
         write(BLOCK, 1, false),
-        write(span - BLOCK, 2 * BLOCK, false),
+        // A span has 255 blocks, so this one reaches into the next.
+        write(0, 1 << 20, false),
         write(0, 3 * BLOCK, true),
+        Action::Flush { lun: lun() },
         Action::Discard {
             lun: lun(),
             offset: 0,
             length: 2 * BLOCK,
             durable: false,
-        },
-        Action::Discard {
-            lun: lun(),
-            offset: 0,
-            length: LUN_BYTES,
-            durable: true,
         },
         Action::WriteZeroes {
             lun: lun(),
@@ -53,25 +48,22 @@ pub fn alphabet() -> Vec<Action> {
             allocate: false,
             durable: false,
         },
-        Action::Flush { lun: lun() },
-        Action::Admin(Admin::ConsistencyPoint),
         Action::Admin(Admin::CreateLun {
             name: "v/new".to_owned(),
-            size_bytes: BLOCK,
+            size_bytes: LUN_BYTES,
         }),
+        Action::Admin(Admin::DeleteLun { name: lun() }),
         Action::Admin(Admin::GrowLun {
             name: lun(),
             size_bytes: LUN_BYTES + BLOCK,
         }),
-        Action::Admin(Admin::DeleteLun { name: lun() }),
-        // Of use after a deletion only: the name is used again.
-        Action::Admin(Admin::CreateLun {
-            name: lun(),
-            size_bytes: LUN_BYTES,
+        Action::Admin(Admin::CreateVolume {
+            name: "w".to_owned(),
         }),
         Action::Admin(Admin::DeleteVolume {
             name: VOLUME.to_owned(),
         }),
+        Action::Admin(Admin::ConsistencyPoint),
     ]
 }
 
@@ -83,21 +75,41 @@ pub fn sequence_count(length: u32) -> u64 {
 
 /// Every sequence of exactly `length` letters.
 pub fn sequences(length: u32) -> impl Iterator<Item = Vec<Action>> {
+    (0..sequence_count(length)).map(move |number| sequence(length, number))
+}
+
+/// Sequence `number` of those of exactly `length` letters. Contents differ from write to write, and what was
+/// deleted is what is created again.
+#[must_use]
+pub fn sequence(length: u32, mut number: u64) -> Vec<Action> {
     let letters = alphabet();
     let count = letters.len() as u64;
-    (0..count.pow(length)).map(move |mut number| {
-        let mut sequence = Vec::new();
-        for position in 0..length {
-            let index = usize::try_from(number % count).expect("an index into the alphabet");
-            let mut action = letters[index].clone();
-            if let Action::Write { fill, .. } = &mut action {
-                *fill = 1000 + u64::from(position);
+    let mut sequence: Vec<Action> = Vec::new();
+    for position in 0..length {
+        let index = usize::try_from(number % count).expect("an index into the alphabet");
+        let mut action = letters[index].clone();
+        let is_deleted = |lost: &Admin| sequence.contains(&Action::Admin(lost.clone()));
+        let (lun, volume) = (LUN.to_owned(), VOLUME.to_owned());
+        match &mut action {
+            Action::Write { fill, .. } => *fill = 1000 + u64::from(position),
+            Action::Admin(Admin::CreateLun { name, .. })
+                if is_deleted(&Admin::DeleteLun { name: lun.clone() }) =>
+            {
+                *name = lun;
             }
-            sequence.push(action);
-            number /= count;
+            Action::Admin(Admin::CreateVolume { name })
+                if is_deleted(&Admin::DeleteVolume {
+                    name: volume.clone(),
+                }) =>
+            {
+                *name = volume;
+            }
+            _ => {}
         }
-        sequence
-    })
+        sequence.push(action);
+        number /= count;
+    }
+    sequence
 }
 
 #[cfg(test)]

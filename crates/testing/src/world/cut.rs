@@ -244,6 +244,21 @@ impl CutPoint {
         }))
     }
 
+    /// None, all, each change alone missing, and `random` random subsets, every second of them torn.
+    pub fn subsets(&self, random: u64, seed: u64) -> impl Iterator<Item = Cut> + use<> {
+        let count = self.unflushed();
+        let ends = [Keep::Nothing, Keep::Everything].map(Cut::whole);
+        let singles = (0..if count > 1 { count } else { 0 }).map(|i| Cut::whole(Keep::AllBut(i)));
+        let mut rng = Rng::for_part(seed, "subsets");
+        // Of nothing there is one subset.
+        let random = if count > 0 { random } else { 0 };
+        let random = (0..random).map(move |number| Cut {
+            keep: Keep::Random(rng.draw()),
+            tear: (number % 2 == 1).then_some(Grain::Sector),
+        });
+        ends.into_iter().chain(singles).chain(random)
+    }
+
     /// The media as `cut` leaves them.
     #[must_use]
     pub fn images(&self, cut: Cut) -> Images {

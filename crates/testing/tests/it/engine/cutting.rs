@@ -3,7 +3,7 @@
 use everglade_testing::Seed;
 use everglade_testing::engine::EngineMaker;
 use everglade_testing::sim::cuts::{self, Thoroughness};
-use everglade_testing::sim::{creation, small};
+use everglade_testing::sim::{Report, creation, exhaustive, small};
 use everglade_testing::system::Maker;
 
 const POOL_BYTES: u64 = 16 << 20;
@@ -57,6 +57,46 @@ fn every_two_operations_survive_a_cut_at_every_write() {
 #[test]
 fn some_three_operations_survive_a_cut_at_every_write() {
     sequences(3, 61, 7, Thoroughness::SOME);
+}
+
+/// Runs cases of the exhaustive simulation, which as a whole is for `cargo xtask sim --kind exhaustive`.
+fn cases(numbers: impl Iterator<Item = u64>) -> Report {
+    let prepared = exhaustive::Exhaustive::new(Seed(34));
+    let prepared = prepared.unwrap_or_else(|failure| panic!("{failure}"));
+    let mut all = Report::default();
+    for number in numbers {
+        match prepared.run(number) {
+            Ok(report) => all.add(&report),
+            Err(failure) => panic!("{failure}"),
+        }
+    }
+    all
+}
+
+/// Cases up to this one are sequences of one operation, up to the next of two.
+fn bounds() -> (u64, u64) {
+    let of_length =
+        |length| (0..exhaustive::count()).find(|n| exhaustive::case(*n).1.len() > length);
+    let first = |length| of_length(length).expect("there are longer ones");
+    (first(1), first(2))
+}
+
+#[test]
+fn one_operation_from_every_start_state_survives_every_cut_with_every_subset() {
+    let all = cases(0..bounds().0);
+    assert!(all.cuts > 10 * all.actions, "{all}");
+}
+
+#[test]
+fn some_of_two_and_three_operations_from_every_start_state_survive() {
+    let (one, two) = bounds();
+    // Steps that have no factor in common with the numbers of states and letters.
+    let some = (one..two)
+        .step_by(5)
+        .chain((two..exhaustive::count()).step_by(61));
+    let all = cases(some);
+    assert!(all.cuts > 10 * all.actions, "{all}");
+    assert!(all.cuts_in_recovery > 0, "{all}");
 }
 
 #[test]
