@@ -16,6 +16,7 @@ mod tally;
 mod test;
 mod tidy;
 mod tools;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -30,7 +31,7 @@ struct Verb {
 /// Wrong usage, with what would be right.
 struct Usage(String);
 
-const VERBS: [Verb; 7] = [
+const VERBS: [Verb; 8] = [
     Verb {
         name: "check",
         arguments: "",
@@ -48,6 +49,12 @@ const VERBS: [Verb; 7] = [
         arguments: "[--seed N] [--minutes M] [--kind KIND]",
         summary: "the whole engine in a seeded world with faults and power cuts; KIND exhaustive: all short runs",
         run: sim::run,
+    },
+    Verb {
+        name: "torture",
+        arguments: "[--kills N] [--cuts N] [--seed N] [--planted BUG]",
+        summary: "kills and power cuts of the real server under load",
+        run: torture::run,
     },
     Verb {
         name: "gen",

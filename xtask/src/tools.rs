@@ -11,9 +11,10 @@ use crate::step::{begin, end};
 use crate::tally::Tally;
 
 /// A program and the Debian package it is in.
-const WANTED: [(&str, &str); 13] = [
+const WANTED: [(&str, &str); 14] = [
     ("fio", "fio"),
     ("nbdcopy", "libnbd-bin"),
+    ("nbdfuse", "libnbd-bin"),
     ("nbdinfo", "libnbd-bin"),
     ("nbdkit", "nbdkit"),
     ("nbdsh", "python3-libnbd"),

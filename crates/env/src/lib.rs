@@ -12,6 +12,8 @@ mod gauge;
 pub mod net;
 pub mod outside;
 pub mod page;
+#[cfg(feature = "planted")]
+mod planted;
 mod random;
 pub mod reactor;
 mod ring;

@@ -1,13 +1,13 @@
 //! The crate table is the architecture (house style §1, CONVENTIONS "Crates, beyond the table").
 //!
 //! Every manifest below `crates/` may name only those of our crates that its row allows, in every
-//! section but the development one, which may also name `testing` and whatever `testing` may: tests
-//! look at a crate from outside. A crate without a row has no place in the architecture.
+//! section but the development one, which may also name `testing`, `torture` and whatever `testing`
+//! may: tests look at a crate from outside. A crate without a row has no place in the architecture.
 
 use super::{Problem, Source};
 
 /// A crate and ours it may depend on.
-const TABLE: [(&str, &[&str]); 22] = [
+const TABLE: [(&str, &[&str]); 23] = [
     ("format", &[]),
     ("env", &[]),
     // Spans of a request carry the pages that devices fill (DESIGN §2: owned buffers in and out).
@@ -64,6 +64,8 @@ const TABLE: [(&str, &[&str]); 22] = [
     ("check", &["format", "env"]),
     ("everglade", &["server", "cli", "check"]),
     ("testing", TESTING),
+    // Judges the finished program from outside, so it shares nothing with it.
+    ("torture", &[]),
     ("xtask", &[]),
 ];
 
@@ -105,7 +107,7 @@ fn manifest(source: &Source) -> Vec<Problem> {
             continue;
         };
         let is_for_tests = section.contains("dev-dependencies")
-            && (dependency == "testing" || TESTING.contains(&dependency));
+            && (["testing", "torture"].contains(&dependency) || TESTING.contains(&dependency));
         if section.contains("dependencies") && !allowed.contains(&dependency) && !is_for_tests {
             let may = if allowed.is_empty() {
                 "none of ours".to_owned()

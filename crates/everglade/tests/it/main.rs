@@ -7,6 +7,7 @@ mod guest;
 mod host_space;
 mod manage;
 mod operate;
+mod power;
 mod refusals;
 mod running;
 mod sessions;

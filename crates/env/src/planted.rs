@@ -1,0 +1,26 @@
+//! Bugs that tests must find. Compiled only with the feature `planted`, which nothing that is
+//! released has, and even then asleep until `EVERGLADE_PLANTED` names one:
+//!
+//! * `flush-skipped`: durable writes and flushes are reported without anything being durable.
+//!
+//! A name nobody knows ends the process, because a test that plants it would pass for the wrong reason.
+
+use std::sync::LazyLock;
+
+use crate::transfer::Action;
+
+static SKIPS_FLUSHES: LazyLock<bool> = LazyLock::new(|| match std::env::var("EVERGLADE_PLANTED") {
+    Ok(name) if name == "flush-skipped" => true,
+    Ok(name) => panic!("no bug '{name}' is planted"),
+    Err(_) => false,
+});
+
+/// What is done in place of this.
+pub(crate) fn instead_of(action: Action) -> Action {
+    match action {
+        Action::WriteDurable if *SKIPS_FLUSHES => Action::Write,
+        // Its gather is empty, so nothing is read.
+        Action::Sync if *SKIPS_FLUSHES => Action::Read,
+        action => action,
+    }
+}

@@ -1,0 +1,24 @@
+//! Torture: the real server, killed and robbed of its power under load, and the load that knows what
+//! it may find afterwards (DESIGN §11, "Proof").
+//!
+//! * [`client`]: NBD, pipelined. · [`load`]: random requests on many connections.
+//! * [`stamp`]: contents that say which version they are. · [`history`]: what a crash may leave.
+//! * [`rig`]: the server as a process, and a device whose power can be cut.
+//! * [`run`]: rounds of all that..
+//!
+//! Nothing of ours is in here but this, not even the codec of the protocol, so that it can be wrong
+//! only in its own ways.
+
+pub mod client;
+mod failure;
+pub mod history;
+pub mod load;
+mod random;
+pub mod rig;
+pub mod run;
+pub mod stamp;
+pub mod verify;
+
+pub use failure::Failure;
+pub use random::Random;
+pub use run::Tally;

@@ -1,0 +1,10 @@
+//! Processes: the server under torture, and the device that loses its power.
+
+mod daemon;
+mod leftover;
+mod power;
+pub mod programs;
+
+pub use daemon::{Daemon, Place, Refusal};
+pub use leftover::Loss;
+pub use power::Power;
