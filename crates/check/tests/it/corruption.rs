@@ -108,6 +108,23 @@ fn images_that_lived_are_acquitted_and_damaged_ones_convicted() {
 }
 
 #[test]
+fn what_the_verifier_counts_is_what_the_next_start_replays() {
+    // Two readers that share no code but the codec.
+    let (mut compared, mut seed) = (0, 0);
+    while compared < 10 {
+        let lived = lived::image(seed);
+        let report = lived::report(&lived.world());
+        let journal = report.journal.filter(|journal| journal.operations > 0);
+        if let (Some(journal), Some(last)) = (journal, journal.and_then(|_| lived.recovered())) {
+            assert_eq!(journal.next_sequence, last + 1, "image {seed}");
+            compared += 1;
+        }
+        seed += 1;
+        assert!(seed < 500, "journals are rarely unreplayed");
+    }
+}
+
+#[test]
 fn ways_have_names_of_their_own_and_cover_the_kinds() {
     let ways = corrupter::all();
     let names: BTreeSet<&str> = ways.iter().map(|(name, _)| *name).collect();

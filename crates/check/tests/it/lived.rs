@@ -26,14 +26,22 @@ const SCALE: Scale = Scale {
 /// What lies on the media after the last life.
 pub(crate) struct Lived {
     pub(crate) images: Images,
-    /// Faults of the engine in the way there; images of a life that failed are looked at all the same.
     pub(crate) seed: u64,
+    maker: EngineMaker,
 }
 
 impl Lived {
     /// The media, ready to be looked at or damaged.
     pub(crate) fn world(&self) -> SimWorld {
         SimWorld::restart(self.images.clone(), Seed(self.seed), 1)
+    }
+
+    /// What the engine has after a start: the sequence of the last operation where it replayed some, unless
+    /// files of theirs are gone.
+    pub(crate) fn recovered(&self) -> Option<u64> {
+        let world = self.world();
+        let system = self.maker.mount(&world).expect("it mounts");
+        system.recovered_cp()
     }
 }
 
@@ -75,7 +83,12 @@ pub(crate) fn image(seed: u64) -> Lived {
     for _ in 0..lives {
         images = life.live(images);
     }
-    Lived { images, seed }
+    let maker = life.maker;
+    Lived {
+        images,
+        seed,
+        maker,
+    }
 }
 
 impl Life {
