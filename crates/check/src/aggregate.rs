@@ -41,6 +41,7 @@ pub(crate) fn check(
 ) -> Counts {
     let superblock = &labels.superblock;
     let fs = FileSystem {
+        has_lost: false,
         media,
         cp: superblock.cp,
         inside: None,

@@ -179,6 +179,7 @@ fn volume_parts<'a>(
     inside: Inside<'a>,
 ) -> Vec<Description> {
     let volume = FileSystem {
+        has_lost: false,
         media,
         cp: aggregate.cp,
         inside: Some(inside),
@@ -239,6 +240,7 @@ pub fn tree(
         return Ok(Description::new(format!("no volume {volume}")));
     };
     let volume = FileSystem {
+        has_lost: false,
         media: &media,
         cp: aggregate.cp,
         inside: Some(inside),
@@ -387,6 +389,7 @@ fn with_volume_owner(
         return out;
     };
     let volume = FileSystem {
+        has_lost: false,
         media,
         cp: aggregate.cp,
         inside: Some(inside),
@@ -410,6 +413,7 @@ fn with_volume_owner(
 
 fn aggregate_of<'a>(media: &'a Media<'a>, labels: &Labels) -> FileSystem<'a> {
     FileSystem {
+        has_lost: false,
         media,
         cp: labels.superblock.cp,
         inside: None,

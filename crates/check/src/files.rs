@@ -41,7 +41,7 @@ pub(crate) fn walk(
     let inodes = inodes::walk(fs, root, next_file, findings, references);
     let names = names::walk(fs, &inodes, findings, references);
     let mut files = Files {
-        partial: inodes.partial || names.partial,
+        partial: inodes.partial || names.partial || fs.has_lost,
         inodes,
         names,
         bits_partial: false,
@@ -125,7 +125,10 @@ impl Files {
                 _ => {}
             }
         });
-        check_block_count(inode, &object, walked, findings);
+        // An inode goes on counting blocks that were lost with the pointers to them.
+        if !fs.has_lost || inode.kind != everglade_format::Kind::Lun {
+            check_block_count(inode, &object, walked, findings);
+        }
         self.partial |= walked.partial;
         self.bits_partial |= walked.partial && id == metafile::ACTIVE_MAP;
         if id == metafile::OVERFLOW {

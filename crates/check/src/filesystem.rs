@@ -22,6 +22,8 @@ pub(crate) struct FileSystem<'a> {
     pub(crate) media: &'a Media<'a>,
     /// Nothing is stamped later than this.
     pub(crate) cp: CpNumber,
+    /// Some blocks were lost: what they named may be in use without a reference.
+    pub(crate) has_lost: bool,
     /// `None` for the aggregate.
     pub(crate) inside: Option<Inside<'a>>,
 }

@@ -72,6 +72,9 @@ kinds! {
     HeaderMismatch "header-mismatch" problem;
     /// A block, inode or volume is stamped later than the superblock.
     StampAhead "stamp-ahead" problem;
+    /// A block could not be read when it was needed, and was given up: reading it is an error until it is
+    /// written again.
+    Lost "lost" warning;
     /// Bytes that are no pointer.
     PointerInvalid "pointer-invalid" problem;
     /// A pointer to a block that no extent has.

@@ -105,8 +105,15 @@ pub(crate) fn walk(
 
 impl Walk<'_> {
     fn block(&mut self, level: u8, index: u64, pointer: Pointer) {
-        self.walked.blocks += 1;
         let place = Place::in_tree(level, index, &pointer);
+        if pointer.is_lost() {
+            self.walked.partial = true;
+            let expected = "a block";
+            self.findings
+                .add(Kind::Lost, self.file.object, place, expected, "lost");
+            return;
+        }
+        self.walked.blocks += 1;
         let end = self.file.inode.block_count();
         if self.file.bounded && index.saturating_mul(Inode::reach(level)) >= end {
             let expected = format_args!("nothing beyond block {end}");

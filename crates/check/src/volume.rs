@@ -56,6 +56,7 @@ fn check(
     counts: &mut Counts,
 ) {
     let fs = FileSystem {
+        has_lost: false,
         media: aggregate.media,
         cp: aggregate.cp,
         inside: Some(Inside {
@@ -67,6 +68,10 @@ fn check(
     };
     let Some((superblock, pointer)) = read_superblock(&fs, bad, findings) else {
         return;
+    };
+    let fs = FileSystem {
+        has_lost: superblock.lost > 0,
+        ..fs
     };
     let walk = |references: &mut References, findings: &mut Findings| {
         let own = SUPERBLOCK_VVBN.0;

@@ -42,6 +42,8 @@ pub(crate) struct FileSystem {
     pub(crate) areas_used: u64,
     /// Blocks in use in each area of a changed map block, before it was changed.
     pub(crate) used_before: HashMap<u64, Vec<u64>>,
+    /// Blocks of LUNs' trees that became lost, ever. Volumes only.
+    pub(crate) lost: u64,
     pub(crate) next_file: FileId,
     pub(crate) directory: Names,
     pub(crate) hidden: Names,
@@ -76,6 +78,7 @@ impl FileSystem {
             used: 0,
             areas_used: 0,
             used_before: HashMap::new(),
+            lost: 0,
             next_file: FIRST_FILE,
             directory: Names::default(),
             hidden: Names::default(),

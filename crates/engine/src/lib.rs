@@ -40,6 +40,7 @@ pub use aggregate::State;
 pub use aggregate::create::{CreateError, Plan, create, usual_half_blocks};
 pub use aggregate::labels::{Expected, Refusal};
 pub use aggregate::log::{JournalInfo, RecoveryInfo};
+pub use aggregate::lost::LostInfo;
 pub use aggregate::space::Usage;
 pub use cp::trigger::CpCounts;
 pub use reactor::{AdminDone, Core, Joined};

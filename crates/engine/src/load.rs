@@ -35,8 +35,24 @@ impl From<Damage> for Stop {
     }
 }
 
+/// Why a page did not come.
+#[derive(Clone, Debug)]
+pub(crate) enum Missing {
+    /// The device answers, but this block is not what was written there, or cannot be read.
+    Damaged(String),
+    /// The device does not answer now; it may again.
+    Device(String),
+}
+
+impl From<Missing> for Stop {
+    fn from(missing: Missing) -> Self {
+        let (Missing::Damaged(reason) | Missing::Device(reason)) = missing;
+        Stop::Failed(Error::Io(reason))
+    }
+}
+
 /// What became of a page that was waited for.
-pub(crate) type Arrival = Result<PageRef, String>;
+pub(crate) type Arrival = Result<PageRef, Missing>;
 
 /// Pages a handler waited for, by place and content.
 #[derive(Default)]
@@ -71,14 +87,29 @@ pub(crate) struct LoadCx<'a> {
 impl LoadCx<'_> {
     /// The page a pointer names.
     pub(crate) fn page(&mut self, pointer: Pointer) -> Result<PageRef, Stop> {
+        self.page_or_damage(pointer)?
+            .map_err(|reason| Missing::Damaged(reason).into())
+    }
+
+    /// The page a pointer names, or how it is damaged for good.
+    pub(crate) fn page_or_damage(
+        &mut self,
+        pointer: Pointer,
+    ) -> Result<Result<PageRef, String>, Stop> {
         assert!(!pointer.is_hole(), "a hole has no page");
+        if pointer.is_lost() {
+            return Ok(Err(
+                "it was lost with a block that could not be read".to_owned()
+            ));
+        }
         match self.pinned.get(pointer) {
-            Some(Ok(page)) => return Ok(page.clone()),
-            Some(Err(reason)) => return Err(Stop::Failed(Error::Io(reason.clone()))),
+            Some(Ok(page)) => return Ok(Ok(page.clone())),
+            Some(Err(Missing::Damaged(reason))) => return Ok(Err(reason.clone())),
+            Some(Err(device)) => return Err(device.clone().into()),
             None => {}
         }
         if let Some(page) = self.cache.get(&self.key(pointer)) {
-            return Ok(page);
+            return Ok(Ok(page));
         }
         self.wants.push(pointer);
         Err(Stop::Load)

@@ -13,6 +13,7 @@ use crate::admin;
 use crate::aggregate::heal::Healing;
 use crate::aggregate::labels::{self, Refusal};
 use crate::aggregate::log::{JournalInfo, Log, RecoveryInfo};
+use crate::aggregate::lost::LostInfo;
 use crate::aggregate::mount::Mounting;
 use crate::aggregate::space::{Space, Usage};
 use crate::aggregate::{Aggregate, State};
@@ -94,6 +95,8 @@ pub struct AggregateInfo {
     pub cp_counts: CpCounts,
     /// Its journal, if it has one.
     pub journal: Option<JournalInfo>,
+    /// Blocks that could not be read.
+    pub lost: LostInfo,
     /// What its journal gave back when it was opened.
     pub recovery: Option<RecoveryInfo>,
     /// What it is made of, in the order of the label's table.
@@ -257,6 +260,7 @@ impl Engine {
             usage: aggregate.space.usage(),
             cp_counts: aggregate.counts.read(),
             journal: aggregate.log.as_ref().map(Log::info),
+            lost: aggregate.lost.info(),
             recovery: aggregate.recovery(),
             devices: aggregate.devices.clone(),
         };

@@ -52,6 +52,26 @@ impl Pointer {
         tag: Tag(0),
     };
 
+    /// No block any more: it could not be read when it was needed, and reads as an error until it is
+    /// overwritten (DESIGN §5). At the volume layer only.
+    pub const LOST: Pointer = Pointer {
+        vvbn: Vvbn(LOST),
+        pvbn: Pvbn(LOST),
+        tag: Tag(0),
+    };
+
+    /// True for [`Pointer::LOST`].
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        *self == Self::LOST
+    }
+
+    /// True if it names a block: it is no hole, and not lost.
+    #[must_use]
+    pub fn has_block(&self) -> bool {
+        !self.is_hole() && !self.is_lost()
+    }
+
     /// True for [`Pointer::HOLE`].
     #[must_use]
     pub fn is_hole(&self) -> bool {
@@ -103,7 +123,7 @@ impl Pointer {
                 }
             }
         };
-        if pointer.is_hole() {
+        if pointer.is_hole() || (layer == Layer::Volume && pointer.is_lost()) {
             return Ok(pointer);
         }
         let number_ok = |n: u64| n != 0 && n < NUMBER_END;
@@ -135,6 +155,9 @@ mod tests {
         fn pointers_survive_the_round_trip(v in 1..NUMBER_END, p in 1..NUMBER_END, t in 0..1u64 << 48) {
             let volume = Pointer { vvbn: Vvbn(v), pvbn: Pvbn(p), tag: Tag(t) };
             prop_assert_eq!(Pointer::decode(volume.encode(Layer::Volume), Layer::Volume), Ok(volume));
+            let lost = Pointer::LOST;
+            prop_assert_eq!(Pointer::decode(lost.encode(Layer::Volume), Layer::Volume), Ok(lost));
+            prop_assert!(lost.is_lost() && !lost.has_block() && volume.has_block());
             let aggregate = Pointer { vvbn: Vvbn(0), ..volume };
             prop_assert_eq!(Pointer::decode(aggregate.encode(Layer::Aggregate), Layer::Aggregate), Ok(aggregate));
         }

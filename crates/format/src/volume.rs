@@ -11,6 +11,7 @@
 //! | 48 | 8 | frontier: areas of vvbn space from this one on were never allocated from |
 //! | 56 | 4 | next file id |
 //! | 60 | 1 | sync: 0 = standard, 1 = always |
+//! | 64 | 8 | blocks of LUNs' trees that could not be read when they were needed and became lost; where there are any, blocks below them may be in use without being referenced |
 //! | 80 | 288 | inode of the inode file |
 //!
 //! Its tag is in the container, so it carries no check of its own.
@@ -54,6 +55,8 @@ pub struct VolumeSuperblock {
     pub next_file: FileId,
     /// When a write counts as done.
     pub sync: Sync,
+    /// Blocks of LUNs' trees that became lost, ever (DESIGN §5).
+    pub lost: u64,
     /// Root of all files of the volume.
     pub inode_file: Inode,
 }
@@ -72,6 +75,7 @@ impl VolumeSuperblock {
         put(&mut out, 48, self.frontier.to_le_bytes());
         put(&mut out, 56, self.next_file.0.to_le_bytes());
         out[60] = self.sync as u8;
+        put(&mut out, 64, self.lost.to_le_bytes());
         put(&mut out, 80, self.inode_file.encode(Layer::Volume));
         out
     }
@@ -110,6 +114,7 @@ impl VolumeSuperblock {
             frontier: u64_at(block, 48),
             next_file: FileId(u32_at(block, 56)),
             sync,
+            lost: u64_at(block, 64),
             inode_file: Inode::decode(&array_at::<INODE_BYTES>(block, 80), Layer::Volume)?,
         })
     }
@@ -131,6 +136,7 @@ mod tests {
             frontier: 4,
             next_file: FileId(65),
             sync: Sync::Always,
+            lost: 7,
             inode_file: Inode::new(INODE_FILE, Kind::Metafile, CpNumber(0), 0),
         };
         let block = superblock.encode();

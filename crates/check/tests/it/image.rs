@@ -326,6 +326,7 @@ pub(crate) fn build(mut changes: Changes<'_>) -> Image {
         frontier: scale.first_vvbn / BITS_PER_BLOCK + 1,
         next_file: FileId(66),
         sync: Default::default(),
+        lost: 0,
         inode_file: inodes.inode,
     };
     let mut block = superblock.encode();

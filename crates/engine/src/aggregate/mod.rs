@@ -6,6 +6,7 @@ pub(crate) mod create;
 pub(crate) mod heal;
 pub(crate) mod labels;
 pub(crate) mod log;
+pub(crate) mod lost;
 pub(crate) mod mount;
 pub(crate) mod space;
 
@@ -20,6 +21,7 @@ use everglade_format::{Config, CpNumber, Geometry, Pvbn, TagKey};
 use crate::cp::trigger::Counts;
 use crate::volume::Volume;
 use log::{Log, RecoveryInfo};
+use lost::LostBlocks;
 use space::Space;
 
 /// How an aggregate is doing.
@@ -57,6 +59,7 @@ pub(crate) struct Aggregate {
     /// The journal, unless it has none.
     pub(crate) log: Option<Log>,
     pub(crate) counts: Counts,
+    pub(crate) lost: LostBlocks,
     /// The last consistency point with which a volume or LUN came, or grew.
     topology: AtomicU64,
     /// What replaying the journal gave.
@@ -91,6 +94,7 @@ impl Aggregate {
             key: TagKey::new(&config.secret),
             log: Log::new(&config, &devices),
             counts: Counts::default(),
+            lost: LostBlocks::default(),
             opened: committed,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),

@@ -155,6 +155,7 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         luns.insert(entry.name.clone(), Arc::new(lun));
     }
     drop(luns);
+    home.aggregate.lost.found(fs.lost);
     let known = VolumeHome {
         shared: shared.clone(),
         fs,
@@ -311,6 +312,7 @@ fn load_volume(
         inode_file,
     );
     volume.used = superblock.blocks_used;
+    volume.lost = superblock.lost;
     volume.next_file = superblock.next_file;
     load_file_system(&mut volume, cx, EntryKind::Lun)?;
     Ok(LoadedVolume {

@@ -14,7 +14,7 @@ use crate::alloc::blocks::{Purpose, free_virtual, prepare_free_virtual};
 use crate::cp::reclaim::leaves_of;
 use crate::cp::{Home, Job};
 use crate::load::{Gather, LoadCx, Stop};
-use crate::tree::{Content, File};
+use crate::tree::{Content, File, Lost};
 use crate::volume::overlay::{Change, Region};
 
 /// Regions cleaned in one step.
@@ -61,8 +61,13 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
     let mut gather = Gather::default();
     let mut wanted = Vec::with_capacity(count);
     for (region, changes) in regions {
-        let Some(pointer) = gather.add(file.pointer(cx, 1, region)) else {
-            continue;
+        let pointer = match file.pointer(cx, 1, region) {
+            // A damaged block on the way: whether it becomes lost is decided below.
+            Err(Stop::Failed(_)) => Pointer::LOST,
+            found => match gather.add(found) {
+                Some(pointer) => pointer,
+                None => continue,
+            },
         };
         let has_data = changes
             .entries()
@@ -78,16 +83,19 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
             wanted.push((region, changes));
         }
     }
+    let lost = std::mem::take(&mut file.lost);
+    volume.note_lost(&home.aggregate, job.lun, lost);
     gather.finish()?;
 
     // Load: what freeing changes.
     let mut gather = Gather::default();
     let (mut leaves, mut placed) = (0, 0);
     let mut merged: HashMap<u64, PageRef> = HashMap::new();
+    let mut unreadable = Vec::new();
     for (region, changes) in &wanted {
         let file = volume.fs.file(job.lun);
         let mut freed = replaced(file, *region, changes)?;
-        freed.extend(file.path(1, *region).next().filter(|old| !old.is_hole()));
+        freed.extend(file.path(1, *region).next().filter(Pointer::has_block));
         for old in freed {
             gather.add(prepare_free_virtual(
                 &mut home.fs,
@@ -113,12 +121,21 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
                 true => Pointer::HOLE,
                 false => volume.fs.file(job.lun).leaf_pointer(leaf)?,
             };
-            let base = match pointer.is_hole() {
-                true => Some(PageRef::zero()),
-                false => gather.add(cx.page(pointer)),
-            };
-            if let Some(base) = base {
-                merged.insert(leaf, fragment.over(&base));
+            if pointer.is_hole() {
+                merged.insert(leaf, fragment.over(&PageRef::zero()));
+                continue;
+            }
+            match gather.add(cx.page_or_damage(pointer)) {
+                Some(Ok(base)) => {
+                    merged.insert(leaf, fragment.over(&base));
+                }
+                // The block is lost: what it had beside the fragment is not known.
+                Some(Err(reason)) if !pointer.is_lost() => unreadable.push(Lost {
+                    level: 0,
+                    index: leaf,
+                    reason,
+                }),
+                _ => {}
             }
         }
     }
@@ -137,6 +154,11 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
     home.fs
         .ensure(None, cx, &mut home.host, Purpose::Data, needed)?;
 
+    let volume = home
+        .volumes
+        .get_mut(&job.volume)
+        .expect("planned volumes exist");
+    volume.note_lost(&home.aggregate, job.lun, unreadable);
     for (region, changes) in wanted {
         clean_region(home, cx, job, region, changes, &merged)?;
     }
@@ -166,7 +188,7 @@ fn replaced(file: &File, region: u64, changes: &Region) -> Result<Vec<Pointer>, 
     let mut pointers = Vec::new();
     for (leaf, pointer) in leaves_of(file, region)? {
         let slot = u8::try_from(leaf % SPAN).expect("below 255");
-        if changes.punched_whole || changes.mentions(slot) {
+        if pointer.has_block() && (changes.punched_whole || changes.mentions(slot)) {
             pointers.push(pointer);
         }
     }
@@ -197,10 +219,13 @@ fn clean_region(
         match change {
             Change::Data(_) | Change::Fragment(_) => {
                 let page = match change {
-                    Change::Data(page) => page,
-                    _ => &merged[&leaf],
+                    Change::Data(page) => Some(page),
+                    _ => merged.get(&leaf),
                 };
-                let pointer = store(home, cx, job.volume, Purpose::Data, page);
+                let pointer = match page {
+                    Some(page) => store(home, cx, job.volume, Purpose::Data, page),
+                    None => Pointer::LOST,
+                };
                 let volume = home
                     .volumes
                     .get_mut(&job.volume)
@@ -230,7 +255,7 @@ fn clean_region(
         .volumes
         .get_mut(&job.volume)
         .expect("planned volumes exist");
-    for old in olds.into_iter().chain([old]).filter(|old| !old.is_hole()) {
+    for old in olds.into_iter().chain([old]).filter(Pointer::has_block) {
         free_virtual(&mut home.fs, &mut volume.fs, job.volume, old.vvbn);
     }
     Ok(())

@@ -281,6 +281,7 @@ fn finish_inode_file(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
         frontier: volume.fs.areas[0].frontier(),
         next_file: volume.fs.next_file,
         sync: volume.sync,
+        lost: volume.fs.lost,
         inode_file: volume.fs.inode_file.inode.clone(),
     };
     volume.fs.finish_cp();

@@ -45,7 +45,7 @@ use std::sync::Arc;
 
 use everglade_env::Nanos;
 use everglade_format::volume::Sync;
-use everglade_format::{CpNumber, FileId};
+use everglade_format::{CpNumber, FileId, Inode};
 use everglade_journal::Position;
 
 use crate::admin;
@@ -54,7 +54,7 @@ use crate::aggregate::heal::Healing;
 use crate::alloc::blocks::Host;
 use crate::filesystem::FileSystem;
 use crate::load::{LoadCx, Stop};
-use crate::tree::Root;
+use crate::tree::{Lost, Root};
 use crate::volume::overlay::{Overlay, RegionId};
 use crate::volume::{Lun, Volume};
 use writer::Writer;
@@ -72,6 +72,30 @@ pub(crate) struct VolumeHome {
     pub(crate) sync: Sync,
     /// Its superblock is not in the container yet.
     pub(crate) is_new: bool,
+}
+
+impl VolumeHome {
+    /// Takes note of blocks of a LUN that became lost.
+    pub(crate) fn note_lost(&mut self, aggregate: &Aggregate, lun: FileId, lost: Vec<Lost>) {
+        let name = self.fs.directory.iter().find(|entry| entry.file == lun);
+        let name = name.map_or("a deleted LUN", |entry| &entry.name);
+        for Lost {
+            level,
+            index,
+            reason,
+        } in lost
+        {
+            self.fs.lost += 1;
+            let reach = Inode::reach(level);
+            let bytes = |leaf: u64| leaf.saturating_mul(everglade_env::BLOCK_SIZE as u64);
+            aggregate.lost.lost(format!(
+                "{}/{name}: bytes {} up to {} are lost, except where they were overwritten: {reason}",
+                self.shared.name,
+                bytes(index.saturating_mul(reach)),
+                bytes((index + 1).saturating_mul(reach)),
+            ));
+        }
+    }
 }
 
 /// Everything about an aggregate that only its consistency point touches.

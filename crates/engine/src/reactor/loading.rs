@@ -9,10 +9,13 @@ use everglade_env::{Completion, Op, Outside, Page};
 use everglade_format::{Pointer, Pvbn};
 
 use crate::cp::writer::blocks_of;
+use crate::load::Missing;
 use crate::reactor::{Core, Operation};
 
 /// Blocks in one device read: 1 MiB.
 const RUN_BLOCKS: usize = 256;
+/// How often a block is read before it counts as damaged.
+const ATTEMPTS_MAX: u32 = 3;
 
 /// Aggregate, place and content of a page being read.
 pub(crate) type LoadKey = (u32, u64, u64);
@@ -22,6 +25,13 @@ pub(crate) enum Inflight {
     Read {
         aggregate: u32,
         pointers: Vec<Pointer>,
+        attempt: u32,
+    },
+    /// Of a label, to see whether a device answers at all after a block could not be read.
+    Probe {
+        aggregate: u32,
+        pointer: Pointer,
+        reason: String,
     },
     /// Of the running consistency point: blocks it counts for.
     Write { aggregate: u32, blocks: usize },
@@ -78,7 +88,10 @@ impl<O: Outside> Core<O> {
                 self.arrive(
                     aggregate,
                     first,
-                    Err(format!("block {} is outside the aggregate", first.pvbn)),
+                    Err(Missing::Damaged(format!(
+                        "block {} is outside the aggregate",
+                        first.pvbn
+                    ))),
                 );
                 continue;
             };
@@ -103,9 +116,27 @@ impl<O: Outside> Core<O> {
                 Inflight::Read {
                     aggregate,
                     pointers,
+                    attempt: 1,
                 },
             );
         }
+    }
+
+    /// Reads one block once more.
+    fn load_again(&mut self, aggregate: u32, pointer: Pointer, attempt: u32) {
+        let shared = self.shared.aggregate(aggregate);
+        let (device, offset, _) = shared.locate(pointer.pvbn).expect("located before");
+        let op = Op::Read {
+            device,
+            offset,
+            pages: vec![Page::for_read()],
+        };
+        let inflight = Inflight::Read {
+            aggregate,
+            pointers: vec![pointer],
+            attempt,
+        };
+        self.submit(op, inflight);
     }
 
     /// A page is here, or will not come.
@@ -130,7 +161,19 @@ impl<O: Outside> Core<O> {
             Inflight::Read {
                 aggregate,
                 pointers,
-            } => self.complete_read(aggregate, pointers, completion),
+                attempt,
+            } => self.complete_read(aggregate, pointers, attempt, completion),
+            Inflight::Probe {
+                aggregate,
+                pointer,
+                reason,
+            } => {
+                let missing = match completion.result {
+                    Ok(()) => Missing::Damaged(reason),
+                    Err(_) => Missing::Device(reason),
+                };
+                self.arrive(aggregate, pointer, Err(missing));
+            }
             Inflight::Write { aggregate, blocks } => {
                 let home = self
                     .homes
@@ -152,31 +195,36 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    fn complete_read(&mut self, aggregate: u32, pointers: Vec<Pointer>, completion: Completion) {
+    fn complete_read(
+        &mut self,
+        aggregate: u32,
+        pointers: Vec<Pointer>,
+        attempt: u32,
+        completion: Completion,
+    ) {
         let shared = self.shared.aggregate(aggregate);
         if let Err(error) = completion.result {
             // One bad block must not take its neighbours along: read them one by one.
-            if pointers.len() > 1 {
+            if pointers.len() > 1 || attempt < ATTEMPTS_MAX {
                 for pointer in pointers {
-                    let (device, offset, _) = shared.locate(pointer.pvbn).expect("located before");
-                    let op = Op::Read {
-                        device,
-                        offset,
-                        pages: vec![Page::for_read()],
-                    };
-                    self.submit(
-                        op,
-                        Inflight::Read {
-                            aggregate,
-                            pointers: vec![pointer],
-                        },
-                    );
+                    self.load_again(aggregate, pointer, attempt + 1);
                 }
                 return;
             }
             for pointer in pointers {
-                let text = format!("reading block {}: {error}", pointer.pvbn);
-                self.arrive(aggregate, pointer, Err(text));
+                let reason = format!("reading block {}: {error}", pointer.pvbn);
+                let (device, ..) = shared.locate(pointer.pvbn).expect("located before");
+                let op = Op::Read {
+                    device,
+                    offset: 0,
+                    pages: vec![Page::for_read()],
+                };
+                let probe = Inflight::Probe {
+                    aggregate,
+                    pointer,
+                    reason,
+                };
+                self.submit(op, probe);
             }
             return;
         }
@@ -196,12 +244,15 @@ impl<O: Outside> Core<O> {
                 };
                 self.shared.cache.insert(key, page.clone());
                 self.arrive(aggregate, pointer, Ok(page));
+            } else if attempt < ATTEMPTS_MAX {
+                // It may have been damaged on the way.
+                self.load_again(aggregate, pointer, attempt + 1);
             } else {
                 let text = format!(
                     "block {} does not hold what was written there: expected tag {}, found {found}",
                     pointer.pvbn, pointer.tag
                 );
-                self.arrive(aggregate, pointer, Err(text));
+                self.arrive(aggregate, pointer, Err(Missing::Damaged(text)));
             }
         }
     }

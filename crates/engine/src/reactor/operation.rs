@@ -234,6 +234,9 @@ impl<O: Outside> Core<O> {
                 self.enqueue(id);
             }
             Err(Stop::Failed(error)) => {
+                if let Error::Io(reason) = &error {
+                    aggregate.lost.unreadable(&client.lun.full_name(), reason);
+                }
                 if error == Error::NoSpace {
                     // The home reactor asks the host again when somebody is refused.
                     self.outside.wake(aggregate.home);

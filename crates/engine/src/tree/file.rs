@@ -70,6 +70,16 @@ pub(crate) struct File {
     pub(crate) layer: Layer,
     pub(crate) inode_changed: bool,
     changed: BTreeMap<Position, Changed>,
+    /// Blocks that became lost, for the caller to take note of.
+    pub(crate) lost: Vec<Lost>,
+}
+
+/// A block of a LUN's tree that is needed and cannot be read: everything below it is lost (DESIGN §5).
+#[derive(Clone, Debug)]
+pub(crate) struct Lost {
+    pub(crate) level: u8,
+    pub(crate) index: u64,
+    pub(crate) reason: String,
 }
 
 impl File {
@@ -79,6 +89,7 @@ impl File {
             layer,
             inode_changed: false,
             changed: BTreeMap::new(),
+            lost: Vec::new(),
         }
     }
 
@@ -192,16 +203,10 @@ impl File {
                 Indirect(above).pointer(slot, layer)?
             };
             let page = match content {
-                Content::Keep if !old.is_hole() => {
-                    let page = cx.page(old)?;
-                    if level > 0 {
-                        let kind = BlockKind::indirect(self.layer);
-                        Header::expect(&page, kind, level, self.inode.id, index)?;
-                    }
-                    Page::copy_of(&page)
-                }
+                Content::Keep if !old.is_hole() => self.copy_or_lose(cx, level, index, old)?,
                 _ => Page::zeroed(),
             };
+            let old = if old.is_lost() { Pointer::HOLE } else { old };
             if old.is_hole() {
                 self.inode.blocks += 1;
             }
@@ -226,6 +231,49 @@ impl File {
             self.inode.id
         );
         Ok(&mut changed.page)
+    }
+
+    /// A copy of a block that is about to change. An indirect block of a LUN that is damaged for good is
+    /// replaced by one below which everything is lost: what was there cannot be found any more, and all else
+    /// must go on (DESIGN §5). It is never done while the device as a whole does not answer.
+    fn copy_or_lose(
+        &mut self,
+        cx: &mut LoadCx<'_>,
+        level: u8,
+        index: u64,
+        old: Pointer,
+    ) -> Result<Page, Stop> {
+        let kind = BlockKind::indirect(self.layer);
+        let found = cx.page_or_damage(old)?.and_then(|page| {
+            let header = match level {
+                0 => Ok(()),
+                _ => Header::expect(&page, kind, level, self.inode.id, index).map(|_| ()),
+            };
+            header.map(|()| page).map_err(|damage| damage.to_string())
+        });
+        let reason = match found {
+            Ok(page) => return Ok(Page::copy_of(&page)),
+            Err(reason) => reason,
+        };
+        if level == 0 || self.inode.kind != everglade_format::Kind::Lun {
+            return Err(Stop::Failed(everglade_target::Error::Io(reason)));
+        }
+        if !old.is_lost() {
+            self.lost.push(Lost {
+                level,
+                index,
+                reason,
+            });
+        }
+        let mut page = Page::zeroed();
+        let reach = Inode::reach(level - 1);
+        let end = self.inode.block_count();
+        for slot in 0..SPAN {
+            if (index * SPAN + slot).saturating_mul(reach) < end {
+                IndirectMut(&mut page).set(slot, self.layer, Pointer::LOST);
+            }
+        }
+        Ok(page)
     }
 
     /// A block that was made changed before.
@@ -258,8 +306,8 @@ impl File {
             IndirectMut(page).set(slot, layer, pointer);
             old
         };
-        self.inode.blocks += u64::from(!pointer.is_hole());
-        self.inode.blocks -= u64::from(!old.is_hole());
+        self.inode.blocks += u64::from(pointer.has_block());
+        self.inode.blocks -= u64::from(old.has_block());
         Ok(old)
     }
 
@@ -487,8 +535,15 @@ impl File {
                 }
                 None => {
                     let pointer = self.pointer(cx, level, index)?;
-                    let page = cx.page(pointer)?;
-                    Indirect(&page).last_used(SPAN)
+                    match cx.page_or_damage(pointer)? {
+                        Ok(page) => Indirect(&page).last_used(SPAN),
+                        // Whoever changes something below makes it lost; all of it is to be gone through.
+                        Err(_) => {
+                            let end = self.inode.block_count().div_ceil(SPAN).max(1);
+                            let reach = Inode::reach(level - 1);
+                            return Ok(Some(((index + 1) * reach).min(end) - 1));
+                        }
+                    }
                 }
             };
             let Some(slot) = last else {

@@ -9,5 +9,5 @@
 pub(crate) mod file;
 pub(crate) mod walk;
 
-pub(crate) use file::{Content, File};
+pub(crate) use file::{Content, File, Lost};
 pub(crate) use walk::Root;

@@ -89,6 +89,12 @@ fn next_below(
     if at == level {
         return Ok((number >= index).then_some(number));
     }
+    if pointer.is_lost() {
+        // All below it is, and something.
+        let reach = Inode::reach(at - level);
+        let next = index.max(number.saturating_mul(reach));
+        return Ok((next / reach == number).then_some(next));
+    }
     let page = cx.page(pointer)?;
     let reach = Inode::reach(at - 1 - level);
     let first_child = number * SPAN;

@@ -2,6 +2,7 @@
 
 use everglade_format::Block;
 use everglade_format::indirect::{BlockKind, Header};
+use everglade_format::metafile::ACTIVE_MAP;
 
 use super::{
     BLOCK, BLOCK_U32, Medium, assert_refused_untouched, assert_serves, noise, open, serve,
@@ -101,18 +102,57 @@ fn with_damaged_pointers() -> (Place, Medium, Vec<u64>) {
 }
 
 #[test]
-fn a_change_below_damaged_pointers_fails_the_aggregate_and_loses_nothing_flushed() {
-    let (place, medium, damaged) = with_damaged_pointers();
-    let mut server = serve(&place);
+fn a_change_below_damaged_pointers_is_stored_and_what_they_named_is_lost() {
+    let (place, medium, _damaged) = with_damaged_pointers();
+    let server = serve(&place);
     let mut client = open(&server);
+    client.write(at(301), &noise(7)).expect("accepted");
     client.write(at(2), &noise(2)).expect("written");
     client.flush().expect("flushed");
+    assert_eq!(client.read(at(300), BLOCK_U32), Err(EIO));
+    drop(client);
+    server.stop();
+
+    // Not a problem of the aggregate any more, and not forgotten either.
+    let report = place.run(&["check"]);
+    assert_eq!(code(&report), 0, "{}", stdout(&report));
+    assert!(stdout(&report).contains("lost"), "{}", stdout(&report));
+    assert_serves(&place, &[1, 2, 600]);
+    let server = serve(&place);
+    let mut client = open(&server);
+    assert_eq!(client.read(at(301), BLOCK_U32), Ok(noise(7)));
+    assert_eq!(client.read(at(300), BLOCK_U32), Err(EIO));
+    assert_eq!(client.read(at(302), BLOCK_U32), Err(EIO), "a hole, perhaps");
+    // What is written or given up is as good as ever.
+    client.write(at(300), &noise(300)).expect("written");
+    client.trim(at(302), BLOCK_U32).expect("trimmed");
+    client.flush().expect("flushed");
+    drop(client);
+    server.stop();
+    assert_serves(&place, &[1, 2, 300, 600]);
+    let server = serve(&place);
+    let mut client = open(&server);
+    assert_eq!(client.read(at(302), BLOCK_U32), Ok(vec![0; BLOCK]));
+    drop(client);
+    server.stop();
+    assert_eq!(code(&place.run(&["check"])), 0);
+    drop(medium);
+}
+
+#[test]
+fn a_consistency_point_that_fails_stops_the_aggregate_and_loses_nothing_flushed() {
+    let place = with_blocks(&[1, 300, 600]);
+    let medium = Medium::of(&place);
+    // Which blocks are in use: nothing can be stored without it.
+    let damaged = headed(&medium, |header| {
+        header.kind == BlockKind::AggregateIndirect && header.file == ACTIVE_MAP
+    });
+    damaged.iter().for_each(|at| medium.flip(*at));
+    let mut server = serve(&place);
+    let mut client = open(&server);
     client.write(at(300), &noise(7)).expect("accepted");
-    // It could not be stored, so nobody is told that it was, and nobody sees it vanish later.
-    assert_eq!(client.flush(), Err(EIO));
-    assert!(client.read(at(1), BLOCK_U32).is_err());
-    assert!(crate::wire::Client::open(&server.tcp, crate::clients::LUN).is_err());
-    assert!(server.is_running(), "other aggregates would be served");
+    client.flush().expect("the journal has it");
+    assert!(server.is_running());
     drop(client);
     let log = server.stop_failed();
     let reason = log.lines().last().unwrap_or_default();
@@ -123,12 +163,16 @@ fn a_change_below_damaged_pointers_fails_the_aggregate_and_loses_nothing_flushed
     ] {
         assert!(reason.contains(part), "{log}");
     }
-
-    // The aggregate is as of the last flush.
-    assert_serves(&place, &[1, 2, 600]);
+    // Whoever repairs the device finds everything that was promised.
     damaged.iter().for_each(|at| medium.flip(*at));
-    assert_serves(&place, &[1, 2, 300, 600]);
+    let server = serve(&place);
+    let mut client = open(&server);
+    assert_eq!(client.read(at(300), BLOCK_U32), Ok(noise(7)));
+    assert_eq!(client.read(at(1), BLOCK_U32), Ok(noise(1)));
+    drop(client);
+    server.stop();
     crate::clients::assert_clean(&place);
+    assert_serves(&place, &[1, 600]);
 }
 
 #[test]

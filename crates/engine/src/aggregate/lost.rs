@@ -1,0 +1,79 @@
+//! What could not be read (DESIGN §5): counted, and listed for people.
+//!
+//! A block that cannot be read is an error for whoever asks for it, and for nobody else. Damaged data stays
+//! where it is until it is overwritten. A damaged block that a consistency point needs in order to go on (the
+//! pointers above a change, the rest of a block that was written in part) becomes *lost*: its place in the tree
+//! says so, and the consistency point goes on.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+/// Lines kept for people; what is counted has no bound.
+const LINES_MAX: usize = 256;
+
+#[derive(Default)]
+struct State {
+    info: LostInfo,
+    /// Reasons that were noted.
+    seen: BTreeSet<String>,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct LostBlocks(Mutex<State>);
+
+/// What could not be read, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LostInfo {
+    /// Blocks of LUNs' trees that became lost since the volumes were created.
+    pub lost: u64,
+    /// Blocks found to be damaged or unreadable since the aggregate was opened, whoever asked for them.
+    pub unreadable: u64,
+    /// What and where, oldest first; the first 256.
+    pub lines: Vec<String>,
+}
+
+impl LostBlocks {
+    fn with(&self, act: impl FnOnce(&mut State)) {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Lost blocks that a mounted volume knows of.
+    pub(crate) fn found(&self, count: u64) {
+        self.with(|state| state.info.lost = state.info.lost.saturating_add(count));
+    }
+
+    /// A block became lost.
+    pub(crate) fn lost(&self, line: String) {
+        self.with(|state| {
+            state.info.lost = state.info.lost.saturating_add(1);
+            note(&mut state.info.lines, line);
+        });
+    }
+
+    /// A client was told that a block cannot be read; noted once for each reason, which names the block.
+    pub(crate) fn unreadable(&self, lun: &str, reason: &str) {
+        self.with(|state| {
+            // Beyond the bound a block may be counted twice.
+            let is_new = state.seen.len() >= LINES_MAX * 64 || state.seen.insert(reason.to_owned());
+            if is_new {
+                state.info.unreadable += 1;
+                note(&mut state.info.lines, format!("{lun}: {reason}"));
+            }
+        });
+    }
+
+    pub(crate) fn info(&self) -> LostInfo {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .info
+            .clone()
+    }
+}
+
+fn note(lines: &mut Vec<String>, line: String) {
+    if lines.len() < LINES_MAX {
+        lines.push(line);
+    }
+}
