@@ -219,8 +219,11 @@ impl Log {
     /// A consistency point was committed whose freeze returned `position`.
     pub(crate) fn commit(&self, position: Position) {
         let mut queue = self.queue();
-        queue.commit(position);
+        let dropped = queue.commit(position);
         self.durable.store(queue.durable(), Ordering::Release);
+        drop(queue);
+        // Their pages are let go outside.
+        drop(dropped);
     }
 
     fn note_fill(&self, queue: &Journal) {

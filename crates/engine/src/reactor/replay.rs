@@ -15,7 +15,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use everglade_env::{BLOCK_SIZE, Completion, Nanos, Op, Outside, Page};
+use everglade_env::{BLOCK_SIZE, Completion, Nanos, Op, Outside, Page, PageRef};
 use everglade_format::{CpNumber, FileId};
 use everglade_journal::{Action, End, Entry, Position, Scan};
 use everglade_target::span::block_count;
@@ -150,7 +150,7 @@ impl<O: Outside> Core<O> {
                     data: WriteSpan {
                         offset: entry.offset,
                         length,
-                        pages: pages.iter().map(|page| Page::copy_of(page)).collect(),
+                        pages: pages.into_iter().map(PageRef::thaw).collect(),
                     },
                     durable: false,
                 }
