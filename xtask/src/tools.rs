@@ -26,6 +26,7 @@ const WANTED: [(&str, &str); 14] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
     ("nbd-client", "nbd-client"),
+    ("openssl", "openssl"),
 ];
 
 /// Folders with programs of administrators, which are not in everybody's PATH.

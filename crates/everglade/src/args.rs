@@ -242,6 +242,8 @@ impl Serve {
             nbd_tcp: self.nbd_tcp,
             nbd_unix: self.nbd_unix.clone(),
             nbd_connections_max: None,
+            // Said in the file only.
+            nbd_callers: everglade_server::config::Callers::default(),
             api_unix: self.api_unix.clone(),
             api_tcp: self.api_tcp,
             api_tokens: self.api_tokens.clone(),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::config::ConfigError;
 use crate::datadir::DataDirError;
+use crate::tls::TlsError;
 
 /// Why the daemon did not start. Nothing that clients stored was changed.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +17,9 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
+    /// Encryption was asked for and is not possible.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A TCP address cannot be listened on.
     #[error(
         "cannot listen on {address}: {source}; expected a free local address; stop its user, or \

@@ -32,6 +32,7 @@ pub mod rest;
 pub mod serve;
 pub mod signal;
 pub mod stop;
+pub mod tls;
 pub mod watch;
 
 /// Version of the bytes this build writes to devices.

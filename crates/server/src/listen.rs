@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use crate::StartError;
-use crate::config::{Metrics, Nbd};
+use crate::config::{Callers, Metrics, Nbd, Tls};
 use crate::datadir::{Endpoints, socket};
 use everglade_env::net::{ListenError, Listener};
 
@@ -27,7 +27,7 @@ impl Listeners {
     /// # Errors
     /// A place is taken or cannot be reached.
     pub fn bind(nbd: &Nbd) -> Result<Listeners, StartError> {
-        let nbd_tcp = nbd.tcp.map(bind_nbd).transpose()?;
+        let nbd_tcp = nbd.tcp.map(|at| bind_nbd(at, &nbd.callers)).transpose()?;
         let nbd_unix = nbd.unix.as_deref().map(bind_unix).transpose()?;
         let (nbd_tcp, tcp_address) = nbd_tcp.unzip();
         let endpoints = Endpoints {
@@ -49,8 +49,12 @@ impl Listeners {
     }
 }
 
-fn bind_nbd(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
-    if !address.ip().is_loopback() {
+fn bind_nbd(
+    address: SocketAddr,
+    callers: &Callers,
+) -> Result<(TcpListener, SocketAddr), StartError> {
+    let is_secured = callers.tls == Some(Tls::Required) || !callers.allow.is_empty();
+    if !address.ip().is_loopback() && !is_secured {
         tracing::warn!(
             "NBD on {address} is open to the network without encryption or a check of who connects"
         );

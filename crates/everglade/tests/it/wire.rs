@@ -119,6 +119,16 @@ impl Client {
         let _ = self.send(&header(command, offset, length));
     }
 
+    /// Takes one reply to an option; its kind.
+    pub(crate) fn option_reply(&mut self) -> io::Result<u32> {
+        let _magic_and_option: [u8; 12] = self.take()?;
+        let kind = u32::from_be_bytes(self.take()?);
+        let length = u32::from_be_bytes(self.take()?);
+        let mut data = vec![0; length as usize];
+        self.stream.read_exact(&mut data)?;
+        Ok(kind)
+    }
+
     /// Takes one reply without data; its error number.
     pub(crate) fn reply(&mut self) -> io::Result<u32> {
         let magic = u32::from_be_bytes(self.take()?);

@@ -1,7 +1,7 @@
 //! Who is at the other end of a session, and what that decides: whether the connection must be encrypted first,
 //! and which exports there are for it.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use everglade_target::{Completion, Error, Export, LunHandle, Op, Target, Token};

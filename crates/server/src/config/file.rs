@@ -13,19 +13,25 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use super::callers::Rules;
 use super::{ConfigError, Settings, suggest};
 
 /// Nobody's configuration is longer; a path given by mistake (a disk image) is not read whole.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-pub const KEYS: [&str; 15] = [
+pub const KEYS: [&str; 20] = [
     "data_dir",
     "memory",
     "reactors",
     "nbd.tcp",
     "nbd.unix",
     "nbd.connections_max",
+    "nbd.tls",
+    "nbd.tls_certificates",
+    "nbd.tls_clients",
+    "nbd.idle_timeout",
+    "nbd.allow",
     "api.unix",
     "api.tcp",
     "api.tokens",
@@ -104,6 +110,18 @@ impl Source<'_> {
             "nbd.connections_max" => {
                 settings.nbd_connections_max = Some(self.parsed(key, value)?);
             }
+            "nbd.tls" => settings.nbd_callers.tls = Some(self.parsed(key, value)?),
+            "nbd.tls_certificates" => {
+                let folder = PathBuf::from(self.string(key, value)?);
+                settings.nbd_callers.tls_certificates = Some(folder);
+            }
+            "nbd.tls_clients" => {
+                settings.nbd_callers.tls_clients = Some(self.parsed(key, value)?);
+            }
+            "nbd.idle_timeout" => {
+                settings.nbd_callers.idle_timeout = Some(self.parsed(key, value)?);
+            }
+            "nbd.allow" => settings.nbd_callers.allow = self.rules(key, value)?,
             "api.unix" => settings.api_unix = Some(self.parsed(key, value)?),
             "api.tcp" => settings.api_tcp = Some(self.parsed(key, value)?),
             "api.tokens" => settings.api_tokens = Some(PathBuf::from(self.string(key, value)?)),
@@ -164,6 +182,35 @@ impl Source<'_> {
                 key: key.to_owned(),
                 problem: error.to_string(),
             })
+    }
+
+    /// A table of rules: an export's name, or a pattern, and where its users come from.
+    fn rules(&self, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Rules, ConfigError> {
+        let wrong =
+            |key: String, at: &Spanned<DeValue<'_>>, problem: String| ConfigError::BadValue {
+                path: self.path.to_owned(),
+                line: self.line(&at.span()),
+                key,
+                problem,
+            };
+        let DeValue::Table(lines) = value.get_ref() else {
+            let problem = format!("found {}, expected a table", kind(value.get_ref()));
+            return Err(wrong(key.to_owned(), value, problem));
+        };
+        let mut rules = Rules::default();
+        for (pattern, value) in lines {
+            let key = format!("{key}.{}", pattern.get_ref());
+            let origins = match value.get_ref() {
+                DeValue::Array(values) => values
+                    .iter()
+                    .map(|value| self.parsed(&key, value))
+                    .collect::<Result<_, _>>()?,
+                _ => vec![self.parsed(&key, value)?],
+            };
+            let added = rules.add(pattern.get_ref(), origins);
+            added.map_err(|problem| wrong(key, value, problem))?;
+        }
+        Ok(rules)
     }
 
     /// 1-based line of a span's start.

@@ -6,6 +6,7 @@
 //! directory.
 
 pub mod address;
+pub mod callers;
 pub mod error;
 pub mod file;
 pub mod place;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 pub use address::{TcpListen, UnixListen};
+pub use callers::{Callers, Tls, TlsClients};
 pub use error::ConfigError;
 
 use crate::{Interval, Size};
@@ -113,6 +115,8 @@ pub struct Settings {
     pub nbd_unix: Option<UnixListen>,
     /// NBD connections at a time.
     pub nbd_connections_max: Option<u32>,
+    /// What NBD callers must do and may use.
+    pub nbd_callers: Callers,
     /// REST over a Unix socket.
     pub api_unix: Option<UnixListen>,
     /// REST over TCP.
@@ -149,6 +153,7 @@ impl Settings {
             nbd_tcp: self.nbd_tcp.or(lower.nbd_tcp),
             nbd_unix: self.nbd_unix.or(lower.nbd_unix),
             nbd_connections_max: self.nbd_connections_max.or(lower.nbd_connections_max),
+            nbd_callers: self.nbd_callers.over(lower.nbd_callers),
             api_unix: self.api_unix.or(lower.api_unix),
             api_tcp: self.api_tcp.or(lower.api_tcp),
             api_tokens: self.api_tokens.or(lower.api_tokens),
@@ -198,6 +203,8 @@ pub struct Nbd {
     pub unix: Option<PathBuf>,
     /// At a time; one more is closed at once.
     pub connections_max: u32,
+    /// What they must do and may use.
+    pub callers: Callers,
 }
 
 /// REST over TCP.
@@ -275,6 +282,7 @@ impl Config {
             settings.nbd_tcp,
             settings.nbd_unix,
             settings.nbd_connections_max,
+            settings.nbd_callers,
             &data_dir,
         )?;
         let api_unix = unix_socket("--api-unix", settings.api_unix, &data_dir, "run/api.sock")?;
@@ -325,8 +333,10 @@ fn nbd(
     tcp: Option<TcpListen>,
     unix: Option<UnixListen>,
     connections_max: Option<u32>,
+    callers: Callers,
     data_dir: &Path,
 ) -> Result<Nbd, ConfigError> {
+    callers.check()?;
     let tcp = match tcp.unwrap_or(TcpListen::DEFAULT_NBD) {
         TcpListen::Off => None,
         TcpListen::At(address) => Some(address),
@@ -341,6 +351,7 @@ fn nbd(
         tcp,
         unix,
         connections_max,
+        callers,
     })
 }
 

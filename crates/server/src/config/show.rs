@@ -6,7 +6,11 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::Config;
+use crate::reactor::Door;
 use crate::rest::tokens::Tokens;
+
+/// The only key whose value is no text.
+const ALLOW: &str = "nbd.allow";
 
 impl Config {
     /// Every key that a file can have, with its value here; `None` where nothing is set.
@@ -16,6 +20,7 @@ impl Config {
         let unix = |socket: &Option<std::path::PathBuf>| socket.as_deref().map_or_else(off, path);
         let tls = self.api_tcp.as_ref().and_then(|api| api.tls.as_ref());
         let journal = &self.first_start.journal;
+        let callers = &self.nbd.callers;
         vec![
             ("data_dir", path(&self.data_dir)),
             ("memory", Some(self.memory.bytes().to_string())),
@@ -28,6 +33,23 @@ impl Config {
             (
                 "nbd.connections_max",
                 Some(self.nbd.connections_max.to_string()),
+            ),
+            ("nbd.tls", callers.tls.map(|tls| tls.to_string())),
+            (
+                "nbd.tls_certificates",
+                callers.tls_certificates.as_deref().and_then(path),
+            ),
+            (
+                "nbd.tls_clients",
+                callers.tls_clients.map(|who| who.to_string()),
+            ),
+            (
+                "nbd.idle_timeout",
+                callers.idle_timeout.map(|time| time.to_string()),
+            ),
+            (
+                ALLOW,
+                (!callers.allow.is_empty()).then(|| callers.allow.to_string()),
             ),
             ("api.unix", unix(&self.api_unix)),
             (
@@ -68,6 +90,8 @@ impl Config {
                 section = table;
             }
             let _ = match value {
+                // A table, which is written as one.
+                Some(value) if key == ALLOW => writeln!(text, "{name} = {value}"),
                 Some(value) => writeln!(text, "{name} = {}", toml::Value::String(value)),
                 None => writeln!(text, "# {name} is not set"),
             };
@@ -91,6 +115,7 @@ impl Config {
     /// # Errors
     /// One line about the first that cannot be used.
     pub fn check_files(&self) -> Result<(), String> {
+        Door::open(&self.nbd).map_err(|error| error.to_string())?;
         match &self.api_tcp {
             Some(api) => Tokens::read(&api.tokens).map(drop),
             None => Ok(()),
@@ -108,6 +133,14 @@ mod tests {
         let settings = Settings {
             data_dir: Some("/srv/e".into()),
             metrics_tcp: Some("off".parse().expect("off")),
+            nbd_callers: file::parse(
+                Path::new("some.toml"),
+                "nbd.tls = 'offered'\nnbd.tls_certificates = '/tls'\nnbd.tls_clients = 'certified'\n\
+                 nbd.idle_timeout = '5m'\nnbd.allow.'v/*' = ['10.0.0.0/8', 'local']\n\
+                 nbd.allow.'v/l' = []",
+            )
+            .expect("good")
+            .nbd_callers,
             journal_half_size: Some("64MiB".parse().expect("a size")),
             ..Settings::default()
         };

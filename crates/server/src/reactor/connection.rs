@@ -1,72 +1,174 @@
-//! A client's socket, TCP or Unix, and what the reactor waits for on it.
+//! A client's socket, TCP or Unix, plain or encrypted, and what the reactor waits for on it.
 
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::TcpStream;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use everglade_env::reactor::Interest;
 use everglade_nbd::SessionId;
+use rustls::ServerConfig;
+
+use super::encryption::Encryption;
 
 /// A connected, non-blocking socket.
-#[derive(Debug)]
-pub(super) enum Socket {
+pub(super) struct Socket {
+    stream: Stream,
+    /// Where the other end is; nothing for a Unix socket.
+    pub(super) address: Option<IpAddr>,
+    encryption: Option<Box<Encryption>>,
+}
+
+enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 impl Socket {
-    pub(super) fn tcp(stream: TcpStream) -> io::Result<Socket> {
+    pub(super) fn tcp(stream: TcpStream, address: SocketAddr) -> io::Result<Socket> {
         stream.set_nonblocking(true)?;
         // Replies are gathered by us; waiting for more would only delay them.
         stream.set_nodelay(true)?;
         rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
-        Ok(Socket::Tcp(stream))
+        Ok(Socket {
+            stream: Stream::Tcp(stream),
+            address: Some(address.ip()),
+            encryption: None,
+        })
     }
 
     pub(super) fn unix(stream: UnixStream) -> io::Result<Socket> {
         stream.set_nonblocking(true)?;
-        Ok(Socket::Unix(stream))
+        Ok(Socket {
+            stream: Stream::Unix(stream),
+            address: None,
+            encryption: None,
+        })
+    }
+
+    /// Everything from here on is encrypted.
+    pub(super) fn encrypt(
+        &mut self,
+        certificates: &Arc<ServerConfig>,
+    ) -> Result<(), rustls::Error> {
+        assert!(self.encryption.is_none(), "a socket is encrypted once");
+        self.encryption = Some(Box::new(Encryption::new(certificates)?));
+        Ok(())
+    }
+
+    /// There may be something to read although the socket has nothing.
+    pub(super) fn may_hold_more(&self) -> bool {
+        let encryption = self.encryption.as_ref();
+        encryption.is_some_and(|encryption| encryption.may_hold_more())
+    }
+
+    /// Something that was written waits for the socket.
+    pub(super) fn wants_write(&self) -> bool {
+        let encryption = self.encryption.as_ref();
+        encryption.is_some_and(|encryption| encryption.wants_write())
+    }
+
+    /// The last bytes, if any, before the socket is dropped.
+    pub(super) fn close(&mut self) {
+        if let Some(encryption) = &mut self.encryption {
+            encryption.close(&mut self.stream);
+        }
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Tcp(stream) => stream.as_fd(),
-            Socket::Unix(stream) => stream.as_fd(),
+        match &self.stream {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
         }
     }
 }
 
 impl Read for Socket {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.read(bytes),
-            Socket::Unix(stream) => stream.read(bytes),
+        match &mut self.encryption {
+            None => self.stream.read(bytes),
+            Some(encryption) => encryption.read(bytes, &mut self.stream),
         }
     }
 
+    /// Fills all pieces if there are bytes, as whoever calls expects of a socket.
     fn read_vectored(&mut self, pieces: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(stream) => stream.read_vectored(pieces),
-            Socket::Unix(stream) => stream.read_vectored(pieces),
+        let Some(encryption) = &mut self.encryption else {
+            return self.stream.read_vectored(pieces);
+        };
+        let mut total = 0;
+        for piece in pieces {
+            let mut filled = 0;
+            while filled < piece.len() {
+                match encryption.read(&mut piece[filled..], &mut self.stream) {
+                    Ok(0) => return Ok(total),
+                    Ok(count) => {
+                        filled += count;
+                        total += count;
+                    }
+                    // An error that stays will be met by the next read.
+                    Err(error) if total > 0 && error.kind() != ErrorKind::Interrupted => {
+                        return Ok(total);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
         }
+        Ok(total)
     }
 }
 
 impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &mut self.encryption {
+            None => self.stream.write_vectored(pieces),
+            Some(encryption) => encryption.write(pieces, &mut self.stream),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.encryption {
+            None => Ok(()),
+            Some(encryption) => encryption.flush(&mut self.stream),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match self {
-            Socket::Tcp(stream) => stream.write(bytes),
-            Socket::Unix(stream) => stream.write(bytes),
+            Stream::Tcp(stream) => stream.read(bytes),
+            Stream::Unix(stream) => stream.read(bytes),
+        }
+    }
+
+    fn read_vectored(&mut self, pieces: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read_vectored(pieces),
+            Stream::Unix(stream) => stream.read_vectored(pieces),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
         }
     }
 
     fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
-            Socket::Tcp(stream) => stream.write_vectored(pieces),
-            Socket::Unix(stream) => stream.write_vectored(pieces),
+            Stream::Tcp(stream) => stream.write_vectored(pieces),
+            Stream::Unix(stream) => stream.write_vectored(pieces),
         }
     }
 

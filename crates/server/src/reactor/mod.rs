@@ -14,6 +14,8 @@ mod candidates;
 mod connection;
 mod control;
 mod creation;
+mod door;
+mod encryption;
 mod first_start;
 mod inventory;
 mod turn;
@@ -30,6 +32,7 @@ use crate::datadir::{AggregateState, Phase};
 use crate::listen::Listeners;
 use crate::{Config, DataDir, ServeError, StartError, Stop, devices};
 use control::{Answer, Control, Plane};
+pub(crate) use door::Door;
 
 pub use administrator::{Administrator, Deleted};
 use unavailable::Unavailable;
@@ -71,6 +74,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         listeners,
         stop,
     } = parts;
+    let door = Door::open(&config.nbd)?;
     let options = WorldOptions {
         io: config.io.into(),
         reactors: config.reactors,
@@ -98,7 +102,13 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         plane,
         threads: Vec::new(),
     };
-    let exports = match bring_up(&mut running, config, &mut directory, listeners, is_first) {
+    let exports = match bring_up(
+        &mut running,
+        config,
+        &mut directory,
+        (listeners, door),
+        is_first,
+    ) {
         Ok(exports) => exports,
         Err(error) => {
             // Nothing was acknowledged to anyone; what was mounted is put away properly.
@@ -130,7 +140,7 @@ fn bring_up(
     running: &mut Running,
     config: &Config,
     directory: &mut DataDir,
-    listeners: Listeners,
+    (listeners, door): (Listeners, Door),
     is_first: bool,
 ) -> Result<Vec<Export>, StartError> {
     for index in 0..config.reactors {
@@ -140,6 +150,7 @@ fn bring_up(
             index,
             outside,
             Arc::clone(&running.plane),
+            door.clone(),
             config,
         );
         let spawned = std::thread::Builder::new()

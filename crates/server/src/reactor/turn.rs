@@ -5,7 +5,7 @@
 //! wake-ups together. Nothing here blocks except that wait.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -20,6 +20,7 @@ use slab::Slab;
 
 use super::connection::{Connection, Socket};
 use super::control::{Answer, Asked, Control, Plane};
+use super::door::Door;
 use crate::Config;
 use crate::listen::Listeners;
 
@@ -44,6 +45,7 @@ pub(super) struct Reactor {
     by_session: HashMap<SessionId, usize>,
     listeners: Option<Listeners>,
     connections_max: u32,
+    door: Door,
     next_reactor: usize,
     /// Sessions with more to read than they took.
     again: Vec<usize>,
@@ -61,11 +63,20 @@ impl Reactor {
         index: usize,
         outside: Real,
         plane: Arc<Plane>,
+        door: Door,
         config: &Config,
     ) -> Reactor {
         // An eighth of the memory is for requests on their way (DESIGN §12).
         let payload = config.memory.bytes() / 8 / plane.reactors() as u64;
-        let sessions = Sessions::new(Settings::default(), payload);
+        let idle_max = config.nbd.callers.idle_timeout.map(|time| {
+            let nanos = time.duration().as_nanos();
+            Nanos::try_from(nanos).unwrap_or(Nanos::MAX)
+        });
+        let settings = Settings {
+            idle_max,
+            ..Settings::default()
+        };
+        let sessions = Sessions::new(settings, payload);
         plane.add_counters(Arc::clone(sessions.metrics()));
         Reactor {
             index,
@@ -77,6 +88,7 @@ impl Reactor {
             by_session: HashMap::new(),
             listeners: None,
             connections_max: config.nbd.connections_max,
+            door,
             next_reactor: 0,
             again: Vec::new(),
             asked: HashMap::new(),
@@ -156,7 +168,7 @@ impl Reactor {
                 KEY_TCP => listeners
                     .nbd_tcp
                     .as_ref()
-                    .map(|l| l.accept().and_then(|(s, _)| Socket::tcp(s))),
+                    .map(|l| l.accept().and_then(|(s, from)| Socket::tcp(s, from))),
                 _ => listeners
                     .nbd_unix
                     .as_ref()
@@ -194,7 +206,8 @@ impl Reactor {
         if self.stopping.is_some() {
             return self.plane.forget_connection();
         }
-        let Some(session) = self.sessions.attach(now) else {
+        let caller = self.door.caller(socket.address);
+        let Some(session) = self.sessions.attach_caller(now, caller) else {
             return self.plane.forget_connection();
         };
         let interest = Interest::BOTH;
@@ -236,6 +249,8 @@ impl Reactor {
         let connection = &mut self.connections[*index];
         self.sessions
             .transmit(session, &mut connection.socket, &mut self.core);
+        // What was encrypted and not sent yet; an error is met by the next read.
+        let _ = connection.socket.flush();
         self.settle(session);
     }
 
@@ -244,19 +259,29 @@ impl Reactor {
         let Some(index) = self.by_session.get(&session).copied() else {
             return;
         };
-        let wanted = self.sessions.interest(session);
+        let mut wanted = self.sessions.interest(session);
+        if wanted.tls {
+            self.encrypt(session, index);
+            wanted = self.sessions.interest(session);
+        }
         if wanted.closed {
             self.sessions.detach(session);
             self.by_session.remove(&session);
-            let connection = self.connections.remove(index);
+            let mut connection = self.connections.remove(index);
+            connection.socket.close();
             let _ = self.core.outside().deregister(&connection.socket);
             return self.plane.forget_connection();
         }
+        let connection = &mut self.connections[index];
         let interest = Interest {
             readable: wanted.read,
-            writable: wanted.write,
+            writable: wanted.write || connection.socket.wants_write(),
         };
-        let connection = &mut self.connections[index];
+        // The poller knows the socket only, not what was read from it and not taken yet.
+        let begins = wanted.read && !connection.interest.readable;
+        if begins && connection.socket.may_hold_more() {
+            self.again.push(index);
+        }
         if connection.interest != interest {
             connection.interest = interest;
             if let Err(error) =
@@ -265,6 +290,18 @@ impl Reactor {
                     .modify(&connection.socket, interest, index as u64)
             {
                 tracing::warn!("a connection cannot be watched: {error}");
+            }
+        }
+    }
+
+    /// The session has acknowledged TLS, and that was sent.
+    fn encrypt(&mut self, session: SessionId, index: usize) {
+        let certificates = self.door.certificates().expect("TLS was offered");
+        match self.connections[index].socket.encrypt(certificates) {
+            Ok(()) => self.sessions.tls_begun(session),
+            Err(error) => {
+                tracing::warn!("a connection cannot be encrypted: {error}");
+                self.sessions.abandon(session, &mut self.core);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use everglade_server::config::Nbd;
+use everglade_server::config::{Callers, Nbd};
 use everglade_server::datadir::{Endpoints, socket};
 use everglade_server::listen::Listeners;
 
@@ -59,6 +59,7 @@ fn both_doors_open_and_the_picked_port_is_known() {
         tcp: any_port(),
         unix: Some(unix.clone()),
         connections_max: 1,
+        callers: Callers::default(),
     };
     let listeners = Listeners::bind(&nbd).expect("bound");
     let endpoints = listeners.endpoints();
@@ -76,6 +77,7 @@ fn a_busy_port_is_explained() {
         tcp,
         unix: None,
         connections_max: 1,
+        callers: Callers::default(),
     });
     let error = error.expect_err("a refusal").to_string();
     assert!(

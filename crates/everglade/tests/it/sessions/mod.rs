@@ -5,6 +5,7 @@ mod closing;
 mod crowds;
 mod judges;
 mod stalled;
+mod tls;
 
 use crate::running::{Place, Server, code, stderr};
 

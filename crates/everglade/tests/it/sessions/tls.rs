@@ -1,0 +1,253 @@
+//! Encrypted connections, with certificates as libnbd, QEMU and nbdkit want them; allow-lists; idle connections.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::{LUN, ask};
+use crate::running::{Place, Server, stderr};
+use crate::tools::{have, must, must_fail};
+use crate::wire::{Client, client_flags, option};
+
+/// Certificates of an authority, a server and a client, each with openssl's defaults of today.
+struct Certificates {
+    folder: PathBuf,
+}
+
+impl Certificates {
+    fn new(place: &Place) -> Certificates {
+        let folder = place.file("tls");
+        fs::create_dir(&folder).expect("create");
+        let certificates = Certificates { folder };
+        let authority = [
+            "-x509",
+            "-days",
+            "30",
+            "-subj",
+            "/CN=authority",
+            "-out",
+            &certificates.path("ca-cert.pem"),
+        ];
+        certificates.request("ca", &authority);
+        certificates.certify("server", "subjectAltName=DNS:localhost,IP:127.0.0.1");
+        certificates.certify("client", "extendedKeyUsage=clientAuth");
+        certificates
+    }
+
+    fn path(&self, name: &str) -> String {
+        text(&self.folder.join(name)).to_owned()
+    }
+
+    fn request(&self, who: &str, more: &[&str]) {
+        let key = self.path(&format!("{who}-key.pem"));
+        let new = [
+            "req",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+        ];
+        let arguments = [&new[..], &["-nodes", "-keyout", &key], more].concat();
+        must("openssl", &arguments);
+    }
+
+    fn certify(&self, who: &str, extension: &str) {
+        let (request, settings) = (self.path("request.pem"), self.path("settings"));
+        self.request(who, &["-subj", &format!("/CN={who}"), "-out", &request]);
+        fs::write(&settings, extension).expect("write");
+        let certificate = self.path(&format!("{who}-cert.pem"));
+        let arguments = [
+            "x509",
+            "-req",
+            "-days",
+            "30",
+            "-CAcreateserial",
+            "-CA",
+            &self.path("ca-cert.pem"),
+            "-CAkey",
+            &self.path("ca-key.pem"),
+            "-in",
+            &request,
+            "-extfile",
+            &settings,
+            "-out",
+            &certificate,
+        ];
+        must("openssl", &arguments);
+    }
+
+    /// A folder that only knows the authority.
+    fn without_client(&self, place: &Place) -> PathBuf {
+        let folder = place.file("authority-only");
+        fs::create_dir(&folder).expect("create");
+        fs::copy(self.path("ca-cert.pem"), folder.join("ca-cert.pem")).expect("copy");
+        folder
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary paths are UTF-8")
+}
+
+/// A server with these lines in `[nbd]`.
+fn serve(place: &Place, lines: &str) -> Server {
+    let file = place.file("everglade.toml");
+    fs::write(&file, format!("[nbd]\n{lines}\n")).expect("write");
+    super::serve(place, &["--config", text(&file)])
+}
+
+/// `nbds` with certificates in `folder`.
+fn encrypted_uri(server: &Server, export: &str, folder: &Path) -> String {
+    let port = server.tcp.rsplit(':').next().expect("a port");
+    let folder = text(folder);
+    format!("nbds://localhost:{port}/{export}?tls-certificates={folder}")
+}
+
+/// 16 MiB that compress to nothing small, and zeroes.
+fn image(place: &Place) -> PathBuf {
+    let path = place.file("image");
+    let mut bytes = vec![0; 32 << 20];
+    let source = fs::File::open("/dev/urandom").expect("open");
+    source
+        .take(16 << 20)
+        .read_exact(&mut bytes[8 << 20..24 << 20])
+        .expect("read");
+    fs::write(&path, bytes).expect("write");
+    path
+}
+
+#[test]
+fn required_encryption_is_used_by_real_clients_and_nothing_else_gets_in() {
+    if !have(&["openssl", "nbdcopy", "nbdinfo", "qemu-img"]) {
+        return;
+    }
+    let place = Place::new();
+    let certificates = Certificates::new(&place);
+    let tls = certificates.path("");
+    let lines =
+        format!("tls = \"required\"\ntls_certificates = \"{tls}\"\ntls_clients = \"certified\"");
+    let server = serve(&place, &lines);
+    let uri = encrypted_uri(&server, LUN, &certificates.folder);
+    let said = must("nbdinfo", &[&uri]);
+    assert!(said.contains("tls") || said.contains("TLS"), "{said}");
+
+    let image = image(&place);
+    let copy = place.file("copy");
+    must("nbdcopy", &["--connections=4", text(&image), &uri]);
+    must("nbdcopy", &["--connections=4", &uri, text(&copy)]);
+    let (image_bytes, copied) = (
+        fs::read(&image).expect("read"),
+        fs::read(&copy).expect("read"),
+    );
+    assert!(copied[..image_bytes.len()] == image_bytes);
+    let port = server.tcp.rsplit(':').next().expect("a port");
+    let object = format!("tls-creds-x509,id=tls,dir={tls},endpoint=client");
+    let disk = format!(
+        "driver=nbd,server.type=inet,server.host=localhost,server.port={port},export={LUN},tls-creds=tls"
+    );
+    let arguments = ["compare", "--object", &object, "--image-opts", &disk];
+    let local = format!("driver=raw,file.filename={}", text(&copy));
+    must("qemu-img", &[&arguments[..], &[&local]].concat());
+
+    // In clear, without a certificate of ours, or with half of a handshake: no way in.
+    must_fail("nbdinfo", &[&server.uri(LUN)]);
+    assert!(Client::open(&server.tcp, LUN).is_err());
+    let stranger = certificates.without_client(&place);
+    must_fail("nbdinfo", &[&encrypted_uri(&server, LUN, &stranger)]);
+    let mut garbler = Client::greet(&server.tcp).expect("a greeting");
+    let start = [&client_flags()[..], &option(5, b"")].concat();
+    garbler.send(&start).expect("sent");
+    assert_eq!(garbler.option_reply().expect("a reply"), 1);
+    let _ = garbler.send(&[0x55; 5000]);
+    assert!(garbler.is_closed_by_server());
+    // The Unix socket is not for strangers anyway.
+    must("nbdinfo", &["--size", &server.unix_uri(LUN)]);
+    must("nbdinfo", &["--size", &uri]);
+    server.stop();
+}
+
+#[test]
+fn offered_encryption_may_be_used_or_not() {
+    if !have(&["openssl", "nbdinfo"]) {
+        return;
+    }
+    let place = Place::new();
+    let certificates = Certificates::new(&place);
+    let lines = format!(
+        "tls = \"offered\"\ntls_certificates = \"{}\"",
+        certificates.path("")
+    );
+    let server = serve(&place, &lines);
+    let anyone = certificates.without_client(&place);
+    must(
+        "nbdinfo",
+        &["--size", &encrypted_uri(&server, LUN, &anyone)],
+    );
+    must("nbdinfo", &["--size", &server.uri(LUN)]);
+    server.stop();
+}
+
+#[test]
+fn certificates_that_cannot_be_used_refuse_the_start() {
+    if !have(&["openssl"]) {
+        return;
+    }
+    let place = Place::new();
+    let certificates = Certificates::new(&place);
+    let refused = |lines: &str, part: &str| {
+        let file = place.file("everglade.toml");
+        fs::write(&file, format!("[nbd]\n{lines}\n")).expect("write");
+        let output = place.serve_in_vain(&["--config", text(&file)]);
+        let said = stderr(&output);
+        assert!(said.contains(part), "'{part}' is not in: {said}");
+        assert!(!said.contains("PRIVATE"), "{said}");
+    };
+    refused("tls = \"required\"", "nbd.tls_certificates is not given");
+    refused("tls = \"yes\"", "expected off, offered or required");
+    refused("tls_clients = \"certified\"", "nbd.tls is off");
+    let lines = format!(
+        "tls = \"offered\"\ntls_certificates = \"{}\"",
+        certificates.path("")
+    );
+    let key = certificates.path("server-key.pem");
+    must("chmod", &["644", &key]);
+    refused(&lines, "everybody may read this key");
+    must("chmod", &["600", &key]);
+    fs::write(&key, "no key").expect("write");
+    refused(&lines, "server-key.pem");
+    fs::remove_file(certificates.path("server-cert.pem")).expect("remove");
+    refused(&lines, "server-cert.pem");
+    refused("allow = 7", "expected a table");
+    refused("allow.v = \"local\"", "expected VOLUME/LUN, VOLUME/* or *");
+    refused("allow.\"v/*\" = \"home\"", "expected an address");
+}
+
+#[test]
+fn an_allow_list_hides_what_a_caller_may_not_use() {
+    let place = Place::new();
+    let lines = "allow.\"vol0/near\" = \"local\"\nallow.\"vol0/far\" = [\"10.9.8.0/24\"]";
+    let server = serve(&place, lines);
+    for lun in ["vol0/near", "vol0/far"] {
+        ask(&place, &["lun", "create", lun, "--size", "64MiB"]);
+    }
+    Client::open(&server.tcp, LUN).expect("it is for all");
+    assert!(Client::open(&server.tcp, "vol0/near").is_err());
+    assert!(Client::open(&server.tcp, "vol0/far").is_err());
+    if have(&["nbdinfo"]) {
+        let list = must("nbdinfo", &["--list", &server.uri("")]);
+        assert!(list.contains(LUN) && !list.contains("near") && !list.contains("far"));
+        must("nbdinfo", &["--size", &server.unix_uri("vol0/near")]);
+        must_fail("nbdinfo", &["--size", &server.unix_uri("vol0/far")]);
+    }
+    server.stop();
+}
+
+#[test]
+fn an_idle_connection_is_closed_if_that_is_wanted() {
+    let place = Place::new();
+    let server = serve(&place, "idle_timeout = \"2s\"");
+    let (mut idle, _) = Client::open(&server.tcp, LUN).expect("a client");
+    idle.write(0, b"abc").expect("written");
+    assert!(idle.is_closed_by_server());
+    server.stop();
+}

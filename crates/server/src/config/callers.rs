@@ -1,0 +1,382 @@
+//! Who may call over NBD, and how: encryption, allow-lists, idle connections. Keys of the file only, because none
+//! of this changes from one start to the next.
+//!
+//! ```toml
+//! [nbd]
+//! tls = "required"                    # off, offered, required; over the Unix socket it is never required
+//! tls_certificates = "/etc/everglade/tls"   # server-cert.pem, server-key.pem, ca-cert.pem
+//! tls_clients = "certified"           # anyone, certified: by ca-cert.pem
+//! idle_timeout = "10m"                # never, if not given
+//!
+//! [nbd.allow]                         # who may use what; an export that no line names is for all
+//! "vol0/*" = ["10.1.0.0/16", "local"] # local: the Unix socket
+//! "vol0/lun7" = "10.1.2.3"            # the longest pattern that fits decides
+//! ```
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::ConfigError;
+use crate::Interval;
+
+/// What the file says about callers; `None` and nothing where it says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Callers {
+    /// Whether there is TLS.
+    pub tls: Option<Tls>,
+    /// Folder of certificates.
+    pub tls_certificates: Option<PathBuf>,
+    /// Who may use TLS.
+    pub tls_clients: Option<TlsClients>,
+    /// After which a connection with nothing to do is closed.
+    pub idle_timeout: Option<Interval>,
+    /// Who may use what.
+    pub allow: Rules,
+}
+
+/// Whether connections over TCP are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tls {
+    /// Never.
+    Off,
+    /// If the client wants it.
+    Offered,
+    /// Always.
+    Required,
+}
+
+/// Who may connect with TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsClients {
+    /// With or without a certificate.
+    Anyone,
+    /// With a certificate of our authority.
+    Certified,
+}
+
+/// Lines of `[nbd.allow]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules(Vec<Rule>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    /// A name, or the beginning of names if a star ended it.
+    pattern: String,
+    is_prefix: bool,
+    origins: Vec<Origin>,
+}
+
+/// Where callers come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The Unix socket.
+    Local,
+    /// An address, or all with the same first bits.
+    Network(IpAddr, u8),
+}
+
+impl Callers {
+    /// `self` where it says something, else `lower`.
+    #[must_use]
+    pub(super) fn over(self, lower: Callers) -> Callers {
+        let allow = if self.allow.0.is_empty() {
+            lower.allow
+        } else {
+            self.allow
+        };
+        Callers {
+            tls: self.tls.or(lower.tls),
+            tls_certificates: self.tls_certificates.or(lower.tls_certificates),
+            tls_clients: self.tls_clients.or(lower.tls_clients),
+            idle_timeout: self.idle_timeout.or(lower.idle_timeout),
+            allow,
+        }
+    }
+
+    /// What only makes sense together is there together.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let is_on = !matches!(self.tls, None | Some(Tls::Off));
+        let contradiction = |key, found: &str, expected: &str| {
+            Err(ConfigError::OutOfRange {
+                key,
+                found: found.to_owned(),
+                expected: expected.to_owned(),
+            })
+        };
+        if is_on && self.tls_certificates.is_none() {
+            let expected = "the folder of server-cert.pem and server-key.pem";
+            return contradiction("nbd.tls_certificates", "not given", expected);
+        }
+        if !is_on && self.tls_clients == Some(TlsClients::Certified) {
+            return contradiction(
+                "nbd.tls_clients",
+                "certified",
+                "anyone, since nbd.tls is off",
+            );
+        }
+        if self
+            .idle_timeout
+            .is_some_and(|time| time < Interval::seconds(1))
+        {
+            return contradiction("nbd.idle_timeout", "below a second", "at least 1s");
+        }
+        Ok(())
+    }
+}
+
+impl Rules {
+    /// No rules: everything is for everybody.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// Why `pattern` is none.
+    pub fn add(&mut self, pattern: &str, origins: Vec<Origin>) -> Result<(), String> {
+        let (name, is_prefix) = match pattern.strip_suffix('*') {
+            Some(name) => (name, true),
+            None => (pattern, false),
+        };
+        if name.contains('*') || (!is_prefix && !name.contains('/')) {
+            return Err(format!(
+                "'{pattern}' names no exports; expected VOLUME/LUN, VOLUME/* or *"
+            ));
+        }
+        self.0.push(Rule {
+            pattern: name.to_owned(),
+            is_prefix,
+            origins,
+        });
+        Ok(())
+    }
+}
+
+impl everglade_nbd::AllowList for Rules {
+    fn allows(&self, export: &str, address: Option<IpAddr>) -> bool {
+        let fits = |rule: &&Rule| {
+            let same = rule.pattern == export;
+            same || (rule.is_prefix && export.starts_with(&rule.pattern))
+        };
+        // A name is more than a pattern of the same length.
+        let rank = |rule: &&Rule| (rule.pattern.len(), !rule.is_prefix);
+        let rule = self.0.iter().filter(fits).max_by_key(rank);
+        rule.is_none_or(|rule| rule.origins.iter().any(|origin| origin.contains(address)))
+    }
+}
+
+impl Origin {
+    fn contains(self, address: Option<IpAddr>) -> bool {
+        match (self, address.map(|address| address.to_canonical())) {
+            (Origin::Local, None) => true,
+            (Origin::Network(network, bits), Some(address)) => {
+                let (network, address) = (words(network), words(address));
+                match (network, address) {
+                    ((a, 32), (b, 32)) => same_bits(a, b, 32, bits),
+                    ((a, 128), (b, 128)) => same_bits(a, b, 128, bits),
+                    _ => false,
+                }
+            }
+            _ => false,
+        }
+    }
+}
+
+/// An address as a number, and its bits.
+fn words(address: IpAddr) -> (u128, u8) {
+    match address {
+        IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    }
+}
+
+fn same_bits(a: u128, b: u128, width: u8, bits: u8) -> bool {
+    let shift = u32::from(width - bits);
+    a.checked_shr(shift).unwrap_or(0) == b.checked_shr(shift).unwrap_or(0)
+}
+
+/// Why a text is not where callers come from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is not where callers come from; expected an address, a network such as 10.1.0.0/16, or local"
+)]
+pub struct NotAnOrigin(String);
+
+impl FromStr for Origin {
+    type Err = NotAnOrigin;
+
+    fn from_str(text: &str) -> Result<Origin, NotAnOrigin> {
+        let refuse = || NotAnOrigin(text.to_owned());
+        if text == "local" {
+            return Ok(Origin::Local);
+        }
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| refuse())?;
+        let (_, width) = words(address);
+        let bits = match bits {
+            Some(bits) => bits.parse().map_err(|_| refuse())?,
+            None => width,
+        };
+        if bits > width {
+            return Err(refuse());
+        }
+        Ok(Origin::Network(address, bits))
+    }
+}
+
+impl FromStr for Tls {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Tls, String> {
+        match text {
+            "off" => Ok(Tls::Off),
+            "offered" => Ok(Tls::Offered),
+            "required" => Ok(Tls::Required),
+            _ => Err(format!(
+                "'{text}' is not a way to use TLS; expected off, offered or required"
+            )),
+        }
+    }
+}
+
+impl FromStr for TlsClients {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TlsClients, String> {
+        match text {
+            "anyone" => Ok(TlsClients::Anyone),
+            "certified" => Ok(TlsClients::Certified),
+            _ => Err(format!(
+                "'{text}' does not say who may use TLS; expected anyone or certified"
+            )),
+        }
+    }
+}
+
+/// As a table of TOML.
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = |rule: &Rule| {
+            let star = if rule.is_prefix { "*" } else { "" };
+            let origins = rule.origins.iter();
+            let origins: Vec<_> = origins.map(|origin| format!("\"{origin}\"")).collect();
+            let pattern = toml::Value::String(format!("{}{star}", rule.pattern));
+            format!("{pattern} = [{}]", origins.join(", "))
+        };
+        let lines: Vec<String> = self.0.iter().map(line).collect();
+        write!(f, "{{ {} }}", lines.join(", "))
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Local => f.write_str("local"),
+            Origin::Network(address, bits) => write!(f, "{address}/{bits}"),
+        }
+    }
+}
+
+impl fmt::Display for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Tls::Off => "off",
+            Tls::Offered => "offered",
+            Tls::Required => "required",
+        })
+    }
+}
+
+impl fmt::Display for TlsClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TlsClients::Anyone => "anyone",
+            TlsClients::Certified => "certified",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everglade_nbd::AllowList;
+
+    use super::*;
+
+    fn rules(lines: &[(&str, &[&str])]) -> Rules {
+        let mut rules = Rules::default();
+        for (pattern, origins) in lines {
+            let origins = origins.iter().map(|text| text.parse().expect("an origin"));
+            rules.add(pattern, origins.collect()).expect("a pattern");
+        }
+        rules
+    }
+
+    fn at(text: &str) -> Option<IpAddr> {
+        (text != "local").then(|| text.parse().expect("an address"))
+    }
+
+    #[test]
+    fn the_longest_pattern_that_fits_decides() {
+        let rules = rules(&[
+            ("*", &["local"]),
+            ("v/*", &["10.1.0.0/16", "fd00::/8"]),
+            ("v/l", &["10.1.2.3"]),
+            ("v/none", &[]),
+        ]);
+        for (export, address, allowed) in [
+            ("v/l", "10.1.2.3", true),
+            ("v/l", "::ffff:10.1.2.3", true),
+            ("v/l", "10.1.2.4", false),
+            ("v/l", "local", false),
+            ("v/m", "10.1.2.4", true),
+            ("v/m", "10.2.2.4", false),
+            ("v/m", "fd12::1", true),
+            ("v/m", "fe12::1", false),
+            ("w/l", "local", true),
+            ("w/l", "10.1.2.3", false),
+            ("v/none", "local", false),
+        ] {
+            assert_eq!(
+                rules.allows(export, at(address)),
+                allowed,
+                "{export} {address}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_export_that_no_rule_names_is_for_all() {
+        let rules = rules(&[("v/l", &["10.0.0.0/0"])]);
+        assert!(rules.allows("v/m", at("::1")));
+        assert!(rules.allows("v/l", at("192.168.0.1")));
+        assert!(!rules.allows("v/l", at("::1")));
+    }
+
+    #[test]
+    fn senseless_rules_are_refused() {
+        for text in [
+            "",
+            "localhost",
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0/8",
+            "10.0.0.0/",
+            "10.0.0.0/x",
+        ] {
+            assert!(text.parse::<Origin>().is_err(), "{text}");
+        }
+        for pattern in ["", "v", "v/**", "*/l"] {
+            assert!(
+                Rules::default().add(pattern, Vec::new()).is_err(),
+                "{pattern}"
+            );
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! TLS between a socket and a session: what is read is decrypted, what is written is encrypted.
+//!
+//! rustls does no I/O. Here its buffers are moved: ciphertext in when plaintext is wanted, ciphertext out whenever
+//! there is some. Two things differ from a bare socket, and whoever waits for the socket must know them:
+//!
+//! 1. Decrypted bytes may be waiting here while the socket has none, if the last read was given all it had room
+//!    for: [`Encryption::may_hold_more`].
+//! 2. Bytes that were written may be waiting here for the socket: [`Encryption::wants_write`].
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::sync::Arc;
+
+use rustls::{ServerConfig, ServerConnection};
+
+/// Bytes of plaintext taken before some ciphertext was sent.
+const WRITE_BUFFER_BYTES: usize = 256 << 10;
+
+/// One connection's TLS.
+pub(super) struct Encryption {
+    tls: ServerConnection,
+    may_hold_more: bool,
+}
+
+impl Encryption {
+    pub(super) fn new(certificates: &Arc<ServerConfig>) -> Result<Encryption, rustls::Error> {
+        let mut tls = ServerConnection::new(Arc::clone(certificates))?;
+        tls.set_buffer_limit(Some(WRITE_BUFFER_BYTES));
+        Ok(Encryption {
+            tls,
+            may_hold_more: false,
+        })
+    }
+
+    pub(super) fn may_hold_more(&self) -> bool {
+        self.may_hold_more
+    }
+
+    pub(super) fn wants_write(&self) -> bool {
+        self.tls.wants_write()
+    }
+
+    /// Reads until `bytes` is full or there is nothing more; 0 at the end of the stream.
+    pub(super) fn read(
+        &mut self,
+        bytes: &mut [u8],
+        stream: &mut (impl Read + Write),
+    ) -> io::Result<usize> {
+        loop {
+            match self.tls.reader().read(bytes) {
+                Ok(count) => {
+                    self.may_hold_more = count > 0;
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // The peer left without saying so; a session tells that from an end by what is missing.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                Err(error) => return Err(error),
+            }
+            self.may_hold_more = false;
+            if self.tls.read_tls(stream)? == 0 {
+                return Ok(0);
+            }
+            let processed = self.tls.process_new_packets();
+            // Answers of the handshake, and alerts when it fails.
+            let sent = self.flush(stream);
+            if let Err(error) = processed {
+                return Err(io::Error::new(ErrorKind::InvalidData, error));
+            }
+            match sent {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes some of `pieces`, after what was taken before has gone out.
+    pub(super) fn write(
+        &mut self,
+        pieces: &[IoSlice<'_>],
+        stream: &mut impl Write,
+    ) -> io::Result<usize> {
+        self.flush(stream)?;
+        let count = self.tls.writer().write_vectored(pieces)?;
+        match self.flush(stream) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            _ => Ok(count),
+        }
+    }
+
+    /// Sends what is waiting.
+    pub(super) fn flush(&mut self, stream: &mut impl Write) -> io::Result<()> {
+        while self.tls.wants_write() {
+            self.tls.write_tls(stream)?;
+        }
+        Ok(())
+    }
+
+    /// The end, said as far as the socket takes it.
+    pub(super) fn close(&mut self, stream: &mut impl Write) {
+        self.tls.send_close_notify();
+        // Nobody waits for a peer that does not listen any more.
+        let _ = self.flush(stream);
+    }
+}

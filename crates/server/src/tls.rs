@@ -1,0 +1,95 @@
+//! Certificates, where libnbd, nbdkit and QEMU expect them: a folder with `server-cert.pem`, `server-key.pem`, and
+//! `ca-cert.pem` if clients are to have certificates too.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ServerConfig, WebPkiClientVerifier};
+
+const CERTIFICATE: &str = "server-cert.pem";
+const KEY: &str = "server-key.pem";
+const AUTHORITY: &str = "ca-cert.pem";
+
+/// Why there can be no TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be used.
+    #[error("cannot use {path} for TLS: {problem}; expected PEM as of openssl or certtool")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it. Never what is in it.
+        problem: String,
+    },
+    /// The files do not belong together.
+    #[error("the files in {folder} do not make a server's certificate: {problem}")]
+    Together {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// Reads the certificates below `folder`.
+///
+/// # Errors
+/// A file is missing or senseless, or others may read the key.
+pub fn load(folder: &Path, clients_need_certificates: bool) -> Result<Arc<ServerConfig>, TlsError> {
+    let together = |error: &dyn std::fmt::Display| TlsError::Together {
+        folder: folder.to_owned(),
+        problem: error.to_string(),
+    };
+    let certificates = certificates(&folder.join(CERTIFICATE))?;
+    let key = key(&folder.join(KEY))?;
+    let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| together(&error))?;
+    let builder = if clients_need_certificates {
+        let mut roots = RootCertStore::empty();
+        for certificate in self::certificates(&folder.join(AUTHORITY))? {
+            roots.add(certificate).map_err(|error| together(&error))?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = verifier.build().map_err(|error| together(&error))?;
+        builder.with_client_cert_verifier(verifier)
+    } else {
+        builder.with_no_client_auth()
+    };
+    let config = builder.with_single_cert(certificates, key);
+    config.map(Arc::new).map_err(|error| together(&error))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let unusable = |problem: String| TlsError::File {
+        path: path.to_owned(),
+        problem,
+    };
+    let bytes = fs::read(path).map_err(|error| unusable(error.to_string()))?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    let certificates = certificates.map_err(|error| unusable(error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(unusable("there is no certificate in it".to_owned()));
+    }
+    Ok(certificates)
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let unusable = |problem: String| TlsError::File {
+        path: path.to_owned(),
+        problem,
+    };
+    let about = fs::metadata(path).map_err(|error| unusable(error.to_string()))?;
+    if about.mode() & 0o007 != 0 {
+        let problem = "everybody may read this key; 'chmod o= FILE' makes it secret";
+        return Err(unusable(problem.to_owned()));
+    }
+    PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(error.to_string()))
+}
