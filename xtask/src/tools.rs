@@ -11,7 +11,7 @@ use crate::step::{begin, end};
 use crate::tally::Tally;
 
 /// A program and the Debian package it is in.
-const WANTED: [(&str, &str); 14] = [
+const WANTED: &[(&str, &str)] = &[
     ("fio", "fio"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdfuse", "libnbd-bin"),
