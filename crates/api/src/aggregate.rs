@@ -115,6 +115,9 @@ pub struct Aggregate {
     /// Its journal, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<Journal>,
+    /// What could not be read.
+    #[serde(default)]
+    pub damage: Damage,
     /// What its journal gave back when it was opened; absent after a clean stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
@@ -158,6 +161,17 @@ pub struct ConsistencyPoints {
     /// How many of them began because more came, while the one before ran, than can be buffered. Clients wait
     /// then.
     pub back_to_back: u64,
+}
+
+/// What of an aggregate could not be read. Clients get errors for exactly those blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Damage {
+    /// Blocks that became lost since the volumes were made: they read as errors until they are overwritten.
+    pub lost_block_count: u64,
+    /// Blocks found to be damaged or unreadable since the aggregate was opened.
+    pub unreadable_block_count: u64,
+    /// What and where, oldest first; not all, if there are many.
+    pub lines: Vec<String>,
 }
 
 /// The journal of an aggregate: what was flushed since the last consistency point.

@@ -63,13 +63,15 @@ pub enum Code {
     HostLow,
     /// An aggregate could not be opened at the start.
     AggregateUnavailable,
+    /// Blocks of an aggregate cannot be read.
+    BlocksUnreadable,
     /// The data directory cannot be written.
     Host,
 }
 
 impl Code {
     /// All, in order of their numbers.
-    pub const ALL: [Code; 27] = [
+    pub const ALL: [Code; 28] = [
         Code::NotJson,
         Code::UnknownField,
         Code::MissingField,
@@ -96,6 +98,7 @@ impl Code {
         Code::AggregateNearlyFull,
         Code::HostLow,
         Code::AggregateUnavailable,
+        Code::BlocksUnreadable,
         Code::Host,
     ];
 
@@ -128,6 +131,7 @@ impl Code {
             Code::AggregateNearlyFull => (4002, 0, "an aggregate is nearly full"),
             Code::HostLow => (4003, 0, "the host is short of space"),
             Code::AggregateUnavailable => (4004, 0, "an aggregate cannot be opened"),
+            Code::BlocksUnreadable => (4005, 0, "blocks cannot be read"),
             Code::Host => (9001, 500, "the host refused"),
         }
     }

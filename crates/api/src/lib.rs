@@ -27,7 +27,7 @@ mod volume;
 
 pub use aggregate::{
     Aggregate, AggregateState, Aggregates, ConsistencyPoints, CreateAggregate, CreationPlan,
-    DEVICES_MAX, Device, DeviceKind, Journal, PlannedDevice, Recovery,
+    DEVICES_MAX, Damage, Device, DeviceKind, Journal, PlannedDevice, Recovery,
 };
 pub use code::Code;
 pub use event::{Event, EventKind, Events, Severity};

@@ -197,6 +197,17 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
             &format!("{counts}; {} back to back", cp.back_to_back),
         );
     }
+    let damage = &aggregate.damage;
+    if damage.lost_block_count + damage.unreadable_block_count > 0 {
+        let (lost, unreadable) = (damage.lost_block_count, damage.unreadable_block_count);
+        line(
+            "damage",
+            &format!("{unreadable} blocks cannot be read, {lost} are lost"),
+        );
+        for found in &damage.lines {
+            line("", found);
+        }
+    }
     match &aggregate.journal {
         None => line("journal", "none: a flush is a consistency point"),
         Some(journal) => {

@@ -127,6 +127,7 @@ fn exit_code(code: Code) -> u8 {
         | Code::AggregateNearlyFull
         | Code::HostLow
         | Code::AggregateUnavailable
+        | Code::BlocksUnreadable
         | Code::Host => exit::FAILED,
     }
 }

@@ -1,6 +1,5 @@
 //! Administrative changes: volumes and LUNs come, go and grow. Executed in the freeze, durable at commit.
 
-use everglade_format::planted::{self, Bug};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -375,9 +374,7 @@ fn delete_lun(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
         .directory
         .remove(lun.file)
         .expect("every LUN has a name");
-    if !planted::is(Bug::HiddenEntryLost) {
-        volume.fs.hidden.add(entry);
-    }
+    volume.fs.hidden.add(entry);
     Ok(())
 }
 
@@ -401,9 +398,7 @@ fn grow_lun(home: &mut Home, volume: &str, name: &str, size: u64) -> Result<(), 
             problem,
         });
     }
-    if !planted::is(Bug::GrowthLost) {
-        set_size(volume.fs.file(lun.file), size);
-    }
+    set_size(volume.fs.file(lun.file), size);
     lun.set_size_bytes(size);
     Ok(())
 }

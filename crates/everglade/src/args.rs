@@ -135,23 +135,14 @@ pub(crate) struct Serve {
     )]
     pub(crate) api_tokens: Option<PathBuf>,
 
-    /// Certificates for --api-tcp, PEM [default: no encryption]
+    /// Directory with server-cert.pem and server-key.pem for --api-tcp [default: no encryption]
     #[arg(
         long,
-        value_name = "FILE",
-        env = "EVERGLADE_API_TLS_CERT",
+        value_name = "DIR",
+        env = "EVERGLADE_API_TLS_CERTIFICATES",
         hide_env_values = true
     )]
-    pub(crate) api_tls_cert: Option<PathBuf>,
-
-    /// Key of --api-tls-cert, PEM
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "EVERGLADE_API_TLS_KEY",
-        hide_env_values = true
-    )]
-    pub(crate) api_tls_key: Option<PathBuf>,
+    pub(crate) api_tls_certificates: Option<PathBuf>,
 
     /// Address for metrics and health, or off [default: 127.0.0.1:9810, if it is free]
     #[arg(
@@ -247,8 +238,7 @@ impl Serve {
             api_unix: self.api_unix.clone(),
             api_tcp: self.api_tcp,
             api_tokens: self.api_tokens.clone(),
-            api_tls_cert: self.api_tls_cert.clone(),
-            api_tls_key: self.api_tls_key.clone(),
+            api_tls_certificates: self.api_tls_certificates.clone(),
             metrics_tcp: self.metrics_tcp,
             journal_device: self.journal_device.clone(),
             journal_half_size: self.journal_half_size,

@@ -21,9 +21,7 @@ use everglade_env::PageRef;
 use everglade_format::TagKey;
 use everglade_format::config::Uuid;
 use everglade_format::journal::{Header, Kind, Operation};
-use everglade_format::planted::{self, Bug};
 
-use crate::log::half_of;
 use crate::{Action, Entry, Position, RUN_BLOCKS};
 
 /// Why a prefix ended where it did, from the most to the least harmless.
@@ -133,10 +131,7 @@ impl Scan {
             RUN_BLOCKS
         };
         let blocks = most.min(self.half_blocks - self.at);
-        Some((
-            half_of(self.generation) * self.half_blocks + self.at,
-            blocks,
-        ))
+        Some((self.generation % 2 * self.half_blocks + self.at, blocks))
     }
 
     /// Takes what was read for the last [`Scan::wants`], nothing if it could not be read. Appends entries
@@ -177,8 +172,7 @@ impl Scan {
 
     fn take_page(&mut self, key: &TagKey, page: PageRef, out: &mut Vec<Entry>) {
         if let Some(record) = &mut self.record {
-            let is_torn = record.header.codes[record.pages.len()] != key.code(&page);
-            if is_torn && !planted::is(Bug::TornTailAccepted) {
+            if record.header.codes[record.pages.len()] != key.code(&page) {
                 return self.end_half(End::Torn);
             }
             record.pages.push(page);
@@ -209,9 +203,6 @@ impl Scan {
     }
 
     fn continues(&self, header: &Header) -> bool {
-        if planted::is(Bug::StaleRecordAccepted) {
-            return header.uuid == self.uuid;
-        }
         header.uuid == self.uuid
             && header.epoch == self.epoch
             && header.generation == self.generation

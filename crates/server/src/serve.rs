@@ -11,9 +11,11 @@ use crate::reactor::Reactors;
 use crate::ready::{self, Output};
 use crate::records::events::Told;
 use crate::records::{Deed, Records};
-use crate::rest::Doors;
 use crate::rest::tokens::Tokens;
-use crate::{Config, DataDir, ServeError, StartError, Stop, metrics, reactor, rest, signal, watch};
+use crate::rest::{Doors, Remote};
+use crate::{
+    Config, DataDir, ServeError, StartError, Stop, metrics, reactor, rest, signal, tls, watch,
+};
 use everglade_api::{EventKind, Severity};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -69,15 +71,22 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
 }
 
 /// Opens the door for administrators from elsewhere.
-fn open_api(api: &ApiTcp) -> Result<((TcpListener, Tokens), SocketAddr), StartError> {
+fn open_api(api: &ApiTcp) -> Result<(Remote, SocketAddr), StartError> {
     let tokens = Tokens::read(&api.tokens).map_err(StartError::Tokens)?;
+    let folder = api.tls_certificates.as_deref();
+    let tls = folder.map(|folder| tls::load(folder, false)).transpose()?;
     let (socket, address) = listen::bind_tcp(api.address, "--api-tcp")?;
-    if !address.ip().is_loopback() {
+    if !address.ip().is_loopback() && tls.is_none() {
         tracing::warn!(
             "REST on {address} is open to the network without encryption: tokens can be overheard"
         );
     }
-    Ok(((socket, tokens), address))
+    let remote = Remote {
+        socket,
+        tokens,
+        tls,
+    };
+    Ok((remote, address))
 }
 
 /// From the moment the data plane runs to the end of the last thread.

@@ -12,7 +12,6 @@ pub(crate) mod read;
 pub(crate) mod write;
 pub(crate) mod zeroes;
 
-use everglade_format::planted::{self, Bug};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -62,10 +61,7 @@ impl Durability {
     }
 
     pub(crate) fn is_met(&self, aggregate: &Aggregate) -> bool {
-        let committed = match planted::is(Bug::AcknowledgedBeforeCommit) {
-            true => CpNumber(aggregate.joining().0 - 1),
-            false => aggregate.committed(),
-        };
+        let committed = aggregate.committed();
         let is_logged = || {
             let log = aggregate.log.as_ref();
             committed >= self.topology && log.is_some_and(|log| log.durable() >= self.sequence)
@@ -128,8 +124,7 @@ impl Client {
                 let end = offset.saturating_add(*length);
                 let from = self.progress.unwrap_or(*offset);
                 let stripe = STRIPE_BLOCKS * BLOCK;
-                let whole = !planted::is(Bug::DiscardSeenInParts);
-                if whole && *length <= u64::from(everglade_target::OP_BYTES_MAX) {
+                if *length <= u64::from(everglade_target::OP_BYTES_MAX) {
                     // Whole for readers and for crashes, as a write is (K-01): at most two stripes.
                     (from, end)
                 } else {
@@ -202,9 +197,7 @@ impl Client {
     /// The outcome of an operation that is to change something. If it found all as it should be, that may
     /// be the work of an operation that is not durable yet.
     pub(crate) fn changed(&self, durable: bool) -> Outcome {
-        let always = self.lun.volume.sync == everglade_format::volume::Sync::Always
-            && !planted::is(Bug::SyncAlwaysIgnored);
-        let durable = durable && !planted::is(Bug::ForceUnitAccessIgnored);
+        let always = self.lun.volume.sync == everglade_format::volume::Sync::Always;
         if !(durable || always) || matches!(self.origin, Origin::Replay(_)) {
             return Outcome::Done(Reply::Done);
         }
@@ -242,8 +235,8 @@ pub(crate) fn find_in_overlays(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Found
     let state = volume.stripes[index].get(cx.permit);
     match state.active.find(lun.file, leaf) {
         Found::Older => match &state.frozen {
-            Some(frozen) if !planted::is(Bug::FrozenNotRead) => frozen.find(lun.file, leaf),
-            _ => Found::Older,
+            Some(frozen) => frozen.find(lun.file, leaf),
+            None => Found::Older,
         },
         found => found,
     }

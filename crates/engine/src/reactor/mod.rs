@@ -22,7 +22,6 @@ mod replay;
 mod requests;
 mod target;
 
-use everglade_format::planted::{self, Bug};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::PoisonError;
@@ -329,9 +328,6 @@ impl<O: Outside> Core<O> {
 
     fn wake_waiting(&mut self, aggregate: u32) {
         for id in self.waiting.remove(&aggregate).unwrap_or_default() {
-            if planted::is_now(Bug::WaiterForgotten) {
-                continue;
-            }
             self.enqueue(id);
         }
     }

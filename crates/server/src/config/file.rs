@@ -20,7 +20,7 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-pub const KEYS: [&str; 20] = [
+pub const KEYS: [&str; 19] = [
     "data_dir",
     "memory",
     "reactors",
@@ -35,8 +35,7 @@ pub const KEYS: [&str; 20] = [
     "api.unix",
     "api.tcp",
     "api.tokens",
-    "api.tls_cert",
-    "api.tls_key",
+    "api.tls_certificates",
     "metrics.tcp",
     "journal.device",
     "journal.half_size",
@@ -125,10 +124,10 @@ impl Source<'_> {
             "api.unix" => settings.api_unix = Some(self.parsed(key, value)?),
             "api.tcp" => settings.api_tcp = Some(self.parsed(key, value)?),
             "api.tokens" => settings.api_tokens = Some(PathBuf::from(self.string(key, value)?)),
-            "api.tls_cert" => {
-                settings.api_tls_cert = Some(PathBuf::from(self.string(key, value)?));
+            "api.tls_certificates" => {
+                let folder = PathBuf::from(self.string(key, value)?);
+                settings.api_tls_certificates = Some(folder);
             }
-            "api.tls_key" => settings.api_tls_key = Some(PathBuf::from(self.string(key, value)?)),
             "metrics.tcp" => settings.metrics_tcp = Some(self.parsed(key, value)?),
             "journal.device" => {
                 settings.journal_device = Some(PathBuf::from(self.string(key, value)?));

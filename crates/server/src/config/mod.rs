@@ -123,10 +123,8 @@ pub struct Settings {
     pub api_tcp: Option<TcpListen>,
     /// File of the tokens for REST over TCP.
     pub api_tokens: Option<PathBuf>,
-    /// Certificates for REST over TCP, PEM.
-    pub api_tls_cert: Option<PathBuf>,
-    /// Their key, PEM.
-    pub api_tls_key: Option<PathBuf>,
+    /// Folder of the certificates for REST over TCP.
+    pub api_tls_certificates: Option<PathBuf>,
     /// Metrics and health over TCP.
     pub metrics_tcp: Option<TcpListen>,
     /// A device for the journal alone, at first start.
@@ -157,8 +155,7 @@ impl Settings {
             api_unix: self.api_unix.or(lower.api_unix),
             api_tcp: self.api_tcp.or(lower.api_tcp),
             api_tokens: self.api_tokens.or(lower.api_tokens),
-            api_tls_cert: self.api_tls_cert.or(lower.api_tls_cert),
-            api_tls_key: self.api_tls_key.or(lower.api_tls_key),
+            api_tls_certificates: self.api_tls_certificates.or(lower.api_tls_certificates),
             metrics_tcp: self.metrics_tcp.or(lower.metrics_tcp),
             journal_device: self.journal_device.or(lower.journal_device),
             journal_half_size: self.journal_half_size.or(lower.journal_half_size),
@@ -214,8 +211,8 @@ pub struct ApiTcp {
     pub address: SocketAddr,
     /// File of the tokens, absolute.
     pub tokens: PathBuf,
-    /// Certificates and key, absolute; without them nothing is encrypted.
-    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Folder of certificate and key, absolute; without it nothing is encrypted.
+    pub tls_certificates: Option<PathBuf>,
 }
 
 /// Metrics and health.
@@ -289,8 +286,7 @@ impl Config {
         let api_tcp = api_tcp(
             settings.api_tcp,
             settings.api_tokens,
-            settings.api_tls_cert,
-            settings.api_tls_key,
+            settings.api_tls_certificates,
         )?;
         let metrics = Metrics {
             tcp: match settings.metrics_tcp.unwrap_or(TcpListen::DEFAULT_METRICS) {
@@ -358,8 +354,7 @@ fn nbd(
 fn api_tcp(
     tcp: Option<TcpListen>,
     tokens: Option<PathBuf>,
-    cert: Option<PathBuf>,
-    key: Option<PathBuf>,
+    tls_certificates: Option<PathBuf>,
 ) -> Result<Option<ApiTcp>, ConfigError> {
     let Some(TcpListen::At(address)) = tcp else {
         return Ok(None);
@@ -369,15 +364,10 @@ fn api_tcp(
         needed,
     };
     let tokens = tokens.ok_or_else(|| missing("api.tokens, the file of the tokens"))?;
-    let tls = match (cert, key) {
-        (None, None) => None,
-        (Some(cert), Some(key)) => Some((place::absolute(cert)?, place::absolute(key)?)),
-        _ => return Err(missing("both api.tls_cert and api.tls_key, or neither")),
-    };
     Ok(Some(ApiTcp {
         address,
         tokens: place::absolute(tokens)?,
-        tls,
+        tls_certificates: tls_certificates.map(place::absolute).transpose()?,
     }))
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::Config;
 use crate::reactor::Door;
 use crate::rest::tokens::Tokens;
+use crate::tls;
 
 /// The only key whose value is no text.
 const ALLOW: &str = "nbd.allow";
@@ -18,7 +19,6 @@ impl Config {
         let off = || Some("off".to_owned());
         let path = |path: &Path| Some(path.display().to_string());
         let unix = |socket: &Option<std::path::PathBuf>| socket.as_deref().map_or_else(off, path);
-        let tls = self.api_tcp.as_ref().and_then(|api| api.tls.as_ref());
         let journal = &self.first_start.journal;
         let callers = &self.nbd.callers;
         vec![
@@ -62,8 +62,12 @@ impl Config {
                 "api.tokens",
                 self.api_tcp.as_ref().and_then(|api| path(&api.tokens)),
             ),
-            ("api.tls_cert", tls.and_then(|(cert, _)| path(cert))),
-            ("api.tls_key", tls.and_then(|(_, key)| path(key))),
+            (
+                "api.tls_certificates",
+                self.api_tcp
+                    .as_ref()
+                    .and_then(|api| path(api.tls_certificates.as_deref()?)),
+            ),
             (
                 "metrics.tcp",
                 self.metrics.tcp.map_or_else(off, |at| Some(at.to_string())),
@@ -116,8 +120,14 @@ impl Config {
     /// One line about the first that cannot be used.
     pub fn check_files(&self) -> Result<(), String> {
         Door::open(&self.nbd).map_err(|error| error.to_string())?;
-        match &self.api_tcp {
-            Some(api) => Tokens::read(&api.tokens).map(drop),
+        let Some(api) = &self.api_tcp else {
+            return Ok(());
+        };
+        Tokens::read(&api.tokens)?;
+        match &api.tls_certificates {
+            Some(folder) => tls::load(folder, false)
+                .map(drop)
+                .map_err(|error| error.to_string()),
             None => Ok(()),
         }
     }

@@ -151,19 +151,13 @@ fn administration_from_elsewhere_needs_tokens() {
     };
     let error = complete(tcp()).expect_err("no tokens").to_string();
     assert!(error.contains("api.tokens"), "{error}");
-    let half = Settings {
+    let whole = Settings {
         api_tokens: Some(PathBuf::from("/t")),
-        api_tls_cert: Some(PathBuf::from("/c")),
+        api_tls_certificates: Some(PathBuf::from("/c")),
         ..tcp()
     };
-    let error = complete(half.clone()).expect_err("no key").to_string();
-    assert!(error.contains("api.tls_key"), "{error}");
-    let whole = Settings {
-        api_tls_key: Some(PathBuf::from("/k")),
-        ..half
-    };
     let api = complete(whole).expect("whole").api_tcp.expect("on");
-    assert_eq!(api.tls, Some((PathBuf::from("/c"), PathBuf::from("/k"))));
+    assert_eq!(api.tls_certificates, Some(PathBuf::from("/c")));
     assert_eq!(
         complete(Settings::default()).expect("default").api_tcp,
         None

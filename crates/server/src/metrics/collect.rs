@@ -150,6 +150,14 @@ fn journals(page: &mut Page, aggregates: &[Aggregate]) {
     }
     let mut family = page.family("everglade_journal_unlogged_bytes");
     journals().for_each(|(name, journal)| family.value(&[name], journal.unlogged_bytes));
+    let mut family = page.family("everglade_lost_blocks");
+    known(aggregates).for_each(|aggregate| {
+        family.value(&[&aggregate.name], aggregate.damage.lost_block_count);
+    });
+    let mut family = page.family("everglade_unreadable_blocks_total");
+    known(aggregates).for_each(|aggregate| {
+        family.value(&[&aggregate.name], aggregate.damage.unreadable_block_count);
+    });
     let recoveries = || {
         known(aggregates)
             .filter_map(|aggregate| Some((&aggregate.name, aggregate.recovery.as_ref()?)))

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use everglade_api::{
     Aggregate, AggregateState, AggregateStatistics, AggregateSummary, Aggregates, Code, Condition,
-    ConsistencyPoints, Device, DeviceKind, Health, Journal, Lun, Luns, Operation, Problem,
+    ConsistencyPoints, Damage, Device, DeviceKind, Health, Journal, Lun, Luns, Operation, Problem,
     Recovery, Size, Statistics, Status, Sync, Version, Volume, Volumes,
 };
 use everglade_engine::{AggregateInfo, JournalInfo, LunInfo, RecoveryInfo, State, VolumeInfo};
@@ -99,6 +99,11 @@ impl Administrator {
             committed_cp: info.committed_cp,
             cp: Some(view_cp(info)),
             journal: info.journal.as_ref().map(view_journal),
+            damage: Damage {
+                lost_block_count: info.lost.lost,
+                unreadable_block_count: info.lost.unreadable,
+                lines: info.lost.lines.clone(),
+            },
             recovery: info.recovery.as_ref().and_then(view_recovery),
             volume_count: volumes.len() as u64,
             devices: devices.filter_map(|id| self.view_device(*id)).collect(),
@@ -353,6 +358,7 @@ fn conditions(aggregate: &Aggregate) -> Vec<Condition> {
         );
         return conditions;
     }
+    damaged(&aggregate.damage, &mut add);
     let for_clients = aggregate.size_bytes - aggregate.reserve_bytes.min(aggregate.size_bytes);
     if aggregate.free_bytes < for_clients / 10 {
         add(
@@ -381,6 +387,29 @@ fn conditions(aggregate: &Aggregate) -> Vec<Condition> {
     conditions
 }
 
+/// What cannot be read now is worse than what is known to be lost, and can be overwritten.
+fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
+    let (lost, unreadable) = (damage.lost_block_count, damage.unreadable_block_count);
+    let first = damage.lines.first().map_or("", String::as_str);
+    if unreadable > 0 {
+        add(
+            Code::BlocksUnreadable,
+            Health::Unhealthy,
+            format!("{unreadable} blocks cannot be read, {lost} are lost; the first: {first}"),
+            "restore what is on them from a copy; 'aggregate show' lists them; look at the device",
+        );
+    } else if lost > 0 {
+        add(
+            Code::BlocksUnreadable,
+            Health::Warning,
+            format!(
+                "{lost} blocks became lost some time ago; they read as errors until overwritten"
+            ),
+            "restore what was on them from a copy, if that has not been done",
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -405,6 +434,7 @@ mod tests {
             committed_cp: 1,
             cp: None,
             journal: None,
+            damage: Damage::default(),
             recovery: None,
             volume_count: 0,
             devices: Vec::new(),
@@ -430,6 +460,22 @@ mod tests {
             ..aggregate()
         };
         assert_eq!(codes(&low), ["EVG-4003"]);
+        let damaged = |lost_block_count, unreadable_block_count| {
+            let damage = Damage {
+                lost_block_count,
+                unreadable_block_count,
+                lines: vec!["v/l: block 7".to_owned()],
+            };
+            let aggregate = Aggregate {
+                damage,
+                ..aggregate()
+            };
+            let found = conditions(&aggregate);
+            assert_eq!(found[0].code, "EVG-4005");
+            found[0].health
+        };
+        assert_eq!(damaged(0, 1), Health::Unhealthy);
+        assert_eq!(damaged(1, 0), Health::Warning);
         let backed = Aggregate {
             host_backed_bytes: 1000,
             ..low

@@ -3,7 +3,7 @@
 //! Which volumes they have is not known, because that is in the pool. Whoever attaches the right devices starts
 //! the daemon again.
 
-use everglade_api::{Aggregate, AggregateState as Shown, Device, DeviceKind as ShownKind};
+use everglade_api::{Aggregate, AggregateState as Shown, Damage, Device, DeviceKind as ShownKind};
 
 use crate::DataDir;
 use crate::datadir::{AggregateState, DeviceKind};
@@ -64,6 +64,7 @@ impl Unavailable {
             committed_cp: 0,
             cp: None,
             journal: None,
+            damage: Damage::default(),
             recovery: None,
             volume_count: 0,
             devices: self.devices.clone(),

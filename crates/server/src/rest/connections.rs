@@ -17,10 +17,11 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 use super::caller::Caller;
 use super::guard::Origin;
@@ -39,8 +40,8 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 pub(crate) enum Door {
     /// Who may open the socket may do everything.
     Unix(Listener),
-    /// A token says who asks.
-    Tcp(StdTcpListener, Arc<Tokens>),
+    /// A token says who asks, in clear or through TLS.
+    Tcp(StdTcpListener, Arc<Tokens>, Option<TlsAcceptor>),
     /// Nobody is asked who they are.
     Open(StdTcpListener),
 }
@@ -99,38 +100,46 @@ impl Connections {
                 let socket = StdUnixListener::from(bound.as_fd().try_clone_to_owned()?);
                 socket.set_nonblocking(true)?;
                 let listener = UnixListener::from_std(socket)?;
-                let origin = |stream: &UnixStream| {
+                let serve = |stream: UnixStream, routes, asked| {
                     let caller = match stream.peer_cred() {
                         Ok(peer) => Caller::local(peer.uid()),
                         Err(_) => Caller::owner(),
                     };
-                    Origin::Local(caller)
+                    carry(stream, Origin::Local(caller), routes, asked)
                 };
-                self.accept_from(|| async { Ok(listener.accept().await?.0) }, origin)
+                self.accept_from(|| async { Ok(listener.accept().await?.0) }, serve)
                     .await;
                 // The name goes with it, so that nobody new comes while the last are answered.
                 drop((listener, bound));
             }
-            Door::Tcp(socket, tokens) => {
+            Door::Tcp(socket, tokens, tls) => {
                 let listener = from_std(socket)?;
-                let origin = |_: &_| Origin::Remote(Arc::clone(&tokens));
-                self.accept_from(|| async { Ok(listener.accept().await?.0) }, origin)
+                let serve = |stream, routes, asked| {
+                    let origin = Origin::Remote(Arc::clone(&tokens));
+                    carry_from_afar(stream, tls.clone(), origin, routes, asked)
+                };
+                self.accept_from(|| async { Ok(listener.accept().await?.0) }, serve)
                     .await;
             }
             Door::Open(socket) => {
                 let listener = from_std(socket)?;
-                let origin = |_: &_| Origin::Local(Caller::nobody());
-                self.accept_from(|| async { Ok(listener.accept().await?.0) }, origin)
+                let serve = |stream, routes, asked| {
+                    carry(stream, Origin::Local(Caller::nobody()), routes, asked)
+                };
+                self.accept_from(|| async { Ok(listener.accept().await?.0) }, serve)
                     .await;
             }
         }
         Ok(())
     }
 
-    async fn accept_from<S, F>(&mut self, accept: impl Fn() -> F, origin: impl Fn(&S) -> Origin)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        F: Future<Output = io::Result<S>>,
+    async fn accept_from<S, A, C>(
+        &mut self,
+        accept: impl Fn() -> A,
+        serve: impl Fn(S, Router, watch::Receiver<bool>) -> C,
+    ) where
+        A: Future<Output = io::Result<S>>,
+        C: Future<Output = ()> + Send + 'static,
     {
         let mut stopping = self.asked.clone();
         loop {
@@ -145,11 +154,10 @@ impl Connections {
                 Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
                 (place, accepted) = next => match accepted {
                     Ok(stream) => {
-                        let origin = origin(&stream);
-                        let (routes, asked) = (self.routes.clone(), self.asked.clone());
+                        let served = serve(stream, self.routes.clone(), self.asked.clone());
                         self.tasks.spawn(async move {
                             let _place = place;
-                            carry(stream, origin, routes, asked).await;
+                            served.await;
                         });
                     }
                     Err(error) => {
@@ -170,6 +178,24 @@ impl Connections {
 fn from_std(socket: StdTcpListener) -> io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     TcpListener::from_std(socket)
+}
+
+/// One connection over TCP, after its handshake if there is one.
+async fn carry_from_afar(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    origin: Origin,
+    routes: Router,
+    asked: watch::Receiver<bool>,
+) {
+    let Some(tls) = tls else {
+        return carry(stream, origin, routes, asked).await;
+    };
+    match timeout(HEADERS_WITHIN, tls.accept(stream)).await {
+        Ok(Ok(stream)) => carry(stream, origin, routes, asked).await,
+        Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
+        Err(_) => tracing::debug!("a TLS handshake took too long"),
+    }
 }
 
 /// One connection, from its first byte to its end.

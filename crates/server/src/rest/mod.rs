@@ -39,6 +39,8 @@ use std::time::Duration;
 use everglade_env::net::Listener;
 use tokio::sync::watch;
 use tokio::time::sleep;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 
 use crate::Stop;
 use crate::datadir::Endpoints;
@@ -61,7 +63,18 @@ pub struct Doors {
     /// For the user of this process.
     pub unix: Option<Listener>,
     /// For whoever has a token.
-    pub tcp: Option<(TcpListener, Tokens)>,
+    pub tcp: Option<Remote>,
+}
+
+/// The door for whoever has a token.
+#[derive(Debug)]
+pub struct Remote {
+    /// Bound.
+    pub socket: TcpListener,
+    /// Who may.
+    pub tokens: Tokens,
+    /// With which certificates; none: in clear.
+    pub tls: Option<Arc<ServerConfig>>,
 }
 
 impl Doors {
@@ -111,9 +124,10 @@ pub fn start(
 /// Answers at both doors until the stop, then lets those who are being answered finish.
 async fn serve(doors: Doors, desk: &Arc<Desk>) {
     let unix = doors.unix.map(Door::Unix);
-    let tcp = doors
-        .tcp
-        .map(|(socket, tokens)| Door::Tcp(socket, Arc::new(tokens)));
+    let tcp = doors.tcp.map(|remote| {
+        let tls = remote.tls.map(TlsAcceptor::from);
+        Door::Tcp(remote.socket, Arc::new(remote.tokens), tls)
+    });
     tokio::join!(serve_one(unix, desk), serve_one(tcp, desk));
 }
 

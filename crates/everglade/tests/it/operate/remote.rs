@@ -1,12 +1,15 @@
 //! Administration over TCP: tokens, roles, and nothing without them.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use super::http;
 use crate::manage::{ask, ask_json};
-use crate::running::{Place, Server, code, stderr};
+use crate::running::{Place, Server, code, stderr, stdout};
+use crate::tools::{have, must};
 
 const LOOKER: &str = "looker-0123456789abcdef";
 const WORKER: &str = "worker-0123456789abcdef";
@@ -22,9 +25,9 @@ fn tokens(place: &Place) -> PathBuf {
     path
 }
 
-fn serve(place: &Place) -> (Server, String) {
+fn serve(place: &Place, more: &[&str]) -> (Server, String) {
     let tokens = tokens(place);
-    let server = place.serve(&[
+    let args = [
         "--aggregate-size",
         "2GiB",
         "--lun-size",
@@ -33,7 +36,8 @@ fn serve(place: &Place) -> (Server, String) {
         ":0",
         "--api-tokens",
         tokens.to_str().expect("UTF-8"),
-    ]);
+    ];
+    let server = place.serve(&[&args, more].concat());
     let words = server.ready.split(' ');
     let address = words
         .into_iter()
@@ -45,7 +49,7 @@ fn serve(place: &Place) -> (Server, String) {
 #[test]
 fn a_token_says_who_asks_and_its_role_what_they_may() {
     let place = Place::new();
-    let (server, address) = serve(&place);
+    let (server, address) = serve(&place, &[]);
     let ask_as = |token: &str, method: &str, path: &str| {
         http::tcp(
             &address,
@@ -134,4 +138,101 @@ fn tokens_that_others_can_read_refuse_the_start() {
         "{}",
         stderr(&checked)
     );
+}
+
+/// Asks through TLS as openssl does it.
+fn ask_encrypted(address: &str, authority: &Path) -> String {
+    let mut client = Command::new("openssl")
+        .args([
+            "s_client",
+            "-quiet",
+            "-verify_return_error",
+            "-connect",
+            address,
+        ])
+        .arg("-CAfile")
+        .arg(authority)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("openssl runs");
+    let request =
+        format!("GET /v1/status HTTP/1.1\r\nHost: e\r\nAuthorization: Bearer {LOOKER}\r\n\r\n");
+    let mut stdin = client.stdin.take().expect("a pipe");
+    // It may have refused the certificate by now.
+    let _ = stdin.write_all(request.as_bytes());
+    let output = client.wait_with_output().expect("it ends");
+    stdout(&output)
+}
+
+#[test]
+fn with_certificates_the_port_is_encrypted_and_nothing_else() {
+    if !have(&["openssl"]) {
+        return;
+    }
+    let place = Place::new();
+    let folder = place.file("tls");
+    fs::create_dir(&folder).expect("create");
+    let file = |name: &str| folder.join(name).to_str().expect("UTF-8").to_owned();
+    let (key, certificate) = (file("server-key.pem"), file("server-cert.pem"));
+    let new = [
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+    ];
+    let rest = [
+        "-nodes",
+        "-days",
+        "30",
+        "-subj",
+        "/CN=e",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ];
+    must(
+        "openssl",
+        &[&new[..], &rest, &["-keyout", &key, "-out", &certificate]].concat(),
+    );
+    let text = folder.to_str().expect("UTF-8").to_owned();
+    let (server, address) = serve(&place, &["--api-tls-certificates", &text]);
+    let answer = ask_encrypted(&address, Path::new(&certificate));
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains("healthy"),
+        "{answer}"
+    );
+    let bearer = format!("Authorization: Bearer {LOOKER}\r\n");
+    let plain = http::tcp(&address, "GET", "/v1/status", &bearer);
+    assert_eq!(plain.status, 0, "{plain:?}");
+    // Half a handshake costs others nothing.
+    let silent: Vec<_> = (0..8)
+        .map(|_| std::net::TcpStream::connect(&address).expect("a connection"))
+        .collect();
+    let answer = ask_encrypted(&address, Path::new(&certificate));
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    drop(silent);
+    server.stop();
+
+    fs::remove_file(&key).expect("remove");
+    let tokens = place.file("tokens");
+    let args = [
+        "--api-tcp",
+        ":0",
+        "--api-tls-certificates",
+        &text,
+        "--api-tokens",
+    ];
+    let args = [&args[..], &[tokens.to_str().expect("UTF-8")]].concat();
+    let refused = place.serve_in_vain(&args);
+    assert_eq!(code(&refused), 1);
+    assert!(
+        stderr(&refused).contains("server-key.pem"),
+        "{}",
+        stderr(&refused)
+    );
+    let checked = place.run(&[&["config", "check"], &args[..]].concat());
+    assert_eq!(code(&checked), 1, "the check says so too");
 }
