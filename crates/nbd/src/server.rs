@@ -16,6 +16,9 @@ const RECEIVE_PIECES: usize = 65;
 const TRANSMIT_PIECES: usize = 128;
 /// Bytes received from one session before the others get their turn.
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
+/// Bytes sent to one session before the others get their turn. A client that asks for much and takes it as fast
+/// as it comes would otherwise be served without end: what is sent makes room for its next requests.
+const TRANSMIT_BYTES_MAX: usize = 512 << 10;
 
 /// Why receiving from a stream stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,17 +68,26 @@ pub fn receive(session: &mut Session, stream: &mut impl Read, target: &mut dyn T
     }
 }
 
-/// Sends what the session has, as far as `stream` takes it. A broken stream abandons the session.
-pub fn transmit(session: &mut Session, stream: &mut impl Write, target: &mut dyn Target) {
+/// Sends what the session has, as far as `stream` takes it and it is its turn. True if there is more and `stream`
+/// may take it: call again when the others had their turn. A broken stream abandons the session.
+pub fn transmit(session: &mut Session, stream: &mut impl Write, target: &mut dyn Target) -> bool {
+    let mut total = 0;
     while session.wants_write() {
+        if total >= TRANSMIT_BYTES_MAX {
+            return true;
+        }
         let mut pieces = [IoSlice::new(&[]); TRANSMIT_PIECES];
         let count = session.transmit_buffers(&mut pieces);
         match stream.write_vectored(&pieces[..count]) {
             Ok(0) => session.abandon(target),
-            Ok(bytes) => session.transmitted(bytes, target),
+            Ok(bytes) => {
+                total += bytes;
+                session.transmitted(bytes, target);
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
             Err(_) => session.abandon(target),
         }
     }
+    false
 }

@@ -10,7 +10,8 @@
 //! 1. [`Sessions::receive`] for every readable socket;
 //! 2. let the target work, then [`Sessions::poll`];
 //! 3. [`Sessions::transmit`] for every id from [`Sessions::next_ready`] and every writable socket.
-//!    Sending frees room, which may start more operations: back to 2 while there are any;
+//!    Sending frees room, which may start more operations, and a session that has more to send than
+//!    its turn allows is ready again: back to 2 a few times, then look at the sockets before going on;
 //! 4. [`Sessions::interest`] of the sessions touched: what to wait for. A session that is closed is
 //!    to be [detached](Sessions::detach) and its socket dropped;
 //! 5. about once a second, [`Sessions::sweep`].
@@ -234,9 +235,18 @@ impl Sessions {
         received
     }
 
-    /// Sends what is to be sent, as far as `stream` takes it.
+    /// Sends what is to be sent, as far as `stream` takes it and it is this session's turn. If there is
+    /// more, the session is ready again, behind the others.
     pub fn transmit(&mut self, id: SessionId, stream: &mut impl Write, target: &mut dyn Target) {
-        server::transmit(&mut self.seat_mut(id).session, stream, target);
+        if server::transmit(&mut self.seat_mut(id).session, stream, target) {
+            self.mark_ready(id);
+        }
+    }
+
+    /// How many sessions [`Sessions::next_ready`] would return now, about.
+    #[must_use]
+    pub fn ready_count(&self) -> usize {
+        self.ready.len()
     }
 
     /// The stream is encrypted from here on.

@@ -315,3 +315,43 @@ fn an_idle_session_is_ended_if_that_is_wanted() {
         assert_eq!(sessions.interest(id).closed, is_ended);
     }
 }
+
+/// A client that takes everything at once is sent a bounded amount in a turn, and is ready again behind the others.
+#[test]
+fn who_takes_much_waits_for_the_others_now_and_then() {
+    let mut target = Held::with_lun(32 * MIB);
+    let mut sessions = Sessions::new(Settings::default(), 64 << 20);
+    let mut pipes = [Pipe::default(), Pipe::default()];
+    let hello = [&3u32.to_be_bytes()[..], &option(1, b"vol0/lun0")].concat();
+    let ids = [sessions.attach(0).unwrap(), sessions.attach(0).unwrap()];
+    for (id, pipe) in ids.iter().zip(&mut pipes) {
+        pipe.to_session.extend(&hello);
+        sessions.receive(*id, pipe, &mut target);
+        sessions.transmit(*id, pipe, &mut target);
+    }
+    while sessions.next_ready().is_some() {}
+    let [greedy, modest] = &mut pipes;
+    for cookie in 0..16 {
+        greedy
+            .to_session
+            .extend(request(READ, 0, cookie, 0, 1 << 20));
+    }
+    sessions.receive(ids[0], greedy, &mut target);
+    sessions.poll(&mut target);
+    modest.to_session.extend(request(READ, 0, 7, 0, 512));
+    sessions.receive(ids[1], modest, &mut target);
+    sessions.poll(&mut target);
+    let before = greedy.from_session.len();
+    assert_eq!(sessions.next_ready(), Some(ids[0]));
+    sessions.transmit(ids[0], greedy, &mut target);
+    let sent = greedy.from_session.len() - before;
+    assert!(sent < 3 << 20, "{sent} bytes in one turn");
+    assert_eq!(sessions.next_ready(), Some(ids[1]));
+    sessions.transmit(ids[1], modest, &mut target);
+    assert!(modest.from_session.len() > 512);
+    while let Some(id) = sessions.next_ready() {
+        assert_eq!(id, ids[0]);
+        sessions.transmit(id, greedy, &mut target);
+    }
+    assert_eq!(greedy.from_session.len() - before, 16 * ((1 << 20) + 16));
+}

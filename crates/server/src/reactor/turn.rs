@@ -31,8 +31,8 @@ const KEY_UNIX: u64 = (1 << 62) + 1;
 const SWEEP: Nanos = 1_000_000_000;
 /// How long sessions may take to end after a stop.
 const STOP_PATIENCE: Nanos = 10_000_000_000;
-/// Rounds of sending and starting more before the engine gets its turn again.
-const ROUNDS: usize = 16;
+/// Rounds of sending and starting more before the engine and the sockets get their turn again.
+const ROUNDS: usize = 2;
 
 /// One thread of the data plane.
 pub(super) struct Reactor {
@@ -49,6 +49,8 @@ pub(super) struct Reactor {
     next_reactor: usize,
     /// Sessions with more to read than they took.
     again: Vec<usize>,
+    /// There may be more to serve without anything happening first.
+    is_behind: bool,
     asked: HashMap<u64, Sender<Answer>>,
     next_token: u64,
     swept: Nanos,
@@ -91,6 +93,7 @@ impl Reactor {
             door,
             next_reactor: 0,
             again: Vec::new(),
+            is_behind: false,
             asked: HashMap::new(),
             next_token: 0,
             swept: 0,
@@ -128,7 +131,7 @@ impl Reactor {
     }
 
     fn timeout(&mut self) -> Option<Duration> {
-        if self.core.is_busy() || !self.again.is_empty() {
+        if self.core.is_busy() || self.is_behind || !self.again.is_empty() {
             return Some(Duration::ZERO);
         }
         let now = self.core.outside().now();
@@ -308,16 +311,22 @@ impl Reactor {
 
     /// Gives finished operations to their sessions and sends what is ready.
     fn serve_sessions(&mut self) {
+        self.is_behind = false;
         for _ in 0..ROUNDS {
             let mut progress = self.sessions.poll(&mut self.core) > 0;
-            while let Some(session) = self.sessions.next_ready() {
-                progress = true;
-                self.transmit(session);
+            // Those that are ready again wait for the next round.
+            for _ in 0..self.sessions.ready_count() {
+                if let Some(session) = self.sessions.next_ready() {
+                    progress = true;
+                    self.transmit(session);
+                }
             }
             if !progress {
                 return;
             }
         }
+        // Sending may have started operations that have finished already.
+        self.is_behind = true;
     }
 
     fn sweep(&mut self) {
