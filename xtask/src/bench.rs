@@ -1,20 +1,30 @@
-//! `cargo xtask bench RIG`: benchmark rigs are a binary of `testing`; `…` is passed on to it.
+//! `cargo xtask bench RIG`: benchmark rigs are a program of `torture`, because they drive the real server
+//! with its client; everything after the verb is passed on to it.
 
 use std::process::ExitCode;
 
+use crate::Usage;
 use crate::step::{cargo, whole};
 use crate::tally::Tally;
-use crate::{Usage, place};
 
 /// The verb.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
-    if !place::has_binary("testing", "bench") {
-        eprintln!("xtask bench: there is no rig yet: no binary 'bench' in crates/testing");
-        return Ok(ExitCode::FAILURE);
+    if words.is_empty() {
+        return Err(Usage("which rig? There is 'flush'".to_owned()));
     }
-    let mut command = cargo(&["run", "--release", "--package", "everglade-testing"]);
-    command.args(["--bin", "bench", "--"]).args(words);
     let mut tally = Tally::default();
-    whole(&mut tally, "benchmark", &mut command);
+    let mut server = cargo(&["build", "--quiet", "--release", "--package", "everglade"]);
+    whole(&mut tally, "building everglade", &mut server);
+    if tally.failed() == 0 {
+        let mut bench = cargo(&[
+            "run",
+            "--quiet",
+            "--release",
+            "--package",
+            "everglade-torture",
+        ]);
+        bench.args(["--bin", "everglade-bench", "--"]).args(words);
+        whole(&mut tally, "benchmark", &mut bench);
+    }
     Ok(tally.finish())
 }

@@ -1,5 +1,6 @@
 //! Administrative changes: volumes and LUNs come, go and grow. Executed in the freeze, durable at commit.
 
+use everglade_format::planted::{self, Bug};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -374,7 +375,9 @@ fn delete_lun(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
         .directory
         .remove(lun.file)
         .expect("every LUN has a name");
-    volume.fs.hidden.add(entry);
+    if !planted::is(Bug::HiddenEntryLost) {
+        volume.fs.hidden.add(entry);
+    }
     Ok(())
 }
 
@@ -398,7 +401,9 @@ fn grow_lun(home: &mut Home, volume: &str, name: &str, size: u64) -> Result<(), 
             problem,
         });
     }
-    set_size(volume.fs.file(lun.file), size);
+    if !planted::is(Bug::GrowthLost) {
+        set_size(volume.fs.file(lun.file), size);
+    }
     lun.set_size_bytes(size);
     Ok(())
 }

@@ -17,6 +17,7 @@ pub mod journal;
 pub mod label;
 pub mod metafile;
 pub mod number;
+pub mod planted;
 pub mod pointer;
 pub mod superblock;
 pub mod tag;

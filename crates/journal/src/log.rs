@@ -16,6 +16,7 @@
 //! Lives under one short lock of the aggregate, so nothing here copies or hashes a page; the bytes are made by
 //! `group`, outside.
 
+use everglade_format::planted::{self, Bug};
 use std::collections::VecDeque;
 
 use everglade_format::Superblock;
@@ -288,7 +289,7 @@ impl Journal {
             _ => &mut self.old,
         };
         // The half's former generation is two older than this one. The last commit freed it.
-        let block = generation.number % 2 * half_blocks + generation.used;
+        let block = half_of(generation.number) * half_blocks + generation.used;
         generation.used += blocks;
         assert!(generation.used <= half_blocks, "a record beyond its half");
         Place {
@@ -297,4 +298,12 @@ impl Journal {
             operations,
         }
     }
+}
+
+/// The half of the region that has the records of a generation.
+pub(crate) fn half_of(generation: u64) -> u64 {
+    if planted::is(Bug::HalfReusedEarly) {
+        return generation / 2 % 2;
+    }
+    generation % 2
 }

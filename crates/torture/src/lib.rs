@@ -4,11 +4,12 @@
 //! * [`client`]: NBD, pipelined. · [`load`]: random requests on many connections.
 //! * [`stamp`]: contents that say which version they are. · [`history`]: what a crash may leave.
 //! * [`rig`]: the server as a process, and a device whose power can be cut.
-//! * [`run`]: rounds of all that..
+//! * [`run`]: rounds of all that. · [`bench`]: the same client as a load generator..
 //!
 //! Nothing of ours is in here but this, not even the codec of the protocol, so that it can be wrong
 //! only in its own ways.
 
+pub mod bench;
 pub mod client;
 mod failure;
 pub mod history;

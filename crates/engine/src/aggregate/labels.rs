@@ -5,6 +5,7 @@
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::config::{CONFIG_BYTES, hex};
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BLOCKS, SUPERBLOCK_OFFSETS, label_offsets};
+use everglade_format::planted::{self, Bug};
 use everglade_format::{Config, Damage, Superblock, TagKey};
 
 /// Why an aggregate cannot be opened.
@@ -308,7 +309,11 @@ fn read_superblock(
                     continue;
                 }
                 match Superblock::decode(&block, &key, &config.uuid) {
-                    Ok(Some(other)) if newest.as_ref().is_none_or(|n| n.cp < other.cp) => {
+                    Ok(Some(other))
+                        if newest.as_ref().is_none_or(|n| {
+                            (n.cp < other.cp) != planted::is(Bug::OldSuperblockWins)
+                        }) =>
+                    {
                         newest = Some(other);
                     }
                     Ok(_) => {}

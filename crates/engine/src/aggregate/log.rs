@@ -14,6 +14,7 @@
 //! 4. The mutex is held for a few dozen instructions: queueing an operation, or taking a group. Codes are
 //!    computed and writes submitted outside.
 
+use everglade_format::planted::{self, Bug};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -193,6 +194,9 @@ impl Log {
             return Begun::Nothing;
         }
         let begun = queue.begin();
+        if planted::is(Bug::GroupAcknowledgedEarly) {
+            self.durable.store(queue.last(), Ordering::Release);
+        }
         self.note_fill(&queue);
         match begun {
             Some(group) => Begun::Group(Box::new(group)),

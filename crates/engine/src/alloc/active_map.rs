@@ -5,6 +5,7 @@
 //! safe copy and sets bits in both; frees clear bits in the current copy only. So a number freed in this
 //! consistency point is not allocated in it (Lemma 1), and the safe copies are dropped when it ends.
 
+use everglade_format::planted::{self, Bug};
 use std::collections::HashMap;
 
 use everglade_env::Page;
@@ -76,7 +77,9 @@ impl SafeCopies {
     pub(crate) fn free(&mut self, map: &mut File, number: u64) {
         let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);
         let page = map.changed_page(0, block).expect("freeing was prepared");
-        self.0.entry(block).or_insert_with(|| Page::copy_of(page));
+        if !planted::is(Bug::SameCpReuse) {
+            self.0.entry(block).or_insert_with(|| Page::copy_of(page));
+        }
         assert!(bitmap::clear(page, bit), "{number} is freed twice");
     }
 }

@@ -5,6 +5,7 @@
 //! and a pvbn, the pointer, the container slot, the context; then the level-1 block itself is placed and
 //! sealed at once, since a region is cleaned once per consistency point.
 
+use everglade_format::planted::{self, Bug};
 use std::collections::HashMap;
 
 use everglade_env::PageRef;
@@ -322,10 +323,13 @@ pub(crate) fn record(
     pointer: Pointer,
     page: PageRef,
 ) {
-    let slot = Pointer {
+    let mut slot = Pointer {
         vvbn: Vvbn(0),
         ..pointer
     };
+    if planted::is_now(Bug::ContainerSlotWrong) {
+        slot.tag = Tag(slot.tag.0 ^ 1);
+    }
     let container = home.fs.file(volume);
     let old = container
         .set_leaf(pointer.vvbn.0, slot)
@@ -336,7 +340,7 @@ pub(crate) fn record(
         pointer.vvbn
     );
     let owner = Owner::Container {
-        vvbn: pointer.vvbn.0,
+        vvbn: pointer.vvbn.0 + u64::from(planted::is_now(Bug::ContextWrong)),
     };
     home.fs.set_context(
         pointer.pvbn,

@@ -5,6 +5,7 @@
 //! 2. Clients see the new roots, and waiters are told, only after the superblock is on stable media of
 //!    every member.
 
+use everglade_format::planted::{self, Bug};
 use std::sync::atomic::Ordering;
 
 use everglade_affinity::Permit;
@@ -20,6 +21,9 @@ pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate)?;
     for device in &home.aggregate.devices {
+        if planted::is(Bug::FlushSkipped) {
+            continue;
+        }
         run.writer.submit(Op::Flush { device: *device });
     }
     Ok(())
@@ -29,7 +33,9 @@ pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
 pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
     let seconds = home.wall_seconds;
     let run = home.run.as_mut().expect("under way");
-    run.writer.finish(&home.aggregate)?;
+    if !planted::is(Bug::SuperblockBeforeFlush) {
+        run.writer.finish(&home.aggregate)?;
+    }
     let fs = &home.fs;
     let superblock = Superblock {
         cp: run.number,
@@ -83,6 +89,9 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         "published before everything was written"
     );
     for (lun, root) in run.roots.drain(..) {
+        if planted::is_now(Bug::StalePointerAccepted) {
+            continue;
+        }
         lun.set_root(root);
     }
     for (volume, index, overlay) in &run.frozen {

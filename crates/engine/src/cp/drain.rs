@@ -4,6 +4,7 @@
 //! idle system would write for ever, since writing the maps fills the overflow file again.
 
 use everglade_format::metafile::OVERFLOW;
+use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Pointer};
 
 use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
@@ -33,6 +34,9 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     }
     gather.finish()?;
     for block in blocks {
+        if planted::is(Bug::OverflowForgotten) {
+            continue;
+        }
         home.fs.free(block.pvbn.0);
     }
     forget(&mut home.fs);

@@ -4,6 +4,7 @@
 //! pointers: each dirty stripe's active overlay becomes its frozen one. Administrative requests are
 //! executed here as well, so they are atomic with everything else and durable at commit (DESIGN §6).
 
+use everglade_format::planted::{self, Bug};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,8 +26,8 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
     let number = home.aggregate.begin_cp();
     let position = match (home.replaying, &home.aggregate.log) {
         (Some(position), _) => position,
-        (None, Some(log)) => log.freeze(),
-        (None, None) => super::NO_JOURNAL,
+        (None, Some(log)) if !planted::is(Bug::JournalFrozenLate) => log.freeze(),
+        _ => super::NO_JOURNAL,
     };
     let mut frozen = Vec::new();
     for volume in home.aggregate.all_volumes() {
@@ -36,7 +37,15 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
         while dirty != 0 {
             let index = dirty.trailing_zeros() as usize;
             dirty &= dirty - 1;
+            if planted::is_now(Bug::FreezeSkipsStripe) {
+                volume.dirty_stripes.fetch_or(1 << index, Ordering::AcqRel);
+                continue;
+            }
             let mut state = volume.stripes[index].get(permit);
+            if planted::is_now(Bug::FreezeLosesOverlay) {
+                state.active = super::Overlay::default();
+                continue;
+            }
             assert!(
                 state.frozen.is_none(),
                 "the last consistency point was published"

@@ -40,6 +40,7 @@ pub(crate) mod reclaim;
 pub(crate) mod trigger;
 pub(crate) mod writer;
 
+use everglade_format::planted::{self, Bug};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -240,6 +241,17 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
 }
 
 fn first_finish(home: &mut Home) -> Phase {
+    if planted::is(Bug::SafeCopyDroppedEarly) {
+        home.fs.safe.drop_all();
+    }
+    let log = home
+        .aggregate
+        .log
+        .as_ref()
+        .filter(|_| home.replaying.is_none());
+    if let (true, Some(log)) = (planted::is(Bug::JournalFrozenLate), log) {
+        home.run.as_mut().expect("under way").position = log.freeze();
+    }
     let run = home.run.as_mut().expect("under way");
     let changed = home
         .volumes

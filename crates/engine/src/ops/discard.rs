@@ -3,6 +3,7 @@
 //! A release: always admitted, also in a full aggregate (DESIGN §8). Whole regions cost one overlay entry;
 //! regions that have nothing, neither in overlays nor in the tree, cost nothing.
 
+use everglade_format::planted::{self, Bug};
 use everglade_format::{Layer, SPAN};
 use everglade_journal::Action;
 use everglade_target::Op;
@@ -22,10 +23,15 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         unreachable!("dispatched by kind")
     };
     let (lun, range, end) = (client.lun.clone(), client.range(), offset + length);
-    let (from, to) = (range.start.div_ceil(BLOCK), range.end / BLOCK);
+    let (mut from, mut to) = (range.start.div_ceil(BLOCK), range.end / BLOCK);
+    if planted::is(Bug::EdgesDiscarded) {
+        (from, to) = (range.start / BLOCK, range.end.div_ceil(BLOCK));
+    }
     if punch(cx, &lun, from, to)? {
         client.joined = Some(lun.volume.aggregate.joining());
-        client.log(from * BLOCK, (to - from) * BLOCK, Action::Punch);
+        if !planted::is(Bug::DiscardNotLogged) {
+            client.log(from * BLOCK, (to - from) * BLOCK, Action::Punch);
+        }
     }
     if range.end < end && lun.volume.is_clean() {
         // Nothing but the tree to look at: go on where it has something.

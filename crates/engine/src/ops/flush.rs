@@ -3,6 +3,7 @@
 //! By a group of the journal if the aggregate has one (DESIGN §5), else by the consistency point that has all
 //! of it. A commit that comes first is as good.
 
+use everglade_format::planted::{self, Bug};
 use everglade_target::Reply;
 
 use crate::ops::{Durability, Outcome};
@@ -16,7 +17,7 @@ pub(crate) fn run(lun: &Lun) -> Outcome {
         sequence: aggregate.log.as_ref().map_or(u64::MAX, |log| log.last()),
         topology: aggregate.topology(),
     };
-    if durability.is_met(aggregate) {
+    if durability.is_met(aggregate) || planted::is(Bug::FlushAnsweredAtOnce) {
         Outcome::Done(Reply::Done)
     } else {
         Outcome::Durable(durability)

@@ -12,6 +12,7 @@ pub(crate) mod read;
 pub(crate) mod write;
 pub(crate) mod zeroes;
 
+use everglade_format::planted::{self, Bug};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -61,7 +62,10 @@ impl Durability {
     }
 
     pub(crate) fn is_met(&self, aggregate: &Aggregate) -> bool {
-        let committed = aggregate.committed();
+        let committed = match planted::is(Bug::AcknowledgedBeforeCommit) {
+            true => CpNumber(aggregate.joining().0 - 1),
+            false => aggregate.committed(),
+        };
         let is_logged = || {
             let log = aggregate.log.as_ref();
             committed >= self.topology && log.is_some_and(|log| log.durable() >= self.sequence)
@@ -124,7 +128,8 @@ impl Client {
                 let end = offset.saturating_add(*length);
                 let from = self.progress.unwrap_or(*offset);
                 let stripe = STRIPE_BLOCKS * BLOCK;
-                if *length <= u64::from(everglade_target::OP_BYTES_MAX) {
+                let whole = !planted::is(Bug::DiscardSeenInParts);
+                if whole && *length <= u64::from(everglade_target::OP_BYTES_MAX) {
                     // Whole for readers and for crashes, as a write is (K-01): at most two stripes.
                     (from, end)
                 } else {
@@ -197,7 +202,9 @@ impl Client {
     /// The outcome of an operation that is to change something. If it found all as it should be, that may
     /// be the work of an operation that is not durable yet.
     pub(crate) fn changed(&self, durable: bool) -> Outcome {
-        let always = self.lun.volume.sync == everglade_format::volume::Sync::Always;
+        let always = self.lun.volume.sync == everglade_format::volume::Sync::Always
+            && !planted::is(Bug::SyncAlwaysIgnored);
+        let durable = durable && !planted::is(Bug::ForceUnitAccessIgnored);
         if !(durable || always) || matches!(self.origin, Origin::Replay(_)) {
             return Outcome::Done(Reply::Done);
         }
@@ -235,8 +242,8 @@ pub(crate) fn find_in_overlays(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Found
     let state = volume.stripes[index].get(cx.permit);
     match state.active.find(lun.file, leaf) {
         Found::Older => match &state.frozen {
-            Some(frozen) => frozen.find(lun.file, leaf),
-            None => Found::Older,
+            Some(frozen) if !planted::is(Bug::FrozenNotRead) => frozen.find(lun.file, leaf),
+            _ => Found::Older,
         },
         found => found,
     }

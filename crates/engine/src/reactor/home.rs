@@ -1,6 +1,7 @@
 //! The home reactor's work: mounting, beginning and driving consistency points, asking the host for space
 //! ahead of need and giving it back.
 
+use everglade_format::planted::{self, Bug};
 use std::sync::PoisonError;
 
 use everglade_affinity::{Entry, Permit, RANGES, STRIPES, VolumeAffinities};
@@ -276,6 +277,15 @@ impl<O: Outside> Core<O> {
             seconds: home.wall_seconds,
         };
         freeze::freeze(home, &permit, &mut context);
+        if planted::is(Bug::ChangeAnsweredEarly) {
+            let run = self
+                .homes
+                .get_mut(&aggregate)
+                .and_then(|home| home.run.as_mut());
+            for (request, result) in run.map(|run| run.answers.split_off(0)).unwrap_or_default() {
+                self.post(request.reactor, Message::Changed(request.token, result));
+            }
+        }
         self.leave(Some(permit));
         for message in stranded {
             self.post(message.reactor, Message::Stranded(message.message));
@@ -306,6 +316,9 @@ impl<O: Outside> Core<O> {
         let phase = home.run.as_ref().expect("under way").phase.name();
         for op in ops {
             self.submit_cp(aggregate, op);
+        }
+        if planted::is(Bug::PunchBeforeCommit) && phase == "write" {
+            self.punch(aggregate);
         }
         match outcome {
             Ok(Step::Again | Step::Publish) => true,
@@ -509,7 +522,7 @@ impl<O: Outside> Core<O> {
             .sum();
         if home.punching.is_some()
             || home.preparing.is_some()
-            || ready <= reserve_areas + READY_MOST
+            || ready <= reserve_areas + READY_MOST && !planted::is(Bug::PunchBeforeCommit)
         {
             return;
         }

@@ -11,6 +11,7 @@
 //! 2. A group that cannot be written fails the aggregate: what was acknowledged and not flushed would be
 //!    missing from the journal for good, and everything after it (DESIGN §5).
 
+use everglade_format::planted::{self, Bug};
 use std::sync::Arc;
 
 use everglade_env::{DiskError, Op, Outside};
@@ -76,7 +77,7 @@ impl<O: Outside> Core<O> {
                         device: log.device,
                         offset: log.offset(write.block),
                         pages: write.pages,
-                        durable: true,
+                        durable: !planted::is(Bug::JournalNotDurable),
                     };
                     let aggregate = aggregate.id;
                     self.submit(op, Inflight::Log { aggregate });

@@ -22,6 +22,7 @@ mod replay;
 mod requests;
 mod target;
 
+use everglade_format::planted::{self, Bug};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::PoisonError;
@@ -328,6 +329,9 @@ impl<O: Outside> Core<O> {
 
     fn wake_waiting(&mut self, aggregate: u32) {
         for id in self.waiting.remove(&aggregate).unwrap_or_default() {
+            if planted::is_now(Bug::WaiterForgotten) {
+                continue;
+            }
             self.enqueue(id);
         }
     }

@@ -12,6 +12,7 @@
 //! 4. Operations on a LUN that is not there are skipped: it came, or grew, with a consistency point that was not
 //!    committed, and nobody was told that they are durable.
 
+use everglade_format::planted::{self, Bug};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -125,7 +126,14 @@ impl<O: Outside> Core<O> {
         let mut found = Vec::new();
         let aggregate = replay.aggregate.clone();
         replay.scan.feed(&aggregate.key, pages, &mut found);
-        replay.entries.extend(found);
+        if planted::is(Bug::ReplayDropsLast) {
+            found.pop();
+        }
+        let again = found
+            .first()
+            .cloned()
+            .filter(|_| planted::is(Bug::ReplayedTwice));
+        replay.entries.extend(found.into_iter().chain(again));
         self.enqueue(id);
     }
 
@@ -134,7 +142,9 @@ impl<O: Outside> Core<O> {
         let lun = replay.luns.get(&(entry.volume, entry.file)).cloned();
         let end = entry.offset.checked_add(entry.length);
         let fits = |lun: &Arc<Lun>| end.is_some_and(|end| end <= lun.size_bytes());
-        let Some(lun) = lun.filter(fits) else {
+        let is_done =
+            planted::is(Bug::ReplayIgnoresPunches) && matches!(entry.action, Action::Punch);
+        let Some(lun) = lun.filter(fits).filter(|_| !is_done) else {
             replay.info.skipped += 1;
             return;
         };

@@ -8,19 +8,16 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use everglade_testing::Rng;
 use everglade_testing::Seed;
-use everglade_testing::engine::EngineMaker;
-use everglade_testing::sim::{Cost, Failure, Report, cuts, exhaustive, long, small};
-use everglade_testing::workload::small::sequence_count;
+use everglade_testing::sim::{Cost, Failure, Kind, Report, exhaustive};
 
 const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace LINES] [--json]
        sim --kind exhaustive [--from N] [--shard I/N] [--minutes M] [--seed N] [--json]
 
   --seed N       run this seed (decimal or 0x…); with --minutes, start the series there
   --minutes M    run seeds until M minutes have passed; without --seed from a fresh one
-  --kind KIND    long, tight, fill, faults, silent, cuts or small, instead of what the seed
-                 says
+  --kind KIND    long, tight, fill, faults, silent, cuts, small or creation, instead of what
+                 the seed says
   --trace LINES  on failure, print the last LINES events of the world
   --json         print what was done as one line of JSON
   --kind exhaustive
@@ -28,32 +25,6 @@ const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace 
                  write; --from N begins with case N, --shard I/N does every N-th from the
                  I-th (counted from 0) on, and what is printed at the end says how to go on
 ";
-
-/// A pool that small operations fill.
-const TIGHT_BYTES: u64 = 20 << 20;
-
-/// Operations in an enumerated sequence, and the pool they run on.
-const SMALL_LENGTH: u32 = 3;
-const SMALL_BYTES: u64 = 16 << 20;
-
-/// A kind of simulation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Lives with restarts and cuts.
-    Long,
-    /// The same, in a pool that is always close to full.
-    Tight,
-    /// The same, and the pool fills up.
-    Fill,
-    /// The same, and devices fail and hosts are full.
-    Faults,
-    /// The same, and devices damage what they hold and say nothing.
-    Silent,
-    /// A short run, cut at each write.
-    Cuts,
-    /// One sequence of three operations, cut at each write; as many seeds in a row are all of them.
-    Small,
-}
 
 struct Wish {
     seed: Option<Seed>,
@@ -99,7 +70,10 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
             }
             "--kind" => match value()?.as_str() {
                 "exhaustive" => wish.exhaustive = Some(share),
-                kind => wish.kind = Some(kind_named(kind)?),
+                name => {
+                    let kind = Kind::named(name).ok_or(format!("there is no kind {name}"))?;
+                    wish.kind = Some(kind);
+                }
             },
             "--from" => share.from = value()?.parse().map_err(|_| "not a number of a case")?,
             "--shard" => {
@@ -122,19 +96,6 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
     Ok(wish)
 }
 
-fn kind_named(name: &str) -> Result<Kind, String> {
-    Ok(match name {
-        "long" => Kind::Long,
-        "tight" => Kind::Tight,
-        "fill" => Kind::Fill,
-        "faults" => Kind::Faults,
-        "silent" => Kind::Silent,
-        "cuts" => Kind::Cuts,
-        "small" => Kind::Small,
-        other => return Err(format!("there is no kind {other}")),
-    })
-}
-
 fn main() -> ExitCode {
     let wish = match parse(std::env::args().skip(1)) {
         Ok(wish) => wish,
@@ -154,7 +115,8 @@ fn main() -> ExitCode {
     let mut runs = 0;
     while runs == 0 || begin.elapsed() < limit {
         let seed = first.nth(runs);
-        match run(seed, &wish) {
+        let kind = wish.kind.unwrap_or_else(|| Kind::of_seed(seed));
+        match kind.run(seed, wish.trace_lines) {
             Ok(report) => {
                 all.add(&report);
                 all.digest = report.digest;
@@ -223,56 +185,10 @@ fn exhaust(wish: &Wish, share: Share) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn kind_of(seed: Seed) -> Kind {
-    let mut rng = Rng::for_part(seed.0, "kind");
-    [
-        Kind::Long,
-        Kind::Long,
-        Kind::Tight,
-        Kind::Fill,
-        Kind::Faults,
-        Kind::Faults,
-        Kind::Silent,
-        Kind::Silent,
-        Kind::Cuts,
-        Kind::Small,
-    ][rng.index(10)]
-}
-
-fn run(seed: Seed, wish: &Wish) -> Result<Report, Failure> {
-    let kind = wish.kind.unwrap_or_else(|| kind_of(seed));
-    let maker = EngineMaker::of_seed(seed);
-    let plan = long::Plan {
-        trace_lines: wish.trace_lines,
-        faults: kind == Kind::Faults,
-        silent: kind == Kind::Silent,
-        ..long::Plan::of_seed(seed)
-    };
-    // A failed assertion is a verdict as well; its message has been printed already.
-    let verdict = std::panic::catch_unwind(|| match kind {
-        Kind::Cuts => cuts::run_of_seed(seed, &maker),
-        Kind::Small => {
-            let count = sequence_count(SMALL_LENGTH);
-            let share = small::Share {
-                length: SMALL_LENGTH,
-                stride: usize::MAX,
-                first: usize::try_from(seed.0 % count).expect("some thousand"),
-            };
-            small::run(seed, SMALL_BYTES, &maker, share, cuts::Thoroughness::SOME)
-        }
-        Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),
-        Kind::Fill => long::run(seed, plan.filling(), &maker),
-        Kind::Long | Kind::Faults | Kind::Silent => long::run(seed, plan, &maker),
-    });
-    verdict.unwrap_or_else(|_| Err(Failure::panicked()))
-}
-
 fn explain(seed: Seed, kind: Option<Kind>, failure: &Failure, passed: u64) -> ExitCode {
     failure.trace.iter().for_each(|line| println!("{line}"));
     println!("FAILED seed {seed}\n{failure}");
-    let kind = kind.map_or(String::new(), |kind| {
-        format!(" --kind {}", format!("{kind:?}").to_lowercase())
-    });
+    let kind = kind.map_or(String::new(), |kind| format!(" --kind {}", kind.name()));
     println!(
         "again: cargo run --release -p everglade-testing --bin sim -- --seed {seed}{kind} --trace 200"
     );

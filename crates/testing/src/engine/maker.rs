@@ -1,5 +1,6 @@
 //! Devices, labels, mounting, offline checks.
 
+use everglade_check::Kind;
 use everglade_engine::{Engine, Options, Plan, State};
 use everglade_env::{BLOCK_SIZE, Nanos};
 use everglade_format::label::{LABEL_BLOCKS, size_for};
@@ -200,10 +201,17 @@ impl Maker for EngineMaker {
         let checked =
             everglade_check::check(&*world.storage(), &world.devices(), &mut |_progress| {});
         let report = checked.map_err(|unreadable| unreadable.to_string())?;
-        if report.is_clean() {
+        // Lost blocks are no problem of an aggregate, but the end of data that was promised.
+        let lost = report.warnings.iter().filter(|one| one.kind == Kind::Lost);
+        let problems: Vec<String> = report
+            .problems
+            .iter()
+            .chain(lost)
+            .map(ToString::to_string)
+            .collect();
+        if problems.is_empty() {
             return Ok(());
         }
-        let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
         Err(format!("consistency point {}: {problems:#?}", report.cp))
     }
 }

@@ -8,8 +8,8 @@
 //! - [`small`], [`exhaustive`]: [`cuts`] for every short sequence over a small alphabet, from one and from
 //!   several start states. Finds what nobody thought of.
 //!
-//! `trouble` draws the loud faults of a life, `silent` lives through the silent ones. [`driver`] carries actions to the system and replies to the model; [`judge`] looks at a system that
-//! has just started.
+//! `trouble` draws the loud faults of a life, `silent` lives through the silent ones. [`driver`] carries
+//! actions to the system and replies to the model; [`judge`] looks at a system that has just started.
 
 mod cost;
 pub mod creation;
@@ -17,6 +17,7 @@ pub mod cuts;
 pub mod driver;
 pub mod exhaustive;
 pub mod judge;
+mod kind;
 mod known;
 pub mod long;
 mod report;
@@ -27,6 +28,7 @@ mod trouble;
 use std::fmt;
 
 pub use cost::Cost;
+pub use kind::Kind;
 pub use report::Report;
 
 /// A simulation that went wrong.
@@ -51,6 +53,42 @@ impl Failure {
     #[must_use]
     pub fn panicked() -> Failure {
         Failure::new("panicked; see the message above")
+    }
+
+    /// The checker that failed: a rule of the model, the offline check, a client's expectation …
+    #[must_use]
+    pub fn checker(&self) -> &'static str {
+        let rules = [
+            "ReadAfterWrite",
+            "TornRead",
+            "Foreign",
+            "Durable",
+            "Whole",
+            "Prefix",
+            "ConsistencyPoint",
+            "Unreadable",
+            "Exports",
+        ];
+        // What is nearest to the end is what was found; before it stands where.
+        let has = |words: &str| self.what.contains(words);
+        if let Some(rule) = rules.iter().find(|rule| has(&format!("{rule}: "))) {
+            return rule;
+        }
+        let others = [
+            ("panicked", "assertion of the engine"),
+            ("stuck", "progress"),
+            ("check found nothing", "check against reads"),
+            ("check: ", "offline check"),
+            ("mount: ", "start"),
+            ("does not start", "start"),
+            ("cannot be read", "readable"),
+            ("a valid request failed", "clients' errors"),
+            ("was refused", "admission"),
+            ("under way that nobody", "nothing left over"),
+            ("answered", "one answer for each request"),
+        ];
+        let known = others.iter().find(|(words, _)| has(words));
+        known.map_or("other", |(_, checker)| checker)
     }
 
     pub(crate) fn within(mut self, where_: impl fmt::Display) -> Failure {

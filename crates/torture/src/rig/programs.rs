@@ -33,7 +33,7 @@ pub fn missing<'a>(programs: &[&'a str]) -> Vec<&'a str> {
 ///
 /// # Errors
 /// If there is none in time.
-pub(super) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T, Failure> {
+pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T, Failure> {
     let since = Instant::now();
     loop {
         if let Some(answer) = ask() {
@@ -47,10 +47,10 @@ pub(super) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> Res
 }
 
 /// A child that does not outlive its owner.
-pub(super) struct Owned(pub(super) Child);
+pub(crate) struct Owned(pub(crate) Child);
 
 impl Owned {
-    pub(super) fn spawn(command: &mut Command, what: &str) -> Result<Owned, Failure> {
+    pub(crate) fn spawn(command: &mut Command, what: &str) -> Result<Owned, Failure> {
         let child = command.spawn();
         child
             .map(Owned)
@@ -58,13 +58,13 @@ impl Owned {
     }
 
     /// SIGKILL, and waits for the end.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         // Both fail harmlessly when the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 
-    pub(super) fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))
     }
 }

@@ -1,0 +1,161 @@
+//! Planted bugs: mistakes the product does not make, unless it is built with the feature `planted` to prove
+//! that the simulation would find them (house style §7). Nothing else may turn that feature on.
+//!
+//! A mistake is one line at the place where it would be made: `if planted::is(Bug::FlushSkipped)`. Without the
+//! feature that is `false` at compile time, and nothing of it is left. One build has all of them; which one is
+//! made is chosen at run time for the whole process. They are here, below everything that can be wrong,
+//! because every crate of the data path depends on this one.
+
+macro_rules! bugs {
+    ($($(#[doc = $text:literal])+ $name:ident,)+) => {
+        /// A mistake to make.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Bug {
+            $($(#[doc = $text])+ $name,)+
+        }
+
+        impl Bug {
+            /// All of them.
+            pub const ALL: &[Bug] = &[$(Bug::$name),+];
+        }
+    };
+}
+
+bugs! {
+    /// A consistency point does not flush the devices.
+    FlushSkipped,
+    /// The superblock does not wait for the flush.
+    SuperblockBeforeFlush,
+    /// Only one of a device's copies of the superblock is written.
+    SuperblockOneCopy,
+    /// Of valid superblocks the oldest is mounted.
+    OldSuperblockWins,
+    /// What an interrupted commit left in the superblock slots stays there.
+    HealingSkipped,
+    /// A block freed in a consistency point is used again in it (Lemma 1).
+    SameCpReuse,
+    /// Safe copies are dropped when clients' data is cleaned, not when all is committed.
+    SafeCopyDroppedEarly,
+    /// Old places of map blocks are free at once instead of in the overflow file.
+    OverflowDrainedEarly,
+    /// What the overflow file owns is forgotten, not freed.
+    OverflowForgotten,
+    /// An area is given back to the host before the consistency point that freed it is committed.
+    PunchBeforeCommit,
+    /// What a consistency point began with counts as durable, committed or not.
+    AcknowledgedBeforeCommit,
+    /// A group of the journal counts as durable when it begins.
+    GroupAcknowledgedEarly,
+    /// The journal is written without asking for durability.
+    JournalNotDurable,
+    /// Forced unit access is ignored.
+    ForceUnitAccessIgnored,
+    /// `sync = always` is ignored.
+    SyncAlwaysIgnored,
+    /// A flush is answered at once.
+    FlushAnsweredAtOnce,
+    /// Discards are not logged.
+    DiscardNotLogged,
+    /// Operations of the next consistency point count as logged for the one that runs.
+    JournalFrozenLate,
+    /// A half of the journal is filled again while its records are needed.
+    HalfReusedEarly,
+    /// Records are accepted whose payload is not theirs.
+    TornTailAccepted,
+    /// Leftovers of earlier generations and lives are accepted as records.
+    StaleRecordAccepted,
+    /// The first operation of a replay is done again after the others.
+    ReplayedTwice,
+    /// The last operation that is read back is not done again.
+    ReplayDropsLast,
+    /// Punches are not done again.
+    ReplayIgnoresPunches,
+    /// Entries of the context map name another block now and then.
+    ContextWrong,
+    /// Slots of containers have a wrong tag now and then.
+    ContainerSlotWrong,
+    /// Blocks that are freed are not always counted.
+    CountersOff,
+    /// Clients may use up the reserve.
+    AdmissionIgnored,
+    /// A LUN grows in memory only.
+    GrowthLost,
+    /// A deleted LUN has no entry in the hidden namespace.
+    HiddenEntryLost,
+    /// Some blocks of deleted files are not freed.
+    DeletedFileLeaks,
+    /// A freeze drops the overlay of a stripe now and then.
+    FreezeLosesOverlay,
+    /// A freeze leaves a stripe to the next consistency point now and then.
+    FreezeSkipsStripe,
+    /// Reads do not look into frozen overlays.
+    FrozenNotRead,
+    /// Clients keep reading the tree of an earlier consistency point.
+    StalePointerAccepted,
+    /// Blocks are not compared with their tags.
+    TagNotChecked,
+    /// A block that cannot be read takes its neighbours along.
+    ErrorSpreads,
+    /// A discard takes the blocks at its edges too.
+    EdgesDiscarded,
+    /// A discard of up to 1 MiB is seen in parts.
+    DiscardSeenInParts,
+    /// An administrator is answered when a consistency point begins.
+    ChangeAnsweredEarly,
+    /// What a write of a part of a block does not cover is lost.
+    PartLosesRest,
+    /// Somebody who waits for a commit is forgotten now and then.
+    WaiterForgotten,
+    /// A write of a consistency point is forgotten now and then.
+    WriteForgotten,
+}
+
+#[cfg(feature = "planted")]
+mod switch {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::Bug;
+
+    /// One more than the number of the bug; zero is none.
+    static CURRENT: AtomicUsize = AtomicUsize::new(0);
+    static TICKET: AtomicUsize = AtomicUsize::new(0);
+
+    /// From now on this mistake is made, or none.
+    pub fn plant(bug: Option<Bug>) {
+        CURRENT.store(bug.map_or(0, |bug| bug as usize + 1), Ordering::Relaxed);
+        TICKET.store(0, Ordering::Relaxed);
+    }
+
+    /// True if this mistake is to be made.
+    #[must_use]
+    pub fn is(bug: Bug) -> bool {
+        CURRENT.load(Ordering::Relaxed) == bug as usize + 1
+    }
+
+    /// True if this mistake is to be made this time: every sixteenth.
+    #[must_use]
+    pub fn is_now(bug: Bug) -> bool {
+        is(bug) && TICKET.fetch_add(1, Ordering::Relaxed) % 16 == 15
+    }
+}
+
+#[cfg(not(feature = "planted"))]
+mod switch {
+    use super::Bug;
+
+    /// No mistake is made.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is(_bug: Bug) -> bool {
+        false
+    }
+
+    /// No mistake is made.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_now(_bug: Bug) -> bool {
+        false
+    }
+}
+
+pub use switch::*;

@@ -1,0 +1,233 @@
+//! `planted`: each mistake of `everglade_format::planted` must be found by the simulation.
+//!
+//! For each there is a kind of simulation and a seed to begin with, by which it was once found; if the product
+//! has moved on, the search goes on from there until the time for one bug is up. No check is made for a
+//! bug's sake: whatever finds it runs in every simulation. Before the bug is planted the same seed must
+//! pass, or nothing is proven. `--search` looks for good seeds in all kinds.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use everglade_format::planted::{Bug, plant};
+use everglade_testing::Seed;
+use everglade_testing::sim::Kind;
+
+const USAGE: &str = "usage: planted [--bug NAME] [--search] [--seconds S]
+
+  --bug NAME     only this one
+  --search       try all kinds of simulation from seed 0 on, and print what finds it first
+  --seconds S    time for one bug, and one kind when searching; 60 by default
+";
+
+/// A bug, the kind of simulation that finds it, and the first seed to try.
+type Row = (Bug, Kind, u64);
+
+/// Where to look first.
+const TABLE: &[Row] = &[];
+
+/// What came of a hunt.
+struct Found {
+    seed: u64,
+    seeds: u64,
+    time: Duration,
+    checker: String,
+    what: String,
+}
+
+/// The last panic, for the table.
+static PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+fn main() -> ExitCode {
+    let (mut only, mut search, mut seconds) = (None, false, 60);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(option) = arguments.next() {
+        match (option.as_str(), option.as_str() != "--search") {
+            ("--search", _) => search = true,
+            (name @ ("--bug" | "--seconds"), _) => {
+                let Some(value) = arguments.next() else {
+                    eprint!("planted: {name} needs a value\n{USAGE}");
+                    return ExitCode::from(2);
+                };
+                match (name, value.parse()) {
+                    ("--bug", _) => only = Some(value),
+                    (_, Ok(number)) => seconds = number,
+                    _ => {
+                        eprint!("planted: not a number of seconds\n{USAGE}");
+                        return ExitCode::from(2);
+                    }
+                }
+            }
+            _ => {
+                eprint!("planted: what is {option}?\n{USAGE}");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    // A failed assertion is a way of being found; it goes into the table instead of onto the terminal.
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic
+            .location()
+            .map_or(String::new(), |at| format!("{}:{}", at.file(), at.line()));
+        let text = panic.payload_as_str().unwrap_or("");
+        *PANIC
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(format!("{place}: {text}"));
+    }));
+    let limit = Duration::from_secs(seconds);
+    let wanted = |bug: &&Bug| only.as_ref().is_none_or(|name| format!("{bug:?}") == *name);
+    let bugs: Vec<Bug> = Bug::ALL.iter().filter(wanted).copied().collect();
+    if bugs.is_empty() {
+        eprint!("planted: there is no such bug\n{USAGE}");
+        return ExitCode::from(2);
+    }
+    if search {
+        bugs.into_iter().for_each(|bug| search_for(bug, limit));
+        return ExitCode::SUCCESS;
+    }
+    prove(&bugs, limit)
+}
+
+/// Every bug is found by its row, and its seed passes without it.
+fn prove(bugs: &[Bug], limit: Duration) -> ExitCode {
+    println!(
+        "{:<26} {:<11} {:>6} {:>6} {:>8}  found by",
+        "bug", "kind", "seed", "seeds", "seconds"
+    );
+    let (mut passed, mut failed) = (0, 0);
+    for bug in bugs {
+        let Some((_, kind, seed)) = TABLE.iter().find(|(known, ..)| known == bug) else {
+            println!("{:<26} has no row", format!("{bug:?}"));
+            failed += 1;
+            continue;
+        };
+        plant(None);
+        if let Err(failure) = kind.run(Seed(*seed), 0) {
+            println!(
+                "{bug:?}: seed {seed} of kind {} fails without it: {failure}",
+                kind.name()
+            );
+            failed += 1;
+            continue;
+        }
+        match hunt(*bug, *kind, *seed, limit) {
+            Some(found) => {
+                passed += 1;
+                println!(
+                    "{:<26} {:<11} {:>6} {:>6} {:>8.2}  {}",
+                    format!("{bug:?}"),
+                    kind.name(),
+                    found.seed,
+                    found.seeds,
+                    found.time.as_secs_f64(),
+                    found.checker
+                );
+            }
+            None => {
+                failed += 1;
+                println!(
+                    "{:<26} {:<11} was not found in {} s",
+                    format!("{bug:?}"),
+                    kind.name(),
+                    limit.as_secs()
+                );
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn search_for(bug: Bug, limit: Duration) {
+    let kinds = [
+        Kind::Exhaustive,
+        Kind::Cuts,
+        Kind::Long,
+        Kind::Faults,
+        Kind::Silent,
+        Kind::Tight,
+        Kind::Fill,
+        Kind::Small,
+        Kind::Creation,
+    ];
+    let mut best: Option<(Kind, Found)> = None;
+    for kind in kinds {
+        let Some(found) = hunt(bug, kind, 0, limit) else {
+            continue;
+        };
+        // What it costs once the seed is known.
+        let begin = Instant::now();
+        plant(Some(bug));
+        let _ = kind.run(Seed(found.seed), 0);
+        plant(None);
+        let time = begin.elapsed();
+        println!(
+            "  {bug:?} {} seed {} after {} seeds, alone {:.2} s: {} | {}",
+            kind.name(),
+            found.seed,
+            found.seeds,
+            time.as_secs_f64(),
+            found.checker,
+            found
+                .what
+                .chars()
+                .take(160)
+                .collect::<String>()
+                .replace('\n', " ")
+        );
+        let found = Found { time, ..found };
+        if best
+            .as_ref()
+            .is_none_or(|(_, known)| found.time < known.time)
+        {
+            best = Some((kind, found));
+        }
+        if best
+            .as_ref()
+            .is_some_and(|(_, known)| known.time < Duration::from_millis(300))
+        {
+            break;
+        }
+    }
+    match best {
+        Some((kind, found)) => println!("    (Bug::{bug:?}, Kind::{kind:?}, {}),", found.seed),
+        None => println!("    // {bug:?} was not found"),
+    }
+}
+
+/// Runs seeds with the bug planted until one fails or the time is up.
+fn hunt(bug: Bug, kind: Kind, first: u64, limit: Duration) -> Option<Found> {
+    plant(Some(bug));
+    let begin = Instant::now();
+    let mut found = None;
+    let mut seeds = 0;
+    while found.is_none() && (seeds == 0 || begin.elapsed() < limit) {
+        let seed = first + seeds;
+        seeds += 1;
+        if let Err(failure) = kind.run(Seed(seed), 0) {
+            let panic = PANIC
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .take();
+            let assertion = panic.filter(|_| failure.checker().starts_with("assertion"));
+            found = Some(Found {
+                seed,
+                seeds,
+                time: begin.elapsed(),
+                checker: match assertion {
+                    Some(place) => {
+                        format!("assertion {}", place.chars().take(90).collect::<String>())
+                    }
+                    None => failure.checker().to_owned(),
+                },
+                what: failure.what,
+            });
+        }
+    }
+    plant(None);
+    found
+}

@@ -1,0 +1,116 @@
+//! Kinds of simulation, by name: what `sim` runs under a seed, and what hunts for planted bugs.
+
+use super::{Failure, Report, creation, cuts, exhaustive, long, small};
+use crate::engine::EngineMaker;
+use crate::system::Maker;
+use crate::workload::small::sequence_count;
+use crate::{Rng, Seed};
+
+/// A pool that small operations fill.
+const TIGHT_BYTES: u64 = 20 << 20;
+
+/// Operations in an enumerated sequence, and the pool they run on.
+const SMALL_LENGTH: u32 = 3;
+const SMALL_BYTES: u64 = 16 << 20;
+
+/// A kind of simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Lives with restarts and cuts.
+    Long,
+    /// The same, in a pool that is always close to full.
+    Tight,
+    /// The same, and the pool fills up.
+    Fill,
+    /// The same, and devices fail and hosts are full.
+    Faults,
+    /// The same, and devices damage what they hold and say nothing.
+    Silent,
+    /// A short run, cut at each write.
+    Cuts,
+    /// One sequence of three operations, cut at each write; as many seeds in a row are all of them.
+    Small,
+    /// A case of the exhaustive simulation.
+    Exhaustive,
+    /// The making of an aggregate, cut at each write.
+    Creation,
+}
+
+impl Kind {
+    /// The kind a seed stands for.
+    #[must_use]
+    pub fn of_seed(seed: Seed) -> Kind {
+        let mut rng = Rng::for_part(seed.0, "kind");
+        [
+            Kind::Long,
+            Kind::Long,
+            Kind::Tight,
+            Kind::Fill,
+            Kind::Faults,
+            Kind::Faults,
+            Kind::Silent,
+            Kind::Silent,
+            Kind::Cuts,
+            Kind::Small,
+        ][rng.index(10)]
+    }
+
+    /// The kind of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Kind> {
+        let all = [
+            Kind::Long,
+            Kind::Tight,
+            Kind::Fill,
+            Kind::Faults,
+            Kind::Silent,
+            Kind::Cuts,
+            Kind::Small,
+            Kind::Exhaustive,
+            Kind::Creation,
+        ];
+        all.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    /// Simulates the engine under a seed. A failed assertion is a verdict as well; its message has been
+    /// printed, or caught, by the panic hook.
+    ///
+    /// # Errors
+    /// A promise was broken.
+    pub fn run(self, seed: Seed, trace_lines: usize) -> Result<Report, Failure> {
+        let maker = EngineMaker::of_seed(seed);
+        let plan = long::Plan {
+            trace_lines,
+            faults: self == Kind::Faults,
+            silent: self == Kind::Silent,
+            ..long::Plan::of_seed(seed)
+        };
+        let verdict = std::panic::catch_unwind(|| match self {
+            Kind::Cuts => cuts::run_of_seed(seed, &maker),
+            Kind::Small => {
+                let count = sequence_count(SMALL_LENGTH);
+                let share = small::Share {
+                    length: SMALL_LENGTH,
+                    stride: usize::MAX,
+                    first: usize::try_from(seed.0 % count).expect("some thousand"),
+                };
+                small::run(seed, SMALL_BYTES, &maker, share, cuts::Thoroughness::SOME)
+            }
+            Kind::Exhaustive => {
+                let prepared = exhaustive::Exhaustive::new(Seed(1))?;
+                prepared.run(seed.0 % exhaustive::count())
+            }
+            Kind::Creation => creation::run(seed, &maker.devices(SMALL_BYTES), &maker),
+            Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),
+            Kind::Fill => long::run(seed, plan.filling(), &maker),
+            Kind::Long | Kind::Faults | Kind::Silent => long::run(seed, plan, &maker),
+        });
+        verdict.unwrap_or_else(|_| Err(Failure::panicked()))
+    }
+}

@@ -1,0 +1,241 @@
+//! `everglade-bench`: what durability costs, as a program; `cargo xtask bench` builds everything and
+//! starts it.
+//!
+//! `flush [--rounds N] [--folder DIR] [--write FILE] [--only SECTION]`: the tables of [`everglade_torture::bench`], on
+//! stdout and, if wanted, as a page.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use everglade_torture::Failure;
+use everglade_torture::bench::{flush, longest, recovery};
+use everglade_torture::rig::Place;
+
+const USAGE: &str = "everglade-bench flush [--rounds N] [--folder DIR] [--write FILE] \
+    [--only flushes|longest|recovery]";
+/// Fewer pairs say nothing about a ratio on a shared machine.
+const ROUNDS: u64 = 9;
+/// Of each half of a pair.
+const ROUND: Duration = Duration::from_millis(1500);
+const LONGEST: Duration = Duration::from_secs(30);
+
+struct Arguments {
+    rounds: u64,
+    /// On the disk that is measured.
+    folder: PathBuf,
+    /// The page to write.
+    page: Option<PathBuf>,
+    /// One section alone.
+    only: Option<String>,
+}
+
+impl Arguments {
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
+        if words.next().as_deref() != Some("flush") {
+            return Err("which rig?".to_owned());
+        }
+        let mut arguments = Arguments {
+            rounds: ROUNDS,
+            folder: std::env::temp_dir(),
+            page: None,
+            only: None,
+        };
+        while let Some(option) = words.next() {
+            let value = words.next().ok_or(format!("{option} needs a value"))?;
+            match option.as_str() {
+                "--rounds" => {
+                    let rounds = value.parse();
+                    arguments.rounds = rounds.map_err(|_| format!("'{value}' is not a number"))?;
+                }
+                "--folder" => arguments.folder = value.into(),
+                "--only" => arguments.only = Some(value),
+                "--write" => arguments.page = Some(value.into()),
+                _ => return Err(format!("did not understand '{option}'")),
+            }
+        }
+        if arguments.rounds == 0 {
+            return Err("no rounds, no medians".to_owned());
+        }
+        Ok(arguments)
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::read(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(problem) => {
+            eprintln!("everglade-bench: {problem}; usage: {USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match page(&arguments) {
+        Ok(text) => {
+            print!("{text}");
+            if let Some(path) = &arguments.page
+                && let Err(error) = std::fs::write(path, text)
+            {
+                eprintln!("everglade-bench: write {}: {error}", path.display());
+                return ExitCode::FAILURE;
+            }
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("everglade-bench: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn page(arguments: &Arguments) -> Result<String, Failure> {
+    let mut text = String::from(
+        "# What durability costs\n\n\
+         <!-- Written by `cargo xtask bench flush --write docs/benchmarks/flush.md`. -->\n\n",
+    );
+    machine(&mut text, arguments);
+    let wanted = |name| arguments.only.as_deref().is_none_or(|only| only == name);
+    if wanted("flushes") {
+        apart(arguments, |place, folder| {
+            flushes(&mut text, arguments, place, folder)
+        })?;
+    }
+    if wanted("longest") {
+        apart(arguments, |place, _| longest_request(&mut text, place))?;
+    }
+    if wanted("recovery") {
+        apart(arguments, |place, _| recovered(&mut text, place))?;
+    }
+    Ok(text)
+}
+
+/// In a folder of its own, which goes with it.
+fn apart(
+    arguments: &Arguments,
+    run: impl FnOnce(&Place, &Path) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let folder = tempfile::tempdir_in(&arguments.folder)
+        .map_err(|error| Failure::rig("make a temporary folder", &error))?;
+    let this = std::env::current_exe().unwrap_or_default();
+    let place = Place::new(&this.with_file_name("everglade"), folder.path());
+    run(&place, folder.path())
+}
+
+/// Adds a line. Writing to memory does not fail.
+macro_rules! line {
+    ($text:expr, $($word:tt)*) => {
+        let _ = writeln!($text, $($word)*);
+    };
+}
+
+fn machine(text: &mut String, arguments: &Arguments) {
+    let said = |program: &str, words: &[&str]| {
+        let output = Command::new(program).args(words).output();
+        output.map_or_else(
+            |error| error.to_string(),
+            |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        )
+    };
+    let folder = arguments.folder.to_string_lossy();
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    let disk = said(
+        "findmnt",
+        &[
+            "--noheadings",
+            "--output",
+            "SOURCE,FSTYPE",
+            "--target",
+            &folder,
+        ],
+    );
+    let commit = said("git", &["describe", "--always", "--dirty"]);
+    let qemu = said("qemu-storage-daemon", &["--version"]);
+    let qemu = qemu.lines().next().unwrap_or_default();
+    line!(
+        text,
+        "Commit {commit}; Linux {}; {cpus} virtual CPUs, shared with others; disk {disk}; {qemu}.",
+        said("uname", &["--kernel-release"])
+    );
+}
+
+fn flushes(
+    text: &mut String,
+    arguments: &Arguments,
+    place: &Place,
+    folder: &Path,
+) -> Result<(), Failure> {
+    line!(text, "\n## Small writes with flushes\n");
+    if let Some(reason) = flush::impossible() {
+        line!(text, "Not measured: {reason}.");
+        return Ok(());
+    }
+    let options = flush::Options {
+        rounds: arguments.rounds,
+        time: ROUND,
+    };
+    let table = flush::run(place, folder, options)?;
+    line!(
+        text,
+        "4 KiB writes at random places of 256 MiB, over a Unix socket, by the same client, against\n\
+         `qemu-storage-daemon` with a raw file, `cache.direct=on`, `aio={}`. {} pairs of {:.1} s each, who begins\n\
+         alternating. Writes per second: median (range).\n",
+        table.aio,
+        options.rounds,
+        options.time.as_secs_f64()
+    );
+    line!(
+        text,
+        "| pattern | everglade | qemu-storage-daemon | ratio |\n| --- | --- | --- | --- |"
+    );
+    for row in table.lines {
+        line!(
+            text,
+            "| {} | {} | {} | {:.2} |",
+            row.pattern.name(),
+            row.ours,
+            row.theirs,
+            row.ratio
+        );
+    }
+    Ok(())
+}
+
+fn longest_request(text: &mut String, place: &Place) -> Result<(), Failure> {
+    let lines = longest::run(place, LONGEST)?;
+    line!(
+        text,
+        "\n## The longest request while consistency points run\n\n\
+         Sixteen requests in flight for {} s, 4 to 64 KiB each; a consistency point every second. Goal: 250 ms.\n\n\
+         | request | count | median | 99.9 % | longest |\n| --- | --- | --- | --- | --- |",
+        LONGEST.as_secs()
+    );
+    let ms = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
+    for row in lines {
+        line!(
+            text,
+            "| {:?} | {} | {} | {} | {} |",
+            row.command,
+            row.count,
+            ms(row.median),
+            ms(row.p999),
+            ms(row.longest)
+        );
+    }
+    Ok(())
+}
+
+fn recovered(text: &mut String, place: &Place) -> Result<(), Failure> {
+    let outcome = recovery::run(place)?;
+    line!(
+        text,
+        "\n## Recovery\n\n\
+         SIGKILL with {} MiB of a half of the journal in use, by 4 KiB writes. The next server was ready after\n\
+         {:.2} s; {:.2} s of that for {} MiB and {} operations. Goal: 10 s for 256 MiB.",
+        outcome.used_bytes >> 20,
+        outcome.ready_after.as_secs_f64(),
+        outcome.recovered_in.as_secs_f64(),
+        outcome.bytes >> 20,
+        outcome.operations
+    );
+    Ok(())
+}
