@@ -82,6 +82,8 @@ impl Binary {
                 "--release",
                 "--package",
                 "everglade",
+                "--bin",
+                "everglade",
                 "--",
             ]),
         };
