@@ -23,13 +23,28 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
     Ok(tally.finish())
 }
 
-/// Part of `test`: one minute of new seeds, besides the fixed ones in the crates' own tests.
+/// Part of `test`: one minute of new seeds, besides the fixed ones in the crates' own tests, and the planted
+/// bugs, which it must find.
 pub(crate) fn short(tally: &mut Tally) {
     if place::has_binary("testing", "sim") {
         simulate(tally, command(&["--minutes".to_owned(), "1".to_owned()]));
+        simulate(tally, planted());
     } else {
         tally.skip(MISSING);
     }
+}
+
+/// The one build with mistakes in it.
+fn planted() -> Command {
+    let mut command = cargo(&[
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "everglade-testing",
+    ]);
+    command.args(["--features", "planted", "--bin", "planted"]);
+    command
 }
 
 fn understand(words: &[String]) -> Result<(), Usage> {

@@ -307,6 +307,20 @@ impl Engine {
         luns
     }
 
+    /// Lets go of everything, for a process that outlives its engines: volumes, LUNs and aggregates refer to
+    /// each other. Nothing may run any more.
+    pub fn dissolve(&self) {
+        let clear = |aggregate: &Aggregate| {
+            for volume in aggregate.all_volumes() {
+                let mut luns = volume.luns.write().unwrap_or_else(PoisonError::into_inner);
+                luns.clear();
+            }
+            let volumes = aggregate.volumes.write();
+            volumes.unwrap_or_else(PoisonError::into_inner).clear();
+        };
+        self.0.all().iter().for_each(|aggregate| clear(aggregate));
+    }
+
     /// Look-ups in the page cache that found a page, and those that did not.
     #[must_use]
     pub fn cache_counts(&self) -> (u64, u64) {

@@ -94,8 +94,8 @@ bugs! {
     StalePointerAccepted,
     /// Blocks are not compared with their tags.
     TagNotChecked,
-    /// A block that cannot be read takes its neighbours along.
-    ErrorSpreads,
+    /// A part of a block is not merged with the rest now and then, and the block counts as lost.
+    LostWithoutReason,
     /// A discard takes the blocks at its edges too.
     EdgesDiscarded,
     /// A discard of up to 1 MiB is seen in parts.

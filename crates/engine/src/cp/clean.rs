@@ -221,7 +221,9 @@ fn clean_region(
             Change::Data(_) | Change::Fragment(_) => {
                 let page = match change {
                     Change::Data(page) => Some(page),
-                    _ => merged.get(&leaf),
+                    _ => merged
+                        .get(&leaf)
+                        .filter(|_| !planted::is_now(Bug::LostWithoutReason)),
                 };
                 let pointer = match page {
                     Some(page) => store(home, cx, job.volume, Purpose::Data, page),

@@ -127,8 +127,8 @@ impl Client {
             Op::Discard { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => {
                 let end = offset.saturating_add(*length);
                 let from = self.progress.unwrap_or(*offset);
-                let stripe = STRIPE_BLOCKS * BLOCK;
                 let whole = !planted::is(Bug::DiscardSeenInParts);
+                let stripe = if whole { STRIPE_BLOCKS } else { 4 } * BLOCK;
                 if whole && *length <= u64::from(everglade_target::OP_BYTES_MAX) {
                     // Whole for readers and for crashes, as a write is (K-01): at most two stripes.
                     (from, end)

@@ -206,13 +206,6 @@ impl<O: Outside> Core<O> {
         let shared = self.shared.aggregate(aggregate);
         if let Err(error) = completion.result {
             // One bad block must not take its neighbours along: read them one by one.
-            if planted::is(Bug::ErrorSpreads) {
-                let missing = || Err(Missing::Device("a neighbour is bad".to_owned()));
-                pointers
-                    .into_iter()
-                    .for_each(|one| self.arrive(aggregate, one, missing()));
-                return;
-            }
             if pointers.len() > 1 || attempt < ATTEMPTS_MAX {
                 for pointer in pointers {
                     self.load_again(aggregate, pointer, attempt + 1);

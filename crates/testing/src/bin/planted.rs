@@ -24,7 +24,51 @@ const USAGE: &str = "usage: planted [--bug NAME] [--search] [--seconds S]
 type Row = (Bug, Kind, u64);
 
 /// Where to look first.
-const TABLE: &[Row] = &[];
+const TABLE: &[Row] = &[
+    (Bug::FlushSkipped, Kind::Exhaustive, 0),
+    (Bug::SuperblockBeforeFlush, Kind::Exhaustive, 8),
+    (Bug::SuperblockOneCopy, Kind::Cuts, 50),
+    (Bug::OldSuperblockWins, Kind::Exhaustive, 0),
+    (Bug::HealingSkipped, Kind::Cuts, 4),
+    (Bug::SameCpReuse, Kind::Exhaustive, 26),
+    (Bug::SafeCopyDroppedEarly, Kind::Exhaustive, 33),
+    (Bug::OverflowDrainedEarly, Kind::Long, 4),
+    (Bug::OverflowForgotten, Kind::Exhaustive, 1),
+    (Bug::PunchBeforeCommit, Kind::Exhaustive, 34),
+    (Bug::AcknowledgedBeforeCommit, Kind::Exhaustive, 26),
+    (Bug::GroupAcknowledgedEarly, Kind::Exhaustive, 2),
+    (Bug::JournalNotDurable, Kind::Exhaustive, 2),
+    (Bug::ForceUnitAccessIgnored, Kind::Exhaustive, 2),
+    (Bug::SyncAlwaysIgnored, Kind::Small, 4),
+    (Bug::FlushAnsweredAtOnce, Kind::Cuts, 0),
+    (Bug::DiscardNotLogged, Kind::Faults, 1),
+    (Bug::JournalFrozenLate, Kind::Cuts, 0),
+    (Bug::HalfReusedEarly, Kind::Long, 5),
+    (Bug::TornTailAccepted, Kind::Cuts, 3),
+    (Bug::StaleRecordAccepted, Kind::Faults, 0),
+    (Bug::ReplayedTwice, Kind::Cuts, 0),
+    (Bug::ReplayDropsLast, Kind::Exhaustive, 2),
+    (Bug::ReplayIgnoresPunches, Kind::Cuts, 1),
+    (Bug::ContextWrong, Kind::Exhaustive, 1),
+    (Bug::ContainerSlotWrong, Kind::Exhaustive, 1),
+    (Bug::CountersOff, Kind::Exhaustive, 1),
+    (Bug::AdmissionIgnored, Kind::Exhaustive, 0),
+    (Bug::GrowthLost, Kind::Exhaustive, 27),
+    (Bug::HiddenEntryLost, Kind::Exhaustive, 24),
+    (Bug::DeletedFileLeaks, Kind::Exhaustive, 25),
+    (Bug::FreezeLosesOverlay, Kind::Exhaustive, 1),
+    (Bug::FreezeSkipsStripe, Kind::Cuts, 0),
+    (Bug::FrozenNotRead, Kind::Cuts, 0),
+    (Bug::StalePointerAccepted, Kind::Exhaustive, 20),
+    (Bug::TagNotChecked, Kind::Silent, 0),
+    (Bug::LostWithoutReason, Kind::Cuts, 0),
+    (Bug::EdgesDiscarded, Kind::Cuts, 0),
+    (Bug::DiscardSeenInParts, Kind::Cuts, 25),
+    (Bug::ChangeAnsweredEarly, Kind::Exhaustive, 21),
+    (Bug::PartLosesRest, Kind::Cuts, 0),
+    (Bug::WaiterForgotten, Kind::Exhaustive, 8),
+    (Bug::WriteForgotten, Kind::Exhaustive, 1),
+];
 
 /// What came of a hunt.
 struct Found {

@@ -98,6 +98,12 @@ impl EngineSystem {
     }
 }
 
+impl Drop for EngineSystem {
+    fn drop(&mut self) {
+        self.engine.dissolve();
+    }
+}
+
 fn change_of(request: Admin, sync: Sync) -> Option<Change> {
     let split = |name: String| {
         let (volume, lun) = name.split_once('/').expect("LUNs are named volume/lun");
