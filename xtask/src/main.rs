@@ -7,6 +7,7 @@
 mod bench;
 mod check;
 mod dist;
+mod fuzz;
 mod generate;
 mod guest;
 mod place;
@@ -31,7 +32,7 @@ struct Verb {
 /// Wrong usage, with what would be right.
 struct Usage(String);
 
-const VERBS: [Verb; 8] = [
+const VERBS: [Verb; 9] = [
     Verb {
         name: "check",
         arguments: "",
@@ -55,6 +56,12 @@ const VERBS: [Verb; 8] = [
         arguments: "[--kills N] [--cuts N] [--seed N] [--planted BUG]",
         summary: "kills and power cuts of the real server under load",
         run: torture::run,
+    },
+    Verb {
+        name: "fuzz",
+        arguments: "[--minutes M] [--seed N] [TARGET …]",
+        summary: "every decoder of disk and wire, with coverage",
+        run: fuzz::run,
     },
     Verb {
         name: "gen",

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use crate::step::{cargo, counted};
 use crate::tally::Tally;
-use crate::{Usage, check, dist, generate, guest, place, sim, tools, torture};
+use crate::{Usage, check, dist, fuzz, generate, guest, place, sim, tools, torture};
 
 /// The variable that names the file of skips.
 const SKIPS: &str = "EVERGLADE_SKIPS";
@@ -41,6 +41,7 @@ fn everything(tally: &mut Tally) {
     generate::verify(tally, &binary);
     dist::verify(tally, &binary);
     torture::planted(tally);
+    fuzz::short(tally);
 }
 
 /// `nbd`, `everglade-nbd`, `everglade` or `xtask`.

@@ -7,7 +7,7 @@
 use super::{Problem, Source};
 
 /// A crate and ours it may depend on.
-const TABLE: [(&str, &[&str]); 23] = [
+const TABLE: [(&str, &[&str]); 24] = [
     ("format", &[]),
     ("env", &[]),
     // Spans of a request carry the pages that devices fill (DESIGN §2: owned buffers in and out).
@@ -66,6 +66,11 @@ const TABLE: [(&str, &[&str]); 23] = [
     ("testing", TESTING),
     // Judges the finished program from outside, so it shares nothing with it.
     ("torture", &[]),
+    // Feeds the decoders of disk and wire.
+    (
+        "fuzz",
+        &["format", "env", "target", "api", "journal", "nbd", "server"],
+    ),
     ("xtask", &[]),
 ];
 

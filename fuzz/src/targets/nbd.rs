@@ -1,0 +1,205 @@
+//! NBD: a whole session from bytes, against the model; and the codec's parsers one by one.
+
+use std::io::{self, Read};
+
+use everglade_nbd::wire::{ClientFlags, InfoRequest, OptionHeader, Request, SimpleReply};
+use everglade_nbd::{Sessions, Settings};
+use everglade_target::model::Model;
+
+use super::Target;
+
+const LUN: &str = "v/l";
+const BLOCK: usize = 4096;
+
+/// What a client sends.
+struct Client(Vec<u8>);
+
+impl Client {
+    fn new() -> Client {
+        let flags = ClientFlags {
+            fixed_newstyle: true,
+            no_zeroes: true,
+        };
+        Client(flags.encode().to_vec())
+    }
+
+    fn option(mut self, option: u32, data: &[u8]) -> Client {
+        let length = u32::try_from(data.len()).expect("short");
+        self.0.extend(OptionHeader { option, length }.encode());
+        self.0.extend(data);
+        self
+    }
+
+    /// In the bytes of the wire, so that a mistake of the codec is not made twice.
+    fn request(mut self, flags: u16, command: u16, offset: u64, length: u32) -> Client {
+        self.0.extend(0x2560_9513u32.to_be_bytes());
+        self.0.extend(flags.to_be_bytes());
+        self.0.extend(command.to_be_bytes());
+        self.0.extend(u64::from(command).to_be_bytes());
+        self.0.extend(offset.to_be_bytes());
+        self.0.extend(length.to_be_bytes());
+        if command == 1 {
+            self.0.resize(self.0.len() + length as usize, 0x5a);
+        }
+        self
+    }
+}
+
+fn info() -> Vec<u8> {
+    let request = InfoRequest {
+        name: LUN.to_owned(),
+        wanted: vec![0, 3],
+    };
+    request.encode()
+}
+
+/// `NBD_OPT_SET_META_CONTEXT` for the allocation of the LUN.
+fn contexts() -> Vec<u8> {
+    let text = |text: &str| {
+        let length = u32::try_from(text.len()).expect("short");
+        [&length.to_be_bytes()[..], text.as_bytes()].concat()
+    };
+    [
+        text(LUN),
+        1u32.to_be_bytes().to_vec(),
+        text("base:allocation"),
+    ]
+    .concat()
+}
+
+pub(super) const SESSION: Target = Target {
+    name: "nbd-session",
+    bytes_max: 16 << 10,
+    seeds: || {
+        let simple = Client::new()
+            .option(7, &info())
+            .request(0, 1, 4096, 4096)
+            .request(1, 1, 100, 700)
+            .request(0, 0, 0, 8192)
+            .request(0, 3, 0, 0)
+            .request(0, 4, 0, 8192)
+            .request(0, 6, 512, 4096)
+            .request(0, 2, 0, 0);
+        let haggling = Client::new()
+            .option(3, &[])
+            .option(6, &info())
+            .option(8, &[])
+            .option(10, &contexts())
+            .option(7, &info())
+            .request(0, 7, 0, 65536)
+            .request(0, 5, 0, 4096)
+            .request(4, 0, 0, 100)
+            .request(0, 0, 1 << 40, 100);
+        let old = Client::new()
+            .option(1, LUN.as_bytes())
+            .request(0, 0, 0, 1 << 20);
+        let extended = Client::new()
+            .option(11, &[])
+            .option(10, &contexts())
+            .option(7, &info());
+        [simple, haggling, old, extended]
+            .map(|client| client.0)
+            .into()
+    },
+    run: session,
+};
+
+/// Sends the input in two pieces, everything the session says being taken at once.
+fn session(input: &[u8]) {
+    let mut model = Model::with_lun(LUN, 64 * BLOCK as u64);
+    let mut sessions = Sessions::new(Settings::default(), 64 << 20);
+    let Some(id) = sessions.attach(0) else {
+        return;
+    };
+    let cut = input
+        .first()
+        .map_or(0, |byte| usize::from(*byte) * 7 % input.len());
+    let (first, second) = input.split_at(cut);
+    for (piece, is_last) in [(first, false), (second, true)] {
+        let mut stream = Piece {
+            bytes: piece,
+            is_last,
+        };
+        for _ in 0..100_000 {
+            let before = stream.bytes.len();
+            sessions.receive(id, &mut stream, &mut model);
+            let polled = sessions.poll(&mut model);
+            let mut said = Count(0);
+            sessions.transmit(id, &mut said, &mut model);
+            let is_still = before == stream.bytes.len() && polled == 0 && said.0 == 0;
+            if sessions.interest(id).closed || is_still {
+                break;
+            }
+        }
+    }
+    sessions.abandon(id, &mut model);
+    sessions.poll(&mut model);
+    assert!(
+        sessions.interest(id).closed,
+        "a session without a socket ends"
+    );
+    sessions.detach(id);
+}
+
+/// Bytes, then the end or a pause.
+struct Piece<'a> {
+    bytes: &'a [u8],
+    is_last: bool,
+}
+
+impl Read for Piece<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.bytes.is_empty() && !self.is_last {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.bytes.read(buffer)
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
+        if self.bytes.is_empty() && !self.is_last {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.bytes.read_vectored(buffers)
+    }
+}
+
+/// Takes everything.
+struct Count(usize);
+
+impl io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        self.0 += bytes;
+        Ok(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(super) const CODEC: Target = Target {
+    name: "nbd-codec",
+    bytes_max: 512,
+    seeds: || vec![info(), contexts(), Client::new().request(0, 0, 0, 1).0],
+    run: |input| {
+        if let Some(request) = InfoRequest::parse(input) {
+            assert_eq!(InfoRequest::parse(&request.encode()), Some(request));
+        }
+        if let Some(request) = input.first_chunk().and_then(Request::parse) {
+            assert_eq!(Request::parse(&request.encode()), Some(request));
+        }
+        if let Some(reply) = input.first_chunk().and_then(SimpleReply::parse) {
+            assert_eq!(SimpleReply::parse(&reply.encode()), Some(reply));
+        }
+        if let Some(header) = input.first_chunk().and_then(OptionHeader::parse) {
+            assert_eq!(OptionHeader::parse(&header.encode()), Some(header));
+        }
+        let _ = input.first_chunk().and_then(ClientFlags::parse);
+    },
+};
