@@ -76,6 +76,12 @@ pub trait System {
         None
     }
 
+    /// True if the log of operations that was replayed when mounting had some on LUNs that came, or grew, too
+    /// late: those are gone, while later ones on others survive.
+    fn has_gaps(&self) -> bool {
+        false
+    }
+
     /// The last committed consistency point, if known.
     fn committed_cp(&self) -> Option<u64> {
         None

@@ -187,6 +187,12 @@ impl System for EngineSystem {
         self.recovered
     }
 
+    fn has_gaps(&self) -> bool {
+        self.info()
+            .recovery
+            .is_some_and(|recovery| recovery.skipped > 0)
+    }
+
     fn committed_cp(&self) -> Option<u64> {
         Some(self.info().committed_cp)
     }

@@ -26,6 +26,8 @@ pub struct Recovery<'m> {
     covered: BTreeMap<u32, Moment>,
     /// What was durable by a log alone may be gone.
     without_log: bool,
+    /// What survived need not be a prefix: operations that were not durable are missing in between.
+    with_gaps: bool,
     sights: BTreeMap<OpId, Sight>,
     present: BTreeMap<LunId, u64>,
     volumes: Option<Vec<VolumeId>>,
@@ -47,6 +49,7 @@ impl Model {
             at,
             covered,
             without_log: false,
+            with_gaps: false,
             sights: BTreeMap::new(),
             present: BTreeMap::new(),
             volumes: None,
@@ -69,6 +72,11 @@ impl<'m> Recovery<'m> {
             let covers = self.covered.entry(mark.aggregate).or_insert(mark.covers);
             *covers = mark.covers.max(*covers);
         }
+    }
+
+    /// What survived need not be a prefix, as long as everything durable did.
+    pub fn allow_gaps(&mut self) {
+        self.with_gaps = true;
     }
 
     /// Remembers what is found, so that [`Recovery::adopt`] can go on from it.
@@ -420,6 +428,7 @@ impl<'m> Recovery<'m> {
             let acked = record.acked.filter(|acked| acked.writes < self.at);
             if let (Some(acked), Some(later)) = (acked, youngest.get(&record.aggregate))
                 && acked < model.ops[later.0].issued
+                && !self.with_gaps
             {
                 let detail = format!(
                     "{} is not in {unseen}, but {} survived, which began after it was acknowledged",

@@ -37,6 +37,8 @@ pub struct View {
     pub volumes: Option<Vec<String>>,
     /// The consistency point it says it found.
     pub cp: Option<u64>,
+    /// It says that operations are missing between others that survived.
+    pub has_gaps: bool,
     /// Blocks by export.
     pub blocks: BTreeMap<String, BTreeMap<u64, Shown>>,
     /// Why the system gave up while it was being looked at.
@@ -103,6 +105,7 @@ pub fn look_at<S: System>(
             .collect(),
         volumes: system.volumes(),
         cp: system.recovered_cp(),
+        has_gaps: system.has_gaps(),
         ..View::default()
     };
     for (name, size) in view.exports.clone() {
@@ -236,6 +239,9 @@ pub fn verify(view: &View, model: &Model, at: u64) -> Result<(), Failure> {
 fn judge_by(recovery: &mut Recovery<'_>, view: &View, tolerance: Tolerance) -> Result<(), Failure> {
     if tolerance == Tolerance::WithoutLog {
         recovery.forget_log();
+    }
+    if view.has_gaps {
+        recovery.allow_gaps();
     }
     let judged = |violation: Violation| Failure::new(violation);
     recovery
