@@ -41,7 +41,8 @@ pub enum Op {
         /// Complete only when durable.
         durable: bool,
     },
-    /// The range reads as zeroes afterwards, to the byte.
+    /// The range reads as zeroes afterwards, to the byte. A block that is zeroed in part may take space
+    /// afterwards although it did not before.
     WriteZeroes {
         /// First byte.
         offset: u64,

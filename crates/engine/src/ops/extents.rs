@@ -1,8 +1,8 @@
 //! Extents: what of a range takes space, as overlays and the committed tree know it; no leaf is loaded.
 //!
-//! Looks at one file stripe at a time and answers with what it found there; behind its end, where nobody
-//! has changed anything, it goes on to the next level-1 block there is. So a thin LUN is told in few
-//! answers however large it is, and no answer costs more than eight level-1 blocks.
+//! One file stripe at a time, as other long operations; behind a stripe's end, where nobody has changed
+//! anything, it goes on at the next level-1 block there is, so a thin LUN costs little however large it is. The
+//! answer ends when there are as many extents as were wanted, or after a bounded number of stripes.
 
 use everglade_format::{Indirect, Layer, SPAN};
 use everglade_target::{Allocation, Extents, Op, Reply};
@@ -12,7 +12,17 @@ use crate::ops::{BLOCK, Client, OpCx, Outcome, find_in_overlays};
 use crate::volume::overlay::Found;
 use crate::volume::{Lun, STRIPE_BLOCKS};
 
-pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &Client) -> Result<Outcome, Stop> {
+/// Stripes looked at for one answer: 8 GiB of data, or of LUN with changes that no consistency point has written yet.
+const STRIPES_MAX: u32 = 1024;
+
+/// What was found so far.
+#[derive(Default)]
+pub(crate) struct Survey {
+    extents: Extents,
+    stripes: u32,
+}
+
+pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
     let Op::Extents {
         offset,
         length,
@@ -21,24 +31,33 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &Client) -> Result<Outcome, Sto
     else {
         unreachable!("dispatched by kind")
     };
-    let (lun, range, end) = (&client.lun, client.range(), offset + length);
-    let leaves = look(cx, lun, range.start / BLOCK, range.end.div_ceil(BLOCK))?;
-    let mut extents = Extents::new();
+    let (lun, range, end) = (client.lun.clone(), client.range(), offset + length);
+    let leaves = look(cx, &lun, range.start / BLOCK, range.end.div_ceil(BLOCK))?;
+    let mut next = range.end;
+    if next < end && lun.volume.is_clean() {
+        let region = (next / BLOCK).div_ceil(SPAN);
+        let mapped = lun.root().next_mapped(cx.load, Layer::Volume, 1, region)?;
+        let mapped = mapped.map_or(end, |region| end.min(region * SPAN * BLOCK));
+        next = next.max(mapped);
+    }
+
+    // Nothing stops any more, so what is noted is noted once.
+    let Survey { extents, stripes } = &mut client.survey;
     let mut at = range.start;
+    let mut is_full = false;
     for (leaf, allocation) in (range.start / BLOCK..).zip(leaves) {
         let until = range.end.min((leaf + 1) * BLOCK);
-        if !extents.push(until - at, allocation, count_max) {
-            return Ok(Outcome::Done(Reply::Extents(extents.into_vec())));
-        }
+        is_full = is_full || !extents.push(until - at, allocation, count_max);
         at = until;
     }
-    if at < end && lun.volume.is_clean() {
-        let region = (at / BLOCK).div_ceil(SPAN);
-        let next = lun.root().next_mapped(cx.load, Layer::Volume, 1, region)?;
-        let next = next.map_or(end, |region| end.min(region * SPAN * BLOCK));
-        extents.push(next.saturating_sub(at), Allocation::Hole, count_max);
+    is_full = is_full || !extents.push(next - range.end, Allocation::Hole, count_max);
+    *stripes += 1;
+    if is_full || next == end || *stripes == STRIPES_MAX {
+        let extents = std::mem::take(extents).into_vec();
+        return Ok(Outcome::Done(Reply::Extents(extents)));
     }
-    Ok(Outcome::Done(Reply::Extents(extents.into_vec())))
+    client.progress = Some(next);
+    Ok(Outcome::Again)
 }
 
 /// Leaves `from..to`, which lie in the stripes held.

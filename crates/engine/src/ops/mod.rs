@@ -87,6 +87,8 @@ pub(crate) struct Client {
     pub(crate) logged: Option<u64>,
     /// Leaves where it left fragments, to be merged in the background.
     pub(crate) fragments: Vec<u64>,
+    /// What takes space, as far as it was looked at.
+    pub(crate) survey: extents::Survey,
     /// What was committed when it last started from scratch.
     pub(crate) seen: CpNumber,
     pub(crate) attempts: u32,
@@ -122,7 +124,8 @@ impl Client {
             Op::Extents { offset, length, .. } => {
                 let stripe = STRIPE_BLOCKS * BLOCK;
                 let end = offset.saturating_add(*length);
-                (*offset, end.min((*offset / stripe + 1) * stripe))
+                let from = self.progress.unwrap_or(*offset);
+                (from, end.min((from / stripe + 1) * stripe))
             }
             Op::Discard { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => {
                 let end = offset.saturating_add(*length);

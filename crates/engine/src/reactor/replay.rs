@@ -25,6 +25,7 @@ use everglade_target::{self as contract, Error, Reply, WriteSpan};
 use crate::aggregate::Aggregate;
 use crate::aggregate::State;
 use crate::aggregate::log::RecoveryInfo;
+use crate::ops::extents::Survey;
 use crate::ops::{Client, Origin};
 use crate::reactor::loading::Inflight;
 use crate::reactor::{Core, Work};
@@ -183,6 +184,7 @@ impl<O: Outside> Core<O> {
             joined: None,
             logged: None,
             fragments: Vec::new(),
+            survey: Survey::default(),
             seen,
             attempts: 0,
             space_waits: 0,

@@ -6,6 +6,7 @@ use everglade_env::Outside;
 use everglade_target::{Completion, Error, Export, LunHandle, Op, Target, Token};
 
 use crate::aggregate::State;
+use crate::ops::extents::Survey;
 use crate::ops::{Client, Origin};
 use crate::reactor::Core;
 use crate::volume::Lun;
@@ -84,6 +85,7 @@ impl<O: Outside> Target for Core<O> {
             joined: None,
             logged: None,
             fragments: Vec::new(),
+            survey: Survey::default(),
             seen,
             attempts: 0,
             space_waits: 0,
