@@ -21,6 +21,8 @@ pub(crate) enum Stop {
     Load,
     /// Run again after the next commit of the aggregate.
     Commit,
+    /// Run again when the journal has got on.
+    Log,
     /// Run again when there may be more space: after the next commit, or when the host gave some.
     Space,
     /// Run again when device operations of the consistency point have completed.

@@ -52,17 +52,20 @@ pub struct Outcome {
     pub end: Position,
     /// Why there are no more.
     pub reason: End,
+    /// A whole record of the superblock's generations was met that does not continue the prefix.
+    pub has_strangers: bool,
     /// When the last record was written, nanoseconds since 1970 UTC; 0 if there is none.
     pub wall_nanos: u64,
 }
 
 impl Outcome {
     /// True if the superblock's two generations hold anything that a later mount could take for the log of
-    /// this one: what was found, a header without its payload, whatever a bad block hides. Such a mount
+    /// this one: what was found, a header without its payload, the younger half of a group of which the older
+    /// never arrived, whatever a bad block hides. Such a mount
     /// commits a consistency point that begins two generations later before it logs anything.
     #[must_use]
     pub fn has_traces(&self) -> bool {
-        self.records > 0 || self.reason >= End::Torn
+        self.records > 0 || self.reason >= End::Torn || self.has_strangers
     }
 }
 
@@ -115,6 +118,7 @@ impl Scan {
                 blocks: 0,
                 end: from,
                 reason: End::Clean,
+                has_strangers: false,
                 wall_nanos: 0,
             },
         }
@@ -194,7 +198,10 @@ impl Scan {
                         code,
                     });
                 }
-                Ok(Some(_)) => return self.end_half(End::Stale),
+                Ok(Some((header, _))) => {
+                    self.note_stranger(&header);
+                    return self.end_half(End::Stale);
+                }
                 Ok(None) if page.iter().all(|byte| *byte == 0) => {
                     return self.end_half(End::Clean);
                 }
@@ -206,6 +213,14 @@ impl Scan {
         if let Some(record) = self.record.take_if(is_whole) {
             self.accept(record, out);
         }
+    }
+
+    /// A whole header does not continue the chain. If it is of one of the superblock's generations, it is what a
+    /// cut left of a group that crossed the halves, or of another life.
+    fn note_stranger(&mut self, header: &Header) {
+        self.outcome.has_strangers |= header.uuid == self.uuid
+            && header.epoch == self.epoch
+            && header.generation >= self.from.generation;
     }
 
     fn continues(&self, header: &Header) -> bool {
@@ -237,6 +252,7 @@ impl Scan {
                 sequence: header.next_sequence(),
             },
             reason: End::Clean,
+            has_strangers: self.outcome.has_strangers,
             wall_nanos: header.wall_nanos,
         };
         let mut pages = pages.into_iter();

@@ -27,6 +27,9 @@ use everglade_journal::{Entry, Finished, Group, Journal, Position, Scan, Setting
 /// It bounds what a flush after bulk writes has to log.
 const EAGER_BLOCKS: u64 = (8 << 20) / BLOCK_SIZE as u64;
 
+/// Queued operations that take the memory of a page, payload aside.
+const OPERATIONS_PER_PAGE: u64 = 16;
+
 /// See the module's documentation.
 pub(crate) struct Log {
     pub(crate) device: DeviceId,
@@ -38,6 +41,8 @@ pub(crate) struct Log {
     durable: AtomicU64,
     /// Somebody waits for everything up to this one.
     wanted: AtomicU64,
+    /// Pages that wait for a group.
+    unlogged: AtomicU64,
     /// A group should begin although nobody waits.
     eager: AtomicBool,
     /// Reactors with operations that wait, one bit each (modulo 64).
@@ -112,6 +117,7 @@ impl Log {
             region,
             durable: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
+            unlogged: AtomicU64::new(0),
             eager: AtomicBool::new(false),
             waiting: AtomicU64::new(0),
             filling: AtomicBool::new(false),
@@ -153,7 +159,8 @@ impl Log {
     pub(crate) fn push(&self, entry: Entry) -> u64 {
         let mut queue = self.queue();
         let sequence = queue.push(entry);
-        if queue.unlogged_blocks() >= EAGER_BLOCKS && !queue.is_busy() {
+        let unlogged = self.note_unlogged(&queue);
+        if unlogged >= EAGER_BLOCKS && !queue.is_busy() {
             self.eager.store(true, Ordering::Release);
         }
         sequence
@@ -190,7 +197,7 @@ impl Log {
     pub(crate) fn begin(&self) -> Begun {
         let mut queue = self.queue();
         let is_wanted = self.wanted.load(Ordering::Acquire) > queue.durable();
-        if !is_wanted && queue.unlogged_blocks() < EAGER_BLOCKS {
+        if !is_wanted && self.note_unlogged(&queue) < EAGER_BLOCKS {
             return Begun::Nothing;
         }
         let begun = queue.begin();
@@ -198,6 +205,7 @@ impl Log {
             self.durable.store(queue.last(), Ordering::Release);
         }
         self.note_fill(&queue);
+        self.note_unlogged(&queue);
         match begun {
             Some(group) => Begun::Group(Box::new(group)),
             None if queue.is_stuck() => Begun::Full,
@@ -209,6 +217,7 @@ impl Log {
     pub(crate) fn end(&self, finished: Finished) {
         let mut queue = self.queue();
         queue.end(finished);
+        self.note_unlogged(&queue);
         self.durable.store(queue.durable(), Ordering::Release);
     }
 
@@ -224,14 +233,28 @@ impl Log {
     pub(crate) fn commit(&self, position: Position) {
         let mut queue = self.queue();
         let dropped = queue.commit(position);
+        self.note_unlogged(&queue);
         self.durable.store(queue.durable(), Ordering::Release);
         drop(queue);
         // Their pages are let go outside.
         drop(dropped);
     }
 
+    /// Memory that is held because the journal does not have it yet, in pages, whatever becomes of it. Part of it
+    /// is dirty pages of overlays, if nobody overwrote them since.
+    pub(crate) fn unlogged_pages(&self) -> i64 {
+        i64::try_from(self.unlogged.load(Ordering::Relaxed)).unwrap_or(i64::MAX)
+    }
+
+    fn note_unlogged(&self, queue: &Journal) -> u64 {
+        let operations = queue.last().saturating_sub(queue.durable());
+        let pages = queue.unlogged_blocks() + operations / OPERATIONS_PER_PAGE;
+        self.unlogged.store(pages, Ordering::Relaxed);
+        pages
+    }
+
     fn note_fill(&self, queue: &Journal) {
-        let is_filling = queue.used_blocks() >= queue.half_blocks() / 4 * 3;
+        let is_filling = queue.used_blocks() >= (queue.half_blocks() * 3).div_ceil(4);
         self.filling.store(is_filling, Ordering::Release);
     }
 

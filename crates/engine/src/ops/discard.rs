@@ -36,7 +36,11 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     if range.end < end && lun.volume.is_clean() {
         // Nothing but the tree to look at: go on where it has something.
         let region = (range.end / BLOCK).div_ceil(SPAN);
-        let next = lun.root().next_mapped(cx.load, Layer::Volume, 1, region)?;
+        let next = match lun.root().next_mapped(cx.load, Layer::Volume, 1, region) {
+            // A damaged block on the way: what is below it is looked at piece by piece.
+            Err(Stop::Failed(_)) => Some(region),
+            next => next?,
+        };
         let next = next.map_or(end, |region| end.min(region * SPAN * BLOCK));
         client.progress = Some(next.max(range.end));
         if next < end {
@@ -77,7 +81,11 @@ pub(crate) fn present(
             Some(true)
         } else {
             let pointer = lun.root().pointer(cx.load, Layer::Volume, 1, region);
-            gather.add(pointer).map(|pointer| !pointer.is_hole())
+            match pointer {
+                // A damaged block above: there may be something, and the cleaner decides what becomes of it.
+                Err(Stop::Failed(_)) => Some(true),
+                pointer => gather.add(pointer).map(|pointer| !pointer.is_hole()),
+            }
         };
         if there == Some(true) {
             present.push(region);

@@ -29,6 +29,8 @@ use crate::volume::overlay::{Change, Found};
 use crate::volume::{Lun, STRIPE_BLOCKS};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
+/// Pages waiting for the journal at which writers never wait: an operation of 1 MiB fits.
+const LEAST_UNLOGGED: i64 = 512;
 
 /// Whom an operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,14 +213,16 @@ impl Client {
         if !(durable || always) || matches!(self.origin, Origin::Replay(_)) {
             return Outcome::Done(Reply::Done);
         }
+        // The last piece of several may have found done what somebody else did, and has not made durable.
+        let is_one_piece = self.progress.is_none();
         match (self.joined, self.logged) {
-            (Some(cp), Some(sequence)) => Outcome::Durable(Durability {
+            (Some(cp), Some(sequence)) if is_one_piece => Outcome::Durable(Durability {
                 cp,
                 sequence,
                 topology: self.lun.volume.aggregate.topology(),
             }),
-            (Some(cp), None) => Outcome::Durable(Durability::by_commit(cp)),
-            (None, _) => flush::run(&self.lun),
+            (Some(cp), None) if is_one_piece => Outcome::Durable(Durability::by_commit(cp)),
+            _ => flush::run(&self.lun),
         }
     }
 
@@ -340,6 +344,12 @@ pub(crate) fn throttle(lun: &Lun, pages: usize) -> Result<(), Stop> {
     if dirty > 0 && dirty + pages > aggregate.space.dirty_limit() {
         aggregate.want_cp(aggregate.joining());
         return Err(Stop::Commit);
+    }
+    // What was overwritten since stays in memory until the journal has it, or a commit makes that needless.
+    if let Some(log) = &aggregate.log
+        && log.unlogged_pages() > (aggregate.space.dirty_limit() / 2).max(LEAST_UNLOGGED)
+    {
+        return Err(Stop::Log);
     }
     Ok(())
 }

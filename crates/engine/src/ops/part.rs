@@ -11,7 +11,7 @@ use everglade_env::{Page, PageRef};
 use everglade_format::CpNumber;
 
 use crate::load::Stop;
-use crate::ops::{OpCx, content, leave};
+use crate::ops::{OpCx, Origin, content, leave};
 use crate::volume::fragment::{Fragment, Grown};
 use crate::volume::overlay::{Change, Found};
 use crate::volume::{Lun, STRIPE_BLOCKS};
@@ -24,8 +24,14 @@ pub(crate) enum Base {
     Unknown,
 }
 
-/// Load phase.
-pub(crate) fn base(cx: &mut OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Result<Base, Stop> {
+/// Load phase. What is replayed was accepted before, and is not refused now: the cleaner decides what becomes of
+/// a part of a block that cannot be read.
+pub(crate) fn base(
+    cx: &mut OpCx<'_, '_>,
+    lun: &Lun,
+    origin: Origin,
+    leaf: u64,
+) -> Result<Base, Stop> {
     let before = cx.load.wants.len();
     match content(cx, lun, leaf) {
         Ok(base) => Ok(Base::Known(base)),
@@ -33,6 +39,7 @@ pub(crate) fn base(cx: &mut OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Result<Base, 
             cx.load.wants.truncate(before);
             Ok(Base::Unknown)
         }
+        Err(Stop::Failed(_)) if matches!(origin, Origin::Replay(_)) => Ok(Base::Unknown),
         Err(stop) => Err(stop),
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     let count = data.pages.len();
 
     // Load: what is in memory of the blocks that are written in part.
-    let edges = load_edges(cx, &lun, data)?;
+    let edges = load_edges(cx, &lun, client.origin, data)?;
     throttle(&lun, count)?;
     let leaves: Vec<u64> = (first..first + count as u64).collect();
     let cp = admit(cx, &lun, client.origin, &leaves)?;
@@ -59,6 +59,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
 fn load_edges(
     cx: &mut OpCx<'_, '_>,
     lun: &Lun,
+    origin: Origin,
     data: &WriteSpan,
 ) -> Result<Vec<Option<Base>>, Stop> {
     let first = data.offset / BLOCK;
@@ -67,7 +68,7 @@ fn load_edges(
         let whole = range.len() as u64 == BLOCK;
         edges.push(match whole {
             true => None,
-            false => Some(part::base(cx, lun, leaf)?),
+            false => Some(part::base(cx, lun, origin, leaf)?),
         });
     }
     Ok(edges)

@@ -38,7 +38,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     let mut parts: Vec<(u64, Range<usize>, Base)> = Vec::new();
     for edge in edges {
         let leaf = edge.start / BLOCK;
-        let base = part::base(cx, &lun, leaf)?;
+        let base = part::base(cx, &lun, client.origin, leaf)?;
         if allocate || !matches!(base, Base::Known(None)) {
             let range = place(edge.start - leaf * BLOCK)..place(edge.end - leaf * BLOCK);
             parts.push((leaf, range, base));

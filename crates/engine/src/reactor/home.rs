@@ -71,7 +71,7 @@ impl<O: Outside> Core<O> {
                 self.operations.remove(id);
                 self.fail_aggregate(aggregate.id, format!("it could not be mounted: {error}"));
             }
-            Err(Stop::Commit | Stop::Space | Stop::Io) => {
+            Err(Stop::Commit | Stop::Log | Stop::Space | Stop::Io) => {
                 unreachable!("a mount waits for pages only")
             }
         }
@@ -342,7 +342,7 @@ impl<O: Outside> Core<O> {
                 self.refuse_requests(aggregate);
                 false
             }
-            Err(Stop::Commit | Stop::Space) => {
+            Err(Stop::Commit | Stop::Log | Stop::Space) => {
                 unreachable!("a consistency point does not wait for itself")
             }
         }

@@ -6,7 +6,7 @@
 use everglade_format::planted::{self, Bug};
 use std::collections::hash_map::Entry;
 
-use everglade_env::{Completion, Op, Outside, Page};
+use everglade_env::{Completion, DiskError, Op, Outside, Page};
 use everglade_format::{Pointer, Pvbn};
 
 use crate::cp::writer::blocks_of;
@@ -17,6 +17,9 @@ use crate::reactor::{Core, Operation};
 const RUN_BLOCKS: usize = 256;
 /// How often a block is read before it counts as damaged.
 const ATTEMPTS_MAX: u32 = 3;
+/// Whether a device answers is asked at the beginning of the GiB in question: in a directory device that is the
+/// same file.
+const PROBE_BYTES: u64 = 1 << 30;
 
 /// Aggregate, place and content of a page being read.
 pub(crate) type LoadKey = (u32, u64, u64);
@@ -28,7 +31,7 @@ pub(crate) enum Inflight {
         pointers: Vec<Pointer>,
         attempt: u32,
     },
-    /// Of a label, to see whether a device answers at all after a block could not be read.
+    /// Of some block, to see whether a device answers at all after another could not be read.
     Probe {
         aggregate: u32,
         pointer: Pointer,
@@ -46,6 +49,14 @@ pub(crate) enum Inflight {
     Prepare { aggregate: u32 },
     /// An area goes back to the host.
     Punch { aggregate: u32 },
+}
+
+/// True for errors that say something about the blocks, not about how they were reached.
+fn is_about_the_medium(error: DiskError) -> bool {
+    const EIO: i32 = 5;
+    const ENODATA: i32 = 61;
+    const EILSEQ: i32 = 84;
+    matches!(error, DiskError::Io(EIO | ENODATA | EILSEQ))
 }
 
 fn key(aggregate: u32, pointer: Pointer) -> LoadKey {
@@ -214,10 +225,14 @@ impl<O: Outside> Core<O> {
             }
             for pointer in pointers {
                 let reason = format!("reading block {}: {error}", pointer.pvbn);
-                let (device, ..) = shared.locate(pointer.pvbn).expect("located before");
+                if !is_about_the_medium(error) {
+                    self.arrive(aggregate, pointer, Err(Missing::Device(reason)));
+                    continue;
+                }
+                let (device, offset, _) = shared.locate(pointer.pvbn).expect("located before");
                 let op = Op::Read {
                     device,
-                    offset: 0,
+                    offset: offset / PROBE_BYTES * PROBE_BYTES,
                     pages: vec![Page::for_read()],
                 };
                 let probe = Inflight::Probe {

@@ -19,7 +19,6 @@ use everglade_journal::Finished;
 
 use crate::aggregate::Aggregate;
 use crate::aggregate::log::Begun;
-use crate::ops::Durability;
 use crate::reactor::Core;
 use crate::reactor::loading::Inflight;
 use crate::shared::Message;
@@ -33,27 +32,25 @@ pub(super) struct LeadGroup {
 }
 
 impl<O: Outside> Core<O> {
-    /// Makes an operation wait for the journal. False if the aggregate has none, or it is full.
-    pub(super) fn wait_for_log(
-        &mut self,
-        id: usize,
-        aggregate: &Arc<Aggregate>,
-        durability: Durability,
-    ) -> bool {
-        let Some(log) = &aggregate.log else {
-            return false;
-        };
-        log.want(durability.sequence, self.index);
+    /// Makes an operation wait until the journal is durable up to `sequence`.
+    pub(super) fn wait_for_log(&mut self, id: usize, aggregate: &Arc<Aggregate>, sequence: u64) {
+        let log = aggregate.log.as_ref().expect("called where there is one");
+        log.want(sequence, self.index);
         self.logging
             .entry(aggregate.id)
             .or_default()
-            .insert((durability.sequence, id));
+            .insert((sequence, id));
         self.begin_group(aggregate);
-        if log.durable() >= durability.sequence {
+        if log.durable() >= sequence {
             // It was made durable before anybody knew that this one waits.
             self.wake_logged(aggregate.id);
         }
-        true
+    }
+
+    /// Makes an operation wait until the journal has got on, because too much memory waits for it.
+    pub(super) fn wait_for_room(&mut self, id: usize, aggregate: &Arc<Aggregate>) {
+        let log = aggregate.log.as_ref().expect("called where there is one");
+        self.wait_for_log(id, aggregate, log.durable() + 1);
     }
 
     /// Begins a group if there is reason to and none is under way.

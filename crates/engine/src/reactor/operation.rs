@@ -213,6 +213,10 @@ impl<O: Outside> Core<O> {
                 self.waiting.entry(aggregate.id).or_default().push(id);
                 self.outside.wake(aggregate.home);
             }
+            Err(Stop::Log) => {
+                self.operations[id].pinned.clear();
+                self.wait_for_room(id, &aggregate);
+            }
             Err(Stop::Space) => {
                 client.space_waits += 1;
                 // Others may keep the pool busy for ever; who waited long enough gets an answer.
@@ -286,10 +290,19 @@ impl<O: Outside> Core<O> {
         {
             return self.finish_durable(id, Err(error));
         }
-        if durability.sequence < u64::MAX && self.wait_for_log(id, &aggregate, durability) {
-            return;
+        let is_logged = |log: &Log| log.durable() >= durability.sequence;
+        match &aggregate.log {
+            // The journal has it; what it is on has yet to be committed.
+            Some(log) if is_logged(log) => {
+                aggregate.want_cp(durability.topology);
+            }
+            Some(_) if durability.sequence < u64::MAX => {
+                return self.wait_for_log(id, &aggregate, durability.sequence);
+            }
+            _ => {
+                aggregate.want_cp(durability.cp);
+            }
         }
-        aggregate.want_cp(durability.cp);
         self.waiting.entry(number).or_default().push(id);
         if aggregate.home == self.index {
             self.wake_home(number);

@@ -33,6 +33,8 @@ use crate::volume::Lun;
 
 /// Operations done again in one slice.
 const SLICE_OPERATIONS: usize = 64;
+/// How often a part of the journal is read before it counts as unreadable.
+const ATTEMPTS_MAX: u32 = 3;
 
 /// A replay under way.
 pub(super) struct Replay {
@@ -44,6 +46,10 @@ pub(super) struct Replay {
     entries: VecDeque<Entry>,
     /// A read, or an operation, is under way.
     is_waiting: bool,
+    /// It is on the stack: an operation that is done at once need not wake it.
+    is_running: bool,
+    /// How often the present run of blocks was read.
+    attempts: u32,
     failure: Option<String>,
     /// Everything was done again; the consistency point that has it all.
     last: Option<CpNumber>,
@@ -68,6 +74,8 @@ impl<O: Outside> Core<O> {
             luns,
             entries: VecDeque::new(),
             is_waiting: false,
+            is_running: false,
+            attempts: 1,
             failure: None,
             last: None,
             begun: self.outside.now(),
@@ -85,18 +93,26 @@ impl<O: Outside> Core<O> {
     }
 
     pub(super) fn run_replay(&mut self, id: usize) {
+        self.replay(id).is_running = true;
+        if self.replay_some(id) {
+            self.replay(id).is_running = false;
+        }
+    }
+
+    /// True unless the replay is over.
+    fn replay_some(&mut self, id: usize) -> bool {
         for _ in 0..SLICE_OPERATIONS {
             let replay = self.replay(id);
             let aggregate = replay.aggregate.clone();
             if replay.is_waiting {
-                return;
+                return true;
             }
             if let Some(reason) = replay.failure.take() {
                 self.fail_aggregate(aggregate.id, reason);
             }
             if matches!(aggregate.state(), State::Failed(_)) {
                 self.operations.remove(id);
-                return;
+                return false;
             }
             let replay = self.replay(id);
             if let Some(entry) = replay.entries.pop_front() {
@@ -111,19 +127,28 @@ impl<O: Outside> Core<O> {
                     pages: (0..blocks).map(|_| Page::for_read()).collect(),
                 };
                 self.submit(op, Inflight::Replay { operation: id });
-                return;
+                return true;
             } else {
                 return self.end_replay(id);
             }
         }
         self.enqueue(id);
+        true
     }
 
     pub(super) fn complete_replay(&mut self, id: usize, completion: Completion) {
         let replay = self.replay(id);
         replay.is_waiting = false;
         let pages = completion.pages.into_iter().map(Page::freeze).collect();
-        let pages = completion.result.map_or_else(|_| Vec::new(), |()| pages);
+        let pages = match completion.result {
+            Ok(()) => pages,
+            Err(_) if replay.attempts < ATTEMPTS_MAX => {
+                replay.attempts += 1;
+                return self.enqueue(id);
+            }
+            Err(_) => Vec::new(),
+        };
+        replay.attempts = 1;
         let mut found = Vec::new();
         let aggregate = replay.aggregate.clone();
         replay.scan.feed(&aggregate.key, pages, &mut found);
@@ -198,19 +223,21 @@ impl<O: Outside> Core<O> {
         if let Err(error) = result {
             replay.failure = Some(format!("its journal could not be replayed: {error}"));
         }
-        self.enqueue(id);
+        if !replay.is_running {
+            self.enqueue(id);
+        }
     }
 
-    /// All of it was done again, or nothing was found.
-    fn end_replay(&mut self, id: usize) {
+    /// All of it was done again, or nothing was found. True unless the replay is over.
+    fn end_replay(&mut self, id: usize) -> bool {
         let replay = self.replay(id);
         let (aggregate, from) = (replay.aggregate.clone(), replay.from);
         let outcome = replay.scan.outcome();
         if outcome.reason == End::Unreadable {
-            return self.give_up(
-                id,
-                "its journal could not be read, and may hold what is stored nowhere else",
-            );
+            let reason = "its journal could not be read, and may hold what is stored nowhere else";
+            self.operations.remove(id);
+            self.fail_aggregate(aggregate.id, reason.to_owned());
+            return false;
         }
         if replay.last.is_none() {
             replay.info.records = outcome.records;
@@ -241,18 +268,14 @@ impl<O: Outside> Core<O> {
         if aggregate.committed() < last {
             aggregate.want_cp(last);
             self.waiting.entry(aggregate.id).or_default().push(id);
-            return self.wake_home(aggregate.id);
+            self.wake_home(aggregate.id);
+            return true;
         }
         let (begun, mut info) = (replay.begun, replay.info);
         info.nanos = self.outside.now().saturating_sub(begun);
         aggregate.set_recovery(info);
         self.operations.remove(id);
         self.go_online(&aggregate);
-    }
-
-    fn give_up(&mut self, id: usize, reason: &str) {
-        let aggregate = self.replay(id).aggregate.id;
-        self.operations.remove(id);
-        self.fail_aggregate(aggregate, reason.to_owned());
+        false
     }
 }

@@ -20,7 +20,7 @@ impl Root {
         }
     }
 
-    /// The pointer to block `index` of `level`.
+    /// The pointer to block `index` of `level`; lost if anything above it is.
     pub(crate) fn pointer(
         self,
         cx: &mut LoadCx<'_>,
@@ -33,7 +33,7 @@ impl Root {
         }
         let mut pointer = self.pointer;
         let mut at = self.levels;
-        while at > level && !pointer.is_hole() {
+        while at > level && pointer.has_block() {
             let page = cx.page(pointer)?;
             at -= 1;
             let slot = index / Inode::reach(at - level) % SPAN;

@@ -242,3 +242,24 @@ fn every_subset_of_the_pages_of_a_group_that_ends_a_generation_leaves_a_prefix()
         assert!(entries.iter().all(|entry| entry.file == FileId(65)));
     }
 }
+
+/// A group crossed the halves and only its younger half arrived. The next life must not log in these
+/// generations: a third life, whose scan begins with the younger one, would take the leftover for its own.
+#[test]
+fn the_younger_half_of_a_torn_group_is_a_trace() {
+    let mut region = Region::new(16);
+    let from = at(1, 1);
+    let mut journal = region.journal(1, from);
+    journal.push(crate::region::small(1));
+    let next = journal.freeze();
+    journal.push(crate::region::small(2));
+    let group = journal.begin().expect("both");
+    let (writes, _) = group.encode(&crate::region::key(), 1);
+    assert_eq!(writes.len(), 2, "one for each half");
+    region.apply(&writes[1]);
+
+    let (entries, outcome) = region.scan(from);
+    assert!(entries.is_empty(), "what came before it is missing");
+    assert!(outcome.has_traces(), "{outcome:?}");
+    assert_eq!(region.scan(next).0.len(), 1, "which is why it matters");
+}

@@ -140,6 +140,40 @@ fn a_change_below_damaged_pointers_is_stored_and_what_they_named_is_lost() {
 }
 
 #[test]
+fn what_the_journal_has_for_damaged_blocks_does_not_keep_the_rest_from_being_served() {
+    let (place, medium, _damaged) = with_damaged_pointers();
+    let victim = noise(600);
+    medium.flip(medium.find(|block| block == victim)[0]);
+    let server = serve(&place);
+    let mut client = open(&server);
+    for (offset, what) in [
+        (at(300) + 100, "below lost pointers"),
+        (at(600) + 7, "damaged"),
+    ] {
+        for round in 0..3 {
+            let accepted = client.write(offset + round * 512, b"part");
+            assert!(accepted.is_ok(), "{what}: {accepted:?}");
+        }
+    }
+    client.trim(at(301), BLOCK_U32).expect("trimmed");
+    client.write(at(2), &noise(2)).expect("written");
+    client.flush().expect("the journal has it");
+    drop(client);
+    server.kill();
+    for round in 0..2 {
+        let server = serve(&place);
+        let mut client = open(&server);
+        assert_eq!(client.read(at(300), BLOCK_U32), Err(EIO), "round {round}");
+        assert_eq!(client.read(at(600), BLOCK_U32), Err(EIO), "round {round}");
+        assert_eq!(client.read(at(301), BLOCK_U32), Ok(vec![0; BLOCK]));
+        assert_eq!(client.read(at(1), BLOCK_U32), Ok(noise(1)));
+        assert_eq!(client.read(at(2), BLOCK_U32), Ok(noise(2)));
+        drop(client);
+        server.kill();
+    }
+}
+
+#[test]
 fn a_consistency_point_that_fails_stops_the_aggregate_and_loses_nothing_flushed() {
     let place = with_blocks(&[1, 300, 600]);
     let medium = Medium::of(&place);
