@@ -6,5 +6,6 @@ mod listing;
 mod metrics;
 mod remembering;
 mod remote;
+mod service;
 mod serving;
 mod tags;
