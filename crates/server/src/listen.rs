@@ -3,8 +3,9 @@
 //! Clients that connect early wait in the kernel's queue until the reactors accept.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::StartError;
 use crate::config::{Callers, Metrics, Nbd, Tls};
@@ -18,6 +19,8 @@ pub struct Listeners {
     pub nbd_tcp: Option<TcpListener>,
     /// NBD over a Unix socket.
     pub nbd_unix: Option<UnixListener>,
+    /// Removes the socket's name when nobody listens any more, so that clients see "no such file" at once.
+    _name: Option<Listener>,
     endpoints: Endpoints,
 }
 
@@ -28,7 +31,12 @@ impl Listeners {
     /// A place is taken or cannot be reached.
     pub fn bind(nbd: &Nbd) -> Result<Listeners, StartError> {
         let nbd_tcp = nbd.tcp.map(|at| bind_nbd(at, &nbd.callers)).transpose()?;
-        let nbd_unix = nbd.unix.as_deref().map(bind_unix).transpose()?;
+        let name = nbd
+            .unix
+            .as_deref()
+            .map(|path| bind_unix(path, "--nbd-unix"));
+        let name = name.transpose()?;
+        let nbd_unix = name.as_ref().map(shared).transpose()?;
         let (nbd_tcp, tcp_address) = nbd_tcp.unzip();
         let endpoints = Endpoints {
             nbd_tcp: tcp_address,
@@ -38,6 +46,7 @@ impl Listeners {
         Ok(Listeners {
             nbd_tcp,
             nbd_unix,
+            _name: name,
             endpoints,
         })
     }
@@ -100,12 +109,27 @@ pub fn bind_metrics(metrics: &Metrics) -> Result<Option<(TcpListener, SocketAddr
     }
 }
 
+/// The same socket, as the reactors accept from it.
+fn shared(listener: &Listener) -> Result<UnixListener, StartError> {
+    let duplicate = listener.as_fd().try_clone_to_owned();
+    let duplicate = duplicate.map_err(|source| StartError::System {
+        action: "duplicate a socket",
+        source,
+    })?;
+    Ok(UnixListener::from(duplicate))
+}
+
 /// Binds the socket of the REST interface, which only the user of this process can connect to. Its name goes
 /// with the listener.
 ///
 /// # Errors
 /// The path is taken or cannot be written.
 pub fn bind_api(path: &Path) -> Result<Listener, StartError> {
+    bind_unix(path, "--api-unix")
+}
+
+/// Binds a socket that `flag` could have put elsewhere; it is its owner's alone from the moment it appears.
+fn bind_unix(path: &Path, flag: &'static str) -> Result<Listener, StartError> {
     socket::unlink_stale(path)?;
     Listener::unix(path).map_err(|error| {
         let source = match error {
@@ -115,25 +139,7 @@ pub fn bind_api(path: &Path) -> Result<Listener, StartError> {
         StartError::Unix {
             path: path.to_owned(),
             source,
-            flag: "--api-unix",
+            flag,
         }
     })
-}
-
-fn bind_unix(path: &Path) -> Result<UnixListener, StartError> {
-    socket::unlink_stale(path)?;
-    UnixListener::bind(path).map_err(|source| StartError::Unix {
-        path: path.to_owned(),
-        source,
-        flag: "--nbd-unix",
-    })
-}
-
-/// Removes the Unix socket at an orderly end, so that clients see "no such file" at once.
-pub fn unlink(path: Option<&PathBuf>) {
-    if let Some(path) = path
-        && let Err(error) = std::fs::remove_file(path)
-    {
-        tracing::warn!("cannot remove the socket {}: {error}", path.display());
-    }
 }

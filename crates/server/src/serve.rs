@@ -51,7 +51,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
         listeners,
         stop: stop.clone(),
     };
-    let outcome = match reactor::start(parts) {
+    match reactor::start(parts) {
         Ok(reactors) => {
             let records = Arc::new(Records::open(&config.data_dir));
             begin_records(&reactors, &records, config, is_first);
@@ -65,9 +65,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
             )
         }
         Err(error) => Err(error.into()),
-    };
-    listen::unlink(endpoints.nbd_unix.as_ref());
-    outcome
+    }
 }
 
 /// Opens the door for administrators from elsewhere.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use everglade_server::config::{Callers, Nbd};
@@ -66,7 +67,11 @@ fn both_doors_open_and_the_picked_port_is_known() {
     let address = endpoints.nbd_tcp.expect("TCP is on");
     assert_ne!(address.port(), 0);
     std::net::TcpStream::connect(address).expect("listens");
-    UnixStream::connect(unix).expect("listens");
+    UnixStream::connect(&unix).expect("listens");
+    let mode = fs::metadata(&unix).expect("a socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it is its owner's alone");
+    drop(listeners);
+    assert!(!unix.exists(), "its name goes with it");
 }
 
 #[test]
