@@ -1,7 +1,7 @@
 //! The description of the REST interface (OpenAPI 3.1), made from the types themselves and a table of paths.
 //!
 //! Schemas come from the types of this crate, so a field that is added is described. Paths are the table in
-//! [`route`]; the server's tests ask for every row of it and find nothing else. The document is committed as
+//! [`ROUTES`]; the server's tests ask for every row of it and find nothing else. The document is committed as
 //! `docs/reference/openapi.json` and `cargo xtask gen --check` fails when that is stale.
 
 mod route;
