@@ -182,8 +182,9 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
 }
 
 impl Directory {
-    /// Opens the file of a segment that exists. Its length is repaired if the crash of a predecessor
-    /// left it unfinished.
+    /// Opens the file of a segment that exists. It is given its length if the crash of a predecessor
+    /// left it empty. One that was cut short since stays as it is: what is missing reads as an error
+    /// rather than as zeroes, and a start that is refused has changed nothing.
     pub(super) fn open_segment(&self, index: usize, length: u64) -> Result<File, Fault> {
         self.open_at(index, length, OFlags::empty())
     }
@@ -209,7 +210,7 @@ impl Directory {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | direct | extra;
         let mode = Mode::RUSR | Mode::WUSR;
         let file = File::from(rustix::fs::openat(&self.file, name(index), flags, mode)?);
-        if rustix::fs::fstat(&file)?.st_size.cast_unsigned() < length {
+        if rustix::fs::fstat(&file)?.st_size == 0 {
             rustix::fs::ftruncate(&file, length)?;
         }
         Ok(file)

@@ -85,3 +85,27 @@ fn what_a_predecessor_left_is_synced_by_the_first_flush() {
     after.sync_segment(2, 1, &budget).unwrap();
     assert_eq!(after.soiled(), []);
 }
+
+#[test]
+fn a_segment_that_was_cut_short_is_not_made_longer_by_looking_at_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let budget = Budget::new(8);
+    let before = device(&scratch, 2);
+    before.open_segment(0, true, &budget).unwrap();
+    before.open_segment(1, true, &budget).unwrap();
+    before.close();
+    let path = |index: usize| scratch.path().join(format!("device/{index:08}.seg"));
+    let length = std::fs::metadata(path(0)).unwrap().len();
+    let cut = |index, length| {
+        let file = std::fs::File::options().write(true).open(path(index));
+        file.unwrap().set_len(length).unwrap();
+    };
+    cut(0, 4096);
+    // A crash between making a file and giving it its length.
+    cut(1, 0);
+    let after = Arc::new(open_directory(&scratch.path().join("device")).unwrap());
+    after.open_segment(0, false, &budget).unwrap();
+    after.open_segment(1, false, &budget).unwrap();
+    let lengths = [0, 1].map(|index| std::fs::metadata(path(index)).unwrap().len());
+    assert_eq!(lengths, [4096, length]);
+}
