@@ -64,6 +64,8 @@ bugs! {
     TornTailAccepted,
     /// Leftovers of earlier generations and lives are accepted as records.
     StaleRecordAccepted,
+    /// The younger half of a group of which the older never arrived leaves no trace.
+    StrangersIgnored,
     /// The first operation of a replay is done again after the others.
     ReplayedTwice,
     /// The last operation that is read back is not done again.

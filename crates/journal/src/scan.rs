@@ -218,7 +218,8 @@ impl Scan {
     /// A whole header does not continue the chain. If it is of one of the superblock's generations, it is what a
     /// cut left of a group that crossed the halves, or of another life.
     fn note_stranger(&mut self, header: &Header) {
-        self.outcome.has_strangers |= header.uuid == self.uuid
+        self.outcome.has_strangers |= !planted::is(Bug::StrangersIgnored)
+            && header.uuid == self.uuid
             && header.epoch == self.epoch
             && header.generation >= self.from.generation;
     }
