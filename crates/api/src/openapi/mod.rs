@@ -75,6 +75,7 @@ pub fn document() -> &'static Value {
         });
         document["security"] = json!([{}, {"token": []}]);
         versioned(&mut document);
+        nullable(&mut document);
         document
     })
 }
@@ -98,6 +99,28 @@ fn versioned(document: &mut Value) {
         let schema = &mut document["components"]["schemas"][name];
         schema["properties"]["schema_version"] = json!({"type": "integer", "const": 1,
             "description": "Grows when an old client would misread the answer."});
+    }
+}
+
+/// In a request, null is the same as absence, for every field that may be absent.
+fn nullable(document: &mut Value) {
+    let bodies = ROUTES.iter().filter_map(|route| route.body);
+    for name in bodies.collect::<std::collections::BTreeSet<_>>() {
+        let schema = &mut document["components"]["schemas"][name];
+        let required = schema["required"].clone();
+        let is_required = |field: &str| {
+            let names = required.as_array().into_iter().flatten();
+            names.into_iter().any(|name| name == field)
+        };
+        let Some(properties) = schema["properties"].as_object_mut() else {
+            continue;
+        };
+        for (field, property) in properties {
+            let takes_null = property.to_string().contains("\"null\"");
+            if !is_required(field) && !takes_null {
+                *property = json!({"anyOf": [property.take(), {"type": "null"}]});
+            }
+        }
     }
 }
 
@@ -232,6 +255,15 @@ mod tests {
             found += 1;
         }
         assert!(found > 20, "{found}");
+    }
+
+    #[test]
+    fn null_is_described_where_it_is_taken_for_absence() {
+        let create = &document()["components"]["schemas"]["CreateAggregate"]["properties"];
+        for field in ["devices", "size_bytes", "journal_device", "dry_run"] {
+            assert!(create[field].to_string().contains("\"null\""), "{field}");
+        }
+        assert!(!create["name"].to_string().contains("null"));
     }
 
     #[test]
