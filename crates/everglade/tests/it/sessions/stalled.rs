@@ -45,7 +45,9 @@ fn sixty_four_clients_stalled_in_a_long_write_disturb_nobody() {
         assert!(good.read(last, 64 << 10) == Ok(block));
     }
     good.flush().expect("flushed");
-    assert!(resident(&server) < 400 * MIB, "{}", resident(&server));
+    let held = resident(&server);
+    println!("64 stalled writers: {} MiB resident", held / MIB);
+    assert!(held < 256 * MIB, "{held}");
     // One of them goes on after all, another leaves.
     let mut first = stalled.remove(0);
     first.send(&vec![7; (32 << 20) - (3 << 19)]).expect("sent");
@@ -80,9 +82,10 @@ fn clients_that_do_not_take_their_replies_hold_little_and_disturb_nobody() {
         good.write(40 * MIB, &[round; 4096]).expect("written");
         assert_eq!(good.read(40 * MIB, 4096), Ok(vec![round; 4096]));
     }
-    // Each holds at most one request of the largest size when many share little, so 32 of them may hold 1 GiB
-    // by the protocol's promise; they do not, because pages in the cache are shared.
-    assert!(resident(&server) < 700 * MIB, "{}", resident(&server));
+    // Their replies are pages of the cache, which they share.
+    let held = resident(&server);
+    println!("32 silent readers: {} MiB resident", held / MIB);
+    assert!(held < 256 * MIB, "{held}");
     drop(silent);
     server.stop();
 }
