@@ -74,7 +74,7 @@ fn engine_survives_pools_that_fill_up_and_drain() {
 /// Each kind of silent fault is met, and some error is the answer; what is read is never wrong.
 #[test]
 fn engine_answers_silent_damage_with_errors_and_never_with_wrong_data() {
-    let all = run(24, 40, |seed| long::Plan {
+    let all = run(24, 60, |seed| long::Plan {
         silent: true,
         faults: false,
         fill: false,
@@ -88,7 +88,11 @@ fn engine_answers_silent_damage_with_errors_and_never_with_wrong_data() {
     let silent = Fault::ALL.into_iter().filter(|fault| fault.is_silent());
     for fault in silent.chain([Fault::ReadError]) {
         assert!(all.met[fault] > 0, "{fault} was never met: {all:?}");
-        let by_cut = matches!(fault, Fault::CutDropped | Fault::CutTorn);
-        assert!(by_cut || all.answered[fault] > 0, "{fault}: {all:?}");
+        // A cut is no error, and what is only in the way is often gone when it is read again.
+        let may_pass = matches!(
+            fault,
+            Fault::CutDropped | Fault::CutTorn | Fault::StaleRead | Fault::FlipReading
+        );
+        assert!(may_pass || all.answered[fault] > 0, "{fault}: {all:?}");
     }
 }
