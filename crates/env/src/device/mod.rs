@@ -20,10 +20,12 @@
 //! 5. After a failed flush every later flush fails: the kernel forgets what it could not write, so a
 //!    second attempt would succeed and lie.
 //!
-//! 6. A durable write is one call with RWF_DSYNC where that is known to work. FUSE (virtiofs too)
-//!    forgets the flag when the write is asynchronous and direct, as those of io_uring are, and reports
-//!    success; so everywhere but on file systems that are known to keep it, a durable write is a write
-//!    and then an fdatasync.
+//! 6. A durable write is one call with RWF_DSYNC where that is known to work and to pay; elsewhere a
+//!    write and then an fdatasync. FUSE (virtiofs too) forgets the flag when the write is asynchronous
+//!    and direct, as those of io_uring are, and reports success, so the file system must be one that
+//!    is known to keep it. And a disk that must be flushed because it has no forced writes (FUA) makes the
+//!    kernel do that on a worker thread of its own, which on a busy machine takes five times as long as
+//!    asking for it.
 //!
 //! Elsewhere on purpose: which reactor waits for what (`reactor`), blocking access (`storage`).
 
@@ -47,7 +49,7 @@ pub(crate) use file::open as open_file;
 pub(crate) use segment::{Handle, Segment};
 
 use std::fs::File;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -122,7 +124,7 @@ pub(crate) struct Device {
     segment_bytes: u64,
     direct: bool,
     /// See invariant 6.
-    keeps_dsync: bool,
+    forces_in_one: bool,
     segments: Box<[Segment]>,
     /// Where segment files are made; `None` unless the device is a directory.
     directory: Option<Directory>,
@@ -184,7 +186,7 @@ impl Device {
             size_bytes,
             segment_bytes,
             direct,
-            keeps_dsync: kind == DeviceKind::Block || keeps_dsync(path),
+            forces_in_one: (kind == DeviceKind::Block || keeps_dsync(path)) && forces(path),
             segments: segments.into_boxed_slice(),
             directory,
             preallocates: AtomicBool::new(true),
@@ -209,8 +211,8 @@ impl Device {
     }
 
     /// False if a durable write needs an fdatasync after it.
-    pub(crate) fn keeps_dsync(&self) -> bool {
-        self.keeps_dsync
+    pub(crate) fn forces_in_one(&self) -> bool {
+        self.forces_in_one
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -446,4 +448,27 @@ impl Device {
 fn keeps_dsync(path: &Path) -> bool {
     let magic = rustix::fs::statfs(path).map(|stat| stat.f_type);
     magic.is_ok_and(|magic| u64::try_from(magic).is_ok_and(|magic| KEEPS_DSYNC.contains(&magic)))
+}
+
+/// True if the disk below needs no flush to make a write durable: it has forced writes, or no volatile
+/// cache. One that the host does not describe needs one.
+fn forces(path: &Path) -> bool {
+    let Ok(metadata) = std::fs::metadata(path) else {
+        return false;
+    };
+    let number = if metadata.file_type().is_block_device() {
+        metadata.rdev()
+    } else {
+        metadata.dev()
+    };
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let disk = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    // A partition has no queue of its own.
+    let says = |name: &str, answer: &str| {
+        ["queue", "../queue"].iter().any(|queue| {
+            let said = std::fs::read_to_string(disk.join(queue).join(name));
+            said.is_ok_and(|said| said.trim() == answer)
+        })
+    };
+    says("fua", "1") || says("write_cache", "write through")
 }

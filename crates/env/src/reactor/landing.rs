@@ -23,9 +23,13 @@ impl Real {
                 .handle
                 .as_ref()
                 .expect("a queued part has its segment open");
-            let transfer = part
-                .gather
-                .transfer(part.action, handle, part.piece.offset, key);
+            let device = &self.jobs.get(part.job).device;
+            let action = match part.action {
+                // The sync follows when it is done.
+                Action::WriteDurable if !device.forces_in_one() => Action::Write,
+                action => action,
+            };
+            let transfer = part.gather.transfer(action, handle, part.piece.offset, key);
             // SAFETY: the part keeps file and array, the job keeps the pages, and neither touches
             // them before the outcome is back; `drop` waits for that too.
             unsafe { self.lane.push(transfer) };
@@ -104,7 +108,7 @@ impl Real {
                 device.segment(segment).soil();
                 Ok(())
             }
-            Action::WriteDurable if result.is_ok() && !device.keeps_dsync() => {
+            Action::WriteDurable if result.is_ok() && !device.forces_in_one() => {
                 let written = device.segment(segment).soil();
                 self.parts.get(key).turn_into_sync(written);
                 self.queued.push_back(key);

@@ -149,12 +149,15 @@ fn machine(text: &mut String, arguments: &Arguments) {
         ],
     );
     let commit = said("git", &["describe", "--always", "--dirty"]);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let qemu = said("qemu-storage-daemon", &["--version"]);
     let qemu = qemu.lines().next().unwrap_or_default();
     line!(
         text,
-        "Commit {commit}; Linux {}; {cpus} virtual CPUs, shared with others; disk {disk}; {qemu}.",
-        said("uname", &["--kernel-release"])
+        "Commit {commit}; Linux {}; {cpus} virtual CPUs, shared with others, load average {} before the\n\
+         first round; disk {disk}; {qemu}.",
+        said("uname", &["--kernel-release"]),
+        load.split(' ').next().unwrap_or_default()
     );
 }
 
