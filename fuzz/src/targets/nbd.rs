@@ -2,7 +2,9 @@
 
 use std::io::{self, Read};
 
-use everglade_nbd::wire::{ClientFlags, InfoRequest, OptionHeader, Request, SimpleReply};
+use everglade_nbd::wire::{
+    Chunk, ClientFlags, ContextRequest, InfoRequest, OptionHeader, Request, SimpleReply,
+};
 use everglade_nbd::{Sessions, Settings};
 use everglade_target::model::Model;
 
@@ -40,6 +42,21 @@ impl Client {
         self.0.extend(length.to_be_bytes());
         if command == 1 {
             self.0.resize(self.0.len() + length as usize, 0x5a);
+        }
+        self
+    }
+
+    /// The same with extended headers; flag 0x20 announces a payload.
+    fn extended(mut self, flags: u16, command: u16, offset: u64, length: u64) -> Client {
+        self.0.extend(0x21e4_1c71u32.to_be_bytes());
+        self.0.extend(flags.to_be_bytes());
+        self.0.extend(command.to_be_bytes());
+        self.0.extend(u64::from(command).to_be_bytes());
+        self.0.extend(offset.to_be_bytes());
+        self.0.extend(length.to_be_bytes());
+        if flags & 0x20 != 0 {
+            let length = usize::try_from(length).expect("short");
+            self.0.resize(self.0.len() + length, 0x5a);
         }
         self
     }
@@ -96,7 +113,12 @@ pub(super) const SESSION: Target = Target {
         let extended = Client::new()
             .option(11, &[])
             .option(10, &contexts())
-            .option(7, &info());
+            .option(7, &info())
+            .extended(0x20, 1, 4096, 700)
+            .extended(0, 0, 0, 8192)
+            .extended(0, 7, 0, 200_000)
+            .extended(0, 6, 0, 1 << 33)
+            .extended(0x20, 7, 0, 12);
         [simple, haggling, old, extended]
             .map(|client| client.0)
             .into()
@@ -193,6 +215,20 @@ pub(super) const CODEC: Target = Target {
         }
         if let Some(request) = input.first_chunk().and_then(Request::parse) {
             assert_eq!(Request::parse(&request.encode()), Some(request));
+        }
+        if let Some(request) = ContextRequest::parse(input) {
+            assert_eq!(request.encode(), input);
+        }
+        if let Some(request) = input.first_chunk().and_then(Request::parse_extended) {
+            let again = Request::parse_extended(&request.encode_extended());
+            assert_eq!(again, Some(request));
+        }
+        if let Some(chunk) = input.first_chunk().and_then(Chunk::parse_structured) {
+            let again = Chunk::parse_structured(&chunk.encode_structured());
+            assert_eq!(again, Some(chunk));
+        }
+        if let Some(chunk) = input.first_chunk().and_then(Chunk::parse_extended) {
+            assert_eq!(Chunk::parse_extended(&chunk.encode_extended()), Some(chunk));
         }
         if let Some(reply) = input.first_chunk().and_then(SimpleReply::parse) {
             assert_eq!(SimpleReply::parse(&reply.encode()), Some(reply));
