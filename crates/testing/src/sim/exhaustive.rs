@@ -1,7 +1,7 @@
 //! All sequences of up to three operations, from several start states, cut at each device write.
 //!
 //! Each cut is tried with none, all, all but each one, and random subsets of the changes that were not
-//! flushed. Everything is numbered, so that the whole can be spread over machines and days: [`COUNT`] cases;
+//! flushed. Everything is numbered, so that the whole can be spread over machines and days: 7,137 cases;
 //! case n is sequence n / 3 from start state n mod 3, the short sequences first. The start states are
 //! prepared once and cloned.
 
