@@ -71,14 +71,19 @@ impl Chunk {
         if self.done { FLAG_DONE } else { 0 }
     }
 
+    /// What both headers begin with.
+    fn encode_start(&self, magic: u32, bytes: &mut [u8]) {
+        bytes[..4].copy_from_slice(&magic.to_be_bytes());
+        bytes[4..6].copy_from_slice(&self.flags().to_be_bytes());
+        bytes[6..8].copy_from_slice(&self.kind.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+    }
+
     /// The bytes to send after structured replies were negotiated.
     #[must_use]
     pub fn encode_structured(&self) -> [u8; Self::STRUCTURED_BYTES] {
         let mut bytes = [0; Self::STRUCTURED_BYTES];
-        bytes[..4].copy_from_slice(&STRUCTURED_REPLY_MAGIC.to_be_bytes());
-        bytes[4..6].copy_from_slice(&self.flags().to_be_bytes());
-        bytes[6..8].copy_from_slice(&self.kind.to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        self.encode_start(STRUCTURED_REPLY_MAGIC, &mut bytes);
         bytes[16..].copy_from_slice(&self.length.to_be_bytes());
         bytes
     }
@@ -87,10 +92,7 @@ impl Chunk {
     #[must_use]
     pub fn encode_extended(&self) -> [u8; Self::EXTENDED_BYTES] {
         let mut bytes = [0; Self::EXTENDED_BYTES];
-        bytes[..4].copy_from_slice(&EXTENDED_REPLY_MAGIC.to_be_bytes());
-        bytes[4..6].copy_from_slice(&self.flags().to_be_bytes());
-        bytes[6..8].copy_from_slice(&self.kind.to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        self.encode_start(EXTENDED_REPLY_MAGIC, &mut bytes);
         bytes[16..24].copy_from_slice(&self.offset.to_be_bytes());
         bytes[24..].copy_from_slice(&u64::from(self.length).to_be_bytes());
         bytes
