@@ -34,15 +34,20 @@ pub(crate) fn short(tally: &mut Tally) {
     }
 }
 
-/// The one build with mistakes in it.
-fn planted() -> Command {
-    let mut command = cargo(&[
+/// Runs a binary of the simulation.
+fn of_testing() -> Command {
+    cargo(&[
         "run",
         "--quiet",
         "--release",
         "--package",
         "everglade-testing",
-    ]);
+    ])
+}
+
+/// The one build with mistakes in it.
+fn planted() -> Command {
+    let mut command = of_testing();
     command.args(["--features", "planted", "--bin", "planted"]);
     command
 }
@@ -72,13 +77,7 @@ fn understand(words: &[String]) -> Result<(), Usage> {
 }
 
 fn command(words: &[String]) -> Command {
-    let mut command = cargo(&[
-        "run",
-        "--quiet",
-        "--release",
-        "--package",
-        "everglade-testing",
-    ]);
+    let mut command = of_testing();
     command.args(["--bin", "sim", "--"]).args(words);
     command
 }
