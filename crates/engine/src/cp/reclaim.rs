@@ -10,6 +10,7 @@ use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN, Vvbn};
 use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
 use crate::cp::Home;
 use crate::cp::freeze::RECLAIM_REGIONS;
+use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
 use crate::tree::{Content, File};
 
@@ -54,10 +55,7 @@ fn shrink(
     volume: Option<FileId>,
     id: FileId,
 ) -> Result<(), Stop> {
-    let fs = match volume {
-        Some(volume) => &mut home.volumes.get_mut(&volume).expect("found above").fs,
-        None => &mut home.fs,
-    };
+    let fs = file_system(home, volume);
     let file = fs.file(id);
     let Some(region) = file.last_region(cx)? else {
         let inode = file.inode.clone();
@@ -71,10 +69,13 @@ fn shrink(
         return Ok(());
     };
     file.modify(cx, 1, region, Content::Keep)?;
-    let lost = std::mem::take(&mut file.lost);
-    fs.lost += lost.len() as u64;
-    let file = fs.file(id);
     let layer = file.layer;
+    let lost = std::mem::take(&mut file.lost);
+    if let Some(volume) = volume {
+        let volume = home.volumes.get_mut(&volume).expect("found above");
+        volume.note_lost(&home.aggregate, id, lost);
+    }
+    let file = file_system(home, volume).file(id);
     let leaves = leaves_of(file, region)?;
     let mut blocks: Vec<Pointer> = leaves.iter().map(|(_, pointer)| *pointer).collect();
     blocks.retain(Pointer::has_block);
@@ -91,10 +92,7 @@ fn shrink(
     }
     gather.finish()?;
 
-    let fs = match volume {
-        Some(volume) => &mut home.volumes.get_mut(&volume).expect("found above").fs,
-        None => &mut home.fs,
-    };
+    let fs = file_system(home, volume);
     let file = fs.file(id);
     let mut freed = Vec::new();
     for (leaf, _) in leaves {
@@ -120,6 +118,14 @@ fn shrink(
         }
     }
     Ok(())
+}
+
+/// The file system that a deleted file is in: that of a volume, or the aggregate's.
+fn file_system(home: &mut Home, volume: Option<FileId>) -> &mut FileSystem {
+    match volume {
+        Some(volume) => &mut home.volumes.get_mut(&volume).expect("found above").fs,
+        None => &mut home.fs,
+    }
 }
 
 /// The mapped leaves below a changed level-1 block.
