@@ -1,6 +1,5 @@
 //! Administrative changes: volumes and LUNs come, go and grow. Executed in the freeze, durable at commit.
 
-use everglade_format::planted::{self, Bug};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,6 +7,7 @@ use everglade_affinity::{Affinities, Partitioned, Permit, STRIPES, Stranded, Vol
 use everglade_env::BLOCK_SIZE;
 use everglade_format::config::name_is_valid;
 use everglade_format::number::NUMBER_END;
+use everglade_format::planted::{self, Bug};
 use everglade_format::volume::{Sync, VOLUME_AREA_BLOCKS};
 use everglade_format::{CpNumber, Entry, EntryKind, FileId, Inode, Kind, Layer};
 use everglade_freespace::Areas;

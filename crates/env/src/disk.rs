@@ -84,3 +84,14 @@ pub enum DiskError {
     #[error("the device is gone")]
     Gone,
 }
+
+impl DiskError {
+    /// True if the error is about the blocks themselves (they cannot be read), not about how they were reached:
+    /// EIO, ENODATA, EILSEQ.
+    #[must_use]
+    pub fn is_about_the_medium(self) -> bool {
+        use rustix::io::Errno;
+        let about = [Errno::IO, Errno::NODATA, Errno::ILSEQ].map(Errno::raw_os_error);
+        matches!(self, DiskError::Io(errno) if about.contains(&errno))
+    }
+}

@@ -16,12 +16,12 @@
 //! Lives under one short lock of the aggregate, so nothing here copies or hashes a page; the bytes are made by
 //! `group`, outside.
 
-use everglade_format::planted::{self, Bug};
 use std::collections::VecDeque;
 
 use everglade_format::Superblock;
 use everglade_format::config::Uuid;
 use everglade_format::journal::fits;
+use everglade_format::planted::{self, Bug};
 
 use crate::Entry;
 use crate::group::{Finished, Group, Place};
@@ -42,6 +42,12 @@ pub struct Position {
 }
 
 impl Position {
+    /// Of an aggregate that was just made, and of one that has no journal.
+    pub const FIRST: Position = Position {
+        generation: 1,
+        sequence: 1,
+    };
+
     /// Where replay begins.
     #[must_use]
     pub fn of(superblock: &Superblock) -> Position {
@@ -53,7 +59,7 @@ impl Position {
 }
 
 /// What a journal is told once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Blocks of each half.
     pub half_blocks: u64,
@@ -226,7 +232,7 @@ impl Journal {
         self.queued_blocks -= payload;
         self.is_busy = true;
         Some(Group {
-            settings: self.settings.clone(),
+            settings: self.settings,
             first,
             previous: self.previous,
             places,

@@ -9,6 +9,7 @@ use everglade_format::label::{
 };
 use everglade_format::tag::SECRET_BYTES;
 use everglade_format::{Config, CpNumber, Dbn, Extent, Member, Superblock, TagKey};
+use everglade_journal::Position;
 
 use crate::filesystem::FileSystem;
 
@@ -191,8 +192,8 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
         frontiers: vec![0; config.extents.len()],
         next_file: everglade_format::metafile::FIRST_FILE,
         inode_file: FileSystem::empty_inode_file(CpNumber(0), plan.created_seconds),
-        journal_generation: 1,
-        journal_sequence: 1,
+        journal_generation: Position::FIRST.generation,
+        journal_sequence: Position::FIRST.sequence,
     };
     let superblock = superblock.encode(&TagKey::new(&plan.secret));
     allocate_reserve(storage, devices, &config)?;

@@ -14,13 +14,13 @@
 //! 4. The mutex is held for a few dozen instructions: queueing an operation, or taking a group. Codes are
 //!    computed and writes submitted outside.
 
-use everglade_format::planted::{self, Bug};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::Config;
 use everglade_format::config::JournalRegion;
+use everglade_format::planted::{self, Bug};
 use everglade_journal::{Entry, Finished, Group, Journal, Position, Scan, Settings};
 
 /// Payload not yet under way beyond which a group begins although nobody waits, in blocks: 8 MiB (DESIGN §5).
@@ -34,8 +34,8 @@ const OPERATIONS_PER_PAGE: u64 = 16;
 pub(crate) struct Log {
     pub(crate) device: DeviceId,
     region: JournalRegion,
-    uuid: [u8; 16],
-    epoch: u64,
+    /// But for the life.
+    settings: Settings,
     queue: Mutex<Journal>,
     /// Mirrors of what the queue knows, to look at without the mutex.
     durable: AtomicU64,
@@ -97,23 +97,16 @@ impl Log {
         if region.blocks < 2 {
             return None;
         }
-        let start = Position {
-            generation: 1,
-            sequence: 1,
+        let settings = Settings {
+            half_blocks: region.blocks / 2,
+            uuid: config.uuid,
+            epoch: config.epoch,
+            life: 0,
         };
         let log = Log {
             device,
-            uuid: config.uuid,
-            epoch: config.epoch,
-            queue: Mutex::new(Journal::new(
-                Settings {
-                    half_blocks: region.blocks / 2,
-                    uuid: config.uuid,
-                    epoch: config.epoch,
-                    life: 0,
-                },
-                start,
-            )),
+            queue: Mutex::new(Journal::new(settings, Position::FIRST)),
+            settings,
             region,
             durable: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
@@ -131,16 +124,20 @@ impl Log {
 
     /// Reads what an earlier life left, from what the superblock says.
     pub(crate) fn scan(&self, from: Position) -> Scan {
-        Scan::new(self.region.blocks / 2, self.uuid, self.epoch, from)
+        let Settings {
+            half_blocks,
+            uuid,
+            epoch,
+            ..
+        } = self.settings;
+        Scan::new(half_blocks, uuid, epoch, from)
     }
 
     /// Before the first operation of a life.
     pub(crate) fn begin_life(&self, life: u64, at: Position) {
         let settings = Settings {
-            half_blocks: self.region.blocks / 2,
-            uuid: self.uuid,
-            epoch: self.epoch,
             life,
+            ..self.settings
         };
         *self.queue() = Journal::new(settings, at);
         self.durable.store(at.sequence - 1, Ordering::Release);

@@ -34,8 +34,8 @@ pub struct LostInfo {
 }
 
 impl LostBlocks {
-    fn with(&self, act: impl FnOnce(&mut State)) {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Lost blocks that a mounted volume knows of.
@@ -64,11 +64,7 @@ impl LostBlocks {
     }
 
     pub(crate) fn info(&self) -> LostInfo {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .info
-            .clone()
+        self.with(|state| state.info.clone())
     }
 }
 

@@ -16,10 +16,10 @@
 //! Charging is loose by design: a racing pair of operations may overdraw by one operation each, which the
 //! reserve covers.
 
-use everglade_format::planted::{self, Bug};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use everglade_format::CpNumber;
+use everglade_format::planted::{self, Bug};
 
 /// A page of dirty data costs at most so many blocks of the reserve: its level-1 block, level-1 blocks of the
 /// container for the replaced block, for the replaced level-1 block and for the new ones, and map blocks

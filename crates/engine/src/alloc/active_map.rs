@@ -5,10 +5,10 @@
 //! safe copy and sets bits in both; frees clear bits in the current copy only. So a number freed in this
 //! consistency point is not allocated in it (Lemma 1), and the safe copies are dropped when it ends.
 
-use everglade_format::planted::{self, Bug};
 use std::collections::HashMap;
 
 use everglade_env::Page;
+use everglade_format::planted::{self, Bug};
 use everglade_format::{BITS_PER_BLOCK, bitmap};
 use everglade_target::Error;
 

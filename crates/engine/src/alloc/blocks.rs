@@ -125,6 +125,12 @@ impl FileSystem {
         for cursor in [&mut self.data, &mut self.meta] {
             cursor.exhausted.retain(|known| *known != (extent, area));
         }
+        self.begin_area(purpose, extent, area);
+        true
+    }
+
+    /// Lets a cursor go through an area from its beginning.
+    fn begin_area(&mut self, purpose: Purpose, extent: usize, area: u64) {
         let start = self.bases[extent] + area * self.area_blocks;
         let open = OpenArea {
             extent,
@@ -133,7 +139,6 @@ impl FileSystem {
             end: start + self.area_blocks,
         };
         self.cursor(purpose).open[extent] = Some(open);
-        true
     }
 
     fn cursor_of(&self, purpose: Purpose) -> &super::Cursor {
@@ -263,14 +268,7 @@ impl FileSystem {
             },
         };
         self.areas[extent].open(area);
-        let start = self.bases[extent] + area * self.area_blocks;
-        let open = OpenArea {
-            extent,
-            area,
-            next: start,
-            end: start + self.area_blocks,
-        };
-        self.cursor(purpose).open[extent] = Some(open);
+        self.begin_area(purpose, extent, area);
         Ok(true)
     }
 

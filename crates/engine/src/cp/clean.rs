@@ -5,10 +5,10 @@
 //! and a pvbn, the pointer, the container slot, the context; then the level-1 block itself is placed and
 //! sealed at once, since a region is cleaned once per consistency point.
 
-use everglade_format::planted::{self, Bug};
 use std::collections::HashMap;
 
 use everglade_env::PageRef;
+use everglade_format::planted::{self, Bug};
 use everglade_format::{Context, FileId, Owner, Pointer, Pvbn, SPAN, Tag, Vvbn};
 
 use crate::alloc::blocks::{Purpose, free_virtual, prepare_free_virtual};

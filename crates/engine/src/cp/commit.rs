@@ -5,12 +5,12 @@
 //! 2. Clients see the new roots, and waiters are told, only after the superblock is on stable media of
 //!    every member.
 
-use everglade_format::planted::{self, Bug};
 use std::sync::atomic::Ordering;
 
 use everglade_affinity::Permit;
 use everglade_env::{Op, Page};
 use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
+use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Superblock};
 
 use crate::cp::{Home, Run};

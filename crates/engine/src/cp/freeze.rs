@@ -4,13 +4,14 @@
 //! pointers: each dirty stripe's active overlay becomes its frozen one. Administrative requests are
 //! executed here as well, so they are atomic with everything else and durable at commit (DESIGN §6).
 
-use everglade_format::planted::{self, Bug};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use everglade_affinity::Permit;
 use everglade_format::FileId;
+use everglade_format::planted::{self, Bug};
+use everglade_journal::Position;
 
 use crate::admin;
 use crate::aggregate::State;
@@ -27,7 +28,7 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
     let position = match (home.replaying, &home.aggregate.log) {
         (Some(position), _) => position,
         (None, Some(log)) if !planted::is(Bug::JournalFrozenLate) => log.freeze(),
-        _ => super::NO_JOURNAL,
+        _ => Position::FIRST,
     };
     let mut frozen = Vec::new();
     for volume in home.aggregate.all_volumes() {

@@ -40,11 +40,11 @@ pub(crate) mod reclaim;
 pub(crate) mod trigger;
 pub(crate) mod writer;
 
-use everglade_format::planted::{self, Bug};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use everglade_env::Nanos;
+use everglade_format::planted::{self, Bug};
 use everglade_format::volume::Sync;
 use everglade_format::{CpNumber, FileId, Inode};
 use everglade_journal::Position;
@@ -59,12 +59,6 @@ use crate::tree::{Lost, Root};
 use crate::volume::overlay::{Overlay, RegionId};
 use crate::volume::{Lun, Volume};
 use writer::Writer;
-
-/// What superblocks say where there is no journal.
-pub(crate) const NO_JOURNAL: Position = Position {
-    generation: 1,
-    sequence: 1,
-};
 
 /// What the home reactor knows of a volume.
 pub(crate) struct VolumeHome {

@@ -9,7 +9,7 @@ use everglade_journal::Action;
 use everglade_target::Op;
 
 use crate::load::Stop;
-use crate::ops::{BLOCK, Client, OpCx, Outcome, leave, note, throttle};
+use crate::ops::{BLOCK, Client, OpCx, Outcome, is_mentioned, leave, note, throttle};
 use crate::volume::overlay::Change;
 use crate::volume::{Lun, STRIPE_BLOCKS};
 
@@ -77,7 +77,7 @@ pub(crate) fn present(
     let mut gather = crate::load::Gather::default();
     let mut present = Vec::new();
     for region in first..=last {
-        let there = if mentioned(cx, lun, region) {
+        let there = if is_mentioned(cx, lun, region) {
             Some(true)
         } else {
             let pointer = lun.root().pointer(cx.load, Layer::Volume, 1, region);
@@ -112,16 +112,4 @@ pub(crate) fn punch_present(cx: &OpCx<'_, '_>, lun: &Lun, from: u64, to: u64, pr
             }
         }
     }
-}
-
-fn mentioned(cx: &OpCx<'_, '_>, lun: &Lun, region: u64) -> bool {
-    let index = lun
-        .volume
-        .stripe_index(lun.file, region * SPAN / STRIPE_BLOCKS);
-    let state = lun.volume.stripes[index].get(cx.permit);
-    let frozen = state
-        .frozen
-        .as_ref()
-        .is_some_and(|frozen| frozen.mentions(lun.file, region));
-    frozen || state.active.mentions(lun.file, region)
 }

@@ -8,9 +8,9 @@ use everglade_format::{Indirect, Layer, SPAN};
 use everglade_target::{Allocation, Extents, Op, Reply};
 
 use crate::load::{Gather, Stop};
-use crate::ops::{BLOCK, Client, OpCx, Outcome, find_in_overlays};
+use crate::ops::{BLOCK, Client, OpCx, Outcome, find_in_overlays, is_mentioned};
+use crate::volume::Lun;
 use crate::volume::overlay::Found;
-use crate::volume::{Lun, STRIPE_BLOCKS};
 
 /// Stripes looked at for one answer: 8 GiB of data, or of LUN with changes that no consistency point has written yet.
 const STRIPES_MAX: u32 = 1024;
@@ -94,12 +94,4 @@ fn look(cx: &mut OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) -> Result<Vec<Allo
     }
     gather.finish()?;
     Ok(leaves)
-}
-
-fn is_mentioned(cx: &OpCx<'_, '_>, lun: &Lun, region: u64) -> bool {
-    let volume = &lun.volume;
-    let index = volume.stripe_index(lun.file, region * SPAN / STRIPE_BLOCKS);
-    let state = volume.stripes[index].get(cx.permit);
-    let is_in = |overlay: &crate::volume::overlay::Overlay| overlay.mentions(lun.file, region);
-    is_in(&state.active) || state.frozen.as_ref().is_some_and(|frozen| is_in(frozen))
 }

@@ -12,21 +12,20 @@ pub(crate) mod read;
 pub(crate) mod write;
 pub(crate) mod zeroes;
 
-use everglade_format::planted::{self, Bug};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use everglade_affinity::Permit;
 use everglade_env::{BLOCK_SIZE, PageRef};
+use everglade_format::planted::{self, Bug};
 use everglade_format::{CpNumber, Indirect, Layer, Pointer, SPAN};
 use everglade_journal::{Action, Entry};
 use everglade_target::{Error, Op, Reply};
 
 use crate::aggregate::Aggregate;
 use crate::load::{LoadCx, Stop};
-use crate::volume::fragment::Fragment;
-use crate::volume::overlay::{Change, Found};
-use crate::volume::{Lun, STRIPE_BLOCKS};
+use crate::volume::overlay::{Change, Found, Overlay};
+use crate::volume::{Lun, STRIPE_BLOCKS, StripeState};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Pages waiting for the journal at which writers never wait: an operation of 1 MiB fits.
@@ -114,6 +113,24 @@ pub(crate) struct OpCx<'a, 'b> {
 }
 
 impl Client {
+    /// An operation that has not run yet.
+    pub(crate) fn new(lun: Arc<Lun>, op: Op, origin: Origin) -> Client {
+        let seen = lun.volume.aggregate.committed();
+        Client {
+            lun,
+            op,
+            origin,
+            progress: None,
+            joined: None,
+            logged: None,
+            fragments: Vec::new(),
+            survey: extents::Survey::default(),
+            seen,
+            attempts: 0,
+            space_waits: 0,
+        }
+    }
+
     /// Bytes of the LUN that the next run touches.
     pub(crate) fn range(&self) -> Range<u64> {
         let (from, end) = match &self.op {
@@ -242,18 +259,31 @@ impl Client {
     }
 }
 
+/// What clients left in a leaf's stripe.
+fn stripe_of<'a>(cx: &'a OpCx<'_, '_>, lun: &'a Lun, leaf: u64) -> MutexGuard<'a, StripeState> {
+    let volume = &lun.volume;
+    volume.stripes[volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS)].get(cx.permit)
+}
+
+/// What the active overlay has for a leaf.
+pub(crate) fn find_in_active(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Found {
+    stripe_of(cx, lun, leaf).active.find(lun.file, leaf)
+}
+
 /// Newest content of a leaf as far as overlays know; a fragment is over whatever [`content`] finds below.
 pub(crate) fn find_in_overlays(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Found {
-    let volume = &lun.volume;
-    let index = volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS);
-    let state = volume.stripes[index].get(cx.permit);
+    let state = stripe_of(cx, lun, leaf);
     match state.active.find(lun.file, leaf) {
-        Found::Older => match &state.frozen {
-            Some(frozen) if !planted::is(Bug::FrozenNotRead) => frozen.find(lun.file, leaf),
-            _ => Found::Older,
-        },
+        Found::Older => state.find_in_frozen(lun.file, leaf),
         found => found,
     }
+}
+
+/// True if an overlay has anything for a region: leaves `region × 255 …`.
+pub(crate) fn is_mentioned(cx: &OpCx<'_, '_>, lun: &Lun, region: u64) -> bool {
+    let state = stripe_of(cx, lun, region * SPAN);
+    let is_in = |overlay: &Overlay| overlay.mentions(lun.file, region);
+    is_in(&state.active) || state.frozen.as_ref().is_some_and(|frozen| is_in(frozen))
 }
 
 /// The committed pointer to a leaf.
@@ -274,43 +304,39 @@ pub(crate) fn content(
     lun: &Lun,
     leaf: u64,
 ) -> Result<Option<PageRef>, Stop> {
-    let volume = &lun.volume;
-    let index = volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS);
-    let state = volume.stripes[index].get(cx.permit);
+    let state = stripe_of(cx, lun, leaf);
     let active = state.active.find(lun.file, leaf);
-    let frozen = match (&active, &state.frozen) {
-        (Found::Fragment(_) | Found::Older, Some(frozen)) => frozen.find(lun.file, leaf),
-        _ => Found::Older,
+    let frozen = match active {
+        Found::Fragment(_) | Found::Older => state.find_in_frozen(lun.file, leaf),
+        Found::Data(_) | Found::Hole => Found::Older,
     };
     drop(state);
-    let mut above: Vec<Fragment> = Vec::new();
-    let mut base = None;
-    for found in [active, frozen] {
-        match found {
-            Found::Data(page) => base = Some(Some(page)),
-            Found::Hole => base = Some(None),
-            Found::Fragment(fragment) => above.push(fragment),
-            Found::Older => {}
-        }
-        if base.is_some() {
-            break;
+    over(active, || over(frozen, || committed_content(cx, lun, leaf)))
+}
+
+/// What an overlay has for a leaf, over what is below it if that matters.
+fn over(
+    found: Found,
+    below: impl FnOnce() -> Result<Option<PageRef>, Stop>,
+) -> Result<Option<PageRef>, Stop> {
+    match found {
+        Found::Data(page) => Ok(Some(page)),
+        Found::Hole => Ok(None),
+        Found::Older => below(),
+        Found::Fragment(fragment) => {
+            let base = below()?.unwrap_or_else(PageRef::zero);
+            Ok(Some(fragment.over(&base)))
         }
     }
-    let mut base = match base {
-        Some(base) => base,
-        None => {
-            let pointer = committed_pointer(cx, lun, leaf)?;
-            if pointer.is_hole() {
-                None
-            } else {
-                Some(cx.load.page(pointer)?)
-            }
-        }
-    };
-    for fragment in above.iter().rev() {
-        base = Some(fragment.over(&base.unwrap_or_else(PageRef::zero)));
+}
+
+fn committed_content(cx: &mut OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Result<Option<PageRef>, Stop> {
+    let pointer = committed_pointer(cx, lun, leaf)?;
+    if pointer.is_hole() {
+        Ok(None)
+    } else {
+        cx.load.page(pointer).map(Some)
     }
-    Ok(base)
 }
 
 /// Modify phase: leaves a change in the active overlay, and counts it.

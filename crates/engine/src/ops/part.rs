@@ -4,14 +4,14 @@
 //! merged, or the bytes stay as a fragment. A new fragment is merged in the background ([`merge`]), so that the
 //! consistency point seldom finds one.
 
-use everglade_format::planted::{self, Bug};
 use std::ops::Range;
 
 use everglade_env::{Page, PageRef};
 use everglade_format::CpNumber;
+use everglade_format::planted::{self, Bug};
 
 use crate::load::Stop;
-use crate::ops::{OpCx, Origin, content, leave};
+use crate::ops::{OpCx, Origin, content, find_in_active, leave};
 use crate::volume::fragment::{Fragment, Grown};
 use crate::volume::overlay::{Change, Found};
 use crate::volume::{Lun, STRIPE_BLOCKS};
@@ -64,13 +64,7 @@ pub(crate) fn write(
         return (merged, false);
     }
     let page = page.freeze();
-    let volume = &lun.volume;
-    let index = volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS);
-    let found = volume.stripes[index]
-        .get(cx.permit)
-        .active
-        .find(lun.file, leaf);
-    let (change, is_new) = match found {
+    let (change, is_new) = match find_in_active(cx, lun, leaf) {
         Found::Fragment(fragment) => match fragment.with(&page, &range) {
             Grown::Whole(page) => (Change::Data(page), false),
             Grown::Fragment(fragment) => (Change::Fragment(fragment), false),
@@ -84,15 +78,11 @@ pub(crate) fn write(
 
 /// Puts a fragment in the active overlay over what is below it. Inside the block's stripe.
 pub(crate) fn merge(cx: &mut OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Result<(), Stop> {
-    let volume = &lun.volume;
-    let index = volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS);
-    let found = volume.stripes[index]
-        .get(cx.permit)
-        .active
-        .find(lun.file, leaf);
     // In a frozen overlay it is the cleaner's.
-    if let Found::Fragment(_) = found {
+    if let Found::Fragment(_) = find_in_active(cx, lun, leaf) {
         let merged = content(cx, lun, leaf)?.expect("a fragment is no hole");
+        let volume = &lun.volume;
+        let index = volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS);
         let mut state = volume.stripes[index].get(cx.permit);
         let growth = state.active.insert(lun.file, leaf, Change::Data(merged));
         assert_eq!(growth.pages, 0, "a block for a block");

@@ -9,11 +9,11 @@ use crate::aggregate::space::Class;
 use crate::load::{Gather, Stop};
 use crate::ops::part::Base;
 use crate::ops::{
-    BLOCK, Client, OpCx, Origin, Outcome, committed_pointer, find_in_overlays, leave, part,
-    throttle,
+    BLOCK, Client, OpCx, Origin, Outcome, committed_pointer, find_in_active, find_in_overlays,
+    leave, part, throttle,
 };
+use crate::volume::Lun;
 use crate::volume::overlay::{Change, Found};
-use crate::volume::{Lun, STRIPE_BLOCKS};
 
 pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
     let Op::Write { data, durable } = &mut client.op else {
@@ -123,13 +123,8 @@ pub(crate) fn admit(
 
 /// True if the block's newest content is in the active overlay, so that it was charged already.
 fn is_charged(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> bool {
-    let volume = &lun.volume;
-    let index = volume.stripe_index(lun.file, leaf / STRIPE_BLOCKS);
     matches!(
-        volume.stripes[index]
-            .get(cx.permit)
-            .active
-            .find(lun.file, leaf),
+        find_in_active(cx, lun, leaf),
         Found::Data(_) | Found::Fragment(_)
     )
 }

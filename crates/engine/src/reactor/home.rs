@@ -1,12 +1,12 @@
 //! The home reactor's work: mounting, beginning and driving consistency points, asking the host for space
 //! ahead of need and giving it back.
 
-use everglade_format::planted::{self, Bug};
 use std::sync::PoisonError;
 
 use everglade_affinity::{Entry, Permit, RANGES, STRIPES, VolumeAffinities};
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Nanos, Op, Outside};
 use everglade_format::Pvbn;
+use everglade_format::planted::{self, Bug};
 use everglade_journal::Position;
 use everglade_target::Error;
 
@@ -60,10 +60,7 @@ impl<O: Outside> Core<O> {
         });
         match outcome {
             Ok(home) => {
-                let from = Position {
-                    generation: mounting.superblock.journal_generation,
-                    sequence: mounting.superblock.journal_sequence,
-                };
+                let from = Position::of(&mounting.superblock);
                 self.finish_mount(id, home, from);
             }
             Err(Stop::Load) => self.load(id, aggregate.id, wants),

@@ -3,10 +3,10 @@
 //! A page is verified against the tag it was asked for before anyone sees it (invariant O-9). One that does
 //! not match, or cannot be read, is an error for those who asked with that pointer, and for nobody else.
 
-use everglade_format::planted::{self, Bug};
 use std::collections::hash_map::Entry;
 
-use everglade_env::{Completion, DiskError, Op, Outside, Page};
+use everglade_env::{Completion, Op, Outside, Page};
+use everglade_format::planted::{self, Bug};
 use everglade_format::{Pointer, Pvbn};
 
 use crate::cp::writer::blocks_of;
@@ -49,14 +49,6 @@ pub(crate) enum Inflight {
     Prepare { aggregate: u32 },
     /// An area goes back to the host.
     Punch { aggregate: u32 },
-}
-
-/// True for errors that say something about the blocks, not about how they were reached.
-fn is_about_the_medium(error: DiskError) -> bool {
-    const EIO: i32 = 5;
-    const ENODATA: i32 = 61;
-    const EILSEQ: i32 = 84;
-    matches!(error, DiskError::Io(EIO | ENODATA | EILSEQ))
 }
 
 fn key(aggregate: u32, pointer: Pointer) -> LoadKey {
@@ -225,7 +217,7 @@ impl<O: Outside> Core<O> {
             }
             for pointer in pointers {
                 let reason = format!("reading block {}: {error}", pointer.pvbn);
-                if !is_about_the_medium(error) {
+                if !error.is_about_the_medium() {
                     self.arrive(aggregate, pointer, Err(Missing::Device(reason)));
                     continue;
                 }

@@ -11,10 +11,10 @@
 //! 2. A group that cannot be written fails the aggregate: what was acknowledged and not flushed would be
 //!    missing from the journal for good, and everything after it (DESIGN §5).
 
-use everglade_format::planted::{self, Bug};
 use std::sync::Arc;
 
 use everglade_env::{DiskError, Op, Outside};
+use everglade_format::planted::{self, Bug};
 use everglade_journal::Finished;
 
 use crate::aggregate::Aggregate;

@@ -22,13 +22,13 @@ mod replay;
 mod requests;
 mod target;
 
-use everglade_format::planted::{self, Bug};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::PoisonError;
 
 use everglade_affinity::{Granted, Permit};
 use everglade_env::{Completion, Nanos, Outside};
+use everglade_format::planted::{self, Bug};
 use everglade_target as contract;
 use slab::Slab;
 

@@ -12,11 +12,11 @@
 //! 4. Operations on a LUN that is not there are skipped: it came, or grew, with a consistency point that was not
 //!    committed, and nobody was told that they are durable.
 
-use everglade_format::planted::{self, Bug};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use everglade_env::{BLOCK_SIZE, Completion, Nanos, Op, Outside, Page, PageRef};
+use everglade_format::planted::{self, Bug};
 use everglade_format::{CpNumber, FileId};
 use everglade_journal::{Action, End, Entry, Position, Scan};
 use everglade_target::span::block_count;
@@ -25,7 +25,6 @@ use everglade_target::{self as contract, Error, Reply, WriteSpan};
 use crate::aggregate::Aggregate;
 use crate::aggregate::State;
 use crate::aggregate::log::RecoveryInfo;
-use crate::ops::extents::Survey;
 use crate::ops::{Client, Origin};
 use crate::reactor::loading::Inflight;
 use crate::reactor::{Core, Work};
@@ -200,20 +199,7 @@ impl<O: Outside> Core<O> {
         };
         replay.info.operations += 1;
         replay.is_waiting = true;
-        let seen = lun.volume.aggregate.committed();
-        self.begin_client(Client {
-            lun,
-            op,
-            origin: Origin::Replay(id),
-            progress: None,
-            joined: None,
-            logged: None,
-            fragments: Vec::new(),
-            survey: Survey::default(),
-            seen,
-            attempts: 0,
-            space_waits: 0,
-        });
+        self.begin_client(Client::new(lun, op, Origin::Replay(id)));
     }
 
     /// An operation was done again.

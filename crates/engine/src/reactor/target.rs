@@ -6,7 +6,6 @@ use everglade_env::Outside;
 use everglade_target::{Completion, Error, Export, LunHandle, Op, Target, Token};
 
 use crate::aggregate::State;
-use crate::ops::extents::Survey;
 use crate::ops::{Client, Origin};
 use crate::reactor::Core;
 use crate::volume::Lun;
@@ -76,20 +75,7 @@ impl<O: Outside> Target for Core<O> {
             });
             return;
         };
-        let seen = lun.volume.aggregate.committed();
-        self.begin_client(Client {
-            lun,
-            op,
-            origin: Origin::Session(token),
-            progress: None,
-            joined: None,
-            logged: None,
-            fragments: Vec::new(),
-            survey: Survey::default(),
-            seen,
-            attempts: 0,
-            space_waits: 0,
-        });
+        self.begin_client(Client::new(lun, op, Origin::Session(token)));
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) {

@@ -14,12 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use everglade_affinity::{Affinity, Partitioned, Stripe, VolumeAffinities};
+use everglade_format::planted::{self, Bug};
 use everglade_format::volume::Sync;
 use everglade_format::{FileId, SPAN};
 
 use crate::aggregate::Aggregate;
 use crate::tree::Root;
-use overlay::Overlay;
+use overlay::{Found, Overlay};
 
 /// Level-1 blocks in a file stripe (CONVENTIONS): an operation of 1 MiB touches at most two stripes.
 pub(crate) const STRIPE_REGIONS: u64 = 8;
@@ -33,6 +34,16 @@ pub(crate) struct StripeState {
     pub(crate) active: Overlay,
     /// Changes of the one being written.
     pub(crate) frozen: Option<Arc<Overlay>>,
+}
+
+impl StripeState {
+    /// What the frozen overlay has for a leaf.
+    pub(crate) fn find_in_frozen(&self, file: FileId, leaf: u64) -> Found {
+        match &self.frozen {
+            Some(frozen) if !planted::is(Bug::FrozenNotRead) => frozen.find(file, leaf),
+            _ => Found::Older,
+        }
+    }
 }
 
 /// A volume.
