@@ -14,11 +14,13 @@ use crate::Session;
 const RECEIVE_PIECES: usize = 65;
 /// Pieces of memory named to one send. Linux takes at most 1,024.
 const TRANSMIT_PIECES: usize = 128;
-/// Bytes received from one session before the others get their turn.
-const RECEIVE_BYTES_MAX: usize = 1 << 20;
+/// Bytes received from one session before the others get their turn: about 100 µs of copying.
+const RECEIVE_BYTES_MAX: usize = 256 << 10;
 /// Bytes sent to one session before the others get their turn. A client that asks for much and takes it as fast
-/// as it comes would otherwise be served without end: what is sent makes room for its next requests.
-const TRANSMIT_BYTES_MAX: usize = 512 << 10;
+/// as it comes would otherwise be served without end: what is sent makes room for its next requests. Counted in bytes
+/// and not in requests, so that who asks for much at a time has no longer turns than who asks for little; a turn is
+/// about 100 µs of copying, against which the calls to begin the next are nothing.
+const TRANSMIT_BYTES_MAX: usize = 128 << 10;
 
 /// Why receiving from a stream stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +80,7 @@ pub fn transmit(session: &mut Session, stream: &mut impl Write, target: &mut dyn
         }
         let mut pieces = [IoSlice::new(&[]); TRANSMIT_PIECES];
         let count = session.transmit_buffers(&mut pieces);
+        let count = within(&pieces[..count], TRANSMIT_BYTES_MAX - total);
         match stream.write_vectored(&pieces[..count]) {
             Ok(0) => session.abandon(target),
             Ok(bytes) => {
@@ -90,4 +93,30 @@ pub fn transmit(session: &mut Session, stream: &mut impl Write, target: &mut dyn
         }
     }
     false
+}
+
+/// How many of `pieces` a turn with `budget` bytes left sends: the one that exhausts it is the last.
+fn within(pieces: &[IoSlice<'_>], budget: usize) -> usize {
+    let mut bytes = 0;
+    let exhausts = pieces.iter().position(|piece| {
+        bytes += piece.len();
+        bytes >= budget
+    });
+    exhausts.map_or(pieces.len(), |last| last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_ends_with_the_piece_that_exhausts_it() {
+        let bytes = [0; 10];
+        let pieces = [IoSlice::new(&bytes); 4];
+        assert_eq!(within(&pieces, 1), 1);
+        assert_eq!(within(&pieces, 10), 1);
+        assert_eq!(within(&pieces, 11), 2);
+        assert_eq!(within(&pieces, 100), 4);
+        assert_eq!(within(&[], 1), 0);
+    }
 }
