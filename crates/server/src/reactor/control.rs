@@ -72,6 +72,8 @@ pub(super) struct Plane {
     inboxes: Vec<Mutex<Inbox>>,
     /// Connections of all reactors, open or on their way.
     pub(super) connections: AtomicU32,
+    /// The same for each.
+    loads: Vec<AtomicU32>,
     /// Reactors whose sessions have ended after a stop.
     pub(super) quiet: AtomicUsize,
     /// What the NBD sessions of each reactor did.
@@ -90,6 +92,7 @@ impl Plane {
             stop,
             inboxes: (0..reactors).map(|_| Mutex::default()).collect(),
             connections: AtomicU32::new(0),
+            loads: (0..reactors).map(|_| AtomicU32::new(0)).collect(),
             quiet: AtomicUsize::new(0),
             nbd: Mutex::default(),
             mourned: Mutex::default(),
@@ -185,16 +188,54 @@ impl Plane {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a connection; false if there are too many.
-    pub(super) fn admit(&self, connections_max: u32) -> bool {
-        let before = self.connections.fetch_add(1, Ordering::AcqRel);
-        if before >= connections_max {
-            self.connections.fetch_sub(1, Ordering::AcqRel);
+    /// Counts a connection and says which reactor is to have it: one with the fewest, so that a client with one
+    /// request at a time does not share the thread of a busy one while another has nobody. Among equals the first
+    /// from `from` on. `None` if there are too many. Called by one reactor, the one that accepts.
+    pub(super) fn admit(&self, connections_max: u32, from: usize) -> Option<usize> {
+        if self.connections.load(Ordering::Acquire) >= connections_max {
+            return None;
         }
-        before < connections_max
+        let count = self.reactors();
+        let reactor = (from..from + count)
+            .map(|reactor| reactor % count)
+            .min_by_key(|reactor| self.loads[*reactor].load(Ordering::Acquire))?;
+        self.connections.fetch_add(1, Ordering::AcqRel);
+        self.loads[reactor].fetch_add(1, Ordering::AcqRel);
+        Some(reactor)
     }
 
-    pub(super) fn forget_connection(&self) {
+    pub(super) fn forget_connection(&self, reactor: usize) {
+        self.loads[reactor].fetch_sub(1, Ordering::AcqRel);
         self.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everglade_env::WorldOptions;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_goes_to_a_reactor_with_the_fewest() {
+        let world = World::new(&WorldOptions::default()).expect("a world");
+        let plane = Plane::new(world, Stop::default(), 3);
+        let mut next = 0;
+        let mut admit = || {
+            let reactor = plane.admit(7, next);
+            next = reactor.map_or(next, |reactor| (reactor + 1) % 3);
+            reactor
+        };
+        assert_eq!([admit(), admit(), admit()], [Some(0), Some(1), Some(2)]);
+        assert_eq!(admit(), Some(0));
+        plane.forget_connection(1);
+        plane.forget_connection(2);
+        // A client that looked first and came back finds the free ones, not whose turn it is.
+        assert_eq!([admit(), admit()], [Some(1), Some(2)]);
+        assert_eq!([admit(), admit()], [Some(1), Some(2)]);
+        assert_eq!(admit(), Some(0));
+        assert_eq!(admit(), None, "as many as can be");
+        plane.forget_connection(2);
+        assert_eq!(admit(), Some(2));
     }
 }

@@ -180,14 +180,14 @@ impl Reactor {
             match accepted {
                 None => return,
                 Some(Ok(socket)) => {
-                    if !self.plane.admit(self.connections_max) {
+                    let admitted = self.plane.admit(self.connections_max, self.next_reactor);
+                    let Some(reactor) = admitted else {
                         tracing::warn!(
                             "a connection was refused: {} are open already",
                             self.connections_max
                         );
                         continue;
-                    }
-                    let reactor = self.next_reactor;
+                    };
                     self.next_reactor = (reactor + 1) % self.plane.reactors();
                     if reactor == self.index {
                         self.attach(socket);
@@ -207,11 +207,11 @@ impl Reactor {
     fn attach(&mut self, socket: Socket) {
         let now = self.core.outside().now();
         if self.stopping.is_some() {
-            return self.plane.forget_connection();
+            return self.plane.forget_connection(self.index);
         }
         let caller = self.door.caller(socket.address);
         let Some(session) = self.sessions.attach_caller(now, caller) else {
-            return self.plane.forget_connection();
+            return self.plane.forget_connection(self.index);
         };
         let interest = Interest::BOTH;
         let index = self.connections.insert(Connection {
@@ -273,7 +273,7 @@ impl Reactor {
             let mut connection = self.connections.remove(index);
             connection.socket.close();
             let _ = self.core.outside().deregister(&connection.socket);
-            return self.plane.forget_connection();
+            return self.plane.forget_connection(self.index);
         }
         let connection = &mut self.connections[index];
         let interest = Interest {

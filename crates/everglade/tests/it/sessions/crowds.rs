@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::{LUN, MIB, serve};
-use crate::running::Place;
+use crate::running::{Place, Server};
 use crate::tools::skip;
 use crate::wire::{CMD_READ, Client};
 
@@ -96,31 +96,45 @@ fn everybody_in_a_crowd_gets_a_share() {
     server.stop();
 }
 
-/// A client with one request at a time, next to one with hundreds, gets its turn again and again.
+/// A client with one request at a time, next to one with hundreds of any size, gets its turn again and again:
+/// also where one thread serves both.
 #[test]
 fn a_modest_client_beside_a_greedy_one_is_served() {
-    let place = Place::new();
-    let server = serve(&place, &[]);
+    for options in [[].as_slice(), &["--reactors", "1"]] {
+        let place = Place::new();
+        let server = serve(&place, options);
+        let (mut greedy, _) = Client::open(&server.tcp, LUN).expect("a client");
+        for mib in 0..8 {
+            greedy.write(mib * MIB, &vec![3; 1 << 20]).expect("written");
+        }
+        drop(greedy);
+        for length in [4096, 65_536, 1 << 20] {
+            beside_a_hog(&server, length);
+        }
+        server.stop();
+    }
+}
+
+fn beside_a_hog(server: &Server, length: u32) {
     let (mut greedy, _) = Client::open(&server.tcp, LUN).expect("a client");
     let (mut modest, _) = Client::open(&server.tcp, LUN).expect("a client");
-    for mib in 0..8 {
-        greedy.write(mib * MIB, &vec![3; 1 << 20]).expect("written");
-    }
+    let places = (8 << 20) / u64::from(length);
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     let hog = std::thread::spawn(move || {
         let mut count = 0u64;
+        let place = |number: u64| number % places * u64::from(length);
         for request in 0..256 {
-            greedy.ask(CMD_READ, request % 64 * 65_536, 65_536);
+            greedy.ask(CMD_READ, place(request), length);
         }
         while receiver.try_recv().is_err() {
-            assert_eq!(greedy.reply_with(65_536), Ok(0));
-            greedy.ask(CMD_READ, count % 64 * 65_536, 65_536);
+            assert_eq!(greedy.reply_with(length as usize), Ok(0));
+            greedy.ask(CMD_READ, place(count), length);
             count += 1;
         }
         count
     });
     let mut times = Vec::new();
-    for number in 0..500 {
+    for number in 0..300 {
         let begun = Instant::now();
         modest.read(number % 2048 * 4096, 4096).expect("read");
         times.push(begun.elapsed());
@@ -128,10 +142,9 @@ fn a_modest_client_beside_a_greedy_one_is_served() {
     sender.send(()).expect("the hog listens");
     let served = hog.join().expect("the hog");
     times.sort_unstable();
-    let (median, p99) = (times[250], times[495]);
-    println!("modest: median {median:?}, p99 {p99:?}, beside {served} reads of the hog");
+    let (median, p99) = (times[150], times[297]);
+    println!("modest: median {median:?}, p99 {p99:?}, beside {served} reads of {length}");
     assert!(served > 0);
     // Far from the goal of 5 ms on purpose: this is to notice starvation, not a busy machine.
-    assert!(median < Duration::from_millis(500), "median {median:?}");
-    server.stop();
+    assert!(median < Duration::from_millis(100), "median {median:?}");
 }
