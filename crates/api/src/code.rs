@@ -47,6 +47,8 @@ pub enum Code {
     Changed,
     /// The job cannot be cancelled.
     NotCancellable,
+    /// Something depends on the object.
+    StillNeeded,
     /// The pool, or the host below it, is full.
     NoSpace,
     /// The aggregate or the daemon takes no changes now.
@@ -71,7 +73,7 @@ pub enum Code {
 
 impl Code {
     /// All, in order of their numbers.
-    pub const ALL: [Code; 28] = [
+    pub const ALL: [Code; 29] = [
         Code::NotJson,
         Code::UnknownField,
         Code::MissingField,
@@ -90,6 +92,7 @@ impl Code {
         Code::TooMany,
         Code::Changed,
         Code::NotCancellable,
+        Code::StillNeeded,
         Code::NoSpace,
         Code::Unavailable,
         Code::Busy,
@@ -123,6 +126,7 @@ impl Code {
             Code::TooMany => (2006, 409, "too many objects"),
             Code::Changed => (2007, 412, "the object has changed"),
             Code::NotCancellable => (2008, 409, "the job cannot be cancelled"),
+            Code::StillNeeded => (2009, 409, "still needed"),
             Code::NoSpace => (3001, 507, "no space"),
             Code::Unavailable => (3002, 503, "unavailable"),
             Code::Busy => (3003, 503, "too many requests at once"),

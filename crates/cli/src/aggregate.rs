@@ -3,14 +3,18 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use everglade_api::{Aggregate, Aggregates, CreateAggregate, CreationPlan, Size};
+use everglade_api::{
+    Aggregate, AggregateState, Aggregates, CreateAggregate, CreationPlan, DeviceKind, Size, Volume,
+    Volumes,
+};
+use serde_json::json;
 
 use crate::failure::{Failure, exit};
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::{Output, size};
 use crate::session::Session;
 use crate::table::{Align, Table};
-use crate::verb::{AggregateCreate, AggregateVerb};
+use crate::verb::{AggregateCreate, AggregateDelete, AggregateVerb};
 
 /// Also those of `df`, which shows others of them.
 pub(crate) const COLUMNS: [Column<Aggregate>; 20] = [
@@ -85,8 +89,89 @@ pub(crate) fn run(
                 listing::print(&told, items, &COLUMNS, &show.listing, output)?;
             }
         },
+        AggregateVerb::Delete(delete) => remove(delete, session, output, yes)?,
     }
     Ok(exit::OK)
+}
+
+fn remove(
+    delete: &AggregateDelete,
+    session: &Session,
+    output: &Output,
+    yes: bool,
+) -> Result<(), Failure> {
+    let path = format!("/v1/aggregates/{}", delete.name);
+    if delete.dry_run || !yes {
+        let aggregate = session.get::<Aggregate>(&path)?.meant;
+        let mut volumes = session.get::<Volumes>("/v1/volumes")?.meant.volumes;
+        volumes.retain(|volume| volume.aggregate == aggregate.name);
+        if !delete.dry_run {
+            return Err(Failure::not_confirmed(loss(&aggregate, &volumes)));
+        }
+        let raw = listing::versioned(json!({
+            "would": "aggregate delete", "object": aggregate.name,
+            "needs_discard_volumes": needs_discard_volumes(&aggregate, &volumes),
+            "lost": {"aggregate": aggregate, "volumes": volumes},
+        }));
+        return output.data(&raw, || losses(&aggregate, &volumes));
+    }
+    let query = match delete.discard_volumes {
+        true => "?discard_volumes=true",
+        false => "",
+    };
+    session.remove(&format!("{path}{query}"))?;
+    output.for_programs(&listing::versioned(json!({"deleted": delete.name})))?;
+    output.done(&format!("deleted aggregate {}", delete.name));
+    Ok(())
+}
+
+/// It cannot be opened, so nobody knows what it has.
+fn is_unknown(aggregate: &Aggregate) -> bool {
+    aggregate.state == AggregateState::Unavailable
+}
+
+fn needs_discard_volumes(aggregate: &Aggregate, volumes: &[Volume]) -> bool {
+    is_unknown(aggregate) || !volumes.is_empty()
+}
+
+/// What goes with an aggregate.
+fn loss(aggregate: &Aggregate, volumes: &[Volume]) -> String {
+    let name = &aggregate.name;
+    match volumes.len() {
+        _ if is_unknown(aggregate) => {
+            format!("aggregate {name}, which cannot be opened and may have volumes,")
+        }
+        0 => format!("aggregate {name}, which has no volumes,"),
+        1 => format!("aggregate {name} with its volume {}", volumes[0].name),
+        count => format!("aggregate {name} with its {count} volumes"),
+    }
+}
+
+/// The same, one by one, and what becomes of the devices.
+fn losses(aggregate: &Aggregate, volumes: &[Volume]) -> String {
+    let mut text = format!("{} would be lost for good\n", loss(aggregate, volumes));
+    for volume in volumes {
+        let luns = match volume.lun_count {
+            1 => "1 LUN".to_owned(),
+            count => format!("{count} LUNs"),
+        };
+        let bytes = Size(volume.logical_bytes);
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  volume {} ({luns}, {bytes} in all)", volume.name);
+    }
+    for device in &aggregate.devices {
+        let fate = match device.kind {
+            DeviceKind::Directory => "its segment files would be removed",
+            DeviceKind::File | DeviceKind::Block => "its labels would be overwritten",
+        };
+        let _ = writeln!(text, "  {} {}: {fate}", device.kind, device.path);
+    }
+    if needs_discard_volumes(aggregate, volumes) {
+        text.push_str("it needs --yes and --discard-volumes\n");
+    } else {
+        text.push_str("it needs --yes\n");
+    }
+    text
 }
 
 fn request(create: &AggregateCreate, yes: bool) -> Result<CreateAggregate, Failure> {

@@ -82,6 +82,9 @@ impl From<Problem> for Failure {
     fn from(problem: Problem) -> Failure {
         let code = exit_code(problem.code);
         let hint = match problem.code {
+            Code::WouldLoseData if problem.field.as_deref() == Some("discard_volumes") => {
+                "; add --discard-volumes if that is meant"
+            }
             Code::WouldLoseData
                 if matches!(problem.field.as_deref(), Some("devices" | "journal_device")) =>
             {
@@ -94,6 +97,7 @@ impl From<Problem> for Failure {
             Some("size_bytes") => format!("--size: {}", problem.detail),
             Some("journal_device") => format!("--journal-device: {}", problem.detail),
             Some("journal_half_bytes") => format!("--journal-half: {}", problem.detail),
+            Some("discard_volumes") => problem.detail.clone(),
             Some(field @ ("devices" | "aggregate")) => format!("--{field}: {}", problem.detail),
             _ => problem.to_string(),
         };
@@ -110,6 +114,7 @@ fn exit_code(code: Code) -> u8 {
         | Code::TooMany
         | Code::Changed
         | Code::NotCancellable
+        | Code::StillNeeded
         | Code::Busy => exit::CONFLICT,
         Code::WouldLoseData => exit::NOT_CONFIRMED,
         Code::NoSpace => exit::NO_SPACE,

@@ -79,6 +79,11 @@ impl Session {
         understand(self.ask(Method::DELETE, path, None)?)
     }
 
+    /// There is nothing left to show.
+    pub(crate) fn remove(&self, path: &str) -> Result<(), Failure> {
+        self.ask(Method::DELETE, path, None).map(drop)
+    }
+
     /// Hears server-sent events until the daemon ends the stream.
     pub(crate) fn follow<T: DeserializeOwned>(
         &self,

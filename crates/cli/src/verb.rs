@@ -8,7 +8,7 @@ use everglade_api::{LunName, Name, Size};
 /// Verbs that need a running daemon.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Create and show aggregates, the pools of devices
+    /// Create, show and delete aggregates, the pools of devices
     Aggregate {
         /// What to do.
         #[command(subcommand)]
@@ -99,6 +99,27 @@ pub enum AggregateVerb {
     /// List all aggregates, or show one with its devices
     #[command(visible_alias = "list")]
     Show(Show),
+    /// Delete an aggregate and clear its devices; needs --yes
+    Delete(AggregateDelete),
+}
+
+/// Options of `aggregate delete`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Directories keep nothing of it; files and block devices lose its labels, and can be used again."
+)]
+pub struct AggregateDelete {
+    /// Which
+    #[arg(value_name = "AGGREGATE")]
+    pub name: Name,
+
+    /// Also if it has volumes, which are lost, or cannot be opened, so that nobody knows
+    #[arg(long)]
+    pub discard_volumes: bool,
+
+    /// Only say what would be lost
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Options of `aggregate create`.

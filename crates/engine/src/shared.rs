@@ -52,6 +52,8 @@ pub(crate) enum Message {
     Progress(u32),
     /// To the home reactor: mount.
     Mount(Box<Mounting>),
+    /// To the home reactor: an aggregate at home there was deleted.
+    Forget(u32),
     /// To the home reactor: change something.
     Change(u32, admin::Request),
     /// To the asker: a change was executed and is durable, or was refused.
@@ -213,12 +215,7 @@ impl Engine {
             space,
         ));
         aggregates.push(aggregate.clone());
-        // Aggregates share the quarter of the memory that may be dirty (DESIGN §12).
-        let share = shared.options.memory_bytes / 4 / BLOCK_SIZE as u64 / aggregates.len() as u64;
-        for known in aggregates.iter() {
-            let fits = Space::dirty_limit_for(known.space.reserve());
-            known.space.set_dirty_limit(share.min(fits));
-        }
+        share_dirty_memory(&shared.options, &aggregates);
         drop(aggregates);
         let mounting = Mounting {
             aggregate,
@@ -235,6 +232,43 @@ impl Engine {
         for aggregate in self.0.all() {
             aggregate.request_stop();
         }
+    }
+
+    /// Asks one aggregate to stop after one more consistency point. Reactors must be woken; watch
+    /// [`Engine::aggregates`] for the end.
+    ///
+    /// # Panics
+    /// If there never was one of this number.
+    pub fn request_stop_of(&self, id: u32) {
+        self.0.aggregate(id).request_stop();
+    }
+
+    /// Lets go of an aggregate that has stopped or failed, because it is deleted: nothing lists it any more, the
+    /// names of its volumes are free, and its memory comes back when nothing of it is under way. Its devices may be
+    /// closed then and later. Reactors must be woken.
+    ///
+    /// # Panics
+    /// If it could still do something.
+    pub fn forget(&self, id: u32) {
+        let aggregate = self.0.aggregate(id);
+        assert!(
+            matches!(aggregate.state(), State::Stopped | State::Failed(_)),
+            "an aggregate is forgotten after its end"
+        );
+        aggregate.set_forgotten();
+        let names = self.0.volume_names.lock();
+        names
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|_, holder| *holder != id);
+        for lun in aggregate.all_volumes().iter().flat_map(|v| v.all_luns()) {
+            lun.set_gone();
+        }
+        dissolve(&aggregate);
+        let aggregates = self.0.aggregates.read();
+        let aggregates = aggregates.unwrap_or_else(PoisonError::into_inner);
+        share_dirty_memory(&self.0.options, &aggregates);
+        drop(aggregates);
+        self.0.post(aggregate.home, Message::Forget(id));
     }
 
     /// True if no aggregate will do anything more.
@@ -264,7 +298,9 @@ impl Engine {
             recovery: aggregate.recovery(),
             devices: aggregate.devices.clone(),
         };
-        self.0.all().iter().map(info).collect()
+        let all = self.0.all();
+        let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());
+        listed.map(info).collect()
     }
 
     /// All volumes, by name.
@@ -310,21 +346,34 @@ impl Engine {
     /// Lets go of everything, for a process that outlives its engines: volumes, LUNs and aggregates refer to
     /// each other. Nothing may run any more.
     pub fn dissolve(&self) {
-        let clear = |aggregate: &Aggregate| {
-            for volume in aggregate.all_volumes() {
-                let mut luns = volume.luns.write().unwrap_or_else(PoisonError::into_inner);
-                luns.clear();
-            }
-            let volumes = aggregate.volumes.write();
-            volumes.unwrap_or_else(PoisonError::into_inner).clear();
-        };
-        self.0.all().iter().for_each(|aggregate| clear(aggregate));
+        self.0.all().iter().for_each(|known| dissolve(known));
     }
 
     /// Look-ups in the page cache that found a page, and those that did not.
     #[must_use]
     pub fn cache_counts(&self) -> (u64, u64) {
         self.0.cache.counts()
+    }
+}
+
+/// Takes apart what refers to each other.
+fn dissolve(aggregate: &Aggregate) {
+    for volume in aggregate.all_volumes() {
+        let mut luns = volume.luns.write().unwrap_or_else(PoisonError::into_inner);
+        luns.clear();
+    }
+    let volumes = aggregate.volumes.write();
+    volumes.unwrap_or_else(PoisonError::into_inner).clear();
+}
+
+/// Aggregates share the quarter of the memory that may be dirty (DESIGN §12).
+fn share_dirty_memory(options: &Options, aggregates: &[Arc<Aggregate>]) {
+    let live = || aggregates.iter().filter(|known| !known.is_forgotten());
+    let pages = options.memory_bytes / 4 / BLOCK_SIZE as u64;
+    let share = pages / live().count().max(1) as u64;
+    for known in live() {
+        let fits = Space::dirty_limit_for(known.space.reserve());
+        known.space.set_dirty_limit(share.min(fits));
     }
 }
 

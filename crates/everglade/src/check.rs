@@ -72,7 +72,7 @@ fn chosen<'a>(
     };
     let ready = |aggregate: &&AggregateState| aggregate.phase == Phase::Ready;
     let chosen: Vec<_> = if names.is_empty() && state.aggregates.iter().any(|known| ready(&known)) {
-        // Others were never finished, and the next start takes them back.
+        // Others were never finished, or are deleted, and the next start takes them back.
         state.aggregates.iter().filter(ready).collect()
     } else if names.is_empty() {
         state.aggregates.iter().collect()
@@ -81,9 +81,14 @@ fn chosen<'a>(
     };
     match chosen
         .iter()
-        .find(|aggregate| aggregate.phase == Phase::Creating)
+        .find(|aggregate| aggregate.phase != Phase::Ready)
     {
         None => Ok(chosen),
+        Some(deleted) if deleted.phase == Phase::Deleting => Err(cannot_read(format!(
+            "aggregate '{}' was deleted and holds nothing; expected one that is served; start \
+             'everglade serve' once, which clears what is left",
+            deleted.name
+        ))),
         Some(unfinished) => Err(cannot_read(format!(
             "aggregate '{}' was never finished and holds nothing; expected one that was served; \
              start 'everglade serve' once, which takes it back",

@@ -193,6 +193,12 @@ fn parameters(route: &Route) -> Vec<Value> {
             "schema": {"type": "object", "additionalProperties": {"type": "string"}},
         }));
     }
+    for (name, description) in route.flags {
+        parameters.push(
+            json!({"name": name, "in": "query", "description": description,
+                               "schema": {"type": "boolean", "default": false}}),
+        );
+    }
     if route.is_edit() {
         parameters.push(
             json!({"name": "If-Match", "in": "header", "schema": {"type": "string"},
@@ -232,6 +238,7 @@ fn description(status: u16) -> &'static str {
         200 => "What was asked for.",
         201 => "It was made, and that is durable.",
         202 => "It is done, and that is durable; a job gives its space back.",
+        204 => "It is done, and that is durable.",
         304 => "It is what the request says it is.",
         _ => "Nothing to say.",
     }

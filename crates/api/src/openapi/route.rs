@@ -9,7 +9,7 @@ pub enum Role {
     ReadOnly,
     /// Make, change and delete volumes and LUNs.
     Operator,
-    /// Give devices to aggregates.
+    /// Give devices to aggregates, and take them back.
     Admin,
 }
 
@@ -48,6 +48,8 @@ pub enum Answers {
     MadeOr(&'static str, &'static str),
     /// 202 with this.
     Accepted(&'static str),
+    /// 204: there is nothing left to show.
+    Gone,
 }
 
 impl Answers {
@@ -61,6 +63,7 @@ impl Answers {
             Answers::MadeOrFound(schema) => vec![(200, Some(schema)), (201, Some(schema))],
             Answers::MadeOr(made, found) => vec![(200, Some(found)), (201, Some(made))],
             Answers::Accepted(schema) => vec![(202, Some(schema))],
+            Answers::Gone => vec![(204, None)],
         }
     }
 
@@ -89,6 +92,8 @@ pub struct Route {
     pub answers: Answers,
     /// Schema of the items, if the answer is a collection.
     pub item: Option<&'static str>,
+    /// Query parameters that are true or false, and what they mean.
+    pub flags: &'static [(&'static str, &'static str)],
 }
 
 impl Route {
@@ -101,6 +106,7 @@ impl Route {
             body: None,
             answers: Answers::Found(schema),
             item: None,
+            flags: &[],
         }
     }
 
@@ -140,7 +146,12 @@ impl Route {
             body,
             answers,
             item: None,
+            flags: &[],
         }
+    }
+
+    const fn with_flags(self, flags: &'static [(&'static str, &'static str)]) -> Route {
+        Route { flags, ..self }
     }
 
     const fn by_admin(self) -> Route {
@@ -228,6 +239,18 @@ pub const ROUTES: &[Route] = &[
     )
     .by_admin(),
     Route::one(AGGREGATE, "one aggregate, with its devices", "Aggregate"),
+    Route::change(
+        "DELETE",
+        AGGREGATE,
+        "deletes an aggregate without volumes; its devices are cleared",
+        None,
+        Answers::Gone,
+    )
+    .with_flags(&[(
+        "discard_volumes",
+        "also one that has volumes, or that cannot be opened so that nobody knows",
+    )])
+    .by_admin(),
     Route::list(VOLUMES, "volumes, by name", "Volumes", "Volume"),
     Route::change(
         "POST",

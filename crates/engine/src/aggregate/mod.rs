@@ -74,6 +74,8 @@ pub(crate) struct Aggregate {
     /// The home reactor should be woken.
     alarm: AtomicBool,
     stopping: AtomicBool,
+    /// It was deleted; nothing lists it any more.
+    forgotten: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -111,6 +113,7 @@ impl Aggregate {
             changes: AtomicU64::new(0),
             alarm: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            forgotten: AtomicBool::new(false),
             state: Mutex::new(State::Mounting),
         }
     }
@@ -228,6 +231,14 @@ impl Aggregate {
 
     pub(crate) fn stop_requested(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_forgotten(&self) {
+        self.forgotten.store(true, Ordering::Release);
     }
 
     /// Why operations are refused, if they are.

@@ -15,6 +15,7 @@
 //! 3. Memory handed to a device comes back with a completion; nothing here forgets an operation in flight.
 
 mod home;
+mod leaving;
 mod loading;
 mod logging;
 mod operation;
@@ -120,6 +121,8 @@ pub struct Core<O: Outside> {
     homes: BTreeMap<u32, Home>,
     /// The operation that drives each home's consistency points.
     drivers: BTreeMap<u32, usize>,
+    /// Deleted aggregates whose homes are still here.
+    leaving: BTreeSet<u32>,
     luns: HashMap<u64, Arc<Lun>>,
     done: Vec<contract::Completion>,
     admin_done: Vec<AdminDone>,
@@ -150,6 +153,7 @@ impl<O: Outside> Core<O> {
             groups: BTreeMap::new(),
             homes: BTreeMap::new(),
             drivers: BTreeMap::new(),
+            leaving: BTreeSet::new(),
             luns: HashMap::new(),
             done: Vec::new(),
             admin_done: Vec::new(),
@@ -195,6 +199,9 @@ impl<O: Outside> Core<O> {
             while let Some((id, permit)) = self.granted.pop_front() {
                 self.run(id, Some(permit));
             }
+        }
+        if !self.leaving.is_empty() {
+            self.let_go();
         }
         self.is_busy()
     }
@@ -319,6 +326,7 @@ impl<O: Outside> Core<O> {
                     self.admit_requests(aggregate);
                 }
                 Message::Mount(mounting) => self.begin_mount(mounting),
+                Message::Forget(aggregate) => _ = self.leaving.insert(aggregate),
                 Message::Change(aggregate, request) => self.accept_change(aggregate, request),
                 Message::Changed(token, result) => {
                     self.admin_done.push(AdminDone { token, result })

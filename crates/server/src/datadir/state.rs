@@ -5,7 +5,7 @@
 //!
 //! [[aggregate]]
 //! name = "aggr0"
-//! phase = "ready"            # or "creating"
+//! phase = "ready"            # or "creating", "deleting"
 //! epoch = 1
 //! uuid = "2f0c…"             # 32 hexadecimal digits
 //!
@@ -17,10 +17,13 @@
 //! ```
 //!
 //! absent --record(creating)--> creating --devices made, labels durable, record(ready)--> ready
+//! ready --record(deleting)--> deleting --devices cleared, record--> absent
 //!
 //! 1. An aggregate is recorded as *creating* before its devices are made. If power fails before
 //!    it is recorded as *ready*, no client has seen it and the next start takes it back, clearing
 //!    devices that carry its UUID. What is *ready* is never formatted.
+//!    What is recorded as *deleting* holds nothing anybody wants: it is never opened, and the next start goes on
+//!    clearing it.
 //! 2. The file ends with a mark, because a torn TOML file is often a shorter valid one, and a state
 //!    with fewer devices than the truth is the one error that could cost data. Files are replaced
 //!    whole, so only a damaged host file system tears one.
@@ -84,6 +87,8 @@ pub enum Phase {
     Creating,
     /// Its labels and first superblock are durable.
     Ready,
+    /// Somebody has deleted it; its devices are to be cleared.
+    Deleting,
 }
 
 /// One device of an aggregate.
@@ -245,7 +250,7 @@ fn check_aggregate(aggregate: &AggregateState) -> Result<(), String> {
     if !name_is_valid(name) {
         return Err(format!("'{name}' as the name of an aggregate"));
     }
-    if *phase == Phase::Ready && uuid.is_none() {
+    if *phase != Phase::Creating && uuid.is_none() {
         return Err(format!("aggregate '{name}' without its uuid"));
     }
     if devices.is_empty() {
@@ -345,6 +350,7 @@ mod tests {
             ("uuid = \"00", "uuid = \"0"),
             ("uuid = \"00", "uuid = \"+0"),
             ("\"creating\"", "\"ready\""),
+            ("\"creating\"", "\"deleting\""),
         ] {
             assert!(good.contains(from), "{from} is in {good}");
             assert!(

@@ -6,10 +6,12 @@
 //!    `state.toml` is written in.
 //! 2. Volumes come only into aggregates that are recorded as ready: what is not yet would be taken back by the
 //!    next start, and with it what was acknowledged.
-//! 3. Whoever asks after the reactors ended is told so, and nobody waits for ever.
+//! 3. An aggregate is deleted while no volume is on its way into it: volumes are made with `populating` held for
+//!    reading, and whether there are any is looked at with it held for writing.
+//! 4. Whoever asks after the reactors ended is told so, and nobody waits for ever.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use everglade_api::{
@@ -31,7 +33,7 @@ use crate::records::jobs::Pending;
 /// Each has affinities, areas and maps in memory.
 const AGGREGATES_MAX: usize = 64;
 /// How often a mounting aggregate is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// See the module's documentation. Shared by the threads of the REST interface.
 pub struct Administrator {
@@ -40,8 +42,10 @@ pub struct Administrator {
     directory: Mutex<DataDir>,
     /// Names of aggregates recorded as ready.
     pub(super) ready: Mutex<BTreeSet<String>>,
+    /// See the module's documentation.
+    pub(super) populating: RwLock<()>,
     /// Those that are recorded and could not be opened.
-    pub(super) unavailable: Vec<Unavailable>,
+    unavailable: Mutex<Vec<Unavailable>>,
     pub(super) since: Instant,
 }
 
@@ -72,7 +76,8 @@ impl Administrator {
             plane,
             ready: Mutex::new(ready.collect()),
             directory: Mutex::new(directory),
-            unavailable,
+            populating: RwLock::new(()),
+            unavailable: Mutex::new(unavailable),
             since: Instant::now(),
         }
     }
@@ -90,7 +95,18 @@ impl Administrator {
         Moment(self.plane.world.wall_seconds())
     }
 
-    fn directory(&self) -> MutexGuard<'_, DataDir> {
+    /// Those that are recorded and could not be opened.
+    pub(super) fn unavailable(&self) -> MutexGuard<'_, Vec<Unavailable>> {
+        self.unavailable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn ready(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn directory(&self) -> MutexGuard<'_, DataDir> {
         self.directory
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -183,10 +199,7 @@ impl Administrator {
         self.plane.wake_all();
         self.wait_until_online(id)?;
         creation::finish(&mut directory, name).map_err(|error| host(&error))?;
-        self.ready
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(name.to_owned());
+        self.ready().insert(name.to_owned());
         drop(directory);
         tracing::info!("created aggregate {name}");
         self.aggregate(name)
@@ -208,10 +221,11 @@ impl Administrator {
         }
     }
 
-    fn state_of(&self, id: u32) -> State {
+    /// Of an aggregate that nobody else deletes, because the caller has the directory.
+    pub(super) fn state_of(&self, id: u32) -> State {
         let aggregates = self.engine.aggregates();
         let found = aggregates.into_iter().find(|aggregate| aggregate.id == id);
-        found.expect("aggregates stay for good").state
+        found.expect("aggregates go one at a time").state
     }
 
     pub(super) fn find_aggregate(&self, name: &str) -> Option<AggregateInfo> {
@@ -226,6 +240,10 @@ impl Administrator {
     /// # Errors
     /// Nothing was changed.
     pub fn create_volume(&self, request: &CreateVolume) -> Result<Volume, Problem> {
+        let _populating = self
+            .populating
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         let aggregate = self.place_for(request.aggregate.as_ref())?;
         let name = request.name.as_str();
         let sync = match request.sync {
@@ -245,11 +263,7 @@ impl Administrator {
 
     /// The aggregate that was named, or the only one.
     fn place_for(&self, wanted: Option<&Name>) -> Result<AggregateInfo, Problem> {
-        let ready = self
-            .ready
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let ready = self.ready().clone();
         let aggregates = self.engine.aggregates();
         let mut usable: Vec<_> = aggregates
             .into_iter()
@@ -263,7 +277,7 @@ impl Administrator {
                     .find(|aggregate| aggregate.name == name.as_str())
                     .ok_or_else(|| Problem::not_found("aggregate", name))
             }
-            None if usable.len() == 1 && self.unavailable.is_empty() => Ok(usable.remove(0)),
+            None if usable.len() == 1 && self.unavailable().is_empty() => Ok(usable.remove(0)),
             None => {
                 let names: Vec<_> = usable.iter().map(|known| known.name.as_str()).collect();
                 let text = format!(
@@ -276,7 +290,7 @@ impl Administrator {
     }
 
     fn refuse_unavailable(&self, name: &str) -> Result<(), Problem> {
-        match self.unavailable.iter().find(|known| known.name == name) {
+        match self.unavailable().iter().find(|known| known.name == name) {
             None => Ok(()),
             Some(known) => Err(Problem::new(Code::Unavailable, known.reason.clone())),
         }
@@ -377,8 +391,9 @@ impl Administrator {
     /// What one aggregate has yet to give back.
     fn pending_of(&self, aggregate: u32) -> Pending {
         let aggregates = self.engine.aggregates();
-        let mut found = aggregates.iter().filter(|known| known.id == aggregate);
-        found.next().map(pending).expect("aggregates stay for good")
+        let found = aggregates.iter().find(|known| known.id == aggregate);
+        // One that was deleted meanwhile has given back everything.
+        found.map(pending).unwrap_or_default()
     }
 
     /// What every aggregate has yet to give back.
@@ -393,7 +408,9 @@ impl Administrator {
         let found = volumes.iter().find(|known| known.name == volume);
         let found = found.ok_or_else(|| Problem::not_found("volume", volume))?;
         let aggregate = self.find_aggregate(&found.aggregate);
-        Ok(aggregate.expect("aggregates stay for good").id)
+        // With its aggregate, if that is being deleted.
+        let aggregate = aggregate.ok_or_else(|| Problem::not_found("volume", volume))?;
+        Ok(aggregate.id)
     }
 
     fn change(&self, aggregate: u32, change: admin::Change) -> Result<(), Problem> {
@@ -447,7 +464,7 @@ fn refused(error: &CreationError) -> Problem {
     }
 }
 
-fn host(error: &DataDirError) -> Problem {
+pub(super) fn host(error: &DataDirError) -> Problem {
     Problem::new(Code::Host, error.to_string())
 }
 

@@ -1,4 +1,4 @@
-//! Making an aggregate, and taking back one that was never finished.
+//! Making an aggregate, and taking back one that was never finished or is deleted (`deletion`).
 //!
 //! ```text
 //! devices looked at ─▶ recorded as creating ─▶ labels written ─▶ open ─▶ finish(): recorded as ready
@@ -356,25 +356,33 @@ fn explain(error: CreateError, aggregate: &AggregateState) -> CreationError {
     }
 }
 
-/// Takes back every aggregate whose creation was cut short. What cannot be cleared now stays recorded, so that
-/// the next start tries again.
+/// Takes back every aggregate whose creation was cut short, and goes on with every deletion that was. What cannot
+/// be cleared now stays recorded, so that the next start tries again.
 pub(super) fn undo_unfinished(world: &World, directory: &mut DataDir) {
-    let creating = |known: &&AggregateState| known.phase == Phase::Creating;
+    let unwanted = |known: &&AggregateState| known.phase != Phase::Ready;
     let state = directory.state();
-    let unfinished: Vec<_> = state.aggregates.iter().filter(creating).cloned().collect();
-    for aggregate in unfinished {
+    let unwanted: Vec<_> = state.aggregates.iter().filter(unwanted).cloned().collect();
+    for aggregate in unwanted {
         let name = &aggregate.name;
+        let what = match aggregate.phase {
+            Phase::Deleting => "was deleted",
+            Phase::Creating | Phase::Ready => "was never finished",
+        };
         match undo(world, directory, &aggregate) {
-            Ok(()) => tracing::info!("aggregate {name} was never finished and is forgotten"),
+            Ok(()) => tracing::info!("aggregate {name} {what} and is forgotten"),
             Err(problem) => tracing::warn!(
-                "aggregate {name} was never finished, and its devices cannot be cleared now: {problem}"
+                "aggregate {name} {what}, and its devices cannot be cleared now: {problem}"
             ),
         }
     }
 }
 
 /// Clears the devices of what we wrote, then forgets the aggregate.
-fn undo(world: &World, directory: &mut DataDir, aggregate: &AggregateState) -> Result<(), String> {
+pub(super) fn undo(
+    world: &World,
+    directory: &mut DataDir,
+    aggregate: &AggregateState,
+) -> Result<(), String> {
     for device in &aggregate.devices {
         let path = directory.device_path(device);
         let cleared = match device.kind {

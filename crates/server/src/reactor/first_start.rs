@@ -16,7 +16,7 @@ use crate::config::BLOCK_BYTES;
 use crate::datadir::Phase;
 use crate::{Config, DataDir, StartError};
 
-/// True if there is no aggregate whose creation was finished.
+/// True if there never was an aggregate whose creation was finished: the last one is not deleted.
 pub(super) fn is_needed(directory: &DataDir) -> bool {
     directory
         .state()

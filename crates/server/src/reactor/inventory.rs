@@ -3,7 +3,6 @@
 //! The numbers of an aggregate are those of its last consistency point, and of one look at counters that others
 //! change meanwhile: near the truth, and cheap enough to be asked for every second.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use everglade_api::{
@@ -35,7 +34,7 @@ impl Administrator {
             aggregates: aggregates
                 .iter()
                 .map(view)
-                .chain(self.unavailable.iter().map(Unavailable::view))
+                .chain(self.unavailable().iter().map(Unavailable::view))
                 .collect(),
         }
     }
@@ -45,7 +44,7 @@ impl Administrator {
     /// # Errors
     /// There is none of this name.
     pub fn aggregate(&self, name: &str) -> Result<Aggregate, Problem> {
-        if let Some(known) = self.unavailable.iter().find(|known| known.name == name) {
+        if let Some(known) = self.unavailable().iter().find(|known| known.name == name) {
             return Ok(known.view());
         }
         let info = self.find_aggregate(name);
@@ -111,10 +110,10 @@ impl Administrator {
     }
 
     fn state_of_aggregate(&self, info: &AggregateInfo) -> AggregateState {
-        let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_ready = self.ready().contains(&info.name);
         match &info.state {
             State::Failed(_) => AggregateState::Failed,
-            _ if !ready.contains(&info.name) => AggregateState::Creating,
+            State::Online | State::Mounting if !is_ready => AggregateState::Creating,
             State::Mounting => AggregateState::Mounting,
             State::Online => AggregateState::Online,
             State::Stopping => AggregateState::Stopping,

@@ -14,6 +14,7 @@ mod candidates;
 mod connection;
 mod control;
 mod creation;
+mod deletion;
 mod door;
 mod encryption;
 mod first_start;
@@ -35,6 +36,7 @@ use control::{Answer, Control, Plane};
 pub(crate) use door::Door;
 
 pub use administrator::{Administrator, Deleted};
+pub use deletion::Cleared;
 use unavailable::Unavailable;
 
 /// Everything the data plane is made of.

@@ -17,7 +17,7 @@ use everglade_api::{Code, Job, JobState, Moment, Problem};
 const ENDED_KEPT: usize = 256;
 
 /// What an aggregate has yet to give back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     /// Its name.
     pub aggregate: String,
@@ -114,6 +114,20 @@ impl Jobs {
             }
         }
         inner.forget_old();
+        ended
+    }
+
+    /// The aggregate was deleted, and so has given back everything; returns the jobs that ended by that.
+    pub fn end_of(&self, now: Moment, aggregate: &str) -> Vec<Job> {
+        let mut inner = self.lock();
+        inner.progress.remove(aggregate);
+        let mut ended = Vec::new();
+        for (id, job) in &mut inner.jobs {
+            if job.ended.is_none() && job.aggregate == aggregate {
+                job.ended = Some((now, Ok(())));
+                ended.push(job.view(*id, job.from, now));
+            }
+        }
         ended
     }
 
@@ -279,6 +293,18 @@ mod tests {
         let ended = jobs.advance(Moment(2), &[failed]);
         assert_eq!(ended[0].state, JobState::Failed);
         assert_eq!(ended[0].detail.as_deref(), Some("gone"));
+    }
+
+    #[test]
+    fn a_deleted_aggregate_ends_its_jobs_and_one_of_the_same_name_begins_anew() {
+        let jobs = Jobs::new();
+        jobs.begin(Moment(1), "volume delete", "v", &pending(10));
+        let ended = jobs.end_of(Moment(2), "a");
+        assert_eq!((ended[0].state, ended[0].percent), (JobState::Done, 100));
+        assert!(jobs.is_idle());
+        jobs.begin(Moment(3), "volume delete", "v", &pending(10));
+        assert!(jobs.advance(Moment(4), &[pending(5)]).is_empty());
+        assert_eq!(jobs.one(Moment(4), 2).map(|job| job.percent), Ok(50));
     }
 
     #[test]

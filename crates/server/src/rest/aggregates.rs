@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::{Path, State};
-use axum::http::HeaderMap;
-use everglade_api::CreateAggregate;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, header};
+use everglade_api::{Code, CreateAggregate, Problem};
 
-use super::answer::{Answer, created, found, tagged};
+use super::answer::{Answer, created, found, gone, tagged};
 use super::body::Body;
 use super::caller::Caller;
 use super::desk::Desk;
-use super::entity::Tag;
+use super::entity::{Condition, Tag};
+use super::flags;
 use super::listing::Listing;
 use crate::records::Deed;
 
@@ -56,4 +57,43 @@ pub(super) async fn create(
         })
         .await?;
     created(&place, &Tag::of_aggregate(&aggregate), &aggregate)
+}
+
+pub(super) async fn delete(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Answer {
+    let discard_volumes = flags::read(query.as_deref(), "discard_volumes")?;
+    let condition = Condition::read(&headers, &header::IF_MATCH)?;
+    let editing = desk.edit(&format!("aggregate {name}"))?;
+    let deed = Deed {
+        what: "aggregate delete",
+        object: name.clone(),
+        detail: match discard_volumes {
+            true => "with what it had".to_owned(),
+            false => "it was empty".to_owned(),
+        },
+    };
+    let aggregate = name.clone();
+    let cleared = desk
+        .change(caller, deed, move |administrator| {
+            let _editing = editing;
+            condition.allows(&Tag::of_aggregate(&administrator.aggregate(&name)?))?;
+            administrator.delete_aggregate(&name, discard_volumes)
+        })
+        .await?;
+    desk.end_jobs_of(&aggregate);
+    match cleared.leftover {
+        None => Ok(gone()),
+        Some(problem) => {
+            let text = format!(
+                "aggregate {aggregate} is deleted, but not all its devices are cleared: {problem}; the next \
+                 start of the daemon tries again"
+            );
+            Err(Problem::new(Code::Host, text).into())
+        }
+    }
 }

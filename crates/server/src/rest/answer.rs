@@ -78,6 +78,11 @@ pub(super) fn accepted(job: &Job) -> Answer {
     Ok(response)
 }
 
+/// It is done, and there is nothing left to show.
+pub(super) fn gone() -> Response {
+    StatusCode::NO_CONTENT.into_response()
+}
+
 fn locate(response: &mut Response, place: &str) {
     let place = HeaderValue::from_str(place).expect("names mean nothing in a URL");
     response.headers_mut().insert(header::LOCATION, place);

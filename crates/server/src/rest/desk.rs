@@ -158,6 +158,23 @@ impl Desk {
         .await
     }
 
+    /// An aggregate was deleted; whoever waits for its space has it.
+    pub(super) fn end_jobs_of(&self, aggregate: &str) {
+        let now = self.administrator.now();
+        for job in self.records.jobs.end_of(now, aggregate) {
+            self.records.events.tell(
+                now,
+                Told {
+                    severity: Severity::Info,
+                    kind: EventKind::Job,
+                    object: job.object,
+                    code: None,
+                    text: format!("job {} ended with aggregate {aggregate}", job.id),
+                },
+            );
+        }
+    }
+
     /// Keeps others from changing an object, until it is dropped.
     pub(super) fn edit(self: &Arc<Self>, object: &str) -> Result<Editing, Problem> {
         let mut editing = self.editing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,6 +20,7 @@ mod caller;
 pub(crate) mod connections;
 mod desk;
 mod entity;
+mod flags;
 pub(crate) mod guard;
 mod happenings;
 mod jobs;

@@ -30,7 +30,10 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
             "/v1/aggregates",
             get(aggregates::list).post(aggregates::create),
         )
-        .route("/v1/aggregates/{aggregate}", get(aggregates::show))
+        .route(
+            "/v1/aggregates/{aggregate}",
+            get(aggregates::show).delete(aggregates::delete),
+        )
         .route("/v1/volumes", get(volumes::list).post(volumes::create))
         .route(
             "/v1/volumes/{volume}",

@@ -12,7 +12,7 @@ use super::{
 use crate::tools::{have, must, skip};
 
 /// A regular file as a device: sparse, so that only what is used is taken.
-fn sparse(place: &Place, name: &str, bytes: u64) -> PathBuf {
+pub(super) fn sparse(place: &Place, name: &str, bytes: u64) -> PathBuf {
     let path = place.file(name);
     let file = File::create(&path).expect("create");
     file.set_len(bytes).expect("a sparse file");

@@ -249,7 +249,7 @@ fn bad_requests_are_problems_with_code_and_field() {
         ("GET", "/v1/nix", "", 404, "EVG-1006", None),
         ("GET", "/", "", 404, "EVG-1006", None),
         ("PUT", volumes, "{}", 405, "EVG-1007", None),
-        ("DELETE", "/v1/aggregates/aggr0", "", 405, "EVG-1007", None),
+        ("PATCH", "/v1/aggregates/aggr0", "{}", 405, "EVG-1007", None),
     ] {
         let found = problem(&place, method, path, body);
         let short: String = body.chars().take(60).collect();

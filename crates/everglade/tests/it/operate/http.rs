@@ -13,20 +13,20 @@ const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) head: String,
-    pub(super) body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
     #[track_caller]
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
     /// A header's value, by its name in lower case.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines();
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
@@ -56,19 +56,19 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> Answer {
 }
 
 /// Over TCP.
-pub(super) fn tcp(address: &str, method: &str, path: &str, headers: &str) -> Answer {
+pub(crate) fn tcp(address: &str, method: &str, path: &str, headers: &str) -> Answer {
     let stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(PATIENCE).expect("a timeout");
     exchange(stream, &request(method, path, headers, ""))
 }
 
 /// Over the socket in the data directory.
-pub(super) fn unix(place: &Place, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+pub(crate) fn unix(place: &Place, method: &str, path: &str, headers: &str, body: &str) -> Answer {
     exchange(open(place), &request(method, path, headers, body))
 }
 
 /// A connection to the socket in the data directory.
-pub(super) fn open(place: &Place) -> UnixStream {
+pub(crate) fn open(place: &Place) -> UnixStream {
     let stream = UnixStream::connect(place.data_dir().join("run/api.sock")).expect("a connection");
     stream.set_read_timeout(PATIENCE).expect("a timeout");
     stream

@@ -1,7 +1,7 @@
 //! Operating a running daemon (issue 4): what it shows, what it remembers, what it counts, who may ask it.
 
 mod configuration;
-mod http;
+pub(crate) mod http;
 mod listing;
 mod metrics;
 mod remembering;

@@ -1,0 +1,48 @@
+//! Aggregates that were deleted: their homes go when nothing of them is under way here any more.
+//!
+//! An aggregate that has stopped or failed begins nothing new, so it is enough to look when something ended: a
+//! device operation in flight finds its home, and so does whoever wakes the driver.
+
+use everglade_env::Outside;
+
+use crate::reactor::loading::Inflight;
+use crate::reactor::{Core, Operation};
+
+impl<O: Outside> Core<O> {
+    /// Drops the homes that can be.
+    pub(super) fn let_go(&mut self) {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.retain(|aggregate| {
+            let is_needed = self.is_under_way(*aggregate);
+            if !is_needed {
+                self.homes.remove(aggregate);
+                if let Some(driver) = self.drivers.remove(aggregate) {
+                    self.operations.remove(driver);
+                }
+            }
+            is_needed
+        });
+        self.leaving = leaving;
+    }
+
+    fn is_under_way(&self, id: u32) -> bool {
+        let concerns = |inflight: &Inflight| match inflight {
+            Inflight::Read { aggregate, .. }
+            | Inflight::Probe { aggregate, .. }
+            | Inflight::Write { aggregate, .. }
+            | Inflight::Log { aggregate }
+            | Inflight::Wanted { aggregate }
+            | Inflight::Prepare { aggregate }
+            | Inflight::Punch { aggregate } => *aggregate == id,
+            // Of which aggregate is not said, and it ends.
+            Inflight::Replay { .. } => true,
+        };
+        let is_awake = |driver: &usize| {
+            let Operation { queued, loads, .. } = &self.operations[*driver];
+            *queued || *loads > 0
+        };
+        self.inflight.iter().any(|(_, inflight)| concerns(inflight))
+            || self.drivers.get(&id).is_some_and(is_awake)
+            || self.homes.get(&id).is_some_and(|home| home.is_entering)
+    }
+}

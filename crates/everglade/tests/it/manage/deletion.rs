@@ -1,0 +1,237 @@
+//! Deleting an aggregate: refused while something would be lost, complete when it is done, taken up again when it
+//! was cut short.
+
+use std::fs;
+use std::path::Path;
+
+use super::devices::sparse;
+use super::{GIB, MIB, Place, ask, ask_json, assert_clean, everything, refused, serve, text};
+use crate::operate::http;
+use crate::wire::Client;
+
+/// Nothing of a label is left at the ends of a device.
+fn is_blank(path: &Path) -> bool {
+    let bytes = fs::read(path).expect("read");
+    let ends = [&bytes[..1 << 20], &bytes[bytes.len() - (1 << 20)..]];
+    ends.concat().iter().all(|byte| *byte == 0)
+}
+
+#[test]
+fn an_aggregate_is_deleted_only_when_that_is_meant() {
+    let place = Place::new();
+    let server = serve(&place);
+    refused(
+        &place,
+        &["aggregate", "delete", "aggr0", "--yes", "--discard-volumes"],
+        5,
+        &["only aggregate", "EVG-2009"],
+    );
+    ask(&place, &["aggregate", "create", "b", "--size", "1GiB"]);
+    ask(&place, &["volume", "create", "v", "--aggregate", "b"]);
+    ask(&place, &["lun", "create", "v/l", "--size", "16MiB"]);
+    let before = everything(&place);
+    let delete = ["aggregate", "delete", "b"];
+    refused(&place, &delete, 6, &["its volume v", "--yes"]);
+    let with = |more: &[&'static str]| [&delete[..], more].concat();
+    refused(
+        &place,
+        &with(&["--yes"]),
+        6,
+        &["has a volume", "--discard-volumes", "EVG-2004"],
+    );
+    refused(
+        &place,
+        &with(&["--discard-volumes"]),
+        6,
+        &["its volume v", "--yes"],
+    );
+    refused(
+        &place,
+        &["aggregate", "delete", "nix", "--yes"],
+        4,
+        &["no aggregate nix"],
+    );
+    refused(&place, &["aggregate", "delete"], 2, &["AGGREGATE"]);
+    let said = ask(&place, &with(&["--dry-run"]));
+    for part in [
+        "would be lost",
+        "volume v (1 LUN, 16.0 MiB",
+        "segment files",
+        "--discard-volumes",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let said = ask_json(&place, &with(&["--dry-run"]));
+    assert_eq!(said["needs_discard_volumes"], true);
+    assert_eq!(said["lost"]["volumes"][0]["name"], "v");
+    for (query, status, code) in [
+        ("", 409, "EVG-2004"),
+        ("?discard_volumes=maybe", 422, "EVG-1004"),
+        (
+            "?discard_volumes=true&discard_volumes=true",
+            422,
+            "EVG-1004",
+        ),
+        ("?force=true", 400, "EVG-1002"),
+    ] {
+        let path = format!("/v1/aggregates/b{query}");
+        let answer = http::unix(&place, "DELETE", &path, "", "");
+        assert_eq!(answer.status, status, "{query}");
+        assert_eq!(answer.json()["code"], code, "{query}");
+    }
+    let path = "/v1/aggregates/b?discard_volumes=true";
+    let answer = http::unix(&place, "DELETE", path, "If-Match: \"no\"\r\n", "");
+    assert_eq!(answer.status, 412);
+    assert_eq!(everything(&place), before, "nothing was changed");
+    server.stop();
+    assert_clean(&place, 2);
+}
+
+#[test]
+fn a_deleted_aggregate_leaves_nothing_behind_and_takes_nothing_along() {
+    let place = Place::new();
+    let mut server = serve(&place);
+    let file = sparse(&place, "file", GIB);
+    let folder = place.file("folder");
+    fs::create_dir(&folder).expect("create");
+    let devices = format!("{},{}", text(&file), text(&folder));
+    let create = |name: &str| {
+        let words = ["aggregate", "create", name, "--size", "1GiB", "--devices"];
+        ask(&place, &[&words[..], &[&devices]].concat());
+        ask(&place, &["volume", "create", "v", "--aggregate", name]);
+        ask(&place, &["lun", "create", "v/l", "--size", "16MiB"]);
+    };
+    ask(&place, &["aggregate", "create", "own", "--size", "1GiB"]);
+    create("b");
+    let open = |lun: &str| Client::open(&server.tcp, lun).expect("a client").0;
+    let (mut lost, mut kept) = (open("v/l"), open("vol0/lun0"));
+    lost.write(0, &[1; 4096]).expect("written");
+    kept.write(0, &[2; 4096]).expect("written");
+    // Its space is being given back when the aggregate goes.
+    ask(&place, &["lun", "create", "v/gone", "--size", "64MiB"]);
+    let mut gone = open("v/gone");
+    for mib in 0..16 {
+        gone.write(mib * MIB, &vec![7; 1 << 20]).expect("written");
+    }
+    ask(&place, &["lun", "delete", "v/gone", "--yes"]);
+    ask(&place, &["aggregate", "delete", "own", "--yes"]);
+    ask(
+        &place,
+        &["aggregate", "delete", "b", "--yes", "--discard-volumes"],
+    );
+    assert!(lost.is_closed_by_server(), "who uses it is sent away");
+    assert_eq!(kept.read(0, 4096), Ok(vec![2; 4096]), "others go on");
+    assert!(is_blank(&file));
+    let left = fs::read_dir(&folder).expect("read").count();
+    assert_eq!(left, 0, "the folder stays, empty");
+    let own = place.data_dir().join("aggregates/own");
+    assert!(!own.exists());
+    for name in ["b", "own"] {
+        refused(&place, &["aggregate", "show", name], 4, &["no aggregate"]);
+    }
+    refused(&place, &["volume", "show", "v"], 4, &["no volume v"]);
+    let jobs = ask_json(&place, &["job", "show"]);
+    let jobs = jobs["jobs"].as_array().expect("a list").clone();
+    assert!(jobs.iter().all(|job| job["state"] == "done"), "{jobs:?}");
+    let history = ask(&place, &["history"]);
+    assert!(history.contains("aggregate delete"), "{history}");
+    // Names and devices can be had again, many times.
+    for _ in 0..5 {
+        create("b");
+        ask(
+            &place,
+            &["aggregate", "delete", "b", "--yes", "--discard-volumes"],
+        );
+    }
+    create("b");
+    let mut again = Client::open(&server.tcp, "v/l").expect("a client").0;
+    assert_eq!(again.read(0, 4096), Ok(vec![0; 4096]), "nothing of before");
+    again.write(0, &[3; 4096]).expect("written");
+    again.flush().expect("flushed");
+    kept.flush().expect("flushed");
+    drop((again, kept, gone));
+    server.stop();
+    assert_clean(&place, 2);
+    server = serve(&place);
+    let open = |lun: &str| Client::open(&server.tcp, lun).expect("a client").0;
+    assert_eq!(open("v/l").read(0, 4096), Ok(vec![3; 4096]));
+    assert_eq!(open("vol0/lun0").read(0, 4096), Ok(vec![2; 4096]));
+    server.stop();
+}
+
+/// Makes the record of `b` say that somebody has deleted it, as if power had failed right then.
+fn record_deleting(place: &Place) {
+    let path = place.data_dir().join("state.toml");
+    let state = fs::read_to_string(&path).expect("read");
+    let (first, second) = state.split_once("name = \"b\"").expect("recorded");
+    let second = second.replacen("phase = \"ready\"", "phase = \"deleting\"", 1);
+    fs::write(path, format!("{first}name = \"b\"{second}")).expect("write");
+}
+
+#[test]
+fn a_deletion_that_was_cut_short_is_finished_by_the_next_start() {
+    let place = Place::new();
+    let (first, second) = (sparse(&place, "first", GIB), sparse(&place, "second", GIB));
+    let folder = place.file("folder");
+    fs::create_dir(&folder).expect("create");
+    let devices = [text(&first), text(&folder), text(&second)].join(",");
+    for cleared in 0..4 {
+        let server = serve(&place);
+        let words = ["aggregate", "create", "b", "--size", "1GiB", "--devices"];
+        ask(&place, &[&words[..], &[&devices]].concat());
+        ask(&place, &["volume", "create", "v", "--aggregate", "b"]);
+        server.stop();
+        record_deleting(&place);
+        refused(&place, &["check", "b"], 2, &["was deleted"]);
+        assert_clean(&place, 1);
+        // As far as a deletion may have come.
+        if cleared > 0 {
+            let blank = fs::File::options().write(true).open(&first).expect("open");
+            blank.set_len(0).expect("emptied");
+            blank.set_len(GIB).expect("sparse");
+        }
+        if cleared > 1 {
+            fs::remove_file(folder.join("00000000.seg")).expect("removed");
+        }
+        if cleared > 2 {
+            fs::remove_file(&second).expect("removed");
+        }
+        let server = serve(&place);
+        refused(&place, &["aggregate", "show", "b"], 4, &["no aggregate b"]);
+        refused(&place, &["volume", "show", "v"], 4, &["no volume v"]);
+        assert!(is_blank(&first));
+        assert_eq!(fs::read_dir(&folder).expect("read").count(), 0);
+        if cleared > 2 {
+            assert!(!second.exists(), "it is not made again");
+        } else {
+            assert!(is_blank(&second));
+        }
+        server.stop();
+        assert_clean(&place, 1);
+    }
+}
+
+#[test]
+fn an_aggregate_that_cannot_be_opened_can_be_got_rid_of() {
+    let place = Place::new();
+    let (first, second) = (sparse(&place, "first", GIB), sparse(&place, "second", GIB));
+    let server = serve(&place);
+    let devices = [text(&first), text(&second)].join(",");
+    ask(&place, &["aggregate", "create", "b", "--devices", &devices]);
+    server.stop();
+    fs::remove_file(&second).expect("removed");
+    let server = serve(&place);
+    let delete = ["aggregate", "delete", "b", "--yes"];
+    refused(
+        &place,
+        &delete,
+        6,
+        &["cannot be opened", "--discard-volumes"],
+    );
+    ask(&place, &[&delete[..], &["--discard-volumes"]].concat());
+    refused(&place, &["aggregate", "show", "b"], 4, &["no aggregate b"]);
+    assert!(is_blank(&first));
+    assert_eq!(ask_json(&place, &["status"])["health"], "healthy");
+    server.stop();
+    assert_clean(&place, 1);
+}

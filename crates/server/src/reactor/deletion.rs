@@ -1,0 +1,136 @@
+//! Deleting an aggregate.
+//!
+//! ```text
+//! ready ─ no volumes, or nobody wants them ─▶ recorded as deleting ─▶ stopped ─▶ devices cleared ─▶ forgotten
+//!   │ refused                                  └── power cut, or a device that cannot be written ──▶ the next
+//!   ▼                                              start clears what is left
+//! nothing changed
+//! ```
+//!
+//! 1. Nothing on a device is touched before the record says *deleting*; from then on it is never opened again, so
+//!    that half of it is never mounted.
+//! 2. Only devices that carry its UUID are cleared: one that has become somebody else's keeps what it has, and
+//!    so do the other aggregates.
+//! 3. The last aggregate stays, because without any the next start would make the default one.
+
+use std::sync::PoisonError;
+
+use everglade_api::{Code, Problem};
+use everglade_engine::State;
+
+use super::administrator::{Administrator, LOOK_EVERY, host};
+use super::creation;
+use crate::DataDir;
+use crate::datadir::{DataDirError, Phase};
+
+/// What became of an aggregate that is deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cleared {
+    /// Why some of its devices are not cleared yet; the next start tries again.
+    pub leftover: Option<String>,
+}
+
+impl Administrator {
+    /// Deletes an aggregate and clears its devices.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn delete_aggregate(&self, name: &str, discard_volumes: bool) -> Result<Cleared, Problem> {
+        let mut directory = self.directory();
+        let recorded = directory.state().aggregate(name).cloned();
+        let recorded = recorded.ok_or_else(|| Problem::not_found("aggregate", name))?;
+        if recorded.phase == Phase::Deleting {
+            let text = format!("aggregate {name} is deleted; the next start clears what is left");
+            return Err(Problem::new(Code::Unavailable, text));
+        }
+        self.close_for_volumes(name, &directory, discard_volumes)?;
+        if let Err(error) = record_deleting(&mut directory, name) {
+            self.ready().insert(name.to_owned());
+            return Err(host(&error));
+        }
+        tracing::info!("deleting aggregate {name}");
+        self.end_serving(name);
+        self.unavailable().retain(|known| known.name != name);
+        let cleared = creation::undo(&self.plane.world, &mut directory, &recorded);
+        match &cleared {
+            Ok(()) => tracing::info!("deleted aggregate {name}"),
+            Err(problem) => tracing::warn!(
+                "aggregate {name} is deleted, and its devices cannot be cleared now: {problem}"
+            ),
+        }
+        Ok(Cleared {
+            leftover: cleared.err(),
+        })
+    }
+
+    /// Makes sure that nobody loses volumes against his will, and that none comes from now on.
+    fn close_for_volumes(
+        &self,
+        name: &str,
+        directory: &DataDir,
+        discard_volumes: bool,
+    ) -> Result<(), Problem> {
+        let _closed = self
+            .populating
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let others = directory.state().aggregates.iter();
+        if !others
+            .into_iter()
+            .any(|known| known.name != name && known.phase == Phase::Ready)
+        {
+            let text = format!(
+                "{name} is the only aggregate, and a daemon has at least one; make another first"
+            );
+            return Err(Problem::new(Code::StillNeeded, text));
+        }
+        if !discard_volumes {
+            let would_lose = |what: String| {
+                let text = format!("{what}, which would be lost");
+                Err(Problem::of_field(
+                    Code::WouldLoseData,
+                    "discard_volumes",
+                    text,
+                ))
+            };
+            if self.unavailable().iter().any(|known| known.name == name) {
+                return would_lose(format!(
+                    "aggregate {name} cannot be opened, so it may have volumes"
+                ));
+            }
+            let volumes = self.volumes().volumes;
+            let count = volumes.iter().filter(|known| known.aggregate == name);
+            match count.count() {
+                0 => {}
+                1 => return would_lose(format!("aggregate {name} has a volume")),
+                count => return would_lose(format!("aggregate {name} has {count} volumes")),
+            }
+        }
+        self.ready().remove(name);
+        Ok(())
+    }
+
+    /// Ends its sessions and consistency points, and closes its devices.
+    fn end_serving(&self, name: &str) {
+        let Some(info) = self.find_aggregate(name) else {
+            return;
+        };
+        self.engine.request_stop_of(info.id);
+        self.plane.wake_all();
+        while !matches!(self.state_of(info.id), State::Stopped | State::Failed(_)) {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        self.engine.forget(info.id);
+        self.plane.wake_all();
+        for device in info.devices {
+            self.plane.world.close(device);
+        }
+    }
+}
+
+fn record_deleting(directory: &mut DataDir, name: &str) -> Result<(), DataDirError> {
+    let mut state = directory.state().clone();
+    let known = state.aggregates.iter_mut().find(|known| known.name == name);
+    known.expect("looked up by the caller").phase = Phase::Deleting;
+    directory.record(state)
+}

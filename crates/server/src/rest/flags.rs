@@ -1,0 +1,52 @@
+//! Query parameters that are true or false.
+
+use everglade_api::{Code, Problem};
+
+/// The value of a flag in a query in which nothing else may be; absent is false.
+pub(super) fn read(query: Option<&str>, name: &str) -> Result<bool, Problem> {
+    let mut found = None;
+    for part in query.unwrap_or_default().split('&') {
+        if part.is_empty() {
+            continue;
+        }
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        if key != name {
+            let printable = key.chars().take(64).flat_map(char::escape_default);
+            let key: String = printable.collect();
+            let text = format!("unknown parameter; this path takes {name}");
+            return Err(Problem::of_field(Code::UnknownField, &key, text));
+        }
+        if found.is_some() {
+            return Err(Problem::invalid(name, "given twice; give it once"));
+        }
+        found = Some(match value {
+            "true" => true,
+            "false" => false,
+            _ => return Err(Problem::invalid(name, "use true or false")),
+        });
+    }
+    Ok(found.unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_is_true_or_false_and_there_once() {
+        let read = |query| read(Some(query), "sure");
+        assert_eq!(read(""), Ok(false));
+        assert_eq!(read("sure=true"), Ok(true));
+        assert_eq!(read("sure=false&"), Ok(false));
+        for (query, code) in [
+            ("sure", Code::InvalidValue),
+            ("sure=1", Code::InvalidValue),
+            ("sure=true&sure=true", Code::InvalidValue),
+            ("sur=true", Code::UnknownField),
+            ("sure=true&x", Code::UnknownField),
+        ] {
+            assert_eq!(read(query).expect_err(query).code, code, "{query}");
+        }
+        assert_eq!(super::read(None, "sure"), Ok(false));
+    }
+}
