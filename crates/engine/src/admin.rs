@@ -14,6 +14,7 @@ use everglade_freespace::Areas;
 
 use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
+use crate::snapshot::change as snapshot;
 use crate::tree::{File, Root};
 use crate::volume::{Lun, StripeState, Volume};
 
@@ -57,6 +58,57 @@ pub enum Change {
         /// A multiple of the block size, not below the present size.
         size_bytes: u64,
     },
+    /// Takes a snapshot (F-01).
+    CreateSnapshot {
+        /// Of which volume.
+        volume: String,
+        /// Unique among the volume's snapshots.
+        name: String,
+    },
+    /// Gives a snapshot another name.
+    RenameSnapshot {
+        /// Of which volume.
+        volume: String,
+        /// Which.
+        name: String,
+        /// Unique among the volume's snapshots.
+        to: String,
+    },
+    /// Removes a snapshot. Space returns in the background.
+    DeleteSnapshot {
+        /// Of which volume.
+        volume: String,
+        /// Which.
+        name: String,
+    },
+    /// Keeps a snapshot from being deleted.
+    HoldSnapshot {
+        /// Of which volume.
+        volume: String,
+        /// Which.
+        name: String,
+        /// The reason; unique among the snapshot's holds.
+        tag: String,
+    },
+    /// Takes a hold away.
+    ReleaseSnapshot {
+        /// Of which volume.
+        volume: String,
+        /// Which.
+        name: String,
+        /// Which hold.
+        tag: String,
+    },
+    /// Makes the image of a snapshot the active one. What was active stays as another snapshot, and newer
+    /// snapshots stay too.
+    RestoreVolume {
+        /// Which volume.
+        volume: String,
+        /// To which of its snapshots.
+        snapshot: String,
+        /// Name of the snapshot that is taken of the present image.
+        safety: String,
+    },
 }
 
 impl Change {
@@ -65,8 +117,15 @@ impl Change {
     pub(crate) fn growth(&self) -> u64 {
         match self {
             Change::CreateVolume { .. } => 16,
+            // Side files, a record, and what the summary map begins with.
+            Change::CreateSnapshot { .. } | Change::RestoreVolume { .. } => 16,
             Change::CreateLun { .. } | Change::GrowLun { .. } => 4,
-            Change::DeleteVolume { .. } | Change::DeleteLun { .. } => 0,
+            Change::DeleteVolume { .. }
+            | Change::DeleteLun { .. }
+            | Change::RenameSnapshot { .. }
+            | Change::DeleteSnapshot { .. }
+            | Change::HoldSnapshot { .. }
+            | Change::ReleaseSnapshot { .. } => 0,
         }
     }
 }
@@ -91,6 +150,12 @@ pub enum Error {
     /// The pool, or the host below it, is full.
     #[error("no space left in the pool; delete or discard something first, or add space")]
     NoSpace,
+    /// Somebody uses it, or something else is happening to it.
+    #[error("{0}")]
+    Busy(String),
+    /// There is a most, and this would be more.
+    #[error("{0}")]
+    Limit(String),
     /// The aggregate cannot be changed now.
     #[error("{0}")]
     Unavailable(String),
@@ -113,7 +178,7 @@ pub(crate) struct Context<'a> {
     pub(crate) seconds: u64,
 }
 
-fn check_name(name: &str) -> Result<(), Error> {
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     if name_is_valid(name) {
         return Ok(());
     }
@@ -160,6 +225,22 @@ pub(crate) fn execute(
             name,
             size_bytes,
         } => grow_lun(home, volume, name, *size_bytes),
+        Change::CreateSnapshot { volume, name } => {
+            snapshot::create(home, cp, context.seconds, volume, name)
+        }
+        Change::RenameSnapshot { volume, name, to } => snapshot::rename(home, volume, name, to),
+        Change::DeleteSnapshot { volume, name } => snapshot::delete(home, volume, name),
+        Change::HoldSnapshot { volume, name, tag } => {
+            snapshot::add_hold(home, context.seconds, volume, name, tag)
+        }
+        Change::ReleaseSnapshot { volume, name, tag } => {
+            snapshot::release_hold(home, volume, name, tag)
+        }
+        Change::RestoreVolume {
+            volume,
+            snapshot: target,
+            safety,
+        } => snapshot::restore(home, context.seconds, volume, target, safety),
     }
 }
 
@@ -201,6 +282,7 @@ fn create_volume(
         vec![areas],
         inode_file,
     );
+    fs.container = Some(id);
     fs.create_metafiles(cp, context.seconds);
     let shared = new_volume(home, affinities, id, name, sync);
     home.volumes.insert(
@@ -210,6 +292,7 @@ fn create_volume(
             fs,
             sync,
             is_new: true,
+            next: None,
         },
     );
     let mut volumes = home
@@ -253,6 +336,9 @@ pub(crate) fn new_volume(
         dirty_stripes: 0.into(),
         frozen_stripes: 0.into(),
         luns: std::sync::RwLock::default(),
+        images: std::sync::RwLock::default(),
+        snapshots: std::sync::RwLock::default(),
+        is_paused: false.into(),
     })
 }
 
@@ -286,22 +372,45 @@ fn delete_volume(
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .remove(name);
-    home.volumes.remove(&volume.id);
+    volume.images_mut().clear();
+    let removed = home.volumes.remove(&volume.id);
     let entry = home
         .fs
         .directory
         .remove(volume.id)
         .expect("every volume has a name");
     home.fs.hidden.add(entry);
+    // Snapshots go with the container; their side files are nobody's now.
+    let roots = removed
+        .map(|removed| removed.fs.snapshots.roots)
+        .unwrap_or_default();
+    let files = roots
+        .files
+        .into_iter()
+        .flat_map(|(summary, table)| [summary, table]);
+    for file in files.chain(roots.release) {
+        home.fs.hidden.add(Entry {
+            file,
+            kind: EntryKind::Side,
+            name: name.to_owned(),
+        });
+    }
     Ok(())
 }
 
-fn find<'a>(home: &'a mut Home, volume: &str) -> Result<&'a mut VolumeHome, Error> {
+/// A volume that can be changed now.
+pub(crate) fn find<'a>(home: &'a mut Home, volume: &str) -> Result<&'a mut VolumeHome, Error> {
     let found = home
         .volumes
         .values_mut()
         .find(|known| known.shared.name == volume);
-    found.ok_or_else(|| Error::NotFound(format!("volume {volume}")))
+    let found = found.ok_or_else(|| Error::NotFound(format!("volume {volume}")))?;
+    match found.fs.snapshots.restoring {
+        Some(_) => Err(Error::Busy(format!(
+            "volume {volume} is being restored; try again"
+        ))),
+        None => Ok(found),
+    }
 }
 
 fn create_lun(

@@ -18,6 +18,7 @@ use crate::alloc::Cursor;
 use crate::alloc::active_map::SafeCopies;
 use crate::load::{LoadCx, Stop};
 use crate::names::Names;
+use crate::snapshot::table::Snapshots;
 use crate::tree::{Content, File};
 
 /// See the module's documentation.
@@ -51,6 +52,10 @@ pub(crate) struct FileSystem {
     pub(crate) scan_next: Vec<u64>,
     /// Used-up areas that were looked through once more in this consistency point.
     pub(crate) reopened: BTreeSet<(usize, u64)>,
+    /// The file of the aggregate that holds it. Volumes only.
+    pub(crate) container: Option<FileId>,
+    /// Volumes only.
+    pub(crate) snapshots: Snapshots,
 }
 
 impl FileSystem {
@@ -84,6 +89,8 @@ impl FileSystem {
             hidden: Names::default(),
             scan_next: vec![0; extents],
             reopened: BTreeSet::new(),
+            container: None,
+            snapshots: Snapshots::default(),
         }
     }
 
@@ -130,6 +137,7 @@ impl FileSystem {
             || !self.erased.is_empty()
             || self.directory.is_changed()
             || self.hidden.is_changed()
+            || self.snapshots.is_changed()
             || self.files.values().any(File::is_changed)
     }
 
@@ -202,6 +210,7 @@ impl FileSystem {
     /// Ends a consistency point: numbers freed in it may be used.
     pub(crate) fn finish_cp(&mut self) {
         self.safe.drop_all();
+        self.snapshots.finish_cp();
         self.inode_file.inode_changed = false;
         assert!(!self.is_changed(), "something was changed but not written");
     }

@@ -12,7 +12,7 @@
 //! and commits with the superblock (`cp::commit`). A flush waits for that.
 //!
 //! Chapters: `reactor` runs everything · `ops` what clients ask for · `volume` overlays and roots · `cp` the
-//! consistency point · `tree` block trees · `alloc` block numbers · `aggregate` what is shared about a pool.
+//! consistency point · `snapshot` images that stay · `tree` block trees · `alloc` block numbers · `aggregate` what is shared about a pool.
 //!
 //! Which state belongs to whom:
 //!
@@ -33,6 +33,7 @@ mod names;
 mod ops;
 mod reactor;
 mod shared;
+mod snapshot;
 mod tree;
 mod volume;
 
@@ -45,3 +46,4 @@ pub use aggregate::space::Usage;
 pub use cp::trigger::CpCounts;
 pub use reactor::{AdminDone, Core, Joined};
 pub use shared::{AggregateInfo, Engine, LunInfo, Options, VolumeInfo};
+pub use snapshot::info::SnapshotInfo;

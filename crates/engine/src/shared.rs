@@ -18,6 +18,7 @@ use crate::aggregate::mount::Mounting;
 use crate::aggregate::space::{Space, Usage};
 use crate::aggregate::{Aggregate, State};
 use crate::cp::trigger::CpCounts;
+use crate::snapshot::info::SnapshotInfo;
 
 /// How the engine is set up.
 #[derive(Clone, Copy, Debug)]
@@ -301,6 +302,22 @@ impl Engine {
         let all = self.0.all();
         let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());
         listed.map(info).collect()
+    }
+
+    /// Snapshots of a volume that clients can name, by number.
+    ///
+    /// # Errors
+    /// None: a volume that is not there has no snapshots.
+    #[must_use]
+    pub fn snapshots(&self, volume: &str) -> Vec<SnapshotInfo> {
+        let aggregates = self.0.all();
+        let mut found = aggregates
+            .iter()
+            .filter_map(|aggregate| aggregate.volume(volume));
+        found
+            .next()
+            .map(|volume| volume.snapshots())
+            .unwrap_or_default()
     }
 
     /// All volumes, by name.

@@ -74,6 +74,64 @@ pub fn first_clear(block: &Block, from: u64, to: u64) -> Option<u64> {
     None
 }
 
+/// Sets in `block` every bit that is set in `other`.
+pub fn unite(block: &mut Block, other: &Block) {
+    for (byte, other) in block.iter_mut().zip(other) {
+        *byte |= other;
+    }
+}
+
+/// Clears in `block` every bit that is set in `other`.
+pub fn subtract(block: &mut Block, other: &Block) {
+    for (byte, other) in block.iter_mut().zip(other) {
+        *byte &= !other;
+    }
+}
+
+/// Clears in `block` every bit that is clear in `other`.
+pub fn intersect(block: &mut Block, other: &Block) {
+    for (byte, other) in block.iter_mut().zip(other) {
+        *byte &= other;
+    }
+}
+
+/// True if every bit of `part` is set in `whole` too.
+#[must_use]
+pub fn is_within(part: &Block, whole: &Block) -> bool {
+    part.iter()
+        .zip(whole)
+        .all(|(part, whole)| part & !whole == 0)
+}
+
+/// Clears the bits outside `from..to`.
+pub fn keep_range(block: &mut Block, from: u64, to: u64) {
+    assert!(
+        from <= to && to <= BITS_PER_BLOCK,
+        "range {from}..{to} is outside a bitmap block"
+    );
+    let whole = |bit: u64| usize::try_from(bit / 8).expect("at most 4,096");
+    block[..whole(from)].fill(0);
+    if let Some(byte) = block.get_mut(whole(from)) {
+        *byte &= 0xff << (from % 8);
+    }
+    if let Some(byte) = block.get_mut(whole(to)) {
+        *byte &= !(0xff << (to % 8));
+        block[whole(to) + 1..].fill(0);
+    }
+}
+
+/// The set bits in ascending order.
+pub fn ones(block: &Block) -> impl Iterator<Item = u64> + '_ {
+    (0..BITS_PER_BLOCK / 64).flat_map(|index| {
+        let mut rest = word(block, index);
+        std::iter::from_fn(move || {
+            let bit = (rest != 0).then(|| index * 64 + u64::from(rest.trailing_zeros()))?;
+            rest &= rest - 1;
+            Some(bit)
+        })
+    })
+}
+
 fn word(block: &Block, index: u64) -> u64 {
     // `index` is a bit number divided by 64.
     #[expect(clippy::cast_possible_truncation, reason = "below 512")]
@@ -99,6 +157,19 @@ mod tests {
             let to = (from + length).min(BITS_PER_BLOCK);
             prop_assert_eq!(count(&block, from, to), (from..to).filter(|b| is_set(&block, *b)).count() as u64);
             prop_assert_eq!(first_clear(&block, from, to), (from..to).find(|b| !is_set(&block, *b)));
+            prop_assert!(ones(&block).eq((0..BITS_PER_BLOCK).filter(|bit| is_set(&block, *bit))));
+            let mut kept = block;
+            keep_range(&mut kept, from, to);
+            prop_assert!(ones(&kept).eq((from..to).filter(|bit| is_set(&block, *bit))));
+            prop_assert!(is_within(&kept, &block));
+            let mut rest = block;
+            subtract(&mut rest, &kept);
+            prop_assert_eq!(ones(&rest).count() + ones(&kept).count(), ones(&block).count());
+            prop_assert!(ones(&kept).next().is_none() || !is_within(&kept, &rest));
+            unite(&mut rest, &kept);
+            prop_assert_eq!(&rest, &block);
+            intersect(&mut rest, &kept);
+            prop_assert_eq!(&rest, &kept);
         }
     }
 }

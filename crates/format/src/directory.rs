@@ -6,7 +6,7 @@
 //! | offset in the entry | bytes | field |
 //! | --- | --- | --- |
 //! | 0 | 4 | file id |
-//! | 4 | 1 | kind: 1 = volume, 2 = LUN |
+//! | 4 | 1 | kind: 1 = volume, 2 = LUN, 3 = side file of a volume (hidden namespace only) |
 //! | 5 | 1 | length of the name |
 //! | 8 | 64 | name |
 
@@ -27,6 +27,8 @@ pub enum EntryKind {
     Volume = 1,
     /// A LUN.
     Lun = 2,
+    /// A side file of a volume; named only while it is being deleted.
+    Side = 3,
 }
 
 /// One name.
@@ -72,7 +74,8 @@ impl Directory {
             let kind = match bytes[4] {
                 1 => EntryKind::Volume,
                 2 => EntryKind::Lun,
-                other => return Err(Damage::new("directory entry kind", "1 or 2", other)),
+                3 => EntryKind::Side,
+                other => return Err(Damage::new("directory entry kind", "1 to 3", other)),
             };
             let length = usize::from(bytes[5]).min(64);
             let name = String::from_utf8_lossy(&bytes[8..8 + length]).into_owned();

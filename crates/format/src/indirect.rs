@@ -34,6 +34,10 @@ pub enum BlockKind {
     Inodes = 4,
     /// The best areas.
     TopAreas = 5,
+    /// Records of a snapshot table.
+    Snapshots = 6,
+    /// Entries of a release file.
+    Releases = 7,
 }
 
 impl BlockKind {
@@ -44,7 +48,9 @@ impl BlockKind {
             3 => BlockKind::Directory,
             4 => BlockKind::Inodes,
             5 => BlockKind::TopAreas,
-            _ => return Err(Damage::new("block kind", "1 to 5", byte)),
+            6 => BlockKind::Snapshots,
+            7 => BlockKind::Releases,
+            _ => return Err(Damage::new("block kind", "1 to 7", byte)),
         })
     }
 

@@ -42,6 +42,12 @@ pub enum Kind {
     Lun = 2,
     /// The container of a volume, in an aggregate.
     Container = 3,
+    /// The summary map of a volume, in an aggregate (F-04): leaves like those of an active map.
+    Summary = 4,
+    /// The snapshot table of a volume, in an aggregate.
+    Snapshots = 5,
+    /// The release file of a volume, in an aggregate.
+    Release = 6,
 }
 
 /// A file: its size and the root of its block tree.
@@ -184,6 +190,9 @@ impl Inode {
             1 => Kind::Metafile,
             2 => Kind::Lun,
             3 => Kind::Container,
+            4 => Kind::Summary,
+            5 => Kind::Snapshots,
+            6 => Kind::Release,
             other => return Err(Damage::new("inode kind", "1 to 3", other)),
         };
         if bytes[5] & !FLAG_INLINE != 0 {

@@ -40,6 +40,10 @@ number!(
     FileId(u32)
 );
 number!(
+    /// A snapshot of one volume, from 1 on. Never reused.
+    SnapshotId(u32)
+);
+number!(
     /// Number of a consistency point; 48 bits on media. The first one that commits is 1.
     CpNumber(u64)
 );

@@ -13,13 +13,23 @@
 //! | 60 | 1 | sync: 0 = standard, 1 = always |
 //! | 64 | 8 | blocks of LUNs' trees that could not be read when they were needed and became lost; where there are any, blocks below them may be in use without being referenced |
 //! | 80 | 288 | inode of the inode file |
+//! | 368 | 4 | file of the aggregate with the summary map, 0 = none: the volume never had a snapshot |
+//! | 372 | 4 | file of the aggregate with the snapshot table, 0 = none |
+//! | 376 | 4 | file of the aggregate with blocks to release, 0 = none |
+//! | 380 | 4 | snapshot that the active image descends from, 0 = none |
+//! | 384 | 4 | next snapshot id |
+//! | 388 | 1 | scan under way: 0 = none, 1 = fold, 2 = delete, 3 = release |
+//! | 392 | 8 | how far it is: all vvbns (of a release: entries) below are done |
+//! | 400 | 8 | blocks that the active image alone holds; 0 if there are no snapshots |
 //!
 //! Its tag is in the container, so it carries no check of its own.
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
 use crate::config::{Uuid, hex};
 use crate::inode::INODE_BYTES;
-use crate::{BLOCK_SIZE, Block, CpNumber, Damage, FORMAT_VERSION, FileId, Inode, Layer, Vvbn};
+use crate::{
+    BLOCK_SIZE, Block, CpNumber, Damage, FORMAT_VERSION, FileId, Inode, Layer, SnapshotId, Vvbn,
+};
 
 const MAGIC: [u8; 8] = *b"EVGLVOLU";
 /// Where every volume's superblock is.
@@ -36,6 +46,46 @@ pub enum Sync {
     Standard = 0,
     /// Every acknowledgement is durable.
     Always = 1,
+}
+
+/// A pass over a volume's blocks in the background, a little in each consistency point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scan {
+    /// None is under way.
+    #[default]
+    None,
+    /// Blocks of the first snapshot that is not folded go into the summary map.
+    Fold {
+        /// All vvbns below are done.
+        next: u64,
+    },
+    /// Blocks that only the victims hold are released (F-10, F-11).
+    Delete {
+        /// All vvbns below are done.
+        next: u64,
+    },
+    /// Blocks named by the release file are released.
+    Release {
+        /// All entries before it are done.
+        next: u64,
+    },
+}
+
+/// What a volume's superblock says of its snapshots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotRoots {
+    /// Summary map and snapshot table, files of the aggregate; none if the volume never had a snapshot.
+    pub files: Option<(FileId, FileId)>,
+    /// The release file.
+    pub release: Option<FileId>,
+    /// The snapshot that the active image descends from.
+    pub parent: Option<SnapshotId>,
+    /// The next snapshot gets this id; 0 and 1 mean the first.
+    pub next: SnapshotId,
+    /// The scan under way.
+    pub scan: Scan,
+    /// Blocks that the active image alone holds.
+    pub exclusive: u64,
 }
 
 /// Root of a volume as of one consistency point.
@@ -59,6 +109,8 @@ pub struct VolumeSuperblock {
     pub lost: u64,
     /// Root of all files of the volume.
     pub inode_file: Inode,
+    /// Its snapshots.
+    pub snapshots: SnapshotRoots,
 }
 
 impl VolumeSuperblock {
@@ -77,6 +129,7 @@ impl VolumeSuperblock {
         out[60] = self.sync as u8;
         put(&mut out, 64, self.lost.to_le_bytes());
         put(&mut out, 80, self.inode_file.encode(Layer::Volume));
+        self.snapshots.encode_into(&mut out);
         out
     }
 
@@ -116,6 +169,55 @@ impl VolumeSuperblock {
             sync,
             lost: u64_at(block, 64),
             inode_file: Inode::decode(&array_at::<INODE_BYTES>(block, 80), Layer::Volume)?,
+            snapshots: SnapshotRoots::decode(block)?,
+        })
+    }
+}
+
+impl SnapshotRoots {
+    fn encode_into(&self, out: &mut Block) {
+        let file = |id: Option<FileId>| id.map_or(0, |id| id.0).to_le_bytes();
+        put(out, 368, file(self.files.map(|(summary, _)| summary)));
+        put(out, 372, file(self.files.map(|(_, table)| table)));
+        put(out, 376, file(self.release));
+        put(out, 380, self.parent.map_or(0, |id| id.0).to_le_bytes());
+        put(out, 384, self.next.0.to_le_bytes());
+        let (scan, next) = match self.scan {
+            Scan::None => (0, 0),
+            Scan::Fold { next } => (1, next),
+            Scan::Delete { next } => (2, next),
+            Scan::Release { next } => (3, next),
+        };
+        out[388] = scan;
+        put(out, 392, next.to_le_bytes());
+        put(out, 400, self.exclusive.to_le_bytes());
+    }
+
+    fn decode(block: &Block) -> Result<SnapshotRoots, Damage> {
+        let file = |at: usize| Some(FileId(u32_at(block, at))).filter(|id| id.0 != 0);
+        let files = match (file(368), file(372)) {
+            (Some(summary), Some(table)) => Some((summary, table)),
+            (None, None) => None,
+            (one, other) => {
+                let found = format!("{one:?} and {other:?}");
+                return Err(Damage::new("side files", "both or none", found));
+            }
+        };
+        let next = u64_at(block, 392);
+        let scan = match block[388] {
+            0 => Scan::None,
+            1 => Scan::Fold { next },
+            2 => Scan::Delete { next },
+            3 => Scan::Release { next },
+            other => return Err(Damage::new("scan", "0 to 3", other)),
+        };
+        Ok(SnapshotRoots {
+            files,
+            release: file(376),
+            parent: Some(SnapshotId(u32_at(block, 380))).filter(|id| id.0 != 0),
+            next: SnapshotId(u32_at(block, 384)),
+            scan,
+            exclusive: u64_at(block, 400),
         })
     }
 }
@@ -138,6 +240,14 @@ mod tests {
             sync: Sync::Always,
             lost: 7,
             inode_file: Inode::new(INODE_FILE, Kind::Metafile, CpNumber(0), 0),
+            snapshots: SnapshotRoots {
+                files: Some((FileId(66), FileId(67))),
+                release: Some(FileId(68)),
+                parent: Some(SnapshotId(3)),
+                next: SnapshotId(5),
+                scan: Scan::Delete { next: 77 },
+                exclusive: 11,
+            },
         };
         let block = superblock.encode();
         assert_eq!(

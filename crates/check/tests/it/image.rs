@@ -328,6 +328,7 @@ pub(crate) fn build(mut changes: Changes<'_>) -> Image {
         sync: Default::default(),
         lost: 0,
         inode_file: inodes.inode,
+        snapshots: Default::default(),
     };
     let mut block = superblock.encode();
     let spot = Spot {

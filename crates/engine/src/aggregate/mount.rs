@@ -25,6 +25,9 @@ use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
 use crate::names::Names;
+use crate::snapshot::image::{self, Image};
+use crate::snapshot::info::SnapshotInfo;
+use crate::snapshot::table::Snapshots;
 use crate::tree::{File, Root};
 use crate::volume::Lun;
 
@@ -36,11 +39,16 @@ pub(crate) struct Mounting {
     pub(crate) affinities: BTreeMap<FileId, VolumeAffinities>,
 }
 
+/// Snapshots by name, each with its LUNs, or why they cannot be read.
+type Images = Vec<(String, Result<image::Luns, String>)>;
+
 /// Metadata of a volume, before anything shared is made of it.
 struct LoadedVolume {
     name: String,
     superblock: VolumeSuperblock,
     fs: FileSystem,
+    /// Snapshots that can be named.
+    images: Images,
 }
 
 impl Mounting {
@@ -140,6 +148,7 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         name,
         superblock,
         fs,
+        images,
     } = loaded;
     let shared = new_volume(home, affinities, superblock.volume, &name, superblock.sync);
     let mut luns = shared.luns.write().unwrap_or_else(PoisonError::into_inner);
@@ -155,12 +164,23 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         luns.insert(entry.name.clone(), Arc::new(lun));
     }
     drop(luns);
+    for (snapshot, luns) in images {
+        let luns = luns.unwrap_or_else(|reason| {
+            let object = format!("snapshot {name}@{snapshot}");
+            home.aggregate.lost.unreadable(&object, &reason);
+            image::Luns::new()
+        });
+        let image = Image::new(&shared, &snapshot, &luns);
+        shared.images_mut().insert(snapshot, image);
+    }
+    shared.set_snapshots(fs.snapshots.live().map(SnapshotInfo::of).collect());
     home.aggregate.lost.found(fs.lost);
     let known = VolumeHome {
         shared: shared.clone(),
         fs,
         sync: superblock.sync,
         is_new: false,
+        next: None,
     };
     home.volumes.insert(superblock.volume, known);
     home.aggregate
@@ -171,29 +191,15 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
 }
 
 fn load_inode(fs: &FileSystem, cx: &mut LoadCx<'_>, id: FileId) -> Result<Inode, Stop> {
-    let (block, slot) = Inode::place(id);
-    let missing = || {
-        Stop::from(Damage::new(
-            "inode",
-            format!("an inode of file {id}"),
-            "none",
-        ))
-    };
-    if block >= fs.inode_file.inode.block_count() {
-        return Err(missing());
-    }
-    let leaf = fs.inode_file.leaf(cx, block)?;
-    let inode = Inode::decode_from(leaf.bytes(), slot, id, fs.layer)?.ok_or_else(missing)?;
-    let least = Inode::levels_for(inode.block_count());
-    if inode.levels < least {
-        let expected = format!("at least {least} for its size");
-        return Err(Damage::new("inode levels", expected, inode.levels).into());
-    }
-    Ok(inode)
+    image::load_inode(&fs.inode_file, cx, id)
 }
 
 /// Loads metafiles, names, and the files that are named.
-fn load_file_system(fs: &mut FileSystem, cx: &mut LoadCx<'_>, kind: EntryKind) -> Result<(), Stop> {
+pub(crate) fn load_file_system(
+    fs: &mut FileSystem,
+    cx: &mut LoadCx<'_>,
+    kind: EntryKind,
+) -> Result<(), Stop> {
     const {
         assert!(
             INODES_PER_BLOCK > 7,
@@ -225,17 +231,29 @@ fn load_file_system(fs: &mut FileSystem, cx: &mut LoadCx<'_>, kind: EntryKind) -
     let (Some(directory), Some(hidden), Some(top)) = (directory, hidden, top) else {
         unreachable!("nothing was missing")
     };
-    let expected = match kind {
-        EntryKind::Volume => Kind::Container,
-        EntryKind::Lun => Kind::Lun,
-    };
     let mut gather = Gather::default();
     for entry in directory.iter().chain(hidden.iter()) {
-        Damage::unless_equal("directory entry kind", kind, entry.kind)?;
+        // Side files of volumes have names only while they are being deleted.
+        let is_side = entry.kind == EntryKind::Side
+            && fs.layer == Layer::Aggregate
+            && hidden.contains(entry.file);
+        if !is_side {
+            Damage::unless_equal("directory entry kind", kind, entry.kind)?;
+        }
         let Some(inode) = gather.add(load_inode(fs, cx, entry.file)) else {
             continue;
         };
-        Damage::unless_equal("inode kind", expected, inode.kind)?;
+        let is_expected = match entry.kind {
+            EntryKind::Volume => inode.kind == Kind::Container,
+            EntryKind::Lun => inode.kind == Kind::Lun,
+            EntryKind::Side => {
+                matches!(inode.kind, Kind::Summary | Kind::Snapshots | Kind::Release)
+            }
+        };
+        if !is_expected {
+            let expected = format!("that of a {:?}", entry.kind);
+            return Err(Damage::new("inode kind", expected, format!("{:?}", inode.kind)).into());
+        }
         if inode.levels == 0 || entry.file >= fs.next_file {
             return Err(
                 Damage::new("inode", "a file with levels and an id in use", entry.file).into(),
@@ -314,10 +332,50 @@ fn load_volume(
     volume.used = superblock.blocks_used;
     volume.lost = superblock.lost;
     volume.next_file = superblock.next_file;
+    volume.container = Some(id);
     load_file_system(&mut volume, cx, EntryKind::Lun)?;
+    let roots = superblock.snapshots.clone();
+    let sides = [
+        (roots.files.map(|(summary, _)| summary), Kind::Summary),
+        (roots.files.map(|(_, table)| table), Kind::Snapshots),
+        (roots.release, Kind::Release),
+    ];
+    for (side, kind) in sides {
+        let Some(side) = side else { continue };
+        let inode = load_inode(fs, cx, side)?;
+        Damage::unless_equal("inode kind", kind, inode.kind)?;
+        if inode.levels == 0 || side >= fs.next_file || fs.files.contains_key(&side) {
+            let expected = "a file with levels that nothing else names";
+            return Err(Damage::new("side file", expected, side).into());
+        }
+        fs.files.insert(side, File::new(inode, Layer::Aggregate));
+    }
+    let table = roots.files.map(|(_, table)| &fs.files[&table]);
+    volume.snapshots = Snapshots::load(roots, table, cx)?;
+    let images = load_images(&volume.snapshots, cx)?;
     Ok(LoadedVolume {
         name,
         superblock,
         fs: volume,
+        images,
     })
+}
+
+/// The LUNs of all snapshots that can be named. A snapshot that cannot be read costs nobody else anything.
+fn load_images(snapshots: &Snapshots, cx: &mut LoadCx<'_>) -> Result<Images, Stop> {
+    let mut images = Vec::new();
+    let mut gather = Gather::default();
+    for record in snapshots.live() {
+        let luns = match image::load(cx, record) {
+            Ok(luns) => Ok(luns),
+            Err(Stop::Failed(error)) => Err(error.to_string()),
+            Err(stop) => {
+                gather.add::<()>(Err(stop));
+                continue;
+            }
+        };
+        images.push((record.name.clone(), luns));
+    }
+    gather.finish()?;
+    Ok(images)
 }

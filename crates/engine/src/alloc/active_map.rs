@@ -73,6 +73,13 @@ impl SafeCopies {
         }
     }
 
+    /// Keeps a number that is free in the map, whose block `block` is `bits`, from being allocated in this
+    /// consistency point: until now a snapshot held it.
+    pub(crate) fn withhold(&mut self, bits: &everglade_format::Block, block: u64, number: u64) {
+        let safe = self.0.entry(block).or_insert_with(|| Page::copy_of(bits));
+        bitmap::set(safe, number % BITS_PER_BLOCK);
+    }
+
     /// Marks a number free from the next consistency point on.
     pub(crate) fn free(&mut self, map: &mut File, number: u64) {
         let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);

@@ -3,11 +3,12 @@
 //! Each operation has a load phase (`ensure_*`, `prepare_free_*`), which may stop and can be run again, and
 //! a modify phase (`take_*`, `free_*`), which cannot fail.
 
+use everglade_env::PageRef;
 use everglade_format::context::{self, CONTEXTS_PER_BLOCK};
 use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP};
 use everglade_format::planted::{self, Bug};
 use everglade_format::{
-    BITS_PER_BLOCK, Context, FileId, Layer, Owner, Pointer, Pvbn, SPAN, Tag, Vvbn, bitmap,
+    BITS_PER_BLOCK, Block, Context, FileId, Layer, Owner, Pointer, Pvbn, SPAN, Tag, Vvbn, bitmap,
 };
 use everglade_freespace::Candidate;
 use everglade_target::Error;
@@ -16,7 +17,9 @@ use crate::alloc::active_map::SafeCopies;
 use crate::alloc::cursor::{OpenArea, chunk_end};
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
-use crate::tree::{Content, File};
+use crate::snapshot::held::{self, Freed};
+use crate::snapshot::history::Node;
+use crate::tree::Content;
 
 /// What a block is for: data and metadata go to different areas, so that frees of one leave no holes in
 /// the other and metadata finds its areas whole (DESIGN §6).
@@ -41,17 +44,17 @@ pub(crate) struct Host {
 const SCAN_BLOCKS: u64 = 64;
 
 impl FileSystem {
-    /// Makes at least `count` numbers ready to take.
+    /// Makes at least `count` numbers ready to take. `below` is the aggregate that a volume is in.
     pub(crate) fn ensure(
         &mut self,
-        mut container: Option<&mut File>,
+        mut below: Option<&mut FileSystem>,
         cx: &mut LoadCx<'_>,
         host: &mut Host,
         purpose: Purpose,
         count: usize,
     ) -> Result<(), Stop> {
         while self.cursor(purpose).stock.len() < count {
-            self.fill(container.as_deref_mut(), cx, host, purpose)?;
+            self.fill(below.as_deref_mut(), cx, host, purpose)?;
         }
         Ok(())
     }
@@ -66,7 +69,7 @@ impl FileSystem {
     /// Adds one chunk to the stock.
     fn fill(
         &mut self,
-        container: Option<&mut File>,
+        mut below: Option<&mut FileSystem>,
         cx: &mut LoadCx<'_>,
         host: &mut Host,
         purpose: Purpose,
@@ -76,12 +79,12 @@ impl FileSystem {
         for step in 0..extents {
             let extent = (turn + step) % extents;
             if self.cursor(purpose).open[extent].is_none()
-                && !self.open_area(cx, host, purpose, extent)?
+                && !self.open_area(below.as_deref_mut(), cx, host, purpose, extent)?
             {
                 continue;
             }
             let area = self.cursor(purpose).open[extent].expect("opened above");
-            self.fill_from(container, cx, purpose, area)?;
+            self.fill_from(below, cx, purpose, area)?;
             self.cursor(purpose).turn = (extent + 1) % extents;
             return Ok(());
         }
@@ -151,7 +154,7 @@ impl FileSystem {
     /// Takes the next chunk of an open area into stock, or finds it used up.
     fn fill_from(
         &mut self,
-        container: Option<&mut File>,
+        mut below: Option<&mut FileSystem>,
         cx: &mut LoadCx<'_>,
         purpose: Purpose,
         area: OpenArea,
@@ -160,13 +163,10 @@ impl FileSystem {
         self.map().grow((area.end - 1) / BITS_PER_BLOCK + 1);
         let start = area.next;
         // Also where nothing is left: an area is scored when its map block is sealed.
-        self.modify_map(cx, start.min(area.end - 1) / BITS_PER_BLOCK)?;
-        let map = self
-            .files
-            .get(&ACTIVE_MAP)
-            .expect("every file system has it");
+        let block = start.min(area.end - 1) / BITS_PER_BLOCK;
+        self.prepare_map(below.as_deref_mut(), cx, block)?;
         let found = (start < area.end)
-            .then(|| self.safe.first_free(map, start, area.end))
+            .then(|| self.first_free(start, area.end))
             .flatten();
         let Some(first) = found else {
             let cursor = self.cursor(purpose);
@@ -175,7 +175,8 @@ impl FileSystem {
             return Ok(());
         };
         let end = chunk_end(first, volume).min(area.end);
-        if let Some(container) = container {
+        if let Some(below) = below {
+            let container = below.file(self.container.expect("a volume is in a container"));
             container.grow(area.end);
             container.modify(cx, 1, first / SPAN, Content::Keep)?;
         } else {
@@ -186,14 +187,10 @@ impl FileSystem {
             contexts.grow(area.end.div_ceil(CONTEXTS_PER_BLOCK));
             contexts.modify(cx, 0, first / CONTEXTS_PER_BLOCK, Content::Keep)?;
         }
-        let map = self
-            .files
-            .get(&ACTIVE_MAP)
-            .expect("every file system has it");
         let mut next = first;
         let mut found = Vec::new();
         while next < end
-            && let Some(number) = self.safe.first_free(map, next, end)
+            && let Some(number) = self.first_free(next, end)
         {
             // Number 0 stands for a hole; a volume's superblock is in use from the start. An area that is
             // looked through again may have numbers that are in stock already.
@@ -211,6 +208,34 @@ impl FileSystem {
         Ok(())
     }
 
+    /// First number in `from..to` that neither the active image nor a snapshot holds. They lie in one map block,
+    /// which was prepared.
+    fn first_free(&self, mut from: u64, to: u64) -> Option<u64> {
+        let map = self
+            .files
+            .get(&ACTIVE_MAP)
+            .expect("every file system has it");
+        let block = from / BITS_PER_BLOCK;
+        let held = self.snapshots.held.get(&block);
+        assert!(
+            held.is_some() || !self.snapshots.any(),
+            "map block {block} was not prepared"
+        );
+        while from < to {
+            let number = self.safe.first_free(map, from, to)?;
+            let Some(held) = held else {
+                return Some(number);
+            };
+            let base = block * BITS_PER_BLOCK;
+            let free = bitmap::first_clear(&held.summary, number - base, to - base)? + base;
+            if free == number {
+                return Some(number);
+            }
+            from = free;
+        }
+        None
+    }
+
     /// All places of the consistency point are given: what is left in stock goes back, and areas that are
     /// used up may be scored.
     pub(crate) fn put_back(&mut self) {
@@ -226,6 +251,7 @@ impl FileSystem {
     /// Opens the best area of an extent. False if the extent has none.
     fn open_area(
         &mut self,
+        mut below: Option<&mut FileSystem>,
         cx: &mut LoadCx<'_>,
         host: &mut Host,
         purpose: Purpose,
@@ -242,7 +268,7 @@ impl FileSystem {
         let half = self.area_blocks / 2;
         let mut best = self.areas[extent].best(half);
         while !matches!(best, Some(Candidate::Ready(_))) && !self.areas[extent].is_complete() {
-            let is_whole = self.scan(cx, extent)?;
+            let is_whole = self.scan(below.as_deref_mut(), cx, extent)?;
             best = self.areas[extent].best(half);
             if is_whole {
                 break;
@@ -273,7 +299,12 @@ impl FileSystem {
     }
 
     /// Scores the next few areas below the frontier. True if that was the last of them.
-    fn scan(&mut self, cx: &mut LoadCx<'_>, extent: usize) -> Result<bool, Stop> {
+    fn scan(
+        &mut self,
+        mut below: Option<&mut FileSystem>,
+        cx: &mut LoadCx<'_>,
+        extent: usize,
+    ) -> Result<bool, Stop> {
         let base = self.bases[extent];
         let end = base + self.areas[extent].frontier() * self.area_blocks;
         let first = base / BITS_PER_BLOCK + self.scan_next[extent];
@@ -287,10 +318,16 @@ impl FileSystem {
             if block < map.inode.block_count() {
                 gather.add(map.leaf(cx, block).map(|_| ()));
             }
+            if let Some(below) = &mut below
+                && self.snapshots.any()
+            {
+                let summary = below.file(self.snapshots.summary());
+                gather.add(summary.leaf(cx, block).map(|_| ()));
+            }
         }
         gather.finish()?;
         for block in first..last {
-            self.score_block(cx, block, true)?;
+            self.score_block(below.as_deref_mut(), cx, block, true)?;
         }
         let is_last = last * BITS_PER_BLOCK >= end;
         if is_last {
@@ -309,7 +346,7 @@ impl FileSystem {
                 && self.areas[extent].unprepared().is_none()
                 && self.areas[extent].ready_count() == 0
             {
-                if self.scan(cx, extent)? {
+                if self.scan(None, cx, extent)? {
                     break;
                 }
             }
@@ -320,6 +357,7 @@ impl FileSystem {
     /// Scores every area whose bits are in map block `block`.
     pub(crate) fn score_block(
         &mut self,
+        below: Option<&mut FileSystem>,
         cx: &mut LoadCx<'_>,
         block: u64,
         given_back: bool,
@@ -335,6 +373,16 @@ impl FileSystem {
             leaf.bytes()
         } else {
             &zero
+        };
+        let mut both;
+        let bits = match below {
+            Some(below) if self.snapshots.any() => {
+                both = Box::new(*bits);
+                let summary = below.file(self.snapshots.summary());
+                bitmap::unite(&mut both, summary.leaf(cx, block)?.bytes());
+                &*both
+            }
+            _ => bits,
         };
         let mut number = block * BITS_PER_BLOCK;
         let block_end = number + BITS_PER_BLOCK;
@@ -372,6 +420,9 @@ impl FileSystem {
             .expect("every file system has it");
         self.safe.allocate(map, number);
         self.used += 1;
+        if self.snapshots.any() {
+            self.snapshots.add_exclusive(Node::Active, 1);
+        }
         number
     }
 
@@ -426,6 +477,57 @@ impl FileSystem {
         SafeCopies::prepare_free(self.map(), cx, number)
     }
 
+    /// Makes a block of the active map changed, and of a volume with snapshots loads what is to be known before
+    /// anything in it is.
+    fn prepare_map(
+        &mut self,
+        below: Option<&mut FileSystem>,
+        cx: &mut LoadCx<'_>,
+        block: u64,
+    ) -> Result<(), Stop> {
+        if self.snapshots.any() && !self.snapshots.held.contains_key(&block) {
+            let below = below.expect("a volume is in an aggregate");
+            let held = held::load(self, below, cx, block)?;
+            self.modify_map(cx, block)?;
+            self.snapshots.held.insert(block, held);
+        }
+        self.modify_map(cx, block)
+    }
+
+    /// Bits of a block of the active map, as of now.
+    pub(crate) fn active_bits(&self, cx: &mut LoadCx<'_>, block: u64) -> Result<PageRef, Stop> {
+        Ok(self.files[&ACTIVE_MAP].leaf(cx, block)?.to_page())
+    }
+
+    /// Where a block of the active map is in the last committed tree.
+    pub(crate) fn map_place(&self, cx: &mut LoadCx<'_>, block: u64) -> Result<Pointer, Stop> {
+        self.files[&ACTIVE_MAP].pointer(cx, 0, block)
+    }
+
+    /// The same, unless the block is changed.
+    pub(crate) fn unchanged_map_place(
+        &self,
+        cx: &mut LoadCx<'_>,
+        block: u64,
+    ) -> Result<Option<Pointer>, Stop> {
+        match self.files[&ACTIVE_MAP].peek(0, block) {
+            Some(_) => Ok(None),
+            None => self.map_place(cx, block).map(Some),
+        }
+    }
+
+    /// Scores an area of a volume after a scan released blocks of it.
+    pub(crate) fn score_after_scan(&mut self, block: u64, active: &Block, summary: &Block) {
+        let mut both = Box::new(*active);
+        bitmap::unite(&mut both, summary);
+        let Some((extent, area)) = self.area_of(block * BITS_PER_BLOCK) else {
+            return;
+        };
+        let used = bitmap::count(&both, 0, BITS_PER_BLOCK);
+        let free = BITS_PER_BLOCK - used - u64::from(block == 0 && used < BITS_PER_BLOCK);
+        self.areas[extent].score(area, free, true);
+    }
+
     /// Makes a block of the active map changed, and remembers how much of each area was in use.
     fn modify_map(&mut self, cx: &mut LoadCx<'_>, block: u64) -> Result<(), Stop> {
         let map = self
@@ -442,8 +544,12 @@ impl FileSystem {
 
     /// Called when a map block is sealed: scores its areas and counts those that began or ceased to be
     /// in use.
-    pub(crate) fn account_map_block(&mut self, block: u64, bits: &everglade_format::Block) {
-        let after = used_by_area(bits, self.area_blocks);
+    pub(crate) fn account_map_block(&mut self, block: u64, bits: &Block) {
+        let mut both = Box::new(*bits);
+        if let Some(held) = self.snapshots.held.get(&block) {
+            bitmap::unite(&mut both, &held.summary);
+        }
+        let after = used_by_area(&both, self.area_blocks);
         let before = self
             .used_before
             .remove(&block)
@@ -475,7 +581,40 @@ impl FileSystem {
     }
 }
 
-/// Load phase of freeing a block of a volume: all four blocks that change are changed blocks.
+impl FileSystem {
+    /// Load phase of punching a vvbn of a container.
+    pub(crate) fn prepare_punch(
+        &mut self,
+        cx: &mut LoadCx<'_>,
+        container: FileId,
+        vvbn: u64,
+    ) -> Result<(), Stop> {
+        let file = self.file(container);
+        if vvbn >= file.inode.block_count() {
+            let text = format!("vvbn {vvbn} is beyond the end of its container");
+            return Err(Stop::Failed(Error::Io(text)));
+        }
+        file.modify(cx, 1, vvbn / SPAN, Content::Keep)?;
+        let slot = self.file(container).leaf_pointer(vvbn)?;
+        if slot.is_hole() {
+            let text = format!("vvbn {vvbn} is in use, but its container has no block for it");
+            return Err(Stop::Failed(Error::Io(text)));
+        }
+        self.prepare_free(cx, slot.pvbn.0)
+    }
+
+    /// Punches a vvbn of a container, and frees the block that was there (G-01).
+    pub(crate) fn punch(&mut self, container: FileId, vvbn: u64) {
+        let file = self.file(container);
+        let slot = file
+            .set_leaf(vvbn, Pointer::HOLE)
+            .expect("decoded while preparing");
+        assert!(!slot.is_hole(), "vvbn {vvbn} was punched already");
+        self.free(slot.pvbn.0);
+    }
+}
+
+/// Load phase of freeing a block of a volume's active image: all blocks that change are changed blocks.
 pub(crate) fn prepare_free_virtual(
     aggregate: &mut FileSystem,
     volume: &mut FileSystem,
@@ -484,27 +623,22 @@ pub(crate) fn prepare_free_virtual(
     vvbn: Vvbn,
 ) -> Result<(), Stop> {
     let mut gather = Gather::default();
-    gather.add(volume.prepare_free(cx, vvbn.0));
-    let file = aggregate.file(container);
-    if vvbn.0 >= file.inode.block_count() {
-        let text = format!("vvbn {vvbn} is beyond the end of its container");
-        return Err(Stop::Failed(Error::Io(text)));
-    }
-    if gather
-        .add(file.modify(cx, 1, vvbn.0 / SPAN, Content::Keep).map(|_| ()))
-        .is_some()
+    let block = vvbn.0 / BITS_PER_BLOCK;
+    if block < volume.map().inode.block_count()
+        && gather
+            .add(volume.prepare_map(Some(aggregate), cx, block))
+            .is_none()
     {
-        let slot = aggregate.file(container).leaf_pointer(vvbn.0)?;
-        if slot.is_hole() {
-            let text = format!("vvbn {vvbn} is in use, but its container has no block for it");
-            return Err(Stop::Failed(Error::Io(text)));
-        }
-        gather.add(aggregate.prepare_free(cx, slot.pvbn.0));
+        return gather.finish();
+    }
+    gather.add(SafeCopies::prepare_free(volume.map(), cx, vvbn.0));
+    if !volume.freed(vvbn).is_some_and(|freed| freed.is_held) {
+        gather.add(aggregate.prepare_punch(cx, container, vvbn.0));
     }
     gather.finish()
 }
 
-/// Frees a block of a volume: punches the container, then frees the pvbn (G-01).
+/// Frees a block of a volume's active image. Unless a snapshot holds it, it is punched.
 pub(crate) fn free_virtual(
     aggregate: &mut FileSystem,
     volume: &mut FileSystem,
@@ -512,15 +646,30 @@ pub(crate) fn free_virtual(
     vvbn: Vvbn,
 ) {
     volume.free(vvbn.0);
-    let file = aggregate.file(container);
-    let slot = file
-        .set_leaf(vvbn.0, Pointer::HOLE)
-        .expect("decoded while preparing");
-    assert!(!slot.is_hole(), "vvbn {vvbn} was punched already");
-    aggregate.free(slot.pvbn.0);
+    if let Some(freed) = volume.freed(vvbn) {
+        if freed.was_own {
+            volume.snapshots.add_exclusive(Node::Active, -1);
+        }
+        if let Some(heir) = freed.heir {
+            volume.snapshots.add_exclusive(Node::Snapshot(heir), 1);
+        }
+        if freed.is_held {
+            return;
+        }
+    }
+    aggregate.punch(container, vvbn.0);
 }
 
-fn used_by_area(bits: &everglade_format::Block, area_blocks: u64) -> Vec<u64> {
+impl FileSystem {
+    /// What freeing a vvbn means to snapshots, if there are any. Its map block was prepared.
+    fn freed(&self, vvbn: Vvbn) -> Option<Freed> {
+        let block = vvbn.0 / BITS_PER_BLOCK;
+        let held = self.snapshots.held.get(&block);
+        held.map(|held| held.freed(vvbn.0 % BITS_PER_BLOCK))
+    }
+}
+
+fn used_by_area(bits: &Block, area_blocks: u64) -> Vec<u64> {
     (0..BITS_PER_BLOCK / area_blocks)
         .map(|index| bitmap::count(bits, index * area_blocks, (index + 1) * area_blocks))
         .collect()

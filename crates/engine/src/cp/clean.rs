@@ -143,15 +143,11 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
     gather.finish()?;
 
     // Load: numbers.
-    let container = home
-        .fs
-        .files
-        .get_mut(&job.volume)
-        .expect("every volume has a container");
     let needed = leaves + placed;
+    let below = Some(&mut home.fs);
     volume
         .fs
-        .ensure(Some(container), cx, &mut home.host, Purpose::Data, needed)?;
+        .ensure(below, cx, &mut home.host, Purpose::Data, needed)?;
     home.fs
         .ensure(None, cx, &mut home.host, Purpose::Data, needed)?;
 

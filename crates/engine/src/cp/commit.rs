@@ -94,6 +94,15 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         }
         lun.set_root(root);
     }
+    for restored in run.restored.drain(..) {
+        restored.publish();
+    }
+    for (volume, name, image) in run.images.drain(..) {
+        volume.images_mut().insert(name, image);
+    }
+    for (volume, view) in run.views.drain(..) {
+        volume.set_snapshots(view);
+    }
     for (volume, index, overlay) in &run.frozen {
         // A volume deleted in the freeze has left the tree with its stripes.
         if home.volumes.contains_key(&volume.id) {
@@ -129,7 +138,11 @@ impl Home {
             .values()
             .flat_map(|v| v.fs.hidden.iter().map(move |e| of(&v.fs, e.file)));
         let containers = self.fs.hidden.iter().map(|entry| of(&self.fs, entry.file));
-        luns.chain(containers).sum()
+        let snapshots = self
+            .volumes
+            .values()
+            .map(|v| v.fs.snapshots.pending_blocks());
+        luns.chain(containers).chain(snapshots).sum()
     }
 
     /// Blocks of areas for which the host has given space.
@@ -143,8 +156,9 @@ impl Home {
         (self.fs.areas_used + ready) * self.fs.area_blocks
     }
 
-    /// True if deleted files still own blocks.
+    /// True if deleted files or snapshots still own blocks, or a scan has anything else to do.
     pub(crate) fn has_hidden(&self) -> bool {
-        !self.fs.hidden.is_empty() || self.volumes.values().any(|v| !v.fs.hidden.is_empty())
+        let has = |v: &super::VolumeHome| !v.fs.hidden.is_empty() || v.fs.snapshots.has_scan();
+        !self.fs.hidden.is_empty() || self.volumes.values().any(has)
     }
 }

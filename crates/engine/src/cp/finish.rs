@@ -9,14 +9,18 @@
 //! through the overflow file (see [`super::maps`]). Sealing allocates nothing.
 
 use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP, OVERFLOW, TOP_AREAS};
+use everglade_format::snapshot::State;
 use everglade_format::volume::SUPERBLOCK_VVBN;
-use everglade_format::{FileId, Owner, Pointer, Pvbn, TopAreas, VolumeSuperblock};
+use everglade_format::{FileId, Owner, Pointer, Pvbn, SnapshotRecord, TopAreas, VolumeSuperblock};
 
 use crate::alloc::blocks::{Purpose, free_virtual, prepare_free_virtual};
 use crate::cp::clean::{record, take_virtual};
 use crate::cp::{Home, maps};
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
+use crate::snapshot::image::{self, Image};
+use crate::snapshot::info::SnapshotInfo;
+use crate::snapshot::restore;
 use crate::tree::file::Position;
 use crate::tree::{Content, Root};
 
@@ -89,6 +93,7 @@ pub(crate) fn volume(
     home.run.as_ref().expect("under way").writer.throttle()?;
     match part {
         Part::Prepare => {
+            restore::prepare(home, cx, id)?;
             prepare_superblock(home, cx, id)?;
             prune_volume(home, cx, id)?;
             let fs = &mut home.volumes.get_mut(&id).expect("active volumes exist").fs;
@@ -202,15 +207,11 @@ pub(crate) fn place_volume_blocks(
         }
     }
     gather.finish()?;
-    let container = home
-        .fs
-        .files
-        .get_mut(&id)
-        .expect("every volume has a container");
     let purpose = Purpose::Metadata;
+    let below = Some(&mut home.fs);
     volume
         .fs
-        .ensure(Some(container), cx, &mut home.host, purpose, blocks.len())?;
+        .ensure(below, cx, &mut home.host, purpose, blocks.len())?;
     home.fs
         .ensure(None, cx, &mut home.host, purpose, blocks.len())?;
     for (file, position) in blocks {
@@ -272,6 +273,8 @@ fn finish_inode_file(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
         let (pointer, page) = volume.fs.inode_file.seal(position, cp, &home.aggregate.key);
         record(home, cx, id, pointer, page);
     }
+    take_snapshots(home, cp, id);
+    restore::switch(home, id);
     let volume = home.volumes.get_mut(&id).expect("active volumes exist");
     let superblock = VolumeSuperblock {
         volume: id,
@@ -283,7 +286,14 @@ fn finish_inode_file(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
         sync: volume.sync,
         lost: volume.fs.lost,
         inode_file: volume.fs.inode_file.inode.clone(),
+        snapshots: volume.fs.snapshots.roots.clone(),
     };
+    let snapshots = &volume.fs.snapshots;
+    if snapshots.is_changed() {
+        let view = snapshots.live().map(SnapshotInfo::of).collect();
+        let run = home.run.as_mut().expect("under way");
+        run.views.push((volume.shared.clone(), view));
+    }
     volume.fs.finish_cp();
     let page = everglade_env::Page::copy_of(&superblock.encode()).freeze();
     let pvbn = Pvbn(home.fs.take(Purpose::Metadata));
@@ -293,6 +303,43 @@ fn finish_inode_file(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
         tag: home.aggregate.key.tag(&page),
     };
     record(home, cx, id, pointer, page);
+}
+
+/// Snapshots of this consistency point are of the image that was just sealed (F-01).
+fn take_snapshots(home: &mut Home, cp: everglade_format::CpNumber, id: FileId) {
+    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    if volume.fs.snapshots.created.is_empty() {
+        return;
+    }
+    let mut snapshots = std::mem::take(&mut volume.fs.snapshots);
+    let fs = &volume.fs;
+    let blocks = |entry: &everglade_format::Entry| fs.files[&entry.file].inode.blocks;
+    let ids = snapshots.complete(&|id| SnapshotRecord {
+        id,
+        state: State::Live,
+        name: String::new(),
+        parent: None,
+        is_unfolded: false,
+        is_in_pass: false,
+        next_file: fs.next_file,
+        cp,
+        seconds: 0,
+        blocks_used: fs.used,
+        exclusive: 0,
+        pending: fs.hidden.iter().map(blocks).sum(),
+        lost: fs.lost,
+        inode_file: fs.inode_file.inode.clone(),
+        active_map: fs.files[&ACTIVE_MAP].inode.clone(),
+        holds: Vec::new(),
+    });
+    let luns = image::of(fs);
+    let run = home.run.as_mut().expect("under way");
+    for id in ids {
+        let name = snapshots.get(id).name.clone();
+        let image = Image::new(&volume.shared, &name, &luns);
+        run.images.push((volume.shared.clone(), name, image));
+    }
+    volume.fs.snapshots = snapshots;
 }
 
 /// One step for the aggregate. The next part, or nothing when all is written but the superblock.
@@ -306,6 +353,13 @@ pub(crate) fn aggregate(
         Part::Prepare => {
             prune_aggregate(home, cx)?;
             let fs = &mut home.fs;
+            for volume in home.volumes.values_mut() {
+                let snapshots = &mut volume.fs.snapshots;
+                if snapshots.has_unwritten() {
+                    let (_, table) = snapshots.roots.files.expect("snapshots have side files");
+                    snapshots.write(fs.file(table), cx)?;
+                }
+            }
             let top = fs.file(TOP_AREAS);
             top.grow(1);
             top.modify(cx, 0, 0, Content::Fresh)?;

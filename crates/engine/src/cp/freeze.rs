@@ -85,6 +85,9 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
         active,
         reclaim_budget: RECLAIM_REGIONS,
         roots: Vec::new(),
+        images: Vec::new(),
+        restored: Vec::new(),
+        views: Vec::new(),
         answers,
         writer: super::Writer::default(),
         last: home.aggregate.state() == State::Stopping,
@@ -121,11 +124,11 @@ pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
             regions: regions.into(),
         });
     }
-    // Volumes with deleted LUNs are worked on in every consistency point until those are gone.
+    // Volumes with deleted LUNs or snapshots are worked on in every consistency point until those are gone.
     run.active.extend(
         home.volumes
             .iter()
-            .filter(|(_, v)| !v.fs.hidden.is_empty())
+            .filter(|(_, v)| !v.fs.hidden.is_empty() || v.fs.snapshots.has_scan())
             .map(|(id, _)| *id),
     );
     Ok(())

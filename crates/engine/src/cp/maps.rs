@@ -61,14 +61,10 @@ pub(crate) fn volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result
         if next(&volume.fs).is_none() {
             return Ok(true);
         }
-        let container = home
-            .fs
-            .files
-            .get_mut(&id)
-            .expect("every volume has a container");
+        let below = Some(&mut home.fs);
         volume
             .fs
-            .ensure(Some(container), cx, &mut home.host, Purpose::Metadata, 1)?;
+            .ensure(below, cx, &mut home.host, Purpose::Metadata, 1)?;
         home.fs
             .ensure(None, cx, &mut home.host, Purpose::Metadata, 1)?;
         let (file, position) =

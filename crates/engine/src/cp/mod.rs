@@ -12,7 +12,7 @@
 //! | freeze | [`freeze`] | active overlays become frozen ones; administrative changes happen |
 //! | plan | [`freeze`] | regions sorted by volume, LUN and place |
 //! | drain | [`drain`] | blocks in the overflow files are freed for real (E-08) |
-//! | reclaim | [`reclaim`] | deleted files shrink a little (E-11) |
+//! | reclaim | [`reclaim`], [`crate::snapshot::scan`] | deleted files and snapshots shrink a little (E-11, F-10) |
 //! | clean | [`clean`] | overlay entries become blocks and pointers |
 //! | finish | [`finish`], [`maps`] | everything changed gets a place, then tags from the leaves up |
 //! | write … superblock | [`writer`], [`commit`] | nothing is committed before all of it is on stable media |
@@ -55,6 +55,9 @@ use crate::aggregate::heal::Healing;
 use crate::alloc::blocks::Host;
 use crate::filesystem::FileSystem;
 use crate::load::{LoadCx, Stop};
+use crate::snapshot::image::Image;
+use crate::snapshot::info::SnapshotInfo;
+use crate::snapshot::restore::Restored;
 use crate::tree::{Lost, Root};
 use crate::volume::overlay::{Overlay, RegionId};
 use crate::volume::{Lun, Volume};
@@ -67,6 +70,8 @@ pub(crate) struct VolumeHome {
     pub(crate) sync: Sync,
     /// Its superblock is not in the container yet.
     pub(crate) is_new: bool,
+    /// The image that a restore is about to put in the place of `fs`.
+    pub(crate) next: Option<Box<FileSystem>>,
 }
 
 impl VolumeHome {
@@ -140,6 +145,12 @@ pub(crate) struct Run {
     /// Level-1 blocks of deleted files that may still be freed in this consistency point.
     pub(crate) reclaim_budget: u64,
     pub(crate) roots: Vec<(Arc<Lun>, Root)>,
+    /// New snapshots, for clients.
+    pub(crate) images: Vec<(Arc<Volume>, String, Image)>,
+    /// Restored volumes.
+    pub(crate) restored: Vec<Restored>,
+    /// What people are told of volumes' snapshots.
+    pub(crate) views: Vec<(Arc<Volume>, Vec<SnapshotInfo>)>,
     pub(crate) answers: Vec<(admin::Request, Result<(), admin::Error>)>,
     pub(crate) writer: Writer,
     /// The aggregate stops after this one.

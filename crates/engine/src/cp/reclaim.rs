@@ -12,6 +12,7 @@ use crate::cp::Home;
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
+use crate::snapshot::scan;
 use crate::tree::{Content, File};
 
 /// Changed metadata blocks in memory at which a consistency point has done its share: 32 MiB. The blocks of
@@ -24,6 +25,8 @@ const CHANGED_MAX: usize = 8192;
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let run = home.run.as_ref().expect("under way");
     run.writer.throttle()?;
+    scan::refresh(home, cx)?;
+    let run = home.run.as_ref().expect("under way");
     let volumes = home
         .volumes
         .values()
@@ -39,8 +42,17 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let victim = home
         .volumes
         .iter()
-        .find_map(|(id, volume)| volume.fs.hidden.first().map(|file| (Some(*id), file)))
-        .or_else(|| home.fs.hidden.first().map(|file| (None, file)));
+        .find_map(|(id, volume)| volume.fs.hidden.first().map(|file| (Some(*id), file)));
+    if victim.is_none()
+        && let Some(volume) = scan::next_volume(home)
+    {
+        let cost = scan::step(home, cx, volume)?;
+        let regions = (cost as u64).div_ceil(SPAN).max(1);
+        let run = home.run.as_mut().expect("under way");
+        run.reclaim_budget = run.reclaim_budget.saturating_sub(regions);
+        return Ok(false);
+    }
+    let victim = victim.or_else(|| home.fs.hidden.first().map(|file| (None, file)));
     let Some((volume, file)) = victim else {
         return Ok(true);
     };

@@ -34,7 +34,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     let (lun, range, end) = (client.lun.clone(), client.range(), offset + length);
     let leaves = look(cx, &lun, range.start / BLOCK, range.end.div_ceil(BLOCK))?;
     let mut next = range.end;
-    if next < end && lun.volume.is_clean() {
+    if next < end && (lun.snapshot.is_some() || lun.volume.is_clean()) {
         let region = (next / BLOCK).div_ceil(SPAN);
         let mapped = lun.root().next_mapped(cx.load, Layer::Volume, 1, region)?;
         let mapped = mapped.map_or(end, |region| end.min(region * SPAN * BLOCK));

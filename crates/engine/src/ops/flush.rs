@@ -11,6 +11,9 @@ use crate::volume::Lun;
 
 pub(crate) fn run(lun: &Lun) -> Outcome {
     let aggregate = &lun.volume.aggregate;
+    if lun.snapshot.is_some() {
+        return Outcome::Done(Reply::Done);
+    }
     // What was acknowledged has its sequence number, and what it joined is covered.
     let durability = Durability {
         cp: aggregate.covering(),

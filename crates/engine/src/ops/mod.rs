@@ -13,6 +13,7 @@ pub(crate) mod write;
 pub(crate) mod zeroes;
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use everglade_affinity::Permit;
@@ -174,6 +175,10 @@ impl Client {
         if self.lun.is_gone() {
             return Err(Error::Gone);
         }
+        let changes = !matches!(self.op, Op::Read { .. } | Op::Flush | Op::Extents { .. });
+        if changes && self.lun.snapshot.is_some() {
+            return Err(Error::ReadOnly);
+        }
         let (offset, length, bounded) = match &self.op {
             Op::Read { offset, length } => (*offset, u64::from(*length), true),
             Op::Write { data, .. } => (data.offset, u64::from(data.length), true),
@@ -208,6 +213,10 @@ impl Client {
     /// Runs the operation inside its stripes.
     pub(crate) fn run(&mut self, cx: &mut OpCx<'_, '_>) -> Result<Outcome, Stop> {
         self.validate().map_err(Stop::Failed)?;
+        let is_paused = self.lun.volume.is_paused.load(Ordering::Acquire);
+        if is_paused && self.lun.snapshot.is_none() {
+            return Err(Stop::Commit);
+        }
         if self.range().is_empty() && !matches!(self.op, Op::Flush) {
             return Ok(Outcome::Done(Reply::Done));
         }
@@ -272,6 +281,9 @@ pub(crate) fn find_in_active(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Found {
 
 /// Newest content of a leaf as far as overlays know; a fragment is over whatever [`content`] finds below.
 pub(crate) fn find_in_overlays(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Found {
+    if lun.snapshot.is_some() {
+        return Found::Older;
+    }
     let state = stripe_of(cx, lun, leaf);
     match state.active.find(lun.file, leaf) {
         Found::Older => state.find_in_frozen(lun.file, leaf),
@@ -281,6 +293,9 @@ pub(crate) fn find_in_overlays(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Found
 
 /// True if an overlay has anything for a region: leaves `region × 255 …`.
 pub(crate) fn is_mentioned(cx: &OpCx<'_, '_>, lun: &Lun, region: u64) -> bool {
+    if lun.snapshot.is_some() {
+        return false;
+    }
     let state = stripe_of(cx, lun, region * SPAN);
     let is_in = |overlay: &Overlay| overlay.mentions(lun.file, region);
     is_in(&state.active) || state.frozen.as_ref().is_some_and(|frozen| is_in(frozen))

@@ -1,5 +1,7 @@
 //! Running an operation: enter its affinity, run its handler, put it where it belongs next.
 
+use std::sync::atomic::Ordering;
+
 use everglade_affinity::{Entry, Permit};
 use everglade_env::Outside;
 use everglade_target::{Completion, Error, Reply};
@@ -130,7 +132,10 @@ impl<O: Outside> Core<O> {
         };
         let (lun, leaf) = (lun.clone(), *leaf);
         let aggregate = lun.volume.aggregate.clone();
-        let is_vain = || lun.is_gone() || matches!(aggregate.state(), State::Failed(_));
+        let is_vain = || {
+            let is_paused = lun.volume.is_paused.load(Ordering::Acquire);
+            is_paused || lun.is_gone() || matches!(aggregate.state(), State::Failed(_))
+        };
         let permit = match permit {
             Some(permit) => permit,
             None if is_vain() => {

@@ -8,14 +8,18 @@ use everglade_target::{Completion, Error, Export, LunHandle, Op, Target, Token};
 use crate::aggregate::State;
 use crate::ops::{Client, Origin};
 use crate::reactor::Core;
-use crate::volume::Lun;
+use crate::volume::{Lun, Volume};
 
 impl<O: Outside> Core<O> {
     fn find_lun(&self, name: &str) -> Result<Arc<Lun>, Error> {
         let missing = || Error::NotFound(name.to_owned());
         let (volume, lun) = name.split_once('/').ok_or_else(missing)?;
+        let find = |volume: Arc<Volume>| match lun.split_once('@') {
+            None => volume.lun(lun),
+            Some((lun, snapshot)) => volume.images().get(snapshot)?.luns.get(lun).cloned(),
+        };
         for aggregate in self.shared.all() {
-            if let Some(found) = aggregate.volume(volume).and_then(|volume| volume.lun(lun)) {
+            if let Some(found) = aggregate.volume(volume).and_then(find) {
                 return match aggregate.refusal() {
                     Some(error) => Err(error),
                     None => Ok(found),
@@ -30,7 +34,7 @@ fn export(lun: &Lun) -> Export {
     Export {
         name: lun.full_name(),
         size_bytes: lun.size_bytes(),
-        read_only: false,
+        read_only: lun.snapshot.is_some(),
     }
 }
 

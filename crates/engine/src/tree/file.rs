@@ -20,7 +20,8 @@ use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_format::indirect::BlockKind;
 use everglade_format::metafile::{METAFILES, TOP_AREAS};
 use everglade_format::{
-    CpNumber, FileId, Header, Indirect, IndirectMut, Inode, Layer, Pointer, SPAN, TagKey, metafile,
+    CpNumber, FileId, Header, Indirect, IndirectMut, Inode, Kind, Layer, Pointer, SPAN, TagKey,
+    metafile,
 };
 
 use crate::load::{LoadCx, Stop};
@@ -53,6 +54,15 @@ pub(crate) enum Leaf<'a> {
 }
 
 impl Leaf<'_> {
+    /// The content as a page of its own.
+    pub(crate) fn to_page(&self) -> PageRef {
+        match self {
+            Leaf::Hole => PageRef::zero(),
+            Leaf::Clean(page) => page.clone(),
+            Leaf::Changed(page) => Page::copy_of(page).freeze(),
+        }
+    }
+
     /// The bytes; a hole is zeroes.
     pub(crate) fn bytes(&self) -> &[u8; BLOCK_SIZE] {
         const ZERO: &[u8; BLOCK_SIZE] = &[0; BLOCK_SIZE];
@@ -224,9 +234,7 @@ impl File {
             .get_mut(&(level, index))
             .expect("inserted above");
         assert!(
-            changed.new.is_none()
-                || level > 0
-                || self.inode.kind == everglade_format::Kind::Metafile,
+            changed.new.is_none() || level > 0 || self.inode.kind == Kind::Metafile,
             "leaf {index} of {:?} changed after it was placed",
             self.inode.id
         );
@@ -255,7 +263,7 @@ impl File {
             Ok(page) => return Ok(Page::copy_of(&page)),
             Err(reason) => reason,
         };
-        if level == 0 || self.inode.kind != everglade_format::Kind::Lun {
+        if level == 0 || self.inode.kind != Kind::Lun {
             return Err(Stop::Failed(everglade_target::Error::Io(reason)));
         }
         if !old.is_lost() {
@@ -491,6 +499,8 @@ impl File {
             Some(metafile::Leaf::Headed) if id == TOP_AREAS => Some(BlockKind::TopAreas),
             Some(metafile::Leaf::Headed) => Some(BlockKind::Directory),
             None if id == metafile::INODE_FILE => Some(BlockKind::Inodes),
+            None if self.inode.kind == Kind::Snapshots => Some(BlockKind::Snapshots),
+            None if self.inode.kind == Kind::Release => Some(BlockKind::Releases),
             _ => None,
         }
     }

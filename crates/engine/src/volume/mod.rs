@@ -11,7 +11,7 @@ pub(crate) mod overlay;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use everglade_affinity::{Affinity, Partitioned, Stripe, VolumeAffinities};
 use everglade_format::planted::{self, Bug};
@@ -19,6 +19,8 @@ use everglade_format::volume::Sync;
 use everglade_format::{FileId, SPAN};
 
 use crate::aggregate::Aggregate;
+use crate::snapshot::image::Image;
+use crate::snapshot::info::SnapshotInfo;
 use crate::tree::Root;
 use overlay::{Found, Overlay};
 
@@ -60,12 +62,21 @@ pub(crate) struct Volume {
     pub(crate) frozen_stripes: AtomicU64,
     /// By name. Changed in the freeze only.
     pub(crate) luns: RwLock<BTreeMap<String, Arc<Lun>>>,
+    /// Snapshots that clients can open, by name. Changed in the Aggregate affinity only.
+    pub(crate) images: RwLock<BTreeMap<String, Image>>,
+    /// Snapshots, for people. Changed when a consistency point is published only.
+    pub(crate) snapshots: RwLock<Vec<SnapshotInfo>>,
+    /// Operations wait for the next commit: another image is about to take the place of this one. Set in the
+    /// freeze, cleared when the consistency point is published.
+    pub(crate) is_paused: AtomicBool,
 }
 
 /// A LUN.
 pub(crate) struct Lun {
     pub(crate) file: FileId,
     pub(crate) name: String,
+    /// The snapshot whose image it is part of; of the active image if there is none.
+    pub(crate) snapshot: Option<String>,
     pub(crate) volume: Arc<Volume>,
     size_bytes: AtomicU64,
     root: Mutex<Root>,
@@ -96,6 +107,29 @@ impl Volume {
             .cloned()
     }
 
+    pub(crate) fn images(&self) -> RwLockReadGuard<'_, BTreeMap<String, Image>> {
+        self.images.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn images_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Image>> {
+        self.images.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What people are told of its snapshots.
+    pub(crate) fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.snapshots
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn set_snapshots(&self, view: Vec<SnapshotInfo>) {
+        *self
+            .snapshots
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = view;
+    }
+
     pub(crate) fn all_luns(&self) -> Vec<Arc<Lun>> {
         let luns = self
             .luns
@@ -116,10 +150,26 @@ impl Lun {
         Lun {
             file,
             name,
+            snapshot: None,
             volume,
             size_bytes: AtomicU64::new(size),
             root: Mutex::new(root),
             gone: AtomicBool::new(false),
+        }
+    }
+
+    /// A LUN of a snapshot.
+    pub(crate) fn of_snapshot(
+        file: FileId,
+        name: &str,
+        snapshot: &str,
+        volume: Arc<Volume>,
+        size: u64,
+        root: Root,
+    ) -> Lun {
+        Lun {
+            snapshot: Some(snapshot.to_owned()),
+            ..Lun::new(file, name.to_owned(), volume, size, root)
         }
     }
 
@@ -156,8 +206,11 @@ impl Lun {
         self.gone.store(true, Ordering::Release);
     }
 
-    /// `volume/lun`.
+    /// `volume/lun`, or `volume/lun@snapshot`.
     pub(crate) fn full_name(&self) -> String {
-        format!("{}/{}", self.volume.name, self.name)
+        match &self.snapshot {
+            None => format!("{}/{}", self.volume.name, self.name),
+            Some(snapshot) => format!("{}/{}@{snapshot}", self.volume.name, self.name),
+        }
     }
 }

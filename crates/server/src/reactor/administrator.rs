@@ -439,6 +439,8 @@ fn not_changed(error: admin::Error) -> Problem {
         admin::Error::NotFound(_) => Problem::new(Code::NotFound, text),
         admin::Error::Invalid { field, problem } => Problem::invalid(field, problem),
         admin::Error::NoSpace => Problem::new(Code::NoSpace, text),
+        admin::Error::Busy(_) => Problem::new(Code::Changed, text),
+        admin::Error::Limit(_) => Problem::new(Code::TooMany, text),
         admin::Error::Unavailable(_) => Problem::new(Code::Unavailable, text),
     }
 }

@@ -73,6 +73,12 @@ impl EngineSystem {
         known.swap_remove(self.aggregate as usize)
     }
 
+    /// Snapshots of a volume.
+    #[must_use]
+    pub fn snapshots(&self, volume: &str) -> Vec<everglade_engine::SnapshotInfo> {
+        self.engine.snapshots(volume)
+    }
+
     /// How the aggregate is doing.
     #[must_use]
     pub fn state(&self) -> State {
@@ -142,6 +148,7 @@ fn error_of(error: admin::Error) -> Error {
         admin::Error::Exists(_) => Error::Invalid("it exists already"),
         admin::Error::Invalid { .. } => Error::Invalid("a value that cannot be"),
         admin::Error::NoSpace => Error::NoSpace,
+        admin::Error::Busy(_) | admin::Error::Limit(_) => Error::Invalid("not now"),
         admin::Error::Unavailable(text) => Error::Io(text),
     }
 }

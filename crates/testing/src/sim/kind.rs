@@ -1,6 +1,6 @@
 //! Kinds of simulation, by name: what `sim` runs under a seed, and what hunts for planted bugs.
 
-use super::{Failure, Report, creation, cuts, exhaustive, long, small};
+use super::{Failure, Report, creation, cuts, exhaustive, long, small, snapshots};
 use crate::engine::EngineMaker;
 use crate::system::Maker;
 use crate::workload::small::sequence_count;
@@ -34,6 +34,8 @@ pub enum Kind {
     Exhaustive,
     /// The making of an aggregate, cut at each write.
     Creation,
+    /// Snapshots come, go and are restored.
+    Snapshots,
 }
 
 impl Kind {
@@ -68,6 +70,7 @@ impl Kind {
             Kind::Small,
             Kind::Exhaustive,
             Kind::Creation,
+            Kind::Snapshots,
         ];
         all.into_iter().find(|kind| kind.name() == name)
     }
@@ -107,6 +110,7 @@ impl Kind {
                 prepared.run(seed.0 % exhaustive::count())
             }
             Kind::Creation => creation::run(seed, &maker.devices(SMALL_BYTES), &maker),
+            Kind::Snapshots => snapshots::run(seed, snapshots::Plan::of_seed(seed), &maker),
             Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),
             Kind::Fill => long::run(seed, plan.filling(), &maker),
             Kind::Long | Kind::Faults | Kind::Silent => long::run(seed, plan, &maker),

@@ -8,6 +8,8 @@
 //! - [`small`], [`exhaustive`]: [`cuts`] for every short sequence over a small alphabet, from one and from
 //!   several start states. Finds what nobody thought of.
 //!
+//! - [`snapshots`]: one volume with snapshots, restores and deletions, against a list of states.
+//!
 //! `trouble` draws the loud faults of a life, `silent` lives through the silent ones. [`driver`] carries
 //! actions to the system and replies to the model; [`judge`] looks at a system that has just started.
 
@@ -23,6 +25,7 @@ pub mod long;
 mod report;
 mod silent;
 pub mod small;
+pub mod snapshots;
 mod trouble;
 
 use std::fmt;

@@ -1,0 +1,221 @@
+//! Administrative changes to snapshots. Executed in the freeze, durable at commit; none of them loads anything.
+
+use std::sync::atomic::Ordering;
+
+use everglade_format::snapshot::{HOLDS_MAX, SNAPSHOTS_MAX, State};
+use everglade_format::{CpNumber, Inode, Kind, Layer, SnapshotId};
+
+use crate::admin::{Error, check_name, find};
+use crate::cp::{Home, VolumeHome};
+use crate::snapshot::table::{Created, hold};
+use crate::tree::File;
+
+/// A live snapshot of a volume, by name.
+fn live(volume: &VolumeHome, name: &str) -> Result<SnapshotId, Error> {
+    let snapshots = &volume.fs.snapshots;
+    if let Some(record) = snapshots.find(name) {
+        return Ok(record.id);
+    }
+    let object = format!("snapshot {}@{name}", volume.shared.name);
+    match snapshots.is_taken(name) {
+        true => Err(Error::Busy(format!(
+            "{object} is just being taken; try again"
+        ))),
+        false => Err(Error::NotFound(object)),
+    }
+}
+
+fn check_new(volume: &VolumeHome, name: &str) -> Result<(), Error> {
+    check_name(name)?;
+    match volume.fs.snapshots.is_taken(name) {
+        true => Err(Error::Exists(format!(
+            "snapshot {}@{name}",
+            volume.shared.name
+        ))),
+        false => Ok(()),
+    }
+}
+
+fn check_room(volume: &VolumeHome) -> Result<(), Error> {
+    if volume.fs.snapshots.count() < SNAPSHOTS_MAX {
+        return Ok(());
+    }
+    Err(Error::Limit(format!(
+        "volume {} has {SNAPSHOTS_MAX} snapshots, those being deleted included; delete one, or wait until deletions end",
+        volume.shared.name
+    )))
+}
+
+/// Gives a volume the files of the aggregate that its snapshots need.
+fn ensure_side_files(
+    home: &mut Home,
+    cp: CpNumber,
+    seconds: u64,
+    volume: &str,
+) -> Result<(), Error> {
+    if find(home, volume)?.fs.snapshots.roots.files.is_some() {
+        return Ok(());
+    }
+    let mut add = |kind: Kind| {
+        let id = home.fs.new_file_id();
+        let mut file = File::new(Inode::new(id, kind, cp, seconds), Layer::Aggregate);
+        // At least one level, so that the file can shrink like any deleted one.
+        file.grow(2);
+        file.inode_changed = true;
+        home.fs.files.insert(id, file);
+        id
+    };
+    let files = (add(Kind::Summary), add(Kind::Snapshots));
+    let snapshots = &mut find(home, volume)?.fs.snapshots;
+    snapshots.roots.files = Some(files);
+    snapshots.set_changed();
+    Ok(())
+}
+
+pub(crate) fn create(
+    home: &mut Home,
+    cp: CpNumber,
+    seconds: u64,
+    volume: &str,
+    name: &str,
+) -> Result<(), Error> {
+    let known = find(home, volume)?;
+    check_new(known, name)?;
+    check_room(known)?;
+    ensure_side_files(home, cp, seconds, volume)?;
+    let name = name.to_owned();
+    find(home, volume)?
+        .fs
+        .snapshots
+        .created
+        .push(Created { name, seconds });
+    Ok(())
+}
+
+pub(crate) fn rename(home: &mut Home, volume: &str, name: &str, to: &str) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let id = live(volume, name)?;
+    check_new(volume, to)?;
+    let mut images = volume.shared.images_mut();
+    if let Some(image) = images.remove(name) {
+        if image.is_open() {
+            let error = in_use(volume, name, "renamed");
+            images.insert(name.to_owned(), image);
+            return Err(error);
+        }
+        images.insert(to.to_owned(), image.renamed(to));
+    }
+    drop(images);
+    to.clone_into(&mut volume.fs.snapshots.get_mut(id).name);
+    Ok(())
+}
+
+fn in_use(volume: &VolumeHome, name: &str, what: &str) -> Error {
+    Error::Busy(format!(
+        "snapshot {}@{name} is exported to a client and cannot be {what}; disconnect the client first",
+        volume.shared.name
+    ))
+}
+
+pub(crate) fn delete(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let id = live(volume, name)?;
+    let holds = &volume.fs.snapshots.get(id).holds;
+    if !holds.is_empty() {
+        let tags: Vec<&str> = holds.iter().map(|hold| hold.tag.as_str()).collect();
+        return Err(Error::Busy(format!(
+            "snapshot {}@{name} is held by {}; release the holds first",
+            volume.shared.name,
+            tags.join(", ")
+        )));
+    }
+    let mut images = volume.shared.images_mut();
+    if images
+        .get(name)
+        .is_some_and(crate::snapshot::image::Image::is_open)
+    {
+        return Err(in_use(volume, name, "deleted"));
+    }
+    images.remove(name);
+    drop(images);
+    volume.fs.snapshots.get_mut(id).state = State::Deleting;
+    Ok(())
+}
+
+pub(crate) fn add_hold(
+    home: &mut Home,
+    seconds: u64,
+    volume: &str,
+    name: &str,
+    tag: &str,
+) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let id = live(volume, name)?;
+    check_name(tag)?;
+    let record = volume.fs.snapshots.get(id);
+    if record.holds.iter().any(|hold| hold.tag == tag) {
+        return Err(Error::Exists(format!(
+            "hold {tag} on {}@{name}",
+            volume.shared.name
+        )));
+    }
+    if record.holds.len() == HOLDS_MAX {
+        return Err(Error::Limit(format!(
+            "snapshot {}@{name} has {HOLDS_MAX} holds, the most there can be; release one first",
+            volume.shared.name
+        )));
+    }
+    volume
+        .fs
+        .snapshots
+        .get_mut(id)
+        .holds
+        .push(hold(tag, seconds));
+    Ok(())
+}
+
+pub(crate) fn release_hold(
+    home: &mut Home,
+    volume: &str,
+    name: &str,
+    tag: &str,
+) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let id = live(volume, name)?;
+    let record = volume.fs.snapshots.get(id);
+    if !record.holds.iter().any(|hold| hold.tag == tag) {
+        return Err(Error::NotFound(format!(
+            "hold {tag} on {}@{name}",
+            volume.shared.name
+        )));
+    }
+    volume
+        .fs
+        .snapshots
+        .get_mut(id)
+        .holds
+        .retain(|hold| hold.tag != tag);
+    Ok(())
+}
+
+/// Begins a restore (see [`super::restore`]).
+pub(crate) fn restore(
+    home: &mut Home,
+    seconds: u64,
+    volume: &str,
+    name: &str,
+    safety: &str,
+) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let id = live(volume, name)?;
+    check_new(volume, safety)?;
+    check_room(volume)?;
+    let snapshots = &mut volume.fs.snapshots;
+    snapshots.created.push(Created {
+        name: safety.to_owned(),
+        seconds,
+    });
+    snapshots.restoring = Some(id);
+    volume.shared.is_paused.store(true, Ordering::Release);
+    Ok(())
+}

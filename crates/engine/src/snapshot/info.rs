@@ -1,0 +1,43 @@
+//! Snapshots, for people.
+
+use everglade_format::{BLOCK_SIZE, SnapshotRecord};
+
+/// A snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Its name; with its volume `volume@name`.
+    pub name: String,
+    /// Its number in the volume; never reused.
+    pub id: u32,
+    /// The number of the snapshot it descends from.
+    pub parent: Option<u32>,
+    /// When it was taken, seconds since 1970 UTC.
+    pub created_seconds: u64,
+    /// The consistency point whose image it is.
+    pub cp: u64,
+    /// Bytes of its image: all blocks that it holds, shared or not.
+    pub logical_bytes: u64,
+    /// Bytes that deleting it frees.
+    pub exclusive_bytes: u64,
+    /// Bytes of its image that belonged to LUNs under deletion when it was taken.
+    pub pending_delete_bytes: u64,
+    /// Tags of the holds on it.
+    pub holds: Vec<String>,
+}
+
+impl SnapshotInfo {
+    pub(crate) fn of(record: &SnapshotRecord) -> SnapshotInfo {
+        let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_SIZE as u64);
+        SnapshotInfo {
+            name: record.name.clone(),
+            id: record.id.0,
+            parent: record.parent.map(|id| id.0),
+            created_seconds: record.seconds,
+            cp: record.cp.0,
+            logical_bytes: bytes(record.blocks_used),
+            exclusive_bytes: bytes(record.exclusive),
+            pending_delete_bytes: bytes(record.pending),
+            holds: record.holds.iter().map(|hold| hold.tag.clone()).collect(),
+        }
+    }
+}

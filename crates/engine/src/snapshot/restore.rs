@@ -1,0 +1,172 @@
+//! Restore: the image of a snapshot becomes the active one, and nothing newer is lost (F-16, DESIGN §8).
+//!
+//! In the freeze the active image is taken as a *safety snapshot*, and operations on the volume begin to wait. The
+//! consistency point writes what was frozen, which is the safety snapshot's image, reads the inodes of the target,
+//! and puts the target's root into the volume's superblock. Publishing shows clients the target, whole, and lets
+//! them go on. That is all: no block is copied, and the cost does not depend on the volume's size. Later the fold
+//! scan puts the safety snapshot's blocks into the summary map; until then whoever changes the active map asks its
+//! snapmap too ([`super::held`]).
+//!
+//! 1. Clients see all of the image before, or all of the one after; a power cut leaves one of the two.
+//! 2. If the target cannot be read, nothing happens: no safety snapshot, no change.
+//! 3. File ids and the frontier of the vvbn space are the volume's, not the image's: they never go back.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use everglade_format::volume::VOLUME_AREA_BLOCKS;
+use everglade_format::{EntryKind, FileId, Layer};
+use everglade_freespace::Areas;
+
+use crate::admin::{Change, Error};
+use crate::aggregate::mount::load_file_system;
+use crate::cp::Home;
+use crate::filesystem::FileSystem;
+use crate::load::{LoadCx, Stop};
+use crate::tree::Root;
+use crate::volume::{Lun, Volume};
+
+/// Reads the target's inodes, once in the consistency point. A target that cannot be read ends the restore.
+pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), Stop> {
+    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    let Some(target) = volume.fs.snapshots.restoring else {
+        return Ok(());
+    };
+    if volume.next.is_some() {
+        return Ok(());
+    }
+    match load(&volume.fs, cx, target) {
+        Ok(next) => {
+            volume.next = Some(Box::new(next));
+            Ok(())
+        }
+        Err(Stop::Failed(error)) => {
+            volume.fs.snapshots.restoring = None;
+            let safety = volume.fs.snapshots.created.pop();
+            assert!(safety.is_some(), "a restore takes a safety snapshot");
+            let name = volume.shared.name.clone();
+            volume.shared.is_paused.store(false, Ordering::Release);
+            let run = home.run.as_mut().expect("under way");
+            let refused = |change: &Change| matches!(change, Change::RestoreVolume { volume, .. } if *volume == name);
+            for (request, answer) in &mut run.answers {
+                if refused(&request.change) && answer.is_ok() {
+                    *answer = Err(Error::Unavailable(format!(
+                        "the snapshot cannot be read, and nothing was changed: {error}"
+                    )));
+                }
+            }
+            Ok(())
+        }
+        Err(stop) => Err(stop),
+    }
+}
+
+/// The file system that a snapshot is the root of.
+fn load(
+    now: &FileSystem,
+    cx: &mut LoadCx<'_>,
+    target: everglade_format::SnapshotId,
+) -> Result<FileSystem, Stop> {
+    let record = now.snapshots.get(target);
+    let areas = Areas::new(
+        now.areas[0].count(),
+        VOLUME_AREA_BLOCKS,
+        now.areas[0].frontier(),
+    );
+    let mut next = FileSystem::new(
+        Layer::Volume,
+        VOLUME_AREA_BLOCKS,
+        vec![0],
+        vec![areas],
+        record.inode_file.clone(),
+    );
+    next.container = now.container;
+    next.used = record.blocks_used;
+    next.lost = now.lost.max(record.lost);
+    next.next_file = record.next_file;
+    load_file_system(&mut next, cx, EntryKind::Lun)?;
+    next.next_file = now.next_file.max(record.next_file);
+    Ok(next)
+}
+
+/// The restored image takes the place of the one that was just sealed.
+pub(crate) fn switch(home: &mut Home, id: FileId) {
+    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    let Some(mut next) = volume.next.take() else {
+        return;
+    };
+    let mut snapshots = std::mem::take(&mut volume.fs.snapshots);
+    let target = snapshots.restoring.take().expect("it was prepared");
+    let safety = snapshots.roots.parent.expect("a safety snapshot was taken");
+    snapshots.get_mut(safety).is_unfolded = true;
+    snapshots.get_mut(target).exclusive = 0;
+    snapshots.roots.parent = Some(target);
+    snapshots.roots.exclusive = 0;
+    snapshots.held.clear();
+    volume.fs.finish_cp();
+    next.snapshots = snapshots;
+    // Areas lent to the cursors of the image before are known to nobody now, and will be searched.
+    volume.fs = *next;
+    let run = home.run.as_mut().expect("under way");
+    run.restored.push(Restored {
+        volume: volume.shared.clone(),
+        luns: luns(&volume.shared, &volume.fs),
+    });
+}
+
+/// The LUNs as they will be: those of the target, with the handles of those that are the same.
+fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<(Arc<Lun>, u64, Root)> {
+    let known = shared.all_luns();
+    let lun = |entry: &everglade_format::Entry| {
+        let inode = &fs.files[&entry.file].inode;
+        let same = known
+            .iter()
+            .find(|lun| lun.file == entry.file && lun.name == entry.name);
+        let root = Root::of(inode);
+        let lun = same.cloned().unwrap_or_else(|| {
+            let name = entry.name.clone();
+            Arc::new(Lun::new(
+                entry.file,
+                name,
+                shared.clone(),
+                inode.size_bytes,
+                root,
+            ))
+        });
+        (lun, inode.size_bytes, root)
+    };
+    fs.directory.iter().map(lun).collect()
+}
+
+/// A volume whose restored image has yet to be shown to clients.
+pub(crate) struct Restored {
+    volume: Arc<Volume>,
+    /// LUNs with the sizes and roots that they get.
+    luns: Vec<(Arc<Lun>, u64, Root)>,
+}
+
+impl Restored {
+    /// Shows it. Inside the Aggregate affinity.
+    pub(crate) fn publish(self) {
+        let volume = self.volume;
+        assert_eq!(
+            volume.dirty_stripes.load(Ordering::Acquire),
+            0,
+            "operations wait while a volume is restored"
+        );
+        let mut luns = volume.luns.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut *luns);
+        for (lun, size, root) in self.luns {
+            lun.set_size_bytes(size);
+            lun.set_root(root);
+            luns.insert(lun.name.clone(), lun);
+        }
+        for (name, lun) in before {
+            if luns.get(&name).is_none_or(|new| !Arc::ptr_eq(new, &lun)) {
+                lun.set_gone();
+            }
+        }
+        drop(luns);
+        volume.is_paused.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,525 @@
+//! Background passes over a volume's maps, a little in each consistency point (F-06, F-10 … F-14).
+//!
+//! ```text
+//!            ┌─ a snapshot is unfolded ─▶ fold ─────────────────────┐
+//! none ──────┼─ snapshots were deleted ─▶ delete ──▶ release ──▶ ───┼─▶ none
+//!            └──────────────────────────────────────────────────────┘
+//! ```
+//!
+//! **Delete.** One pass for all snapshots that were deleted when it began. For each vvbn, in ascending order, the
+//! victims leave the history one after the other ([`count::release`]). Up to the cursor the victims are ghosts, from
+//! there on they are nodes like others: who changes the active map meanwhile takes either view ([`super::held`]).
+//!
+//! The scan reads the victims' snapmaps to the end, so their blocks must not be reused before (Theorem 3). Instead
+//! of protecting all blocks of the victims until then, it protects only those that it needs: while it passes, it
+//! leaves them in the summary map. In the consistency point that removes the victims, those among them that nobody
+//! holds are listed in the *release file*, whose entries go a few at a time.
+//!
+//! 1. Cursor and effects are committed together, so a pass goes on after a restart where it was.
+//! 2. A vvbn that was released in a consistency point is not allocated in it.
+//! 3. A snapshot is released only when all are folded.
+
+use std::collections::BTreeMap;
+
+use everglade_format::volume::Scan;
+use everglade_format::{
+    BITS_PER_BLOCK, BLOCK_SIZE, Block, Entry, EntryKind, FileId, Indirect, Inode, Kind, Layer,
+    Pointer, SPAN, SnapshotId, bitmap, release,
+};
+
+use crate::cp::Home;
+use crate::filesystem::FileSystem;
+use crate::load::{Gather, LoadCx, Stop};
+use crate::snapshot::count;
+use crate::snapshot::held::{self, maps_of, unite_summary};
+use crate::snapshot::history::Node;
+use crate::snapshot::{snapmap_block, snapmap_pointer};
+use crate::tree::{Content, File};
+
+/// Blocks released in one step.
+const STEP_RELEASES: usize = 1024;
+/// Map blocks looked at in one step that has nothing to release.
+const STEP_MAPS: u64 = 16;
+
+/// The first volume with anything to do in the background.
+pub(crate) fn next_volume(home: &Home) -> Option<FileId> {
+    let mut volumes = home.volumes.iter();
+    volumes
+        .find(|(_, volume)| volume.fs.snapshots.has_scan())
+        .map(|(id, _)| *id)
+}
+
+/// Loads again what a scan made out of date.
+pub(crate) fn refresh(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    let mut gather = Gather::default();
+    for volume in home.volumes.values_mut() {
+        for block in volume.fs.snapshots.stale.clone() {
+            let held = held::load(&mut volume.fs, &mut home.fs, cx, block);
+            if let Some(held) = gather.add(held) {
+                volume.fs.snapshots.held.insert(block, held);
+                volume.fs.snapshots.stale.remove(&block);
+            }
+        }
+    }
+    gather.finish()
+}
+
+/// Does a little for a volume that has something to do. Returns what it cost, in blocks that changed hands.
+pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<usize, Stop> {
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    match volume.snapshots.roots.scan {
+        Scan::None => {
+            begin(volume);
+            Ok(0)
+        }
+        Scan::Fold { next } => fold(volume, &mut home.fs, cx, next / BITS_PER_BLOCK),
+        Scan::Delete { next } => delete(home, cx, id, next),
+        Scan::Release { next } => release_some(home, cx, id, next),
+    }
+}
+
+fn set(volume: &mut FileSystem, scan: Scan) {
+    volume.snapshots.roots.scan = scan;
+    volume.snapshots.set_changed();
+}
+
+/// Finds the next pass.
+fn begin(volume: &mut FileSystem) {
+    let snapshots = &mut volume.snapshots;
+    let scan = if snapshots.roots.release.is_some() {
+        Scan::Release { next: 0 }
+    } else if snapshots.unfolded().is_some() {
+        Scan::Fold { next: 0 }
+    } else {
+        let victims: Vec<SnapshotId> = snapshots.deleting().map(|record| record.id).collect();
+        for victim in victims {
+            snapshots.get_mut(victim).is_in_pass = true;
+        }
+        snapshots.protected = None;
+        Scan::Delete { next: 0 }
+    };
+    set(volume, scan);
+}
+
+/// Puts blocks of the first unfolded snapshot into the summary map.
+fn fold(
+    volume: &mut FileSystem,
+    aggregate: &mut FileSystem,
+    cx: &mut LoadCx<'_>,
+    first: u64,
+) -> Result<usize, Stop> {
+    let Some(id) = volume.snapshots.unfolded() else {
+        set(volume, Scan::None);
+        return Ok(0);
+    };
+    let map = volume.snapshots.get(id).active_map.clone();
+    let end = map.block_count();
+    let last = (first + STEP_MAPS).min(end);
+    let mut gather = Gather::default();
+    for block in first..last {
+        gather.add(snapmap_block(cx, &map, block));
+    }
+    gather.finish()?;
+    for block in first..last {
+        if let Some(bits) = snapmap_block(cx, &map, block)? {
+            unite_summary(volume, aggregate, cx, block, &bits)?;
+            go_stale(volume, block);
+        }
+        set(
+            volume,
+            Scan::Fold {
+                next: (block + 1) * BITS_PER_BLOCK,
+            },
+        );
+    }
+    if last == end {
+        volume.snapshots.get_mut(id).is_unfolded = false;
+        set(volume, Scan::None);
+    }
+    Ok(1)
+}
+
+/// What is known of a block of the active map may be wrong now.
+fn go_stale(volume: &mut FileSystem, block: u64) {
+    if volume.snapshots.held.contains_key(&block) {
+        volume.snapshots.stale.insert(block);
+    }
+}
+
+/// Goes on with the delete scan.
+fn delete(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, next: u64) -> Result<usize, Stop> {
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    let victims = volume.snapshots.victims();
+    if volume.snapshots.protected.is_none() {
+        volume.snapshots.protected = Some(blocks_of_snapmaps(volume, cx, &victims)?);
+    }
+    let maps = victims
+        .iter()
+        .map(|victim| &volume.snapshots.get(*victim).active_map);
+    let end = maps.map(Inode::block_count).max().unwrap_or(0);
+    let mut block = next / BITS_PER_BLOCK;
+    let mut bit = next % BITS_PER_BLOCK;
+    for _ in 0..STEP_MAPS {
+        if block >= end {
+            return finish_pass(home, cx, id, &victims);
+        }
+        let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+        if matters(volume, cx, &victims, block)? {
+            return release_range(home, cx, id, &victims, (block, bit));
+        }
+        block += 1;
+        bit = 0;
+        set(
+            volume,
+            Scan::Delete {
+                next: block * BITS_PER_BLOCK,
+            },
+        );
+        go_stale(volume, block - 1);
+    }
+    Ok(1)
+}
+
+/// Protected blocks among the vvbns of one map block, as bits.
+fn protected_bits(volume: &FileSystem, block: u64) -> Box<Block> {
+    let protected = volume
+        .snapshots
+        .protected
+        .as_ref()
+        .expect("looked up first");
+    let (from, to) = (block * BITS_PER_BLOCK, (block + 1) * BITS_PER_BLOCK);
+    let first = protected.partition_point(|(vvbn, _)| *vvbn < from);
+    let mut bits = Box::new([0; BLOCK_SIZE]);
+    for (vvbn, _) in protected[first..].iter().take_while(|(vvbn, _)| *vvbn < to) {
+        bitmap::set(&mut bits, vvbn - from);
+    }
+    bits
+}
+
+/// False if releasing the victims changes nothing in this block of the maps: where two neighbours have the very
+/// block that a victim has, they go on sharing it, and everybody's exclusive blocks stay what they are.
+fn matters(
+    volume: &FileSystem,
+    cx: &mut LoadCx<'_>,
+    victims: &[SnapshotId],
+    block: u64,
+) -> Result<bool, Stop> {
+    if bitmap::ones(&protected_bits(volume, block))
+        .next()
+        .is_some()
+    {
+        return Ok(true);
+    }
+    let mut history = volume.snapshots.history(false);
+    let mut gather = Gather::default();
+    let mut places: BTreeMap<Node, Option<Pointer>> = BTreeMap::new();
+    for node in count::audience(&history, victims) {
+        let place = match node {
+            Node::Snapshot(id) => {
+                snapmap_pointer(cx, &volume.snapshots.get(id).active_map, block).map(Some)
+            }
+            Node::Active => volume.unchanged_map_place(cx, block),
+        };
+        places.extend(gather.add(place).map(|place| (node, place)));
+    }
+    gather.finish()?;
+    for victim in victims {
+        let node = Node::Snapshot(*victim);
+        let place = places[&node].expect("snapmaps do not change");
+        let near = history.neighbours(node);
+        let same = near
+            .iter()
+            .filter(|near| places[near].is_some_and(|other| other.vvbn == place.vvbn));
+        if !place.is_hole() && same.count() < 2 {
+            return Ok(true);
+        }
+        history.bury(*victim);
+    }
+    Ok(false)
+}
+
+/// Releases what only the victims hold, from a bit of a map block on.
+fn release_range(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    id: FileId,
+    victims: &[SnapshotId],
+    (block, from): (u64, u64),
+) -> Result<usize, Stop> {
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    let history = volume.snapshots.history(false);
+    let nodes = count::audience(&history, victims)
+        .into_iter()
+        .chain([Node::Active]);
+    let maps = maps_of(volume, cx, nodes, block)?;
+    let protected = protected_bits(volume, block);
+    let active = maps[&Node::Active]
+        .clone()
+        .expect("the active image has a map");
+    let summary_file = volume.snapshots.summary();
+    let summary = home.fs.file(summary_file).leaf(cx, block)?.to_page();
+
+    let gone_in = |effect: &count::Effect| {
+        let mut gone = effect.cleared.clone();
+        bitmap::subtract(&mut gone, &protected);
+        bitmap::subtract(&mut gone, &active);
+        bitmap::intersect(&mut gone, &summary);
+        bitmap::ones(&gone).collect::<Vec<u64>>()
+    };
+    let mut to = BITS_PER_BLOCK;
+    let mut effect = count::release(&history, victims, &maps, (from, to));
+    let mut gone = gone_in(&effect);
+    if gone.len() > STEP_RELEASES {
+        to = gone[STEP_RELEASES];
+        effect = count::release(&history, victims, &maps, (from, to));
+        gone = gone_in(&effect);
+    }
+    let mut after = Box::new(*summary);
+    bitmap::subtract(&mut after, &effect.cleared);
+    bitmap::unite(&mut after, &protected);
+    let first = block * BITS_PER_BLOCK;
+    let gone: Vec<u64> = gone.into_iter().map(|bit| first + bit).collect();
+    prepare_punch(home, cx, id, &gone)?;
+    if *after != *summary {
+        let file = home.fs.file(summary_file);
+        file.grow((block + 1).max(2));
+        **file.modify(cx, 0, block, Content::Keep)? = *after;
+    }
+
+    // Modify.
+    punch(home, id, &active, block, &gone);
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    for (node, blocks) in effect.exclusive {
+        volume.snapshots.add_exclusive(node, blocks);
+    }
+    if to == BITS_PER_BLOCK {
+        volume.score_after_scan(block, &active, &after);
+    }
+    set(volume, Scan::Delete { next: first + to });
+    go_stale(volume, block);
+    Ok(1 + gone.len())
+}
+
+/// Load phase of punching vvbns that no image holds.
+fn prepare_punch(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    id: FileId,
+    vvbns: &[u64],
+) -> Result<(), Stop> {
+    let mut gather = Gather::default();
+    for vvbn in vvbns {
+        gather.add(home.fs.prepare_punch(cx, id, *vvbn));
+    }
+    gather.finish()
+}
+
+/// Punches vvbns of one map block. They are not allocated in this consistency point.
+fn punch(home: &mut Home, id: FileId, active: &Block, block: u64, vvbns: &[u64]) {
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    for vvbn in vvbns {
+        volume.safe.withhold(active, block, *vvbn);
+        home.fs.punch(id, *vvbn);
+    }
+}
+
+/// All blocks of the victims' snapmaps, each with a victim that has it, ascending.
+fn blocks_of_snapmaps(
+    volume: &FileSystem,
+    cx: &mut LoadCx<'_>,
+    victims: &[SnapshotId],
+) -> Result<Vec<(u64, SnapshotId)>, Stop> {
+    let mut found: BTreeMap<u64, SnapshotId> = BTreeMap::new();
+    let mut gather = Gather::default();
+    for victim in victims {
+        let map = &volume.snapshots.get(*victim).active_map;
+        let mut row = vec![map.root];
+        for level in (0..=map.levels).rev() {
+            let mut next = Vec::new();
+            for pointer in row.into_iter().filter(Pointer::has_block) {
+                // What an elder victim shares was looked at with it.
+                if found.insert(pointer.vvbn.0, *victim).is_some() || level == 0 {
+                    continue;
+                }
+                let Some(page) = gather.add(cx.page(pointer)) else {
+                    continue;
+                };
+                for slot in 0..SPAN {
+                    next.push(Indirect(&page).pointer(slot, Layer::Volume)?);
+                }
+            }
+            row = next;
+        }
+    }
+    gather.finish()?;
+    Ok(found.into_iter().collect())
+}
+
+/// All vvbns are done: the victims go, and what was protected for the scan is left to be released.
+fn finish_pass(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    id: FileId,
+    victims: &[SnapshotId],
+) -> Result<usize, Stop> {
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    let history = volume.snapshots.history(true);
+    let mut by_block: BTreeMap<u64, Vec<(u64, SnapshotId)>> = BTreeMap::new();
+    for (vvbn, victim) in volume
+        .snapshots
+        .protected
+        .as_ref()
+        .expect("looked up first")
+    {
+        let blocks = by_block.entry(vvbn / BITS_PER_BLOCK).or_default();
+        blocks.push((vvbn % BITS_PER_BLOCK, *victim));
+    }
+    let (mut releases, mut owned) = (Vec::new(), BTreeMap::new());
+    let mut gather = Gather::default();
+    for (block, entries) in &by_block {
+        let near = |victim: SnapshotId| history.neighbours(Node::Snapshot(victim));
+        let nodes = entries
+            .iter()
+            .flat_map(|(_, victim)| near(*victim))
+            .chain([Node::Active]);
+        let Some(maps) = gather.add(maps_of(volume, cx, nodes, *block)) else {
+            continue;
+        };
+        let has = |node: &Node, bit: u64| {
+            maps[node]
+                .as_ref()
+                .is_some_and(|map| bitmap::is_set(map, bit))
+        };
+        for (bit, victim) in entries {
+            let near = near(*victim);
+            let mut snapshots = near.iter().filter(|node| **node != Node::Active);
+            if snapshots.any(|node| has(node, *bit)) {
+                continue;
+            }
+            if has(&Node::Active, *bit) {
+                owned.entry(*block).or_insert_with(Vec::new).push(*bit);
+            } else {
+                releases.push(block * BITS_PER_BLOCK + bit);
+            }
+        }
+    }
+    gather.finish()?;
+    // What the active image holds is its own again.
+    let summary = volume.snapshots.summary();
+    let file = home.fs.file(summary);
+    let mut gather = Gather::default();
+    for block in owned.keys() {
+        gather.add(file.modify(cx, 0, *block, Content::Keep).map(|_| ()));
+    }
+    gather.finish()?;
+    let release = match releases.is_empty() {
+        true => None,
+        false => Some(add_release_file(home, cx, &releases)?),
+    };
+
+    // Modify: from here on nothing stops.
+    let file = home.fs.file(summary);
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    for (block, bits) in owned {
+        let page = file.changed_page(0, block).expect("made changed above");
+        for bit in bits {
+            bitmap::clear(page, bit);
+        }
+        go_stale(volume, block);
+    }
+    volume.snapshots.bury(victims);
+    volume.snapshots.protected = None;
+    volume.snapshots.roots.release = release;
+    set(volume, Scan::None);
+    Ok(1)
+}
+
+/// Adds a release file with these entries. Does not stop: all of its blocks are new.
+fn add_release_file(home: &mut Home, cx: &mut LoadCx<'_>, vvbns: &[u64]) -> Result<FileId, Stop> {
+    let cp = home.run.as_ref().expect("under way").number;
+    let id = home.fs.new_file_id();
+    let inode = Inode::new(id, Kind::Release, cp, home.wall_seconds);
+    let mut file = File::new(inode, Layer::Aggregate);
+    let blocks = vvbns.len().div_ceil(release::RELEASES_PER_BLOCK) as u64;
+    // At least one level, so that the file can shrink like any deleted one.
+    file.grow(blocks.max(2));
+    for (index, vvbns) in (0..).zip(vvbns.chunks(release::RELEASES_PER_BLOCK)) {
+        release::encode_into(file.modify(cx, 0, index, Content::Fresh)?, vvbns);
+    }
+    file.inode_changed = true;
+    home.fs.files.insert(id, file);
+    Ok(id)
+}
+
+/// Releases the blocks of the next block of the release file.
+fn release_some(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    id: FileId,
+    next: u64,
+) -> Result<usize, Stop> {
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    let Some(release) = volume.snapshots.roots.release else {
+        set(volume, Scan::None);
+        return Ok(0);
+    };
+    let per_block = release::RELEASES_PER_BLOCK as u64;
+    let leaf = next / per_block;
+    let page = home.fs.file(release).leaf(cx, leaf)?;
+    let entries = release::decode(page.bytes())?;
+    if entries.is_empty() || leaf >= home.fs.file(release).inode.block_count() {
+        let entry = Entry {
+            file: release,
+            kind: EntryKind::Side,
+            name: home.volumes[&id].shared.name.clone(),
+        };
+        home.fs.hidden.add(entry);
+        let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+        volume.snapshots.roots.release = None;
+        set(volume, Scan::None);
+        return Ok(0);
+    }
+    // Those of one map block at a time.
+    let skipped = usize::try_from(next % per_block).expect("below 509");
+    let rest = entries.get(skipped..).unwrap_or_default();
+    let Some(block) = rest.first().map(|vvbn| vvbn / BITS_PER_BLOCK) else {
+        set(
+            volume,
+            Scan::Release {
+                next: (leaf + 1) * per_block,
+            },
+        );
+        return Ok(0);
+    };
+    let some: Vec<u64> = rest
+        .iter()
+        .copied()
+        .take_while(|vvbn| vvbn / BITS_PER_BLOCK == block)
+        .collect();
+    let active = volume.active_bits(cx, block)?;
+    let summary = volume.snapshots.summary();
+    prepare_punch(home, cx, id, &some)?;
+    home.fs.file(summary).modify(cx, 0, block, Content::Keep)?;
+
+    // Modify.
+    let page = home
+        .fs
+        .file(summary)
+        .changed_page(0, block)
+        .expect("made changed above");
+    for vvbn in &some {
+        bitmap::clear(page, vvbn % BITS_PER_BLOCK);
+    }
+    let after = Box::new(**page);
+    punch(home, id, &active, block, &some);
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    volume.score_after_scan(block, &active, &after);
+    set(
+        volume,
+        Scan::Release {
+            next: next + some.len() as u64,
+        },
+    );
+    go_stale(volume, block);
+    Ok(1 + some.len())
+}

@@ -1,0 +1,393 @@
+//! A volume's snapshots in memory, their records written by the consistency point.
+//!
+//! ```text
+//! (freeze) ──create──▶ created ──image sealed──▶ live ──delete──▶ deleting ──scan──▶ gone ──not needed──▶ (no record)
+//! ```
+//!
+//! 1. What was created in a freeze has no record until the consistency point knows its image; until then the
+//!    active image still descends from the snapshot before.
+//! 2. Every record keeps its slot while it lives. A record is written when it changed.
+//! 3. Nothing that a client can still name is deleting or gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use everglade_format::metafile::ACTIVE_MAP;
+use everglade_format::snapshot::{Hold, RECORDS_PER_BLOCK, SNAPSHOTS_MAX, State};
+use everglade_format::volume::{Scan, SnapshotRoots};
+use everglade_format::{BITS_PER_BLOCK, Damage, FileId, SnapshotId, SnapshotRecord};
+
+use crate::load::{Gather, LoadCx, Stop};
+use crate::snapshot::held::Held;
+use crate::snapshot::history::{self, History};
+use crate::tree::{Content, File};
+
+/// A snapshot of the image that the running consistency point writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Created {
+    pub(crate) name: String,
+    pub(crate) seconds: u64,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    /// Summary map, table, release file, parent of the active image, scan: what the superblock says.
+    pub(crate) roots: SnapshotRoots,
+    records: BTreeMap<SnapshotId, (u64, SnapshotRecord)>,
+    slots: BTreeMap<u64, SnapshotId>,
+    changed: BTreeSet<u64>,
+    /// Snapshots of this consistency point, oldest first.
+    pub(crate) created: Vec<Created>,
+    /// The snapshot whose image becomes the active one with this consistency point.
+    pub(crate) restoring: Option<SnapshotId>,
+    /// What is known about blocks of the active map that change in this consistency point.
+    pub(crate) held: BTreeMap<u64, Held>,
+    /// Of these, those that the scan made out of date.
+    pub(crate) stale: BTreeSet<u64>,
+    /// Blocks of the victims' snapmaps, ascending; nothing until a delete scan has looked.
+    pub(crate) protected: Option<Vec<(u64, SnapshotId)>>,
+    /// Something that the superblock or the table says was changed.
+    is_changed: bool,
+}
+
+impl Snapshots {
+    /// Reads the table of a volume.
+    pub(crate) fn load(
+        roots: SnapshotRoots,
+        table: Option<&File>,
+        cx: &mut LoadCx<'_>,
+    ) -> Result<Snapshots, Stop> {
+        let mut snapshots = Snapshots {
+            roots,
+            ..Snapshots::default()
+        };
+        let Some(table) = table else {
+            return Ok(snapshots);
+        };
+        let most = 4 * SNAPSHOTS_MAX as u64;
+        if table.inode.block_count() > most {
+            let found = table.inode.block_count();
+            return Err(
+                Damage::new("snapshot table", format!("at most {most} blocks"), found).into(),
+            );
+        }
+        let mut gather = Gather::default();
+        for block in 0..table.inode.block_count() {
+            let Some(leaf) = gather.add(table.leaf(cx, block)) else {
+                continue;
+            };
+            for (slot, record) in SnapshotRecord::decode(leaf.bytes())? {
+                let (slot, id) = (block * RECORDS_PER_BLOCK + slot, record.id);
+                if id >= snapshots.next_id() {
+                    let expected = format!("below {}", snapshots.next_id());
+                    return Err(Damage::new("snapshot id", expected, id).into());
+                }
+                snapshots.slots.insert(slot, id);
+                if snapshots.records.insert(id, (slot, record)).is_some() {
+                    return Err(Damage::new("snapshot table", "one record for each id", id).into());
+                }
+            }
+        }
+        gather.finish()?;
+        snapshots.check_tree()?;
+        Ok(snapshots)
+    }
+
+    /// Parents exist and are older, so that the history is a tree.
+    fn check_tree(&self) -> Result<(), Stop> {
+        let parents = self.all().map(|record| (record.parent, record.id));
+        for (parent, id) in parents.chain([(self.roots.parent, self.next_id())]) {
+            if let Some(parent) = parent
+                && (parent >= id || !self.records.contains_key(&parent))
+            {
+                return Err(Damage::new("parent of a snapshot", "an older one", parent).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn next_id(&self) -> SnapshotId {
+        self.roots.next.max(SnapshotId(1))
+    }
+
+    /// True if the volume has, or had and not yet released, any snapshot.
+    pub(crate) fn any(&self) -> bool {
+        !self.records.is_empty() || self.roots.release.is_some()
+    }
+
+    /// The summary map, a file of the aggregate.
+    pub(crate) fn summary(&self) -> FileId {
+        self.roots
+            .files
+            .expect("a volume with snapshots has side files")
+            .0
+    }
+
+    /// Every record, ghosts included.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &SnapshotRecord> {
+        self.records.values().map(|(_, record)| record)
+    }
+
+    pub(crate) fn get(&self, id: SnapshotId) -> &SnapshotRecord {
+        &self
+            .records
+            .get(&id)
+            .expect("known snapshots have records")
+            .1
+    }
+
+    /// To change a record: it is written with this consistency point.
+    pub(crate) fn get_mut(&mut self, id: SnapshotId) -> &mut SnapshotRecord {
+        let (slot, record) = self
+            .records
+            .get_mut(&id)
+            .expect("known snapshots have records");
+        self.changed.insert(*slot);
+        self.is_changed = true;
+        record
+    }
+
+    /// A live snapshot by its name.
+    pub(crate) fn find(&self, name: &str) -> Option<&SnapshotRecord> {
+        self.live().find(|record| record.name == name)
+    }
+
+    /// Snapshots that clients can name.
+    pub(crate) fn live(&self) -> impl Iterator<Item = &SnapshotRecord> {
+        self.all().filter(|record| record.state == State::Live)
+    }
+
+    /// Those that the delete scan under way releases, or the next one will if none is.
+    pub(crate) fn victims(&self) -> Vec<SnapshotId> {
+        let victims = self.all().filter(|record| record.is_in_pass);
+        victims.map(|record| record.id).collect()
+    }
+
+    /// Those that wait for a delete scan, or are in it.
+    pub(crate) fn deleting(&self) -> impl Iterator<Item = &SnapshotRecord> {
+        self.all().filter(|record| record.state == State::Deleting)
+    }
+
+    /// The first one that the summary map may lack blocks of.
+    pub(crate) fn unfolded(&self) -> Option<SnapshotId> {
+        self.all()
+            .find(|record| record.is_unfolded)
+            .map(|record| record.id)
+    }
+
+    /// True while there is anything to do in the background.
+    pub(crate) fn has_scan(&self) -> bool {
+        self.roots.scan != Scan::None
+            || self.roots.release.is_some()
+            || self.unfolded().is_some()
+            || self.deleting().next().is_some()
+    }
+
+    /// True if the consistency point has anything to write for the snapshots.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.is_changed || !self.created.is_empty() || self.restoring.is_some()
+    }
+
+    /// The superblock is to be written.
+    pub(crate) fn set_changed(&mut self) {
+        self.is_changed = true;
+    }
+
+    /// Who descends from whom, as it matters for vvbns that the delete scan has, or has not, done.
+    pub(crate) fn history(&self, is_done: bool) -> History {
+        let parents = self.all().map(|record| (record.id, record.parent));
+        let ghosts = self
+            .all()
+            .filter(|record| record.state == State::Gone || record.is_in_pass && is_done);
+        History::new(parents, ghosts.map(|record| record.id), self.roots.parent)
+    }
+
+    /// Where the delete scan is: vvbns below are done.
+    pub(crate) fn done_below(&self) -> u64 {
+        match self.roots.scan {
+            Scan::Delete { next } => next,
+            _ => 0,
+        }
+    }
+
+    /// The nearest ancestors of the active image whose blocks may be in the active map only, for a block of the
+    /// map: each with the first bit that counts.
+    pub(crate) fn ancestors(&self, block: u64) -> Vec<(SnapshotId, u64)> {
+        let mut found = Vec::new();
+        let done = self
+            .done_below()
+            .saturating_sub(block * BITS_PER_BLOCK)
+            .min(BITS_PER_BLOCK);
+        let mut at = self.roots.parent;
+        while let Some(id) = at {
+            let record = self.get(id);
+            at = record.parent;
+            match record.state {
+                State::Gone => {}
+                _ if !record.is_in_pass => {
+                    found.push((id, 0));
+                    break;
+                }
+                _ if done < BITS_PER_BLOCK => found.push((id, done)),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// The slot for a new record.
+    fn free_slot(&self) -> u64 {
+        (0..)
+            .find(|slot| !self.slots.contains_key(slot))
+            .expect("slots do not run out")
+    }
+
+    /// Enters the snapshots of this consistency point, now that their image is known. `image` fills in what is
+    /// the image's; ids, names and the place in the history are set here. Returns their ids.
+    pub(crate) fn complete(
+        &mut self,
+        image: &dyn Fn(SnapshotId) -> SnapshotRecord,
+    ) -> Vec<SnapshotId> {
+        let mut ids = Vec::new();
+        let is_restoring = self.restoring.is_some();
+        let last = self.created.len();
+        for (index, created) in std::mem::take(&mut self.created).into_iter().enumerate() {
+            let id = self.next_id();
+            self.roots.next = SnapshotId(id.0.checked_add(1).expect("2^32 snapshots were taken"));
+            let slot = self.free_slot();
+            let record = SnapshotRecord {
+                id,
+                name: created.name,
+                seconds: created.seconds,
+                parent: self.roots.parent,
+                // Whatever it holds the active image holds too, unless that goes elsewhere.
+                exclusive: match is_restoring && index + 1 == last {
+                    true => self.roots.exclusive,
+                    false => 0,
+                },
+                ..image(id)
+            };
+            assert_eq!(
+                record.active_map.id, ACTIVE_MAP,
+                "a snapmap is an active map"
+            );
+            self.slots.insert(slot, id);
+            self.changed.insert(slot);
+            self.records.insert(id, (slot, record));
+            self.roots.parent = Some(id);
+            self.roots.exclusive = 0;
+            self.is_changed = true;
+            ids.push(id);
+        }
+        ids
+    }
+
+    /// Counts blocks that a node has, or has not any more, for itself.
+    pub(crate) fn add_exclusive(&mut self, node: history::Node, blocks: i64) {
+        if blocks == 0 {
+            return;
+        }
+        // What was read from media may be wrong, so it does not stop the process.
+        match node {
+            history::Node::Active if self.records.is_empty() => {}
+            history::Node::Active => {
+                self.roots.exclusive = self.roots.exclusive.saturating_add_signed(blocks);
+            }
+            history::Node::Snapshot(id) => {
+                let record = self.get_mut(id);
+                record.exclusive = record.exclusive.saturating_add_signed(blocks);
+            }
+        }
+        self.is_changed = true;
+    }
+
+    /// Removes the records of victims that hold nothing any more, and ghosts that are not needed.
+    pub(crate) fn bury(&mut self, victims: &[SnapshotId]) {
+        for id in victims {
+            let record = self.get_mut(*id);
+            (record.state, record.is_in_pass) = (State::Gone, false);
+            record.holds.clear();
+        }
+        let mut parents = self
+            .all()
+            .map(|record| (record.id, record.parent))
+            .collect();
+        let gone = self.all().filter(|record| record.state == State::Gone);
+        let mut ghosts = gone.map(|record| record.id).collect();
+        for id in history::prune(&mut parents, &mut ghosts, &mut self.roots.parent) {
+            let (slot, _) = self.records.remove(&id).expect("ghosts have records");
+            self.slots.remove(&slot);
+            self.changed.insert(slot);
+        }
+        for (id, parent) in parents {
+            if self.get(id).parent != parent {
+                self.get_mut(id).parent = parent;
+            }
+        }
+        if self.records.is_empty() {
+            self.roots.exclusive = 0;
+        }
+        self.is_changed = true;
+    }
+
+    /// Puts changed records into the blocks of the table.
+    pub(crate) fn write(&mut self, table: &mut File, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+        while let Some(slot) = self.changed.first().copied() {
+            let (block, place) = SnapshotRecord::place(slot);
+            // At least one level, so that the file can shrink like any deleted one.
+            table.grow((block + 1).max(2));
+            let page = table.modify(cx, 0, block, Content::Keep)?;
+            let id = self.slots.get(&slot);
+            let record = id
+                .and_then(|id| self.records.get(id))
+                .map(|(_, record)| record);
+            SnapshotRecord::encode_into(page, place, record);
+            self.changed.remove(&slot);
+        }
+        Ok(())
+    }
+
+    /// Ends a consistency point.
+    pub(crate) fn finish_cp(&mut self) {
+        assert!(
+            self.created.is_empty(),
+            "a snapshot was taken but has no image"
+        );
+        self.held.clear();
+        self.stale.clear();
+        self.restoring = None;
+        self.is_changed = false;
+    }
+
+    /// True if a record has yet to be written.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// A name for a snapshot: of those that are, or are just being taken.
+    pub(crate) fn is_taken(&self, name: &str) -> bool {
+        self.find(name).is_some() || self.created.iter().any(|created| created.name == name)
+    }
+
+    /// Snapshots that count for the most a volume may have.
+    pub(crate) fn count(&self) -> usize {
+        let held = self
+            .all()
+            .filter(|record| record.state != State::Gone)
+            .count();
+        held + self.created.len()
+    }
+
+    /// Blocks that scans have yet to release.
+    pub(crate) fn pending_blocks(&self) -> u64 {
+        self.deleting().map(|record| record.exclusive).sum()
+    }
+}
+
+/// A hold placed now.
+pub(crate) fn hold(tag: &str, seconds: u64) -> Hold {
+    Hold {
+        tag: tag.to_owned(),
+        seconds,
+    }
+}

@@ -1,0 +1,607 @@
+//! Snapshots: one volume lives through writes, snapshots, deletions, restores, restarts and power cuts.
+//!
+//! Things are asked one after the other, so the model is simple: the list of states the volume went through, each
+//! of them whole (LUNs and, for every snapshot, LUNs as they were). Two promises are looked at after each start:
+//!
+//! 1. What is there is one of the states, not older than the last one that was durable: administrative changes are
+//!    when they are answered, and with them everything before.
+//! 2. Every snapshot reads as what the volume held when it was taken, to the byte, and nothing else is there.
+//!
+//! What only media can show (who holds which block, counters, leaks) the offline check looks at.
+
+use std::collections::BTreeMap;
+
+use everglade_engine::admin::{self, Change};
+use everglade_env::BLOCK_SIZE;
+use everglade_target::{Error, Op, Reply, WriteSpan};
+
+use super::{Failure, Report};
+use crate::engine::{EngineMaker, EngineSystem};
+use crate::system::{Maker, System};
+use crate::workload::contents;
+use crate::world::{Cut, Images, Keep, Turn};
+use crate::{Rng, Seed, SimWorld};
+
+/// Turns one request may take.
+const TURNS_MAX: u64 = 2_000_000;
+const VOLUME: &str = "v";
+const BLOCK: u64 = BLOCK_SIZE as u64;
+/// Blocks that a LUN may have at most.
+const LUN_BLOCKS_MAX: u64 = 3_000;
+/// Snapshots at which no more are taken.
+const SNAPSHOTS_MAX: usize = 12;
+
+/// A LUN: its blocks, and what each holds (the fill of [`contents`]; absent is zero).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Lun {
+    blocks: u64,
+    data: BTreeMap<u64, u64>,
+}
+
+type Image = BTreeMap<String, Lun>;
+
+/// Everything a volume shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct State {
+    active: Image,
+    snapshots: BTreeMap<String, Image>,
+    holds: BTreeMap<String, Vec<String>>,
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(String, u64, u64, u64),
+    Discard(String, u64, u64),
+    Flush(String),
+    ConsistencyPoint,
+    Change(Change),
+    Rest(u64),
+    Look,
+}
+
+struct Life<'a> {
+    world: &'a SimWorld,
+    system: EngineSystem,
+    /// States since the last one that is durable, which is the first.
+    states: Vec<State>,
+    token: u64,
+    trace: Vec<String>,
+}
+
+/// How an operation ended before the power did.
+enum Ended<T> {
+    With(T),
+    Cut,
+}
+
+impl Life<'_> {
+    fn now(&self) -> &State {
+        self.states.last().expect("there is always one")
+    }
+
+    fn run_until(
+        &mut self,
+        is_done: &mut dyn FnMut(&mut EngineSystem) -> bool,
+    ) -> Result<Ended<()>, Failure> {
+        for reactor in 0..self.world.reactors() {
+            self.world.wake(reactor);
+        }
+        let system = &mut self.system;
+        let mut done = false;
+        self.world.run(TURNS_MAX, &mut |reactor| {
+            let said = system.turn(reactor);
+            if reactor == 0 && is_done(system) {
+                done = true;
+            }
+            if done { Turn::Stop } else { said }
+        });
+        if done {
+            Ok(Ended::With(()))
+        } else if self.world.is_cut() {
+            Ok(Ended::Cut)
+        } else {
+            Err(Failure::new("stuck: a request is not answered"))
+        }
+    }
+
+    fn ask(&mut self, lun: &str, op: Op) -> Result<Ended<Result<Reply, Error>>, Failure> {
+        let (handle, _) = match self.system.target(0).open(lun) {
+            Ok(opened) => opened,
+            Err(error) => return Ok(Ended::With(Err(error))),
+        };
+        self.token += 1;
+        self.system.target(0).submit(handle, op, self.token);
+        let mut done = Vec::new();
+        let ended = self.run_until(&mut |system| {
+            system.target(0).poll(&mut done);
+            !done.is_empty()
+        })?;
+        self.system.target(0).close(handle);
+        Ok(match ended {
+            Ended::Cut => Ended::Cut,
+            Ended::With(()) => Ended::With(done.pop().expect("one answer").result),
+        })
+    }
+
+    fn administer(
+        &mut self,
+        change: Option<Change>,
+    ) -> Result<Ended<Result<(), admin::Error>>, Failure> {
+        self.token += 1;
+        let (token, aggregate) = (self.token, 0);
+        match change {
+            Some(change) => self.system.core(0).change(aggregate, change, token),
+            None => self.system.core(0).consistency_point(aggregate, token),
+        }
+        let mut done = Vec::new();
+        let ended = self.run_until(&mut |system| {
+            system.core(0).poll_admin(&mut done);
+            !done.is_empty()
+        })?;
+        Ok(match ended {
+            Ended::Cut => Ended::Cut,
+            Ended::With(()) => Ended::With(done.pop().expect("one answer").result),
+        })
+    }
+
+    /// Reads a whole LUN.
+    fn read(&mut self, name: &str, lun: &Lun) -> Result<Ended<()>, Failure> {
+        let mut at = 0;
+        while at < lun.blocks {
+            let count = (lun.blocks - at).min(256);
+            let length = u32::try_from(count * BLOCK).expect("at most 1 MiB");
+            let op = Op::Read {
+                offset: at * BLOCK,
+                length,
+            };
+            let reply = match self.ask(name, op)? {
+                Ended::Cut => return Ok(Ended::Cut),
+                Ended::With(reply) => reply,
+            };
+            let Ok(Reply::Data(span)) = reply else {
+                return Err(Failure::new(format!(
+                    "{name} cannot be read at block {at}: {reply:?}"
+                )));
+            };
+            for (block, page) in (at..).zip(&span.pages) {
+                let expected = match lun.data.get(&block) {
+                    Some(fill) => contents(*fill, BLOCK),
+                    None => vec![0; BLOCK_SIZE],
+                };
+                if page[..] != expected[..] {
+                    let fill = lun.data.get(&block);
+                    let zero = page.iter().all(|byte| *byte == 0);
+                    return Err(Failure::new(format!(
+                        "Foreign: {name} block {block} is not what it was ({fill:?}); zeroes: {zero}"
+                    )));
+                }
+            }
+            at += count;
+        }
+        Ok(Ended::With(()))
+    }
+
+    /// Compares everything with a state.
+    fn compare(&mut self, state: &State) -> Result<Ended<()>, Failure> {
+        let exports = self.system.target(0).exports();
+        let listed: BTreeMap<String, u64> = exports
+            .into_iter()
+            .map(|e| (e.name, e.size_bytes))
+            .collect();
+        let named = |(name, lun): (&String, &Lun)| (format!("{VOLUME}/{name}"), lun.blocks * BLOCK);
+        let expected: BTreeMap<String, u64> = state.active.iter().map(named).collect();
+        if listed != expected {
+            return Err(Failure::new(format!(
+                "Exports: {listed:?}, not {expected:?}"
+            )));
+        }
+        let infos = self.system.snapshots(VOLUME);
+        let listed: BTreeMap<String, Vec<String>> = infos
+            .into_iter()
+            .map(|info| (info.name, info.holds))
+            .collect();
+        let holds = |name: &String| state.holds.get(name).cloned().unwrap_or_default();
+        let expected: BTreeMap<String, Vec<String>> = state
+            .snapshots
+            .keys()
+            .map(|name| (name.clone(), holds(name)))
+            .collect();
+        if listed != expected {
+            return Err(Failure::new(format!(
+                "Exports: snapshots {listed:?}, not {expected:?}"
+            )));
+        }
+        for (name, lun) in &state.active {
+            if let Ended::Cut = self.read(&format!("{VOLUME}/{name}"), lun)? {
+                return Ok(Ended::Cut);
+            }
+        }
+        for (snapshot, image) in &state.snapshots {
+            for (name, lun) in image {
+                if let Ended::Cut = self.read(&format!("{VOLUME}/{name}@{snapshot}"), lun)? {
+                    return Ok(Ended::Cut);
+                }
+            }
+        }
+        Ok(Ended::With(()))
+    }
+
+    /// Does one thing. False when the power failed; what was being done may or may not have happened.
+    fn step(&mut self, step: Step) -> Result<bool, Failure> {
+        self.trace.push(format!("{step:?}"));
+        let mut next = self.now().clone();
+        let full = |lun: &String| format!("{VOLUME}/{lun}");
+        let (ended, durable) = match &step {
+            Step::Write(lun, first, count, fill) => {
+                let image = next.active.get_mut(lun).expect("known");
+                let mut bytes = Vec::new();
+                for block in *first..first + count {
+                    bytes.extend(contents(fill + block, BLOCK));
+                    image.data.insert(block, fill + block);
+                }
+                let data = WriteSpan::copy_of(first * BLOCK, &bytes);
+                (
+                    self.ask(
+                        &full(lun),
+                        Op::Write {
+                            data,
+                            durable: false,
+                        },
+                    )?,
+                    false,
+                )
+            }
+            Step::Discard(lun, first, count) => {
+                let image = next.active.get_mut(lun).expect("known");
+                image
+                    .data
+                    .retain(|block, _| !(*first..first + count).contains(block));
+                let op = Op::Discard {
+                    offset: first * BLOCK,
+                    length: count * BLOCK,
+                    durable: false,
+                };
+                (self.ask(&full(lun), op)?, false)
+            }
+            Step::Flush(lun) => (self.ask(&full(lun), Op::Flush)?, true),
+            Step::ConsistencyPoint => return self.changed(None, next),
+            Step::Change(change) => {
+                let change = change.clone();
+                apply(&mut next, &change);
+                return self.changed(Some(change), next);
+            }
+            Step::Rest(nanos) => {
+                let until = self.world.now() + nanos;
+                let world = self.world.clone();
+                while world.now() < until && !world.is_cut() {
+                    let before = world.now();
+                    let system = &mut self.system;
+                    world.run(64, &mut |reactor| system.turn(reactor));
+                    if world.now() == before {
+                        world.pass(until - before);
+                    }
+                }
+                return Ok(!self.world.is_cut());
+            }
+            Step::Look => {
+                let state = self.now().clone();
+                return Ok(matches!(self.compare(&state)?, Ended::With(())));
+            }
+        };
+        match ended {
+            Ended::Cut => {
+                self.states.push(next);
+                Ok(false)
+            }
+            Ended::With(Err(Error::NoSpace)) => Ok(true),
+            Ended::With(Err(error)) => Err(Failure::new(format!(
+                "a valid request failed: {step:?}: {error}"
+            ))),
+            Ended::With(Ok(_)) => {
+                self.happened(next, durable);
+                Ok(true)
+            }
+        }
+    }
+
+    fn changed(&mut self, change: Option<Change>, next: State) -> Result<bool, Failure> {
+        let text = format!("{change:?}");
+        match self.administer(change)? {
+            Ended::Cut => {
+                self.states.push(next);
+                Ok(false)
+            }
+            Ended::With(Ok(())) => {
+                self.happened(next, true);
+                Ok(true)
+            }
+            Ended::With(Err(admin::Error::NoSpace)) => Ok(true),
+            Ended::With(Err(error)) => Err(Failure::new(format!(
+                "a valid request failed: {text}: {error}"
+            ))),
+        }
+    }
+
+    fn happened(&mut self, next: State, durable: bool) {
+        if durable {
+            self.states.clear();
+        }
+        self.states.push(next);
+    }
+}
+
+/// What a change that is allowed does.
+fn apply(state: &mut State, change: &Change) {
+    let State {
+        active,
+        snapshots,
+        holds,
+    } = state;
+    match change {
+        Change::CreateLun {
+            name, size_bytes, ..
+        } => {
+            let blocks = size_bytes / BLOCK;
+            active.insert(
+                name.clone(),
+                Lun {
+                    blocks,
+                    ..Lun::default()
+                },
+            );
+        }
+        Change::DeleteLun { name, .. } => {
+            active.remove(name);
+        }
+        Change::GrowLun {
+            name, size_bytes, ..
+        } => {
+            active.get_mut(name).expect("known").blocks = size_bytes / BLOCK;
+        }
+        Change::CreateSnapshot { name, .. } => {
+            snapshots.insert(name.clone(), active.clone());
+        }
+        Change::RenameSnapshot { name, to, .. } => {
+            let image = snapshots.remove(name).expect("known");
+            snapshots.insert(to.clone(), image);
+            if let Some(tags) = holds.remove(name) {
+                holds.insert(to.clone(), tags);
+            }
+        }
+        Change::DeleteSnapshot { name, .. } => {
+            snapshots.remove(name);
+        }
+        Change::HoldSnapshot { name, tag, .. } => {
+            holds.entry(name.clone()).or_default().push(tag.clone())
+        }
+        Change::ReleaseSnapshot { name, tag, .. } => {
+            holds
+                .entry(name.clone())
+                .or_default()
+                .retain(|known| known != tag);
+        }
+        Change::RestoreVolume {
+            snapshot, safety, ..
+        } => {
+            let target = snapshots[snapshot].clone();
+            snapshots.insert(safety.clone(), std::mem::replace(active, target));
+        }
+        Change::CreateVolume { .. } | Change::DeleteVolume { .. } => unreachable!("not drawn"),
+    }
+}
+
+/// Draws the next thing to do.
+fn draw(rng: &mut Rng, state: &State, number: u64) -> Step {
+    let volume = VOLUME.to_owned();
+    let luns: Vec<&String> = state.active.keys().collect();
+    let snapshots: Vec<&String> = state.snapshots.keys().collect();
+    let held = |name: &String| state.holds.get(name).is_some_and(|tags| !tags.is_empty());
+    let change = match rng.below(100) {
+        0..50 if !luns.is_empty() => {
+            let lun = luns[rng.index(luns.len())].clone();
+            let blocks = state.active[&lun].blocks;
+            let first = rng.below(blocks);
+            let count = [1, 1, 8, 256][rng.index(4)].min(blocks - first);
+            return Step::Write(lun, first, count, rng.draw() >> 8);
+        }
+        50..56 if !luns.is_empty() => {
+            let lun = luns[rng.index(luns.len())].clone();
+            let blocks = state.active[&lun].blocks;
+            let first = rng.below(blocks);
+            return Step::Discard(lun, first, (1 + rng.below(600)).min(blocks - first));
+        }
+        56..58 if !luns.is_empty() => return Step::Flush(luns[rng.index(luns.len())].clone()),
+        58..61 => return Step::ConsistencyPoint,
+        61..64 => return Step::Rest(1 + rng.below(400_000_000)),
+        64..66 => return Step::Look,
+        66..69 if luns.len() < 3 => Change::CreateLun {
+            volume,
+            name: format!("l{number}"),
+            size_bytes: (1 + rng.below(LUN_BLOCKS_MAX)) * BLOCK,
+        },
+        69..70 if luns.len() > 1 => Change::DeleteLun {
+            volume,
+            name: luns[rng.index(luns.len())].clone(),
+        },
+        70..71 if !luns.is_empty() => {
+            let name = luns[rng.index(luns.len())].clone();
+            let size_bytes = (state.active[&name].blocks + rng.below(500)) * BLOCK;
+            Change::GrowLun {
+                volume,
+                name,
+                size_bytes,
+            }
+        }
+        71..84 if snapshots.len() < SNAPSHOTS_MAX => Change::CreateSnapshot {
+            volume,
+            name: format!("s{number}"),
+        },
+        84..93 if !snapshots.is_empty() => {
+            let name = snapshots[rng.index(snapshots.len())].clone();
+            match held(&name) {
+                true => Change::ReleaseSnapshot {
+                    tag: state.holds[&name][0].clone(),
+                    volume,
+                    name,
+                },
+                false => Change::DeleteSnapshot { volume, name },
+            }
+        }
+        93..97 if !snapshots.is_empty() && snapshots.len() < SNAPSHOTS_MAX => {
+            Change::RestoreVolume {
+                volume,
+                snapshot: snapshots[rng.index(snapshots.len())].clone(),
+                safety: format!("r{number}"),
+            }
+        }
+        97..98 if !snapshots.is_empty() => Change::RenameSnapshot {
+            volume,
+            name: snapshots[rng.index(snapshots.len())].clone(),
+            to: format!("n{number}"),
+        },
+        98..99 if !snapshots.is_empty() => Change::HoldSnapshot {
+            volume,
+            name: snapshots[rng.index(snapshots.len())].clone(),
+            tag: format!("h{number}"),
+        },
+        _ => return Step::Rest(1_000_000),
+    };
+    Step::Change(change)
+}
+
+/// How long, and how rough.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Lives, each ended by a power cut.
+    pub lives: u64,
+    /// Things asked in each.
+    pub steps: u64,
+    /// Bytes of the pool.
+    pub bytes: u64,
+}
+
+impl Plan {
+    /// What a seed stands for.
+    #[must_use]
+    pub fn of_seed(seed: Seed) -> Plan {
+        let mut rng = Rng::for_part(seed.0, "snapshots plan");
+        Plan {
+            lives: 2 + rng.below(6),
+            steps: 20 + rng.below(150),
+            bytes: [64, 128, 256][rng.index(3)] << 20,
+        }
+    }
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// A promise was broken.
+pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failure> {
+    let reactors = 1 + Rng::for_part(seed.0, "reactors").index(2);
+    let mut rng = Rng::for_part(seed.0, "snapshots");
+    let mut world = SimWorld::new(seed, reactors, &maker.devices(plan.bytes));
+    maker
+        .format(&world)
+        .map_err(|error| Failure::new(error).within("format"))?;
+    let mut states = vec![];
+    let mut report = Report::default();
+    for life in 0..plan.lives {
+        let system = maker
+            .mount(&world)
+            .map_err(|error| Failure::new(error).within(format!("life {life}: mount")))?;
+        let mut running = Life {
+            world: &world,
+            system,
+            states,
+            token: 0,
+            trace: Vec::new(),
+        };
+        let verdict = live(&mut running, &mut rng, plan, life, maker);
+        let Life {
+            system,
+            states: left,
+            trace,
+            token,
+            ..
+        } = running;
+        report.actions += token;
+        report.writes = world.writes();
+        drop(system);
+        verdict.map_err(|failure| Failure {
+            trace: trace.iter().rev().take(40).rev().cloned().collect(),
+            ..failure.within(format!("life {life}"))
+        })?;
+        states = left;
+        let images = cut(&world, &mut rng);
+
+        world = SimWorld::restart(images, Seed(seed.0.wrapping_add(life + 1)), reactors);
+        report.cuts += 1;
+        report.recoveries += 1;
+    }
+    report.digest = world.digest();
+    Ok(report)
+}
+
+fn cut(world: &SimWorld, rng: &mut Rng) -> Images {
+    let keep = [Keep::Nothing, Keep::Everything, Keep::Random(rng.draw())][rng.index(3)];
+    world.after_cut(Cut::whole(keep))
+}
+
+/// One life: look at what is there, work until the power fails.
+fn live(
+    life: &mut Life<'_>,
+    rng: &mut Rng,
+    plan: Plan,
+    number: u64,
+    maker: &EngineMaker,
+) -> Result<(), Failure> {
+    if number == 0 {
+        life.states = vec![State::default()];
+        let create = Change::CreateVolume {
+            name: VOLUME.to_owned(),
+            sync: maker.sync,
+        };
+        life.changed(Some(create), State::default())?;
+    } else {
+        settle(life)?;
+    }
+    let cut_at = rng
+        .one_in(2)
+        .then(|| life.world.writes() + 1 + rng.below(4 * plan.steps));
+    if let Some(write) = cut_at {
+        life.world.cut_at_write(write);
+    }
+    for step in 0..plan.steps {
+        let next = draw(rng, life.now(), number * 10_000 + step);
+        if !life.step(next)? {
+            return Ok(());
+        }
+    }
+    life.step(Step::Look)?;
+    life.world.cut_now();
+    Ok(())
+}
+
+/// Finds which of the states that were possible is there.
+fn settle(life: &mut Life<'_>) -> Result<(), Failure> {
+    let states = std::mem::take(&mut life.states);
+    let mut last = None;
+    // The newest first: most often it is.
+    for state in states.iter().rev() {
+        match life.compare(state) {
+            Ok(Ended::With(())) => {
+                life.states = vec![state.clone()];
+                return Ok(());
+            }
+            Ok(Ended::Cut) => return Err(Failure::new("the power failed while looking")),
+            Err(failure) => last = last.or(Some(failure)),
+        }
+    }
+    let failure = last.expect("there was at least one");
+    Err(failure.within(format!(
+        "none of {} states is there; of the newest",
+        states.len()
+    )))
+}
