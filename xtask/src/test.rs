@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use crate::step::{cargo, counted};
 use crate::tally::Tally;
-use crate::{Usage, check, dist, fuzz, generate, guest, place, sim, tools, torture};
+use crate::{Usage, bench, check, dist, fuzz, generate, guest, place, sim, tools, torture};
 
 /// The variable that names the file of skips.
 const SKIPS: &str = "EVERGLADE_SKIPS";
@@ -36,6 +36,7 @@ fn everything(tally: &mut Tally) {
     let kernel = guest::fetch(tally);
     let selection = ["--workspace", "--release"];
     tests(tally, "tests", &selection, kernel.as_deref());
+    bench::instructions::verify(tally);
     sim::short(tally);
     let binary = generate::Binary::built_by_tests();
     generate::verify(tally, &binary);

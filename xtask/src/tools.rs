@@ -27,6 +27,7 @@ const WANTED: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
     ("nbd-client", "nbd-client"),
     ("openssl", "openssl"),
+    ("valgrind", "valgrind"),
 ];
 
 /// Folders with programs of administrators, which are not in everybody's PATH.

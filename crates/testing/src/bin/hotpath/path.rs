@@ -1,0 +1,109 @@
+//! The paths that are counted, each per request at a depth of 32 but the last, which is per block.
+
+use everglade_env::BLOCK_SIZE;
+
+use crate::rig::{BLOCK, FLUSH, LUN_BYTES, READ, Rig, WRITE};
+
+/// Requests a client has in flight.
+const DEPTH: usize = 32;
+/// What the cached read stays in.
+const CACHED_BYTES: u64 = 4 << 20;
+
+/// A path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// 4 KiB that are in the page cache.
+    CachedRead,
+    /// 4 KiB that come from the device, their level-1 block from the cache.
+    ReadMiss,
+    /// 4 KiB over what is committed, not logged.
+    Overwrite,
+    /// Eight overwrites and a flush, per overwrite.
+    FlushedOverwrite,
+    /// What a consistency point does for each block that was overwritten.
+    Clean,
+}
+
+impl Path {
+    pub(crate) const ALL: [Path; 5] = [
+        Path::CachedRead,
+        Path::ReadMiss,
+        Path::Overwrite,
+        Path::FlushedOverwrite,
+        Path::Clean,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Path::CachedRead => "cached-read",
+            Path::ReadMiss => "read-miss",
+            Path::Overwrite => "overwrite",
+            Path::FlushedOverwrite => "flushed-overwrite",
+            Path::Clean => "clean",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Path> {
+        Path::ALL.into_iter().find(|path| path.name() == name)
+    }
+
+    /// The cache is half of it: all of the LUN, or a little.
+    pub(crate) fn memory_bytes(self) -> u64 {
+        match self {
+            Path::ReadMiss => 8 << 20,
+            _ => 512 << 20,
+        }
+    }
+
+    /// What is not counted.
+    pub(crate) fn prepare(self, rig: &mut Rig, count: u64) {
+        match self {
+            Path::CachedRead => reads(rig, count, CACHED_BYTES),
+            Path::ReadMiss => reads(rig, count.min(512), LUN_BYTES),
+            Path::Overwrite => {}
+            Path::FlushedOverwrite => flushed(rig, 64),
+            Path::Clean => overwrites(rig, count),
+        }
+    }
+
+    /// What is counted. Returns how many times it was done.
+    pub(crate) fn run(self, rig: &mut Rig, count: u64) -> u64 {
+        match self {
+            Path::CachedRead => reads(rig, count, CACHED_BYTES),
+            Path::ReadMiss => reads(rig, count, LUN_BYTES),
+            Path::Overwrite => overwrites(rig, count),
+            Path::FlushedOverwrite => flushed(rig, count),
+            Path::Clean => rig.consistency_point(),
+        }
+        count
+    }
+}
+
+fn some_offsets(rig: &mut Rig, count: usize, bytes: u64) -> Vec<u64> {
+    (0..count).map(|_| rig.any_offset(bytes)).collect()
+}
+
+fn reads(rig: &mut Rig, count: u64, bytes: u64) {
+    for _ in 0..count / DEPTH as u64 {
+        let offsets = some_offsets(rig, DEPTH, bytes);
+        rig.requests(READ, &offsets, &[], BLOCK);
+    }
+}
+
+/// Neighbouring blocks at any place would be cheaper, so each is at a place of its own.
+fn overwrites(rig: &mut Rig, count: u64) {
+    let payload = [0xa5; BLOCK_SIZE];
+    for _ in 0..count / DEPTH as u64 {
+        let offsets = some_offsets(rig, DEPTH, LUN_BYTES);
+        rig.requests(WRITE, &offsets, &payload, 0);
+    }
+}
+
+fn flushed(rig: &mut Rig, count: u64) {
+    let payload = [0xa5; BLOCK_SIZE];
+    for _ in 0..count / 8 {
+        let offsets = some_offsets(rig, 8, LUN_BYTES);
+        rig.requests(WRITE, &offsets, &payload, 0);
+        rig.requests(FLUSH, &[0], &[], 0);
+    }
+}

@@ -1,0 +1,303 @@
+//! `everglade-versus`: the server against its peers, as a program; `cargo xtask bench nbd` and `… steady` build
+//! everything and start it. The tables are those of [`everglade_torture::versus`].
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use everglade_torture::Failure;
+use everglade_torture::versus::page::{self, Results};
+use everglade_torture::versus::{Stage, facts, load, measure, plot, row, steady, tail};
+
+const USAGE: &str = "everglade-versus nbd|steady [--rounds N] [--quick] [--only KEY,…] [--lun-size BYTES] \
+    [--memory SIZE] [--seconds S] [--scale F] [--folder DIR] [--write FILE]";
+/// Fewer pairs say nothing about a ratio on a shared machine.
+const ROUNDS: u64 = 9;
+/// Four times the cache of a server with 1 GiB, which is half of that.
+const LUN_BYTES: u64 = 2 << 30;
+/// Of the run that is looked at second by second.
+const STEADY_SECONDS: u64 = 600;
+
+struct Arguments {
+    rig: String,
+    rounds: u64,
+    /// Turns are so much longer than a row says.
+    scale: f64,
+    only: Option<Vec<String>>,
+    lun_bytes: u64,
+    memory: String,
+    seconds: u64,
+    /// On the disk that is measured.
+    folder: PathBuf,
+    /// The page to write; others go beside it.
+    page: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
+        let mut arguments = Arguments {
+            rig: words.next().ok_or("which rig?")?,
+            rounds: ROUNDS,
+            scale: 1.0,
+            only: None,
+            lun_bytes: LUN_BYTES,
+            memory: "1GiB".to_owned(),
+            seconds: STEADY_SECONDS,
+            folder: std::env::temp_dir(),
+            page: None,
+        };
+        if !["nbd", "steady"].contains(&arguments.rig.as_str()) {
+            return Err(format!("no rig '{}'", arguments.rig));
+        }
+        while let Some(option) = words.next() {
+            if option == "--quick" {
+                (arguments.rounds, arguments.scale, arguments.seconds) = (3, 0.5, 20);
+                continue;
+            }
+            let value = words.next().ok_or(format!("{option} needs a value"))?;
+            let bad = |_| format!("'{value}' is not a number");
+            match option.as_str() {
+                "--rounds" => arguments.rounds = value.parse().map_err(bad)?,
+                "--lun-size" => arguments.lun_bytes = value.parse().map_err(bad)?,
+                "--seconds" => arguments.seconds = value.parse().map_err(bad)?,
+                "--scale" => {
+                    let scale = value.parse();
+                    arguments.scale = scale.map_err(|_| format!("'{value}' is not a number"))?;
+                }
+                "--only" => arguments.only = Some(value.split(',').map(str::to_owned).collect()),
+                "--memory" => arguments.memory = value,
+                "--folder" => arguments.folder = value.into(),
+                "--write" => arguments.page = Some(value.into()),
+                _ => return Err(format!("did not understand '{option}'")),
+            }
+        }
+        if arguments.rounds == 0 {
+            return Err("no rounds, no medians".to_owned());
+        }
+        Ok(arguments)
+    }
+
+    fn wants(&self, key: &str) -> bool {
+        let only = self.only.as_ref();
+        only.is_none_or(|only| only.iter().any(|wanted| wanted == key))
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::read(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(problem) => {
+            eprintln!("everglade-versus: {problem}; usage: {USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let outcome = match arguments.rig.as_str() {
+        "steady" => run_steady(&arguments),
+        _ => run_nbd(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("everglade-versus: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Where the binaries are: beside this one.
+fn programs() -> PathBuf {
+    let this = std::env::current_exe().unwrap_or_default();
+    this.parent().map(Path::to_owned).unwrap_or_default()
+}
+
+fn run_nbd(arguments: &Arguments) -> Result<(), Failure> {
+    let folder = tempfile::tempdir_in(&arguments.folder)
+        .map_err(|error| Failure::rig("make a temporary folder", &error))?;
+    let begun = Instant::now();
+    let mut results = Results {
+        about: about(arguments),
+        ..Results::default()
+    };
+    let mut stage = Stage::new(
+        folder.path(),
+        &programs(),
+        arguments.lun_bytes,
+        &arguments.memory,
+    );
+    for row in row::all()
+        .into_iter()
+        .filter(|row| arguments.wants(row.key))
+    {
+        eprintln!("{:>5.0} s  {}", begun.elapsed().as_secs_f64(), row.title);
+        let outcome = measure(
+            &mut stage,
+            &row,
+            arguments.rounds,
+            row.seconds * arguments.scale,
+        )?;
+        results.outcomes.push(outcome);
+    }
+    if arguments.wants("tail") {
+        eprintln!(
+            "{:>5.0} s  reads while consistency points run",
+            begun.elapsed().as_secs_f64()
+        );
+        results.tail = Some(tail::run(
+            &mut stage,
+            arguments.rounds,
+            5.0 * arguments.scale,
+        )?);
+    }
+    stage.clear();
+    drop(stage);
+    // What was measured before counts, whatever comes of this.
+    if let Err(failure) = alone(arguments, folder.path(), begun, &mut results) {
+        eprintln!("everglade-versus: {failure}");
+        results.about.push(("not measured", failure.to_string()));
+    }
+    results.about.push((
+        "duration",
+        format!("{:.0} s", begun.elapsed().as_secs_f64()),
+    ));
+    let plot = beside(arguments, "svg");
+    let text = page::page(&results, &plot);
+    print!("{text}");
+    let json = serde_json::to_string_pretty(&page::json(&results));
+    let json = json.map_err(|error| Failure::rig("write JSON", &error))?;
+    if let Some(path) = &arguments.page {
+        put(path, &text)?;
+        put(&path.with_extension("json"), &(json + "\n"))?;
+        put(&path.with_extension("svg"), &page::picture(&results))?;
+    }
+    Ok(())
+}
+
+/// What is measured of ours alone.
+fn alone(
+    arguments: &Arguments,
+    folder: &Path,
+    begun: Instant,
+    results: &mut Results,
+) -> Result<(), Failure> {
+    let is_quick = arguments.scale < 1.0;
+    if arguments.wants("start") {
+        eprintln!("{:>5.0} s  start", begun.elapsed().as_secs_f64());
+        let written = if is_quick { 1 << 30 } else { 8 << 30 };
+        for size in ["1TiB", "100TiB"] {
+            let one = facts::start(&programs(), folder, size, written)?;
+            results.starts.push(one);
+        }
+    }
+    if arguments.wants("memory") {
+        for mebibytes in [256u64, 1024, 8192] {
+            eprintln!(
+                "{:>5.0} s  memory {mebibytes} MiB",
+                begun.elapsed().as_secs_f64()
+            );
+            let bytes = if is_quick { 1 << 30 } else { 4 << 30 };
+            let time = Duration::from_secs_f64(8.0 * arguments.scale);
+            let one = facts::cap(&programs(), folder, mebibytes << 20, bytes, time)?;
+            results.caps.push(one);
+        }
+    }
+    if arguments.wants("idle") {
+        eprintln!("{:>5.0} s  idle", begun.elapsed().as_secs_f64());
+        results.idle = Some(facts::idle(&programs(), folder, Duration::from_secs(10))?);
+    }
+    Ok(())
+}
+
+fn run_steady(arguments: &Arguments) -> Result<(), Failure> {
+    let folder = tempfile::tempdir_in(&arguments.folder)
+        .map_err(|error| Failure::rig("make a temporary folder", &error))?;
+    let place = everglade_torture::rig::Place::new(&programs().join("everglade"), folder.path());
+    let server = steady::start(&place, arguments.lun_bytes, &arguments.memory)?;
+    load::fill(&server.socket, &server.export, arguments.lun_bytes)
+        .map_err(|error| Failure::rig("fill", &error))?;
+    let time = Duration::from_secs(arguments.seconds);
+    let outcome = steady::run(&server, arguments.lun_bytes, time)?;
+    let text = steady::page(&outcome, &about(arguments), &beside(arguments, "svg"));
+    print!("{text}");
+    if let Some(path) = &arguments.page {
+        put(path, &text)?;
+        let svg = plot::lines(
+            "random reads q8 beside random writes q16",
+            &steady::panels(&outcome),
+        );
+        put(&path.with_extension("svg"), &svg)?;
+    }
+    Ok(())
+}
+
+/// The file beside the page with another ending.
+fn beside(arguments: &Arguments, ending: &str) -> String {
+    let path = arguments.page.as_deref().unwrap_or(Path::new("nbd.md"));
+    let path = path.with_extension(ending);
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
+fn put(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text)
+        .map_err(|error| Failure::rig(&format!("write {}", path.display()), &error))
+}
+
+fn about(arguments: &Arguments) -> Vec<(&'static str, String)> {
+    let said = |program: &str, words: &[&str]| {
+        let output = Command::new(program).args(words).output();
+        output.map_or_else(
+            |error| error.to_string(),
+            |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        )
+    };
+    let first_line = |text: String| text.lines().next().unwrap_or_default().to_owned();
+    let folder = arguments.folder.to_string_lossy();
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name"));
+    let model = model
+        .unwrap_or_default()
+        .trim_start_matches([' ', '\t', ':']);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let disk = [
+        "--noheadings",
+        "--output",
+        "SOURCE,FSTYPE",
+        "--target",
+        &folder,
+    ];
+    vec![
+        ("commit", said("git", &["describe", "--always", "--dirty"])),
+        (
+            "machine",
+            format!(
+                "{cpus} virtual CPUs ({model}) for servers and clients together, Linux {}, load average \
+                 {} before the first round",
+                said("uname", &["--kernel-release"]),
+                load.split(' ').next().unwrap_or_default()
+            ),
+        ),
+        ("disk", said("findmnt", &disk)),
+        (
+            "parameters",
+            format!(
+                "{} rounds, turns × {}, exports of {} MiB written full before, `--memory {}`, all else as by \
+                 default; Unix sockets; one client process, one thread for each connection",
+                arguments.rounds,
+                arguments.scale,
+                arguments.lun_bytes >> 20,
+                arguments.memory
+            ),
+        ),
+        (
+            "peers",
+            format!(
+                "{}; {}; {}",
+                first_line(said("qemu-storage-daemon", &["--version"])),
+                first_line(said("nbdkit", &["--version"])),
+                said("fio", &["--version"])
+            ),
+        ),
+    ]
+}

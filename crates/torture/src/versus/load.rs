@@ -1,0 +1,353 @@
+//! What clients do while they are watched: one thread for each connection, always the same number of requests
+//! in flight.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::latency::Latencies;
+use super::socket::{Ask, Socket, Verb};
+use crate::Random;
+
+/// Contents that nothing can compress or deduplicate.
+const NOISE_BYTES: usize = 4 << 20;
+
+/// Where the next request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Anywhere, aligned to the request's size.
+    Random,
+    /// After the last one, and from the beginning again at the end.
+    Sequential,
+}
+
+/// Which requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads.
+    Read,
+    /// Writes, and one flush after the last one, inside the measured time.
+    Write,
+    /// Writes that are durable when they are answered.
+    DurableWrite,
+    /// A flush after every so many writes.
+    WriteFlush(u32),
+    /// Each writer flushes each of its writes, then writes the next.
+    WriteThenFlush,
+}
+
+/// A load.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Which requests.
+    pub kind: Kind,
+    /// And where.
+    pub order: Order,
+    /// Bytes of each.
+    pub block: u32,
+    /// In flight on each connection.
+    pub depth: u32,
+    /// Connections.
+    pub jobs: u32,
+    /// The first bytes of the export, which it stays in.
+    pub bytes: u64,
+    /// Requests in a second at most, for one that is to leave room for others.
+    pub pace: Option<f64>,
+}
+
+/// What it came to.
+#[derive(Debug, Default)]
+pub struct Sample {
+    /// Requests answered, flushes not counted.
+    pub operations: u64,
+    /// From the first request to the last answer.
+    pub seconds: f64,
+    /// Of each request but flushes.
+    pub latencies: Latencies,
+    /// What was answered in each second since the beginning, and the longest wait in it.
+    pub by_second: Vec<Second>,
+}
+
+/// One second of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Second {
+    /// Requests answered.
+    pub operations: u64,
+    /// The longest, nanoseconds.
+    pub longest: u64,
+}
+
+impl Sample {
+    /// Requests per second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+        let operations = self.operations as f64;
+        operations / self.seconds
+    }
+}
+
+impl Load {
+    /// Runs for a time.
+    ///
+    /// # Errors
+    /// Those of the sockets, and error replies.
+    pub fn run(
+        &self,
+        socket: &Path,
+        export: &str,
+        time: Duration,
+        seed: u64,
+    ) -> io::Result<Sample> {
+        let mut runners = Vec::new();
+        for job in 0..u64::from(self.jobs) {
+            runners.push(Runner::new(self, socket, export, seed ^ job << 32)?);
+        }
+        let since = Instant::now();
+        let threads: Vec<_> = runners
+            .into_iter()
+            .map(|runner| std::thread::spawn(move || runner.run(since, time)))
+            .collect();
+        let mut sample = Sample::default();
+        for thread in threads {
+            let one = match thread.join() {
+                Ok(one) => one?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            sample.operations += one.operations;
+            sample.latencies.append(one.latencies);
+            sample.by_second.resize(
+                one.by_second.len().max(sample.by_second.len()),
+                Second::default(),
+            );
+            for (sum, second) in sample.by_second.iter_mut().zip(one.by_second) {
+                sum.operations += second.operations;
+                sum.longest = sum.longest.max(second.longest);
+            }
+        }
+        sample.seconds = since.elapsed().as_secs_f64();
+        Ok(sample)
+    }
+}
+
+/// Writes all of an export once, and flushes.
+///
+/// # Errors
+/// Those of the socket, and error replies.
+pub fn fill(socket: &Path, export: &str, bytes: u64) -> io::Result<()> {
+    once(&whole(bytes), socket, export)
+}
+
+/// Reads the first bytes of an export once.
+///
+/// # Errors
+/// Those of the socket, and error replies.
+pub fn read_all(socket: &Path, export: &str, bytes: u64) -> io::Result<()> {
+    let load = Load {
+        kind: Kind::Read,
+        ..whole(bytes)
+    };
+    once(&load, socket, export)
+}
+
+fn whole(bytes: u64) -> Load {
+    Load {
+        kind: Kind::Write,
+        order: Order::Sequential,
+        block: 1 << 20,
+        depth: 8,
+        jobs: 1,
+        bytes,
+        pace: None,
+    }
+}
+
+fn once(load: &Load, socket: &Path, export: &str) -> io::Result<()> {
+    let mut runner = Runner::new(load, socket, export, 0)?;
+    runner.left = Some(load.bytes / u64::from(load.block));
+    runner
+        .run(Instant::now(), Duration::from_secs(3600))
+        .map(|_| ())
+}
+
+/// One connection.
+struct Runner {
+    load: Load,
+    socket: Socket,
+    random: Random,
+    noise: Vec<u8>,
+    next: u64,
+    /// Requests to send before it is over, if time is not all that counts.
+    left: Option<u64>,
+    /// By cookie: when it was sent, and whether it is a flush.
+    flight: Vec<(Instant, bool)>,
+    free: Vec<u32>,
+    since_flush: u32,
+}
+
+impl Runner {
+    fn new(load: &Load, socket: &Path, export: &str, seed: u64) -> io::Result<Runner> {
+        let (socket, size) = Socket::open(socket, export)?;
+        if size < load.bytes {
+            return Err(io::Error::other(format!("{export} has {size} bytes")));
+        }
+        let mut random = Random::new(seed ^ 0x5eed);
+        let noise = (0..NOISE_BYTES / 8).flat_map(|_| random.number().to_le_bytes());
+        Ok(Runner {
+            load: *load,
+            socket,
+            noise: noise.collect(),
+            random: Random::new(seed),
+            next: 0,
+            left: None,
+            flight: vec![(Instant::now(), false); load.depth as usize],
+            free: (0..load.depth).rev().collect(),
+            since_flush: 0,
+        })
+    }
+
+    fn run(mut self, since: Instant, time: Duration) -> io::Result<Sample> {
+        if self.load.order == Order::Sequential {
+            // Where an earlier round ended does not matter, but not always the same place.
+            self.next = self
+                .random
+                .below(self.load.bytes / u64::from(self.load.block));
+            if self.left.is_some() {
+                self.next = 0;
+            }
+        }
+        let mut sample = Sample::default();
+        let (mut sent, mut is_over) = (0u64, false);
+        // Those whose write was answered and who flush next.
+        let mut to_flush = 0;
+        loop {
+            let now = Instant::now();
+            is_over |= now >= since + time || self.left == Some(0);
+            let may_send = self.load.pace.map_or(u64::MAX, |pace| {
+                let due = (now - since).as_secs_f64() * pace;
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "small"
+                )]
+                let due = due as u64 + 1;
+                due.saturating_sub(sent)
+            });
+            let mut queued = 0;
+            while let Some(cookie) = self.free.pop() {
+                if to_flush > 0 {
+                    to_flush -= 1;
+                    self.queue_flush(cookie, now);
+                } else if is_over || queued >= may_send || self.left == Some(0) {
+                    self.free.push(cookie);
+                    break;
+                } else {
+                    self.queue(cookie, now);
+                    queued += 1;
+                }
+            }
+            sent += queued;
+            self.socket.send(&self.noise)?;
+            if self.free.len() == self.flight.len() {
+                if is_over {
+                    break;
+                }
+                // Nothing is in flight because nothing is due.
+                std::thread::sleep(Duration::from_micros(200));
+                continue;
+            }
+            to_flush += self.take_replies(since, &mut sample)?;
+        }
+        if self.load.kind == Kind::Write {
+            self.queue_flush(0, Instant::now());
+            self.socket.send(&self.noise)?;
+            self.socket.receive(|_| 0)?;
+        }
+        sample.seconds = since.elapsed().as_secs_f64();
+        self.socket.close()?;
+        Ok(sample)
+    }
+
+    /// Returns how many writes are to be flushed by their writers.
+    fn take_replies(&mut self, since: Instant, sample: &mut Sample) -> io::Result<u32> {
+        let (load, flight, free) = (&self.load, &self.flight, &mut self.free);
+        let mut answered: Option<Instant> = None;
+        let mut to_flush = 0;
+        self.socket.receive(|cookie| {
+            let now = *answered.get_or_insert_with(Instant::now);
+            free.push(cookie);
+            let (begun, is_flush) = flight[cookie as usize];
+            if is_flush {
+                return 0;
+            }
+            if load.kind == Kind::WriteThenFlush {
+                to_flush += 1;
+            }
+            let nanos = u64::try_from((now - begun).as_nanos()).unwrap_or(u64::MAX);
+            sample.operations += 1;
+            sample.latencies.push(nanos);
+            let second = usize::try_from((now - since).as_secs()).unwrap_or(0);
+            if sample.by_second.len() <= second {
+                sample.by_second.resize(second + 1, Second::default());
+            }
+            sample.by_second[second].operations += 1;
+            let longest = &mut sample.by_second[second].longest;
+            *longest = (*longest).max(nanos);
+            if load.kind == Kind::Read {
+                load.block as usize
+            } else {
+                0
+            }
+        })?;
+        Ok(to_flush)
+    }
+
+    fn queue(&mut self, cookie: u32, now: Instant) {
+        if let Kind::WriteFlush(group) = self.load.kind {
+            if self.since_flush == group {
+                self.since_flush = 0;
+                return self.queue_flush(cookie, now);
+            }
+            self.since_flush += 1;
+        }
+        let block = u64::from(self.load.block);
+        let places = self.load.bytes / block;
+        let place = match self.load.order {
+            Order::Random => self.random.below(places),
+            Order::Sequential => {
+                self.next += 1;
+                (self.next - 1) % places
+            }
+        };
+        let verb = match self.load.kind {
+            Kind::Read => Verb::Read,
+            Kind::DurableWrite => Verb::DurableWrite,
+            _ => Verb::Write,
+        };
+        let ask = Ask {
+            verb,
+            cookie,
+            offset: place * block,
+            length: self.load.block,
+        };
+        if let Some(left) = &mut self.left {
+            *left -= 1;
+        }
+        self.flight[cookie as usize] = (now, false);
+        let parts = (NOISE_BYTES - self.load.block as usize) / 4096 + 1;
+        let part = self.random.below(parts as u64);
+        let part = usize::try_from(part).unwrap_or(0);
+        self.socket.queue(ask, part * 4096);
+    }
+
+    fn queue_flush(&mut self, cookie: u32, now: Instant) {
+        self.flight[cookie as usize] = (now, true);
+        let ask = Ask {
+            verb: Verb::Flush,
+            cookie,
+            offset: 0,
+            length: 0,
+        };
+        self.socket.queue(ask, 0);
+    }
+}

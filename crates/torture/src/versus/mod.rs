@@ -1,0 +1,43 @@
+//! This server against its peers, in the same run on the same disk (issue "It is fast, small and steady").
+//!
+//! * [`row`]: what is compared, and what is to be reached. · [`turns`]: how, so that noise falls on all alike.
+//! * [`stage`], [`server`]: who runs it. · [`load`], [`socket`](self): one client for all of them, as cheap as
+//!   it can be, because it shares the machine with the server.
+//! * [`tail`], [`facts`]: what is not a rate. · [`bootstrap`], [`page`], [`plot`]: what is made of it.
+//!
+//! Nothing here knows how our server works, and no parameter of it differs from what an operator gets by
+//! default but the size of its memory, its LUN and its devices.
+
+pub mod bootstrap;
+pub mod facts;
+pub mod latency;
+pub mod load;
+pub mod page;
+pub mod plot;
+pub mod row;
+pub mod server;
+mod socket;
+pub mod stage;
+pub mod steady;
+pub mod tail;
+pub mod turns;
+
+pub use bootstrap::Ratio;
+pub use stage::Stage;
+pub use turns::Outcome;
+
+use crate::Failure;
+use row::Row;
+
+/// Runs the rounds of a row.
+///
+/// # Errors
+/// If a server fails.
+pub fn measure(
+    stage: &mut Stage,
+    row: &Row,
+    rounds: u64,
+    seconds: f64,
+) -> Result<Outcome, Failure> {
+    turns::run(stage, row, rounds, seconds)
+}

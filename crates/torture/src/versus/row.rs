@@ -1,0 +1,183 @@
+//! The rows of the table: a load, who runs it, and what is to be reached (issue "It is fast, small and steady").
+
+use super::load::{Kind, Load, Order};
+use super::server::Arm;
+
+/// A row.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Short, for `--only` and the JSON.
+    pub key: &'static str,
+    /// For people.
+    pub title: &'static str,
+    /// What ours runs. `bytes` 0 means all of the export.
+    pub load: Load,
+    /// Who runs it; ours first.
+    pub arms: &'static [Arm],
+    /// Seconds of each turn, before `--quick` and such.
+    pub seconds: f64,
+    /// What is to be reached: against whom, and the least ratio of rates.
+    pub goals: &'static [(Arm, f64)],
+    /// Our CPU time by the peer's at most.
+    pub cpu_goal: Option<(Arm, f64)>,
+    /// Our CPU time for a request at most, microseconds.
+    pub cpu_us_goal: Option<f64>,
+}
+
+const KIB: u32 = 1 << 10;
+/// Fits every cache.
+pub(super) const CACHED_BYTES: u64 = 256 << 20;
+
+const fn load(kind: Kind, order: Order, block: u32, depth: u32) -> Load {
+    Load {
+        kind,
+        order,
+        block,
+        depth,
+        jobs: 1,
+        bytes: 0,
+        pace: None,
+    }
+}
+
+const fn row(
+    key: &'static str,
+    title: &'static str,
+    load: Load,
+    arms: &'static [Arm],
+    seconds: f64,
+    goals: &'static [(Arm, f64)],
+) -> Row {
+    Row {
+        key,
+        title,
+        load,
+        arms,
+        seconds,
+        goals,
+        cpu_goal: None,
+        cpu_us_goal: None,
+    }
+}
+
+/// All rows, in the order in which they run: reads before writes, so that they find what was written in order.
+#[must_use]
+pub fn all() -> Vec<Row> {
+    use Arm::{
+        Disk, Everglade, EvergladeAlways, Nbdkit, Null, QemuBtrfs, QemuQcow2, QemuRaw, QemuXfs,
+    };
+    use Kind::{DurableWrite, Read, Write, WriteFlush, WriteThenFlush};
+    use Order::{Random, Sequential};
+    let block = 4 * KIB;
+    vec![
+        row(
+            "seq-read",
+            "sequential read 128 KiB q8, uncached",
+            load(Read, Sequential, 128 * KIB, 8),
+            &[Everglade, QemuRaw, QemuQcow2, Nbdkit, Disk],
+            1.2,
+            &[(QemuRaw, 1.0)],
+        ),
+        row(
+            "read-q32",
+            "random read q32, data 4 × cache",
+            load(Read, Random, block, 32),
+            &[Everglade, QemuRaw, QemuQcow2, Nbdkit, Disk],
+            1.2,
+            &[(QemuRaw, 1.25)],
+        ),
+        Row {
+            load: Load {
+                bytes: CACHED_BYTES,
+                ..load(Read, Random, block, 32)
+            },
+            cpu_us_goal: Some(6.0),
+            ..row(
+                "cached-q32",
+                "random read q32, cached",
+                load(Read, Random, block, 32),
+                &[Everglade, QemuRaw, Null],
+                1.2,
+                &[(QemuRaw, 3.0), (Null, 0.75)],
+            )
+        },
+        row(
+            "read-q1",
+            "random read q1",
+            load(Read, Random, block, 1),
+            &[Everglade, QemuRaw, Disk],
+            1.2,
+            &[(QemuRaw, 1.0)],
+        ),
+        row(
+            "write-q1",
+            "random write q1",
+            load(Write, Random, block, 1),
+            &[Everglade, QemuRaw, Disk],
+            1.2,
+            &[(QemuRaw, 1.0)],
+        ),
+        Row {
+            cpu_goal: Some((QemuRaw, 0.75)),
+            ..row(
+                "overwrite-q32",
+                "random overwrite q32, flush at the end",
+                load(Write, Random, block, 32),
+                &[Everglade, QemuRaw, QemuQcow2, Nbdkit, Disk],
+                4.0,
+                &[(QemuRaw, 2.0)],
+            )
+        },
+        row(
+            "always-q32",
+            "random overwrite q32, each durable (sync=always; FUA)",
+            load(DurableWrite, Random, block, 32),
+            &[EvergladeAlways, QemuRaw],
+            1.5,
+            &[(QemuRaw, 1.0)],
+        ),
+        row(
+            "flush-8",
+            "random write q32, flush after every 8",
+            load(WriteFlush(8), Random, block, 32),
+            &[Everglade, QemuRaw],
+            1.5,
+            &[(QemuRaw, 1.0)],
+        ),
+        row(
+            "flush-each",
+            "8 jobs × q4, flush after each write",
+            Load {
+                jobs: 8,
+                ..load(WriteThenFlush, Random, block, 4)
+            },
+            &[Everglade, QemuRaw],
+            1.5,
+            &[(QemuRaw, 1.0)],
+        ),
+        row(
+            "seq-write",
+            "sequential write 128 KiB q8, flush at the end",
+            load(Write, Sequential, 128 * KIB, 8),
+            &[Everglade, QemuRaw, QemuQcow2, Nbdkit, Disk],
+            2.0,
+            &[(QemuRaw, 1.3)],
+        ),
+        row(
+            "btrfs",
+            "random overwrite q32, against file systems on loop devices",
+            load(Write, Random, block, 32),
+            &[Everglade, QemuBtrfs, QemuXfs],
+            3.0,
+            &[(QemuBtrfs, 5.0)],
+        ),
+        row(
+            "aged-read",
+            "sequential read 128 KiB q8 after the random overwrites",
+            load(Read, Sequential, 128 * KIB, 8),
+            &[Everglade, QemuRaw, QemuBtrfs, QemuXfs],
+            1.2,
+            &[],
+        ),
+    ]
+}

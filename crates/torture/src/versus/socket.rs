@@ -1,0 +1,171 @@
+//! A connection for measuring: as few calls and as little work for a request as possible, so that what is
+//! measured is the server. Many requests go out with one call, and many replies come in with one.
+//!
+//! It is not [`crate::client`], whose two halves and checked replies serve other ends. Fixed newstyle,
+//! `NBD_OPT_EXPORT_NAME`, simple replies: what every server of the comparison speaks.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+const REQUEST_MAGIC: u32 = 0x2560_9513;
+const REPLY_MAGIC: u32 = 0x6744_6698;
+const REQUEST_BYTES: usize = 28;
+const REPLY_BYTES: usize = 16;
+/// Received with one call at most: more than is in flight in any pattern.
+const ROOM_BYTES: usize = 2 << 20;
+/// A server that is silent for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A command of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Read,
+    Write,
+    /// With FUA: the reply says that it is durable.
+    DurableWrite,
+    Flush,
+}
+
+/// A request. The cookie comes back with the reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) verb: Verb,
+    pub(super) cookie: u32,
+    pub(super) offset: u64,
+    pub(super) length: u32,
+}
+
+pub(super) struct Socket {
+    stream: UnixStream,
+    headers: Vec<[u8; REQUEST_BYTES]>,
+    /// Which part of the noise each queued request carries.
+    payloads: Vec<Option<(usize, usize)>>,
+    room: Box<[u8]>,
+    /// Bytes in `room` that are not dealt with: less than a header.
+    kept: usize,
+    /// Bytes of a read's data still to come, which nobody looks at.
+    skip: usize,
+}
+
+impl Socket {
+    pub(super) fn open(path: &Path, export: &str) -> io::Result<(Socket, u64)> {
+        let mut stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut greeting = [0; 18];
+        stream.read_exact(&mut greeting)?;
+        if &greeting[..16] != b"NBDMAGICIHAVEOPT" {
+            return Err(io::Error::other("no greeting of NBD"));
+        }
+        let length = u32::try_from(export.len()).map_err(io::Error::other)?;
+        let mut hello = 3u32.to_be_bytes().to_vec();
+        hello.extend(b"IHAVEOPT");
+        hello.extend(1u32.to_be_bytes());
+        hello.extend(length.to_be_bytes());
+        hello.extend(export.as_bytes());
+        stream.write_all(&hello)?;
+        let mut described = [0; 10];
+        stream.read_exact(&mut described)?;
+        let mut size = [0; 8];
+        size.copy_from_slice(&described[..8]);
+        let socket = Socket {
+            stream,
+            headers: Vec::new(),
+            payloads: Vec::new(),
+            room: vec![0; ROOM_BYTES].into_boxed_slice(),
+            kept: 0,
+            skip: 0,
+        };
+        Ok((socket, u64::from_be_bytes(size)))
+    }
+
+    /// Says goodbye, which has no reply.
+    pub(super) fn close(mut self) -> io::Result<()> {
+        let mut header = [0; REQUEST_BYTES];
+        header[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+        header[7] = 2;
+        self.stream.write_all(&header)
+    }
+
+    /// Queues a request; `payload` is the first byte of a write's contents in the noise.
+    pub(super) fn queue(&mut self, ask: Ask, payload: usize) {
+        let (code, flags) = match ask.verb {
+            Verb::Read => (0u16, 0u16),
+            Verb::Write => (1, 0),
+            Verb::DurableWrite => (1, 1),
+            Verb::Flush => (3, 0),
+        };
+        let mut header = [0; REQUEST_BYTES];
+        header[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+        header[4..6].copy_from_slice(&flags.to_be_bytes());
+        header[6..8].copy_from_slice(&code.to_be_bytes());
+        header[12..16].copy_from_slice(&ask.cookie.to_be_bytes());
+        header[16..24].copy_from_slice(&ask.offset.to_be_bytes());
+        header[24..].copy_from_slice(&ask.length.to_be_bytes());
+        self.headers.push(header);
+        let has_payload = matches!(ask.verb, Verb::Write | Verb::DurableWrite);
+        self.payloads
+            .push(has_payload.then_some((payload, ask.length as usize)));
+    }
+
+    /// Sends all that is queued with one call, or as few as the kernel allows.
+    pub(super) fn send(&mut self, noise: &[u8]) -> io::Result<()> {
+        let mut pieces = Vec::with_capacity(2 * self.headers.len());
+        for (header, payload) in self.headers.iter().zip(&self.payloads) {
+            pieces.push(IoSlice::new(header));
+            if let Some((from, length)) = payload {
+                pieces.push(IoSlice::new(&noise[*from..from + length]));
+            }
+        }
+        let mut rest = &mut pieces[..];
+        while !rest.is_empty() {
+            let sent = self.stream.write_vectored(rest)?;
+            IoSlice::advance_slices(&mut rest, sent);
+        }
+        drop(pieces);
+        self.headers.clear();
+        self.payloads.clear();
+        Ok(())
+    }
+
+    /// Waits for replies, and passes the cookie of each to `replied`, which says how many bytes of data
+    /// follow.
+    pub(super) fn receive(&mut self, mut replied: impl FnMut(u32) -> usize) -> io::Result<()> {
+        let mut got_one = false;
+        while !got_one {
+            let bytes = self.stream.read(&mut self.room[self.kept..])?;
+            if bytes == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let end = self.kept + bytes;
+            let mut at = 0;
+            loop {
+                let skipped = self.skip.min(end - at);
+                at += skipped;
+                self.skip -= skipped;
+                if end - at < REPLY_BYTES {
+                    break;
+                }
+                let word = |from: usize| {
+                    let mut word = [0; 4];
+                    word.copy_from_slice(&self.room[at + from..at + from + 4]);
+                    u32::from_be_bytes(word)
+                };
+                if word(0) != REPLY_MAGIC {
+                    return Err(io::Error::other("the server sent something else"));
+                }
+                if word(4) != 0 {
+                    return Err(io::Error::other(format!("error {} in a reply", word(4))));
+                }
+                self.skip = replied(word(12));
+                got_one = true;
+                at += REPLY_BYTES;
+            }
+            self.room.copy_within(at..end, 0);
+            self.kept = end - at;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! Instructions of the hot paths, counted by callgrind: a guard against regressions that a noisy machine
+//! cannot fool. Part of `cargo xtask test`.
+//!
+//! `docs/benchmarks/instructions.txt` has the limits. A path may be [`SLACK_PERCENT`] above its limit: the
+//! tables of the server hash with a key that differs from run to run. Whoever makes a path longer on purpose,
+//! or shorter, runs `cargo xtask bench instructions --update` and says why in the commit.
+//!
+//! Counts are of one compiler and one kind of CPU (the C library copies memory differently on another), so
+//! the file names both, and elsewhere nothing is judged.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::place;
+use crate::step::{begin, cargo, end, whole};
+use crate::tally::Tally;
+use crate::tools;
+
+/// What is counted, each so many times.
+const PATHS: [(&str, u64); 5] = [
+    ("cached-read", 8192),
+    ("read-miss", 4096),
+    ("overwrite", 4096),
+    ("flushed-overwrite", 4096),
+    ("clean", 4096),
+];
+/// More than this above the limit is a failure.
+const SLACK_PERCENT: u64 = 3;
+/// More than this below it wants to be written down.
+const GAIN_PERCENT: u64 = 5;
+
+fn file() -> PathBuf {
+    place::root().join("docs/benchmarks/instructions.txt")
+}
+
+/// Counts, and fails where a limit is exceeded.
+pub(crate) fn verify(tally: &mut Tally) {
+    let text = std::fs::read_to_string(file()).unwrap_or_default();
+    let (limits, ground) = read(&text);
+    if ground.as_deref() != Some(this_ground().as_str()) {
+        let reason = format!("instruction limits are of {}", ground.unwrap_or_default());
+        println!(
+            "skipped instructions: {reason}; here it is {}",
+            this_ground()
+        );
+        return tally.skip(reason);
+    }
+    let Some(counts) = count(tally) else { return };
+    let begun = begin("instructions of the hot paths");
+    let mut all = true;
+    for (path, count) in counts {
+        let limit = limits.get(path).copied().unwrap_or(0);
+        let passed = count <= limit + limit * SLACK_PERCENT / 100;
+        let note = if !passed {
+            "  TOO MANY: find out why, or `cargo xtask bench instructions --update` and say why"
+        } else if count + limit * GAIN_PERCENT / 100 < limit {
+            "  fewer than written down: `cargo xtask bench instructions --update`"
+        } else {
+            ""
+        };
+        println!("{path:<20} {count:>8} of {limit:>8}{note}");
+        if passed {
+            tally.pass(1);
+        } else {
+            tally.fail(format!("instructions of {path}"));
+        }
+        all &= passed;
+    }
+    end("instructions of the hot paths", begun, all);
+}
+
+/// Counts, and writes the limits.
+pub(crate) fn update(tally: &mut Tally) {
+    let Some(counts) = count(tally) else { return };
+    let mut text = String::from(
+        "# Instructions for one request of each hot path; a limit of `cargo xtask test`.\n\
+         # Written by `cargo xtask bench instructions --update`; see xtask/src/bench/instructions.rs.\n",
+    );
+    text.push_str(&format!("ground {}\n", this_ground()));
+    for (path, count) in counts {
+        println!("{path:<20} {count:>8}");
+        text.push_str(&format!("{path} {count}\n"));
+    }
+    match std::fs::write(file(), text) {
+        Ok(()) => tally.pass(1),
+        Err(error) => tally.fail(format!("write {}: {error}", file().display())),
+    }
+}
+
+/// Limits by path, and what they were counted on.
+fn read(text: &str) -> (BTreeMap<&str, u64>, Option<String>) {
+    let mut limits = BTreeMap::new();
+    let mut ground = None;
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match line.split_once(' ') {
+            Some(("ground", rest)) => ground = Some(rest.to_owned()),
+            Some((path, count)) => {
+                limits.insert(path, count.parse().unwrap_or(0));
+            }
+            None => {}
+        }
+    }
+    (limits, ground)
+}
+
+/// What counts depend on beside our code.
+fn this_ground() -> String {
+    let said = Command::new("rustc").arg("--version").output();
+    let compiler = said.map_or_else(
+        |error| error.to_string(),
+        |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+    );
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let has = |flag: &str| cpu.split_whitespace().any(|word| word == flag);
+    let wide = if has("avx2") { "avx2" } else { "no avx2" };
+    let carryless = if has("pclmulqdq") {
+        "pclmulqdq"
+    } else {
+        "no pclmulqdq"
+    };
+    format!(
+        "{compiler}, {}, {wide}, {carryless}",
+        std::env::consts::ARCH
+    )
+}
+
+/// Instructions for one request of each path.
+fn count(tally: &mut Tally) -> Option<Vec<(&'static str, u64)>> {
+    if tools::find("valgrind").is_none() {
+        tally.skip("not installed: valgrind".to_owned());
+        return None;
+    }
+    let mut build = cargo(&[
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "everglade-testing",
+    ]);
+    build.args(["--bin", "hotpath"]);
+    let failed = tally.failed();
+    whole(tally, "building the hot paths", &mut build);
+    if tally.failed() > failed {
+        return None;
+    }
+    let begun = begin("counting instructions");
+    let counts: Option<Vec<_>> = PATHS
+        .into_iter()
+        .map(|(path, times)| one(path, times).map(|total| (path, total / times)))
+        .collect();
+    end("counting instructions", begun, counts.is_some());
+    if counts.is_none() {
+        tally.fail("counting instructions");
+    }
+    counts
+}
+
+/// All instructions inside of the function that is counted.
+fn one(path: &str, times: u64) -> Option<u64> {
+    let output = Command::new("valgrind")
+        .args([
+            "--tool=callgrind",
+            "--callgrind-out-file=/dev/null",
+            "--toggle-collect=hotpath::measured",
+        ])
+        .arg(program())
+        .args([path, &times.to_string()])
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => {
+            println!("cannot start valgrind: {error}");
+            return None;
+        }
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    let total = collected(&said).filter(|total| output.status.success() && *total > 0);
+    if total.is_none() {
+        println!("{path}: {}\n{said}", output.status);
+    }
+    total
+}
+
+fn program() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.map_or_else(|| place::root().join("target"), PathBuf::from);
+    target.join("release/hotpath")
+}
+
+/// What callgrind says at its end: `==1== Collected : 123`.
+fn collected(said: &str) -> Option<u64> {
+    let line = said.lines().find(|line| line.contains("Collected :"))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_callgrind_says_is_understood() {
+        let said = "==7== Events    : Ir\n==7== Collected : 21365282\n==7==\n";
+        assert_eq!(collected(said), Some(21_365_282));
+        assert_eq!(collected("nothing"), None);
+    }
+
+    #[test]
+    fn limits_are_read_with_what_they_hold_for() {
+        let (limits, ground) = read("# words\nground rustc 1, x86_64\nclean 12\nread 3\n");
+        assert_eq!(limits["clean"], 12);
+        assert_eq!(limits.len(), 2);
+        assert_eq!(ground.as_deref(), Some("rustc 1, x86_64"));
+    }
+
+    #[test]
+    fn every_path_has_a_limit() {
+        let text = std::fs::read_to_string(file()).unwrap();
+        let (limits, ground) = read(&text);
+        assert!(ground.is_some());
+        assert!(PATHS.iter().all(|(path, _)| limits.contains_key(path)));
+    }
+}

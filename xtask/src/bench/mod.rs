@@ -1,0 +1,70 @@
+//! `cargo xtask bench RIG`: what is measured, and how to measure it again.
+//!
+//! | rig | program | page |
+//! | --- | --- | --- |
+//! | `flush` | `everglade-bench` of `torture` | `docs/benchmarks/flush.md` |
+//! | `nbd` | `everglade-versus` of `torture` | `docs/benchmarks/nbd.md` |
+//! | `steady` | the same | `docs/benchmarks/steady.md` |
+//! | `instructions` | `hotpath` of `testing`, under callgrind | `docs/benchmarks/instructions.txt` |
+//!
+//! Everything after the rig is passed on to its program.
+
+pub(crate) mod instructions;
+
+use std::process::ExitCode;
+
+use crate::Usage;
+use crate::step::{cargo, whole};
+use crate::tally::Tally;
+
+/// The verb.
+pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
+    let rigs = "there are 'nbd', 'steady', 'flush' and 'instructions'";
+    let Some((rig, rest)) = words.split_first() else {
+        return Err(Usage(format!("which rig? {rigs}")));
+    };
+    let mut tally = Tally::default();
+    match rig.as_str() {
+        "flush" => driven(&mut tally, "everglade-bench", words),
+        "nbd" | "steady" => driven(&mut tally, "everglade-versus", words),
+        "instructions" => match rest {
+            [] => instructions::verify(&mut tally),
+            [word] if word == "--update" => instructions::update(&mut tally),
+            [word, ..] => return Err(Usage(format!("unexpected '{word}'"))),
+        },
+        _ => return Err(Usage(format!("no rig '{rig}'; {rigs}"))),
+    }
+    Ok(tally.finish())
+}
+
+/// A rig that drives the real server with a client: a program of `torture`.
+fn driven(tally: &mut Tally, program: &str, words: &[String]) {
+    if !built(tally) {
+        return;
+    }
+    let mut bench = cargo(&[
+        "run",
+        "--quiet",
+        "--release",
+        "--package",
+        "everglade-torture",
+    ]);
+    bench.args(["--bin", program, "--"]).args(words);
+    whole(tally, "benchmark", &mut bench);
+}
+
+/// Builds everything that a rig starts.
+fn built(tally: &mut Tally) -> bool {
+    let mut server = cargo(&["build", "--quiet", "--release", "--package", "everglade"]);
+    whole(tally, "building everglade", &mut server);
+    let mut null = cargo(&[
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "everglade-testing",
+    ]);
+    null.args(["--bin", "null"]);
+    whole(tally, "building the null target", &mut null);
+    tally.failed() == 0
+}
