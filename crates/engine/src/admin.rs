@@ -14,7 +14,7 @@ use everglade_freespace::Areas;
 
 use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
-use crate::snapshot::change as snapshot;
+use crate::snapshot::{change as snapshot, clone};
 use crate::tree::{File, Root};
 use crate::volume::{Lun, StripeState, Volume};
 
@@ -99,6 +99,15 @@ pub enum Change {
         /// Which hold.
         tag: String,
     },
+    /// Adds a volume that begins as the image of a snapshot.
+    CloneVolume {
+        /// Unique in the daemon.
+        name: String,
+        /// The volume that has the snapshot.
+        parent: String,
+        /// Which of its snapshots.
+        snapshot: String,
+    },
     /// Makes the image of a snapshot the active one. What was active stays as another snapshot, and newer
     /// snapshots stay too.
     RestoreVolume {
@@ -116,7 +125,7 @@ impl Change {
     /// metafiles and first blocks of the container; a LUN may begin a block of inodes and one of names.
     pub(crate) fn growth(&self) -> u64 {
         match self {
-            Change::CreateVolume { .. } => 16,
+            Change::CreateVolume { .. } | Change::CloneVolume { .. } => 32,
             // Side files, a record, and what the summary map begins with.
             Change::CreateSnapshot { .. } | Change::RestoreVolume { .. } => 16,
             Change::CreateLun { .. } | Change::GrowLun { .. } => 4,
@@ -166,6 +175,17 @@ pub(crate) struct Request {
     pub(crate) change: Change,
     pub(crate) reactor: usize,
     pub(crate) token: u64,
+}
+
+impl Request {
+    /// A change that nobody waits for.
+    pub(crate) fn of_nobody(change: Change) -> Request {
+        Request {
+            change,
+            reactor: usize::MAX,
+            token: 0,
+        }
+    }
 }
 
 /// What executing a change needs besides the aggregate.
@@ -236,6 +256,11 @@ pub(crate) fn execute(
         Change::ReleaseSnapshot { volume, name, tag } => {
             snapshot::release_hold(home, volume, name, tag)
         }
+        Change::CloneVolume {
+            name,
+            parent,
+            snapshot: base,
+        } => clone::create(home, context, cp, name, (parent, base)),
         Change::RestoreVolume {
             volume,
             snapshot: target,
@@ -244,7 +269,7 @@ pub(crate) fn execute(
     }
 }
 
-fn create_volume(
+pub(crate) fn create_volume(
     home: &mut Home,
     context: &mut Context<'_>,
     cp: CpNumber,
@@ -338,6 +363,7 @@ pub(crate) fn new_volume(
         luns: std::sync::RwLock::default(),
         images: std::sync::RwLock::default(),
         snapshots: std::sync::RwLock::default(),
+        base: std::sync::OnceLock::new(),
         is_paused: false.into(),
     })
 }
@@ -348,14 +374,21 @@ fn delete_volume(
     context: &mut Context<'_>,
     name: &str,
 ) -> Result<(), Error> {
+    let not_found = || Error::NotFound(format!("volume {name}"));
+    let volume = home.aggregate.volume(name).ok_or_else(not_found)?;
+    let clones = clone::of(home, volume.id, None);
+    if !clones.is_empty() {
+        return Err(Error::Busy(format!(
+            "{} is cloned from snapshots of volume {name}; delete what is cloned first",
+            clones.join(", ")
+        )));
+    }
     let mut volumes = home
         .aggregate
         .volumes
         .write()
         .unwrap_or_else(PoisonError::into_inner);
-    let Some(volume) = volumes.remove(name) else {
-        return Err(Error::NotFound(format!("volume {name}")));
-    };
+    volumes.remove(name);
     drop(volumes);
     for lun in volume.all_luns() {
         lun.set_gone();
@@ -405,11 +438,15 @@ pub(crate) fn find<'a>(home: &'a mut Home, volume: &str) -> Result<&'a mut Volum
         .values_mut()
         .find(|known| known.shared.name == volume);
     let found = found.ok_or_else(|| Error::NotFound(format!("volume {volume}")))?;
-    match found.fs.snapshots.restoring {
-        Some(_) => Err(Error::Busy(format!(
+    let snapshots = &found.fs.snapshots;
+    match (snapshots.restoring, snapshots.cloning) {
+        (None, None) => Ok(found),
+        (Some(_), _) => Err(Error::Busy(format!(
             "volume {volume} is being restored; try again"
         ))),
-        None => Ok(found),
+        (None, Some(_)) => Err(Error::Busy(format!(
+            "volume {volume} is just being made; try again"
+        ))),
     }
 }
 

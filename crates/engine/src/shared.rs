@@ -18,6 +18,7 @@ use crate::aggregate::mount::Mounting;
 use crate::aggregate::space::{Space, Usage};
 use crate::aggregate::{Aggregate, State};
 use crate::cp::trigger::CpCounts;
+use crate::snapshot::clone;
 use crate::snapshot::info::SnapshotInfo;
 
 /// How the engine is set up.
@@ -115,6 +116,8 @@ pub struct VolumeInfo {
     pub aggregate: String,
     /// When its writes count as done.
     pub sync: Sync,
+    /// Of a clone, `parent@snapshot`.
+    pub base: Option<String>,
 }
 
 /// A LUN, for people.
@@ -325,16 +328,18 @@ impl Engine {
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let mut volumes: Vec<VolumeInfo> = Vec::new();
         for aggregate in self.0.all() {
-            volumes.extend(
-                aggregate
-                    .all_volumes()
-                    .into_iter()
-                    .map(|volume| VolumeInfo {
-                        name: volume.name.clone(),
-                        aggregate: aggregate.config.name.clone(),
-                        sync: volume.sync,
-                    }),
-            );
+            let known = aggregate.all_volumes();
+            volumes.extend(known.iter().map(|volume| {
+                VolumeInfo {
+                    name: volume.name.clone(),
+                    aggregate: aggregate.config.name.clone(),
+                    sync: volume.sync,
+                    base: volume
+                        .base
+                        .get()
+                        .and_then(|base| clone::base_name(&known, *base)),
+                }
+            }));
         }
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         volumes

@@ -21,6 +21,8 @@
 //! | 388 | 1 | scan under way: 0 = none, 1 = fold, 2 = delete, 3 = release |
 //! | 392 | 8 | how far it is: all vvbns (of a release: entries) below are done |
 //! | 400 | 8 | blocks that the active image alone holds; 0 if there are no snapshots |
+//! | 408 | 4 | of a clone, the volume it is a clone of; else 0 |
+//! | 412 | 4 | of a clone, the snapshot of that volume that is its base; else 0 |
 //!
 //! Its tag is in the container, so it carries no check of its own.
 
@@ -86,6 +88,8 @@ pub struct SnapshotRoots {
     pub scan: Scan,
     /// Blocks that the active image alone holds.
     pub exclusive: u64,
+    /// Of a clone: its parent, and the parent's snapshot that it began as.
+    pub base: Option<(FileId, SnapshotId)>,
 }
 
 /// Root of a volume as of one consistency point.
@@ -191,6 +195,9 @@ impl SnapshotRoots {
         out[388] = scan;
         put(out, 392, next.to_le_bytes());
         put(out, 400, self.exclusive.to_le_bytes());
+        let (parent, snapshot) = self.base.unwrap_or_default();
+        put(out, 408, parent.0.to_le_bytes());
+        put(out, 412, snapshot.0.to_le_bytes());
     }
 
     fn decode(block: &Block) -> Result<SnapshotRoots, Damage> {
@@ -218,6 +225,14 @@ impl SnapshotRoots {
             next: SnapshotId(u32_at(block, 384)),
             scan,
             exclusive: u64_at(block, 400),
+            base: match (file(408), SnapshotId(u32_at(block, 412))) {
+                (None, SnapshotId(0)) => None,
+                (Some(parent), snapshot) if snapshot.0 != 0 => Some((parent, snapshot)),
+                (parent, snapshot) => {
+                    let found = format!("{parent:?} and {snapshot:?}");
+                    return Err(Damage::new("base of a clone", "both or none", found));
+                }
+            },
         })
     }
 }
@@ -247,6 +262,7 @@ mod tests {
                 next: SnapshotId(5),
                 scan: Scan::Delete { next: 77 },
                 exclusive: 11,
+                base: Some((FileId(65), SnapshotId(2))),
             },
         };
         let block = superblock.encode();

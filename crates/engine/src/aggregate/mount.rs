@@ -174,6 +174,9 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         shared.images_mut().insert(snapshot, image);
     }
     shared.set_snapshots(fs.snapshots.live().map(SnapshotInfo::of).collect());
+    if let Some(base) = fs.snapshots.roots.base {
+        shared.base.get_or_init(|| base);
+    }
     home.aggregate.lost.found(fs.lost);
     let known = VolumeHome {
         shared: shared.clone(),

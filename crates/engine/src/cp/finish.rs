@@ -20,7 +20,7 @@ use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::image::{self, Image};
 use crate::snapshot::info::SnapshotInfo;
-use crate::snapshot::restore;
+use crate::snapshot::{clone, restore};
 use crate::tree::file::Position;
 use crate::tree::{Content, Root};
 
@@ -93,6 +93,7 @@ pub(crate) fn volume(
     home.run.as_ref().expect("under way").writer.throttle()?;
     match part {
         Part::Prepare => {
+            clone::prepare(home, cx, id)?;
             restore::prepare(home, cx, id)?;
             prepare_superblock(home, cx, id)?;
             prune_volume(home, cx, id)?;

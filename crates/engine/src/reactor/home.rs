@@ -358,7 +358,7 @@ impl<O: Outside> Core<O> {
             shared.set_state(State::Stopped);
         }
         for (request, result) in run.answers {
-            self.post(request.reactor, Message::Changed(request.token, result));
+            self.answer(&request, result);
         }
         self.tell_progress(aggregate);
         let is_pressed = self

@@ -80,6 +80,9 @@ impl<O: Outside> Core<O> {
     }
 
     pub(super) fn answer(&mut self, request: &Request, result: Result<(), Error>) {
-        self.post(request.reactor, Message::Changed(request.token, result));
+        // Nobody waits for what the engine asked of itself.
+        if request.reactor != usize::MAX {
+            self.post(request.reactor, Message::Changed(request.token, result));
+        }
     }
 }

@@ -7,11 +7,12 @@ use everglade_format::{CpNumber, Inode, Kind, Layer, SnapshotId};
 
 use crate::admin::{Error, check_name, find};
 use crate::cp::{Home, VolumeHome};
+use crate::snapshot::clone;
 use crate::snapshot::table::{Created, hold};
 use crate::tree::File;
 
 /// A live snapshot of a volume, by name.
-fn live(volume: &VolumeHome, name: &str) -> Result<SnapshotId, Error> {
+pub(crate) fn live(volume: &VolumeHome, name: &str) -> Result<SnapshotId, Error> {
     let snapshots = &volume.fs.snapshots;
     if let Some(record) = snapshots.find(name) {
         return Ok(record.id);
@@ -47,7 +48,7 @@ fn check_room(volume: &VolumeHome) -> Result<(), Error> {
 }
 
 /// Gives a volume the files of the aggregate that its snapshots need.
-fn ensure_side_files(
+pub(crate) fn ensure_side_files(
     home: &mut Home,
     cp: CpNumber,
     seconds: u64,
@@ -127,6 +128,22 @@ pub(crate) fn delete(home: &mut Home, volume: &str, name: &str) -> Result<(), Er
             "snapshot {}@{name} is held by {}; release the holds first",
             volume.shared.name,
             tags.join(", ")
+        )));
+    }
+    if id == clone::BASE && volume.fs.snapshots.roots.base.is_some() {
+        return Err(Error::Busy(format!(
+            "snapshot {}@{name} is what this clone is based on; it goes with the clone",
+            volume.shared.name
+        )));
+    }
+    let volume_id = volume.shared.id;
+    let clones = clone::of(home, volume_id, Some(id));
+    let volume = home.volumes.get_mut(&volume_id).expect("found above");
+    if !clones.is_empty() {
+        return Err(Error::Busy(format!(
+            "snapshot {}@{name} is the base of {}; delete what is cloned from it first",
+            volume.shared.name,
+            clones.join(", ")
         )));
     }
     let mut images = volume.shared.images_mut();

@@ -33,8 +33,10 @@
 //! | [`change`] | what administrators ask for |
 //! | [`image`], [`info`] | the LUNs of a snapshot, for clients; facts, for people |
 //! | [`restore`] | going back |
+//! | [`clone`] | volumes that begin as a snapshot of another |
 
 pub(crate) mod change;
+pub(crate) mod clone;
 pub(crate) mod count;
 pub(crate) mod held;
 pub(crate) mod history;

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use everglade_format::volume::VOLUME_AREA_BLOCKS;
-use everglade_format::{EntryKind, FileId, Layer};
+use everglade_format::{EntryKind, FileId, Layer, SnapshotRecord};
 use everglade_freespace::Areas;
 
 use crate::admin::{Change, Error};
@@ -35,8 +35,12 @@ pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Resul
     if volume.next.is_some() {
         return Ok(());
     }
-    match load(&volume.fs, cx, target) {
-        Ok(next) => {
+    let (now, record) = (&volume.fs, volume.fs.snapshots.get(target));
+    let areas = (now.areas[0].count(), now.areas[0].frontier());
+    match load(cx, record, id, areas) {
+        Ok(mut next) => {
+            next.lost = now.lost.max(next.lost);
+            next.next_file = now.next_file.max(next.next_file);
             volume.next = Some(Box::new(next));
             Ok(())
         }
@@ -61,32 +65,28 @@ pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Resul
     }
 }
 
-/// The file system that a snapshot is the root of.
-fn load(
-    now: &FileSystem,
+/// The file system that a snapshot is the root of, in a container and a vvbn space of so many areas, those from the
+/// frontier on untouched.
+pub(crate) fn load(
     cx: &mut LoadCx<'_>,
-    target: everglade_format::SnapshotId,
+    record: &SnapshotRecord,
+    container: FileId,
+    (count, frontier): (u64, u64),
 ) -> Result<FileSystem, Stop> {
-    let record = now.snapshots.get(target);
-    let areas = Areas::new(
-        now.areas[0].count(),
-        VOLUME_AREA_BLOCKS,
-        now.areas[0].frontier(),
-    );
-    let mut next = FileSystem::new(
+    let areas = Areas::new(count, VOLUME_AREA_BLOCKS, frontier);
+    let mut fs = FileSystem::new(
         Layer::Volume,
         VOLUME_AREA_BLOCKS,
         vec![0],
         vec![areas],
         record.inode_file.clone(),
     );
-    next.container = now.container;
-    next.used = record.blocks_used;
-    next.lost = now.lost.max(record.lost);
-    next.next_file = record.next_file;
-    load_file_system(&mut next, cx, EntryKind::Lun)?;
-    next.next_file = now.next_file.max(record.next_file);
-    Ok(next)
+    fs.container = Some(container);
+    fs.used = record.blocks_used;
+    fs.lost = record.lost;
+    fs.next_file = record.next_file;
+    load_file_system(&mut fs, cx, EntryKind::Lun)?;
+    Ok(fs)
 }
 
 /// The restored image takes the place of the one that was just sealed.
@@ -108,10 +108,7 @@ pub(crate) fn switch(home: &mut Home, id: FileId) {
     // Areas lent to the cursors of the image before are known to nobody now, and will be searched.
     volume.fs = *next;
     let run = home.run.as_mut().expect("under way");
-    run.restored.push(Restored {
-        volume: volume.shared.clone(),
-        luns: luns(&volume.shared, &volume.fs),
-    });
+    run.restored.push(Restored::new(&volume.shared, &volume.fs));
 }
 
 /// The LUNs as they will be: those of the target, with the handles of those that are the same.
@@ -146,6 +143,13 @@ pub(crate) struct Restored {
 }
 
 impl Restored {
+    pub(crate) fn new(volume: &Arc<Volume>, fs: &FileSystem) -> Restored {
+        Restored {
+            volume: volume.clone(),
+            luns: luns(volume, fs),
+        }
+    }
+
     /// Shows it. Inside the Aggregate affinity.
     pub(crate) fn publish(self) {
         let volume = self.volume;

@@ -40,6 +40,8 @@ pub(crate) struct Snapshots {
     pub(crate) created: Vec<Created>,
     /// The snapshot whose image becomes the active one with this consistency point.
     pub(crate) restoring: Option<SnapshotId>,
+    /// The volume is a new clone: parent and snapshot whose image it is to get.
+    pub(crate) cloning: Option<(FileId, SnapshotId)>,
     /// What is known about blocks of the active map that change in this consistency point.
     pub(crate) held: BTreeMap<u64, Held>,
     /// Of these, those that the scan made out of date.
@@ -282,6 +284,18 @@ impl Snapshots {
         ids
     }
 
+    /// Enters the snapshot that a clone begins as.
+    pub(crate) fn adopt(&mut self, record: SnapshotRecord) {
+        assert!(self.records.is_empty(), "a clone begins with its base");
+        let (id, slot) = (record.id, self.free_slot());
+        self.roots.next = SnapshotId(id.0 + 1);
+        self.roots.parent = Some(id);
+        self.slots.insert(slot, id);
+        self.changed.insert(slot);
+        self.records.insert(id, (slot, record));
+        self.is_changed = true;
+    }
+
     /// Counts blocks that a node has, or has not any more, for itself.
     pub(crate) fn add_exclusive(&mut self, node: history::Node, blocks: i64) {
         if blocks == 0 {
@@ -355,6 +369,7 @@ impl Snapshots {
         );
         self.held.clear();
         self.stale.clear();
+        assert!(self.cloning.is_none(), "a clone has no image");
         self.restoring = None;
         self.is_changed = false;
     }

@@ -11,12 +11,12 @@ pub(crate) mod overlay;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use everglade_affinity::{Affinity, Partitioned, Stripe, VolumeAffinities};
 use everglade_format::planted::{self, Bug};
 use everglade_format::volume::Sync;
-use everglade_format::{FileId, SPAN};
+use everglade_format::{FileId, SPAN, SnapshotId};
 
 use crate::aggregate::Aggregate;
 use crate::snapshot::image::Image;
@@ -66,6 +66,8 @@ pub(crate) struct Volume {
     pub(crate) images: RwLock<BTreeMap<String, Image>>,
     /// Snapshots, for people. Changed when a consistency point is published only.
     pub(crate) snapshots: RwLock<Vec<SnapshotInfo>>,
+    /// Of a clone: its parent and the snapshot of it that it began as.
+    pub(crate) base: OnceLock<(FileId, SnapshotId)>,
     /// Operations wait for the next commit: another image is about to take the place of this one. Set in the
     /// freeze, cleared when the consistency point is published.
     pub(crate) is_paused: AtomicBool,

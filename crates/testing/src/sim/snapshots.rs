@@ -387,7 +387,9 @@ fn apply(state: &mut State, change: &Change) {
             let target = snapshots[snapshot].clone();
             snapshots.insert(safety.clone(), std::mem::replace(active, target));
         }
-        Change::CreateVolume { .. } | Change::DeleteVolume { .. } => unreachable!("not drawn"),
+        Change::CreateVolume { .. } | Change::DeleteVolume { .. } | Change::CloneVolume { .. } => {
+            unreachable!("not drawn")
+        }
     }
 }
 

@@ -1,0 +1,182 @@
+//! Clones: a writable volume that begins as the image of a snapshot of another, its *base* (DESIGN §8).
+//!
+//! A clone shares the vvbn space that its base had: its active image is the base's tree, its first snapshot is the
+//! base itself, and its container is empty. What the base holds is in the parent's container; whatever the clone
+//! writes goes to vvbns that its own maps call free, hence to slots of its own container. The base, being a
+//! snapshot of the clone that cannot be deleted, keeps the clone from freeing or reusing what is not its own; the
+//! parent keeps the base because a clone needs it.
+//!
+//! ```text
+//! parent   … ← S ← active                container: what the parent and its snapshots hold, S included
+//!              ┊ the same image
+//! clone        S ← active                container: what the clone wrote
+//! ```
+//!
+//! So a clone costs one consistency point and some blocks of metadata, whatever its size, and a clone of a clone is
+//! nothing special.
+//!
+//! 1. The container of a clone has no slot for a vvbn of the base, but for the superblock's.
+//! 2. The base cannot be deleted, neither in the parent nor in the clone, nor the parent, while the clone is there.
+
+use std::sync::Arc;
+
+use everglade_format::snapshot::State;
+use everglade_format::volume::VOLUME_AREA_BLOCKS;
+use everglade_format::{CpNumber, FileId, SnapshotId, SnapshotRecord};
+
+use crate::admin::{Change, Context, Error, Request, create_volume, find};
+use crate::cp::Home;
+use crate::filesystem::FileSystem;
+use crate::load::{LoadCx, Stop};
+use crate::snapshot::change::{ensure_side_files, live};
+use crate::snapshot::image::{self, Image};
+use crate::snapshot::restore::{self, Restored};
+
+/// A clone of a clone of … at most so often.
+const DEPTH_MAX: usize = 16;
+
+/// The id of the base among the clone's own snapshots.
+pub(crate) const BASE: SnapshotId = SnapshotId(1);
+
+/// Begins a clone in the freeze; [`prepare`] gives it its image.
+pub(crate) fn create(
+    home: &mut Home,
+    context: &mut Context<'_>,
+    cp: CpNumber,
+    name: &str,
+    (parent, snapshot): (&str, &str),
+) -> Result<(), Error> {
+    let known = find(home, parent)?;
+    let (parent_id, sync) = (known.shared.id, known.sync);
+    let base = (parent_id, live(known, snapshot)?);
+    let mut depth = 1;
+    let mut at = parent_id;
+    while let Some((above, _)) = home
+        .volumes
+        .get(&at)
+        .and_then(|v| v.fs.snapshots.roots.base)
+    {
+        (at, depth) = (above, depth + 1);
+    }
+    if depth > DEPTH_MAX {
+        return Err(Error::Limit(format!(
+            "{parent}@{snapshot} is the end of a chain of {DEPTH_MAX} clones, the most there can be"
+        )));
+    }
+    create_volume(home, context, cp, name, sync)?;
+    ensure_side_files(home, cp, context.seconds, name)?;
+    let snapshots = &mut find(home, name)?.fs.snapshots;
+    snapshots.roots.base = Some(base);
+    snapshots.cloning = Some(base);
+    snapshots.set_changed();
+    Ok(())
+}
+
+/// Names of the clones that need a snapshot of a volume, or any of them.
+pub(crate) fn of(home: &Home, volume: FileId, snapshot: Option<SnapshotId>) -> Vec<String> {
+    let needs = |base: Option<(FileId, SnapshotId)>| {
+        base.is_some_and(|(id, base)| id == volume && snapshot.is_none_or(|known| known == base))
+    };
+    let clones = home
+        .volumes
+        .values()
+        .filter(|v| needs(v.fs.snapshots.roots.base));
+    clones.map(|volume| volume.shared.name.clone()).collect()
+}
+
+/// Gives a new clone the image of its base, before anything of it is written.
+pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), Stop> {
+    let volume = &home.volumes[&id];
+    let Some((parent, snapshot)) = volume.fs.snapshots.cloning else {
+        return Ok(());
+    };
+    let parent = &home
+        .volumes
+        .get(&parent)
+        .expect("a parent stays while it has clones")
+        .fs;
+    let record = parent.snapshots.get(snapshot).clone();
+    let areas = (parent.areas[0].count(), parent.areas[0].frontier());
+    match restore::load(cx, &record, id, areas) {
+        Ok(fs) => {
+            begin(home, id, fs, record);
+            Ok(())
+        }
+        Err(Stop::Failed(error)) => {
+            give_up(home, id, &error.to_string());
+            Ok(())
+        }
+        Err(stop) => Err(stop),
+    }
+}
+
+/// The clone is what its base was.
+fn begin(home: &mut Home, id: FileId, mut fs: FileSystem, base: SnapshotRecord) {
+    // All of the vvbn space that the base knows of is below the frontier.
+    home.fs
+        .file(id)
+        .grow(fs.areas[0].count() * VOLUME_AREA_BLOCKS);
+    let volume = home.volumes.get_mut(&id).expect("it is being made");
+    let mut snapshots = std::mem::take(&mut volume.fs.snapshots);
+    snapshots.cloning = None;
+    let name = base.name.clone();
+    snapshots.adopt(SnapshotRecord {
+        id: BASE,
+        state: State::Live,
+        parent: None,
+        is_unfolded: false,
+        is_in_pass: false,
+        exclusive: 0,
+        holds: Vec::new(),
+        ..base
+    });
+    fs.snapshots = snapshots;
+    fs.inode_file.inode_changed = true;
+    let luns = image::of(&fs);
+    volume.fs = fs;
+    volume.is_new = false;
+    let run = home.run.as_mut().expect("under way");
+    let shared = volume.shared.clone();
+    if let Some(base) = volume.fs.snapshots.roots.base {
+        shared.base.get_or_init(|| base);
+    }
+    run.images.push((
+        shared.clone(),
+        name.clone(),
+        Image::new(&shared, &name, &luns),
+    ));
+    run.restored.push(Restored::new(&shared, &volume.fs));
+}
+
+/// The base cannot be read: the volume, which is empty, goes again with the next consistency point.
+fn give_up(home: &mut Home, id: FileId, reason: &str) {
+    let volume = home.volumes.get_mut(&id).expect("it is being made");
+    volume.fs.snapshots.cloning = None;
+    volume.fs.snapshots.roots.base = None;
+    let name = volume.shared.name.clone();
+    let run = home.run.as_mut().expect("under way");
+    let is_ours =
+        |change: &Change| matches!(change, Change::CloneVolume { name: made, .. } if *made == name);
+    for (request, answer) in &mut run.answers {
+        if is_ours(&request.change) && answer.is_ok() {
+            *answer = Err(Error::Unavailable(format!(
+                "the snapshot cannot be read, and nothing was cloned: {reason}"
+            )));
+        }
+    }
+    home.requests
+        .push_back(Request::of_nobody(Change::DeleteVolume { name }));
+}
+
+/// What a volume is a clone of, for people: `parent@snapshot`.
+pub(crate) fn base_name(
+    volumes: &[Arc<crate::volume::Volume>],
+    (parent, snapshot): (FileId, SnapshotId),
+) -> Option<String> {
+    let parent = volumes.iter().find(|volume| volume.id == parent)?;
+    let snapshot = parent
+        .snapshots()
+        .into_iter()
+        .find(|info| info.id == snapshot.0)?;
+    Some(format!("{}@{}", parent.name, snapshot.name))
+}

@@ -1,0 +1,287 @@
+//! Clones: writable volumes that begin as a snapshot of another, and what may and may not be deleted then.
+
+use everglade_engine::admin::{Change, Error};
+use everglade_env::BLOCK_SIZE;
+use everglade_target::{Op, Reply, WriteSpan};
+use everglade_testing::engine::{EngineMaker, EngineSystem};
+use everglade_testing::system::Maker;
+use everglade_testing::workload::contents;
+use everglade_testing::world::{Cut, Keep, Turn};
+use everglade_testing::{Seed, SimWorld};
+
+use super::rig::ask;
+
+const TURNS_MAX: u64 = 1_000_000;
+const BLOCKS: u64 = 600;
+const BLOCK: u64 = BLOCK_SIZE as u64;
+
+struct Rig {
+    maker: EngineMaker,
+    world: SimWorld,
+    system: EngineSystem,
+    lives: u64,
+}
+
+fn own(text: &str) -> String {
+    text.to_owned()
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let maker = EngineMaker::SMALL_LOGGED;
+        let world = SimWorld::new(Seed(1), 1, &maker.devices(64 << 20));
+        maker.format(&world).expect("fresh devices");
+        let system = maker.mount(&world).expect("it was just made");
+        let mut rig = Rig {
+            maker,
+            world,
+            system,
+            lives: 1,
+        };
+        rig.change(Change::CreateVolume {
+            name: own("v"),
+            sync: Default::default(),
+        })
+        .expect("a new name");
+        let (volume, name, size_bytes) = (own("v"), own("l"), BLOCKS * BLOCK);
+        rig.change(Change::CreateLun {
+            volume,
+            name,
+            size_bytes,
+        })
+        .expect("a new name");
+        rig
+    }
+
+    fn change(&mut self, change: Change) -> Result<(), Error> {
+        self.system.core(0).change(0, change, 9);
+        self.world.wake(0);
+        let mut done = Vec::new();
+        let system = &mut self.system;
+        self.world.run(TURNS_MAX, &mut |_| {
+            let said = everglade_testing::system::System::turn(system, 0);
+            system.core(0).poll_admin(&mut done);
+            if done.is_empty() { said } else { Turn::Stop }
+        });
+        done.pop().expect("it is answered").result
+    }
+
+    fn snapshot(&mut self, volume: &str, name: &str) {
+        let (volume, name) = (own(volume), own(name));
+        self.change(Change::CreateSnapshot { volume, name })
+            .expect("a new name");
+    }
+
+    fn delete_snapshot(&mut self, volume: &str, name: &str) -> Result<(), Error> {
+        self.change(Change::DeleteSnapshot {
+            volume: own(volume),
+            name: own(name),
+        })
+    }
+
+    fn clone_of(&mut self, name: &str, parent: &str, snapshot: &str) -> Result<(), Error> {
+        let (name, parent, snapshot) = (own(name), own(parent), own(snapshot));
+        self.change(Change::CloneVolume {
+            name,
+            parent,
+            snapshot,
+        })
+    }
+
+    fn delete_volume(&mut self, name: &str) -> Result<(), Error> {
+        self.change(Change::DeleteVolume { name: own(name) })
+    }
+
+    /// Writes blocks from `first` on, each with contents that follow from `fill` and its place.
+    fn write(&mut self, lun: &str, first: u64, count: u64, fill: u64) {
+        let bytes: Vec<u8> = (first..first + count)
+            .flat_map(|block| contents(fill + block, BLOCK))
+            .collect();
+        let data = WriteSpan::copy_of(first * BLOCK, &bytes);
+        let written = ask(
+            &self.world,
+            &mut self.system,
+            lun,
+            Op::Write {
+                data,
+                durable: true,
+            },
+        );
+        assert!(written.is_ok(), "{lun}: {written:?}");
+    }
+
+    /// Blocks from `first` on are what [`Rig::write`] wrote with `fill`.
+    fn expect(&mut self, lun: &str, first: u64, count: u64, fill: u64) {
+        for block in first..first + count {
+            let op = Op::Read {
+                offset: block * BLOCK,
+                length: u32::try_from(BLOCK).expect("4,096"),
+            };
+            match ask(&self.world, &mut self.system, lun, op) {
+                Ok(Reply::Data(span)) => {
+                    assert!(
+                        span.pages[0][..] == contents(fill + block, BLOCK)[..],
+                        "{lun} block {block}"
+                    );
+                }
+                other => panic!("{lun} block {block}: {other:?}"),
+            }
+        }
+    }
+
+    /// A consistency point, then a power cut.
+    fn restart(mut self) -> Rig {
+        self.lives += 1;
+        let images = self.world.after_cut(Cut::whole(Keep::Nothing));
+        drop(self.system);
+        let world = SimWorld::restart(images, Seed(self.lives), 1);
+        let system = self
+            .maker
+            .mount(&world)
+            .expect("what was committed can be mounted");
+        Rig {
+            world,
+            system,
+            ..self
+        }
+    }
+
+    /// Lets scans and deletions get on.
+    fn rest(&mut self) {
+        let until = self.world.now() + 3_000_000_000;
+        while self.world.now() < until {
+            let before = self.world.now();
+            let system = &mut self.system;
+            self.world.run(256, &mut |_| {
+                everglade_testing::system::System::turn(system, 0)
+            });
+            if self.world.now() == before {
+                self.world.pass(until - before);
+            }
+        }
+    }
+
+    fn used(&self) -> u64 {
+        self.system.usage().used_blocks
+    }
+}
+
+#[test]
+fn a_clone_begins_as_its_base_and_goes_its_own_way() {
+    let mut rig = Rig::new();
+    rig.write("v/l", 0, 200, 1_000);
+    rig.snapshot("v", "s");
+    rig.write("v/l", 0, 50, 2_000);
+    rig.snapshot("v", "later");
+    let before = rig.used();
+    rig.clone_of("c", "v", "s").expect("a new name");
+    assert!(
+        rig.used() < before + 64,
+        "a clone costs metadata only: {before} → {}",
+        rig.used()
+    );
+    rig.expect("c/l", 0, 200, 1_000);
+    rig.write("c/l", 100, 50, 3_000);
+    let mut rig = rig.restart();
+    rig.expect("v/l", 0, 50, 2_000);
+    rig.expect("v/l", 50, 150, 1_000);
+    rig.expect("v/l@s", 0, 200, 1_000);
+    rig.expect("c/l@s", 0, 200, 1_000);
+    rig.expect("c/l", 0, 100, 1_000);
+    rig.expect("c/l", 100, 50, 3_000);
+    rig.expect("c/l", 150, 50, 1_000);
+    // The clone has snapshots and clones of its own.
+    rig.snapshot("c", "t");
+    rig.write("c/l", 0, 200, 4_000);
+    rig.clone_of("d", "c", "t").expect("a new name");
+    rig.write("d/l", 190, 20, 5_000);
+    let mut rig = rig.restart();
+    rig.expect("d/l", 0, 100, 1_000);
+    rig.expect("d/l", 100, 50, 3_000);
+    rig.expect("d/l", 190, 20, 5_000);
+    rig.expect("c/l", 0, 200, 4_000);
+    // A clone can be restored to its base.
+    let (volume, snapshot, safety) = (own("c"), own("s"), own("before"));
+    rig.change(Change::RestoreVolume {
+        volume,
+        snapshot,
+        safety,
+    })
+    .expect("it is there");
+    rig.expect("c/l", 0, 200, 1_000);
+    rig.expect("c/l@before", 0, 200, 4_000);
+    rig.rest();
+    let mut rig = rig.restart();
+    rig.expect("c/l", 0, 200, 1_000);
+    rig.expect("d/l", 0, 100, 1_000);
+    rig.expect("v/l@s", 0, 200, 1_000);
+}
+
+#[test]
+fn what_a_clone_needs_stays_and_everything_else_can_go_in_any_order() {
+    let mut rig = Rig::new();
+    let empty = rig.used();
+    rig.write("v/l", 0, 250, 1_000);
+    rig.snapshot("v", "s");
+    rig.snapshot("v", "unneeded");
+    rig.clone_of("c", "v", "s").expect("a new name");
+    rig.write("c/l", 0, 100, 2_000);
+    rig.snapshot("c", "t");
+    let busy = |result: Result<(), Error>, words: &str| match result {
+        Err(Error::Busy(text)) => assert!(text.contains(words), "{text}"),
+        other => panic!("{other:?}"),
+    };
+    busy(rig.delete_snapshot("v", "s"), "base of c");
+    busy(rig.delete_volume("v"), "c is cloned");
+    busy(rig.delete_snapshot("c", "s"), "based on");
+    rig.delete_snapshot("v", "unneeded")
+        .expect("nobody needs it");
+    rig.delete_snapshot("c", "t").expect("nobody needs it");
+    // The parent frees what the clone has; the clone keeps it.
+    rig.write("v/l", 0, 250, 7_000);
+    rig.rest();
+    let mut rig = rig.restart();
+    rig.expect("c/l", 0, 100, 2_000);
+    rig.expect("c/l", 100, 150, 1_000);
+    rig.delete_volume("c").expect("nobody needs it");
+    rig.expect("v/l@s", 0, 250, 1_000);
+    rig.delete_snapshot("v", "s")
+        .expect("nobody needs it any more");
+    rig.delete_volume("v").expect("nobody needs it any more");
+    rig.rest();
+    let mut rig = rig.restart();
+    rig.rest();
+    assert!(
+        rig.used() <= empty,
+        "all space came back: {} of {empty} at first",
+        rig.used()
+    );
+}
+
+#[test]
+fn refusals_say_what_is_wrong_and_change_nothing() {
+    let mut rig = Rig::new();
+    rig.snapshot("v", "s");
+    assert!(matches!(rig.clone_of("v", "v", "s"), Err(Error::Exists(_))));
+    assert!(matches!(
+        rig.clone_of("c", "v", "nothing"),
+        Err(Error::NotFound(_))
+    ));
+    assert!(matches!(
+        rig.clone_of("c", "w", "s"),
+        Err(Error::NotFound(_))
+    ));
+    assert!(matches!(
+        rig.clone_of("c@x", "v", "s"),
+        Err(Error::Invalid { .. })
+    ));
+    rig.clone_of("c1", "v", "s").expect("a new name");
+    for depth in 1..16 {
+        let (parent, name) = (format!("c{depth}"), format!("c{}", depth + 1));
+        rig.clone_of(&name, &parent, "s").expect("not too deep");
+    }
+    let deeper = rig.clone_of("c17", "c16", "s");
+    assert!(matches!(&deeper, Err(Error::Limit(_))), "{deeper:?}");
+    let rig = rig.restart();
+    drop(rig);
+}
