@@ -58,8 +58,8 @@ pub(crate) enum Message {
     Forget(u32),
     /// To the home reactor: change something.
     Change(u32, admin::Request),
-    /// To the asker: a change was executed and is durable, or was refused.
-    Changed(u64, Result<(), admin::Error>),
+    /// To the asker: a change was executed at this time and is durable, or was refused.
+    Changed(u64, Result<Nanos, admin::Error>),
 }
 
 pub(crate) struct Shared {
@@ -317,10 +317,18 @@ impl Engine {
         let mut found = aggregates
             .iter()
             .filter_map(|aggregate| aggregate.volume(volume));
-        found
-            .next()
-            .map(|volume| volume.snapshots())
-            .unwrap_or_default()
+        let Some(volume) = found.next() else {
+            return Vec::new();
+        };
+        let mut snapshots = volume.snapshots();
+        let images = volume.images();
+        for snapshot in &mut snapshots {
+            if let Some(image) = images.get(&snapshot.name) {
+                snapshot.is_exported = image.is_open();
+                snapshot.luns = image.luns.keys().cloned().collect();
+            }
+        }
+        snapshots
     }
 
     /// All volumes, by name.

@@ -280,7 +280,7 @@ impl<O: Outside> Core<O> {
                 .get_mut(&aggregate)
                 .and_then(|home| home.run.as_mut());
             for (request, result) in run.map(|run| run.answers.split_off(0)).unwrap_or_default() {
-                self.post(request.reactor, Message::Changed(request.token, result));
+                self.answer(&request, result.map(|()| now));
             }
         }
         self.leave(Some(permit));
@@ -350,6 +350,7 @@ impl<O: Outside> Core<O> {
             .homes
             .get_mut(&aggregate)
             .expect("commits happen at home");
+        let executed = home.last_begin;
         let run = commit::publish(home, &permit);
         let stopped = run.last;
         let shared = home.aggregate.clone();
@@ -358,7 +359,7 @@ impl<O: Outside> Core<O> {
             shared.set_state(State::Stopped);
         }
         for (request, result) in run.answers {
-            self.answer(&request, result);
+            self.answer(&request, result.map(|()| executed));
         }
         self.tell_progress(aggregate);
         let is_pressed = self

@@ -55,6 +55,9 @@ pub struct AdminDone {
     pub token: u64,
     /// What happened. A success is durable.
     pub result: Result<(), admin::Error>,
+    /// When it was executed, which for a snapshot is when it was taken (F-05). Nothing if it was not, or if the
+    /// aggregate was only to become durable.
+    pub executed: Option<Nanos>,
 }
 
 /// Where a change is in the order of things: what a crash may leave follows from it.
@@ -228,7 +231,11 @@ impl<O: Outside> Core<O> {
         let known = self.shared.all();
         let Some(found) = known.get(aggregate as usize) else {
             let result = Err(admin::Error::NotFound(format!("aggregate {aggregate}")));
-            self.admin_done.push(AdminDone { token, result });
+            self.admin_done.push(AdminDone {
+                token,
+                result,
+                executed: None,
+            });
             return;
         };
         let request = admin::Request {
@@ -328,9 +335,11 @@ impl<O: Outside> Core<O> {
                 Message::Mount(mounting) => self.begin_mount(mounting),
                 Message::Forget(aggregate) => _ = self.leaving.insert(aggregate),
                 Message::Change(aggregate, request) => self.accept_change(aggregate, request),
-                Message::Changed(token, result) => {
-                    self.admin_done.push(AdminDone { token, result })
-                }
+                Message::Changed(token, result) => self.admin_done.push(AdminDone {
+                    token,
+                    executed: result.as_ref().ok().copied(),
+                    result: result.map(|_| ()),
+                }),
             }
         }
     }

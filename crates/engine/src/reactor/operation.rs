@@ -331,7 +331,11 @@ impl<O: Outside> Core<O> {
             Answer::Admin(token) => {
                 let result =
                     result.map_err(|error| crate::admin::Error::Unavailable(error.to_string()));
-                self.admin_done.push(AdminDone { token, result });
+                self.admin_done.push(AdminDone {
+                    token,
+                    result,
+                    executed: None,
+                });
             }
         }
     }

@@ -9,7 +9,7 @@
 //! What grows is admitted like a client's growth (DESIGN §8), or else many small requests could use up
 //! the reserve. Deletions always are.
 
-use everglade_env::Outside;
+use everglade_env::{Nanos, Outside};
 
 use crate::admin::{Error, Request};
 use crate::aggregate::State;
@@ -79,7 +79,7 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    pub(super) fn answer(&mut self, request: &Request, result: Result<(), Error>) {
+    pub(super) fn answer(&mut self, request: &Request, result: Result<Nanos, Error>) {
         // Nobody waits for what the engine asked of itself.
         if request.reactor != usize::MAX {
             self.post(request.reactor, Message::Changed(request.token, result));

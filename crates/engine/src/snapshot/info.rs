@@ -23,6 +23,10 @@ pub struct SnapshotInfo {
     pub pending_delete_bytes: u64,
     /// Tags of the holds on it.
     pub holds: Vec<String>,
+    /// A client has one of its LUNs open.
+    pub is_exported: bool,
+    /// LUNs of its image that clients can open, by name.
+    pub luns: Vec<String>,
 }
 
 impl SnapshotInfo {
@@ -38,6 +42,8 @@ impl SnapshotInfo {
             exclusive_bytes: bytes(record.exclusive),
             pending_delete_bytes: bytes(record.pending),
             holds: record.holds.iter().map(|hold| hold.tag.clone()).collect(),
+            is_exported: false,
+            luns: Vec::new(),
         }
     }
 }

@@ -373,7 +373,7 @@ impl Reactor {
         }
         let mut done: Vec<AdminDone> = Vec::new();
         self.core.poll_admin(&mut done);
-        for AdminDone { token, result } in done {
+        for AdminDone { token, result, .. } in done {
             if let Some(reply) = self.asked.remove(&token) {
                 drop(reply.send(Answer::Changed(result)));
             }
