@@ -138,7 +138,10 @@ impl Model {
 
 impl Lun {
     fn execute(&mut self, op: Op) -> Result<Reply, Error> {
-        let changes = !matches!(op, Op::Read { .. } | Op::Flush | Op::Extents { .. });
+        let changes = !matches!(
+            op,
+            Op::Read { .. } | Op::Flush | Op::Extents { .. } | Op::Changes { .. }
+        );
         if changes && self.read_only {
             return Err(Error::ReadOnly);
         }
@@ -171,6 +174,9 @@ impl Lun {
                 if allocate {
                     self.allocate(offset, length);
                 }
+            }
+            Op::Changes { .. } => {
+                return Err(Error::Invalid("there are no earlier images"));
             }
             Op::Extents {
                 offset,

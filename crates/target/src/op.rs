@@ -64,6 +64,20 @@ pub enum Op {
         /// Most extents wanted, at least 1.
         count_max: u32,
     },
+    /// Tells what of the range may read differently than in another LUN, usually an earlier image of the
+    /// same one. The answer is like that of [`Op::Extents`]: [`Allocation::Data`](crate::Allocation::Data) is what
+    /// may differ, [`Allocation::Hole`](crate::Allocation::Hole) what does not. What lies beyond the end of the
+    /// other LUN is compared with zeroes.
+    Changes {
+        /// First byte.
+        offset: u64,
+        /// Bytes, at least 1, any length.
+        length: u64,
+        /// Most extents wanted, at least 1.
+        count_max: u32,
+        /// What to compare with; open on the same reactor.
+        since: LunHandle,
+    },
 }
 
 /// What a successful operation returns.

@@ -1,14 +1,17 @@
-//! Extents: what of a range takes space, as overlays and the committed tree know it; no leaf is loaded.
+//! Extents: what of a range takes space, as overlays and the committed tree know it; no leaf is loaded. And
+//! changes: what of a range is stored elsewhere than in an earlier image, which is the same walk through two trees.
 //!
 //! One file stripe at a time, as other long operations; behind a stripe's end, where nobody has changed
 //! anything, it goes on at the next level-1 block there is, so a thin LUN costs little however large it is. The
 //! answer ends when there are as many extents as were wanted, or after a bounded number of stripes.
 
-use everglade_format::{Indirect, Layer, SPAN};
+use everglade_env::PageRef;
+use everglade_format::{Indirect, Layer, Pointer, SPAN};
 use everglade_target::{Allocation, Extents, Op, Reply};
 
 use crate::load::{Gather, Stop};
 use crate::ops::{BLOCK, Client, OpCx, Outcome, find_in_overlays, is_mentioned};
+use crate::tree::Root;
 use crate::volume::Lun;
 use crate::volume::overlay::Found;
 
@@ -23,20 +26,32 @@ pub(crate) struct Survey {
 }
 
 pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
-    let Op::Extents {
+    let (Op::Extents {
         offset,
         length,
         count_max,
-    } = client.op
+    }
+    | Op::Changes {
+        offset,
+        length,
+        count_max,
+        ..
+    }) = client.op
     else {
         unreachable!("dispatched by kind")
     };
     let (lun, range, end) = (client.lun.clone(), client.range(), offset + length);
-    let leaves = look(cx, &lun, range.start / BLOCK, range.end.div_ceil(BLOCK))?;
+    let since = client.since.as_ref().map(|since| since.root());
+    let (from, to) = (range.start / BLOCK, range.end.div_ceil(BLOCK));
+    let leaves = look(cx, &lun, since, (from, to))?;
     let mut next = range.end;
     if next < end && (lun.snapshot.is_some() || lun.volume.is_clean()) {
         let region = (next / BLOCK).div_ceil(SPAN);
-        let mapped = lun.root().next_mapped(cx.load, Layer::Volume, 1, region)?;
+        let root = lun.root();
+        let mapped = match since {
+            None => root.next_mapped(cx.load, Layer::Volume, 1, region)?,
+            Some(since) => root.next_different(since, cx.load, Layer::Volume, 1, region)?,
+        };
         let mapped = mapped.map_or(end, |region| end.min(region * SPAN * BLOCK));
         next = next.max(mapped);
     }
@@ -60,8 +75,13 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     Ok(Outcome::Again)
 }
 
-/// Leaves `from..to`, which lie in the stripes held.
-fn look(cx: &mut OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) -> Result<Vec<Allocation>, Stop> {
+/// Leaves `from..to`, which lie in the stripes held. Compared with an earlier image, those that differ are data.
+fn look(
+    cx: &mut OpCx<'_, '_>,
+    lun: &Lun,
+    since: Option<Root>,
+    (from, to): (u64, u64),
+) -> Result<Vec<Allocation>, Stop> {
     let mut leaves = Vec::with_capacity(usize::try_from(to - from).expect("one or two stripes"));
     let mut gather = Gather::default();
     for region in from / SPAN..=(to - 1) / SPAN {
@@ -69,21 +89,31 @@ fn look(cx: &mut OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) -> Result<Vec<Allo
         let is_mentioned = is_mentioned(cx, lun, region);
         // As for reads, the root is looked up after the overlays.
         let level1 = lun.root().level1(cx.load, Layer::Volume, region);
-        let Some(level1) = gather.add(level1) else {
+        let before = since.map(|since| since.level1(cx.load, Layer::Volume, region));
+        let (level1, before) = (gather.add(level1), before.map(|before| gather.add(before)));
+        let (Some(level1), None | Some(Some(_))) = (level1, &before) else {
             continue;
         };
+        let before = before.flatten();
         for leaf in start..end {
             let newer = if is_mentioned {
                 find_in_overlays(cx, lun, leaf)
             } else {
                 Found::Older
             };
-            let is_data = match (newer, &level1) {
+            let old = match &before {
+                Some(block) => Some(pointer_in(block.as_ref(), leaf)?),
+                None => None,
+            };
+            let is_data = match (newer, old) {
                 (Found::Data(_) | Found::Fragment(_), _) => true,
-                (Found::Hole, _) | (Found::Older, None) => false,
-                (Found::Older, Some(block)) => !Indirect(block)
-                    .pointer(leaf % SPAN, Layer::Volume)?
-                    .is_hole(),
+                (Found::Hole, None) => false,
+                (Found::Hole, Some(old)) => !old.is_hole(),
+                (Found::Older, None) => !pointer_in(level1.as_ref(), leaf)?.is_hole(),
+                (Found::Older, Some(old)) => {
+                    let now = pointer_in(level1.as_ref(), leaf)?;
+                    now.vvbn != old.vvbn || now.is_lost()
+                }
             };
             leaves.push(if is_data {
                 Allocation::Data
@@ -94,4 +124,12 @@ fn look(cx: &mut OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) -> Result<Vec<Allo
     }
     gather.finish()?;
     Ok(leaves)
+}
+
+/// The pointer to a leaf in its level-1 block, if there is one.
+fn pointer_in(block: Option<&PageRef>, leaf: u64) -> Result<Pointer, Stop> {
+    match block {
+        None => Ok(Pointer::HOLE),
+        Some(block) => Ok(Indirect(block).pointer(leaf % SPAN, Layer::Volume)?),
+    }
 }

@@ -80,6 +80,8 @@ impl Durability {
 pub(crate) struct Client {
     pub(crate) lun: Arc<Lun>,
     pub(crate) op: Op,
+    /// What [`Op::Changes`] compares with.
+    pub(crate) since: Option<Arc<Lun>>,
     pub(crate) origin: Origin,
     /// First byte that is not dealt with yet, for operations done stripe by stripe.
     pub(crate) progress: Option<u64>,
@@ -120,6 +122,7 @@ impl Client {
         Client {
             lun,
             op,
+            since: None,
             origin,
             progress: None,
             joined: None,
@@ -141,7 +144,7 @@ impl Client {
                 data.offset.saturating_add(u64::from(data.length)),
             ),
             Op::Flush => (0, 0),
-            Op::Extents { offset, length, .. } => {
+            Op::Extents { offset, length, .. } | Op::Changes { offset, length, .. } => {
                 let stripe = STRIPE_BLOCKS * BLOCK;
                 let end = offset.saturating_add(*length);
                 let from = self.progress.unwrap_or(*offset);
@@ -175,7 +178,10 @@ impl Client {
         if self.lun.is_gone() {
             return Err(Error::Gone);
         }
-        let changes = !matches!(self.op, Op::Read { .. } | Op::Flush | Op::Extents { .. });
+        let changes = !matches!(
+            self.op,
+            Op::Read { .. } | Op::Flush | Op::Extents { .. } | Op::Changes { .. }
+        );
         if changes && self.lun.snapshot.is_some() {
             return Err(Error::ReadOnly);
         }
@@ -186,8 +192,13 @@ impl Client {
             Op::Discard { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => {
                 (*offset, *length, false)
             }
-            Op::Extents { length: 0, .. } => return Err(Error::Invalid("the range is empty")),
-            Op::Extents { offset, length, .. } => (*offset, *length, false),
+            Op::Extents { length: 0, .. } | Op::Changes { length: 0, .. } => {
+                return Err(Error::Invalid("the range is empty"));
+            }
+            Op::Changes { .. } if self.since.is_none() => return Err(Error::Gone),
+            Op::Extents { offset, length, .. } | Op::Changes { offset, length, .. } => {
+                (*offset, *length, false)
+            }
         };
         if length == 0 && bounded {
             return Err(Error::Invalid("the range is empty"));
@@ -226,7 +237,7 @@ impl Client {
             Op::Flush => Ok(flush::run(&self.lun)),
             Op::Discard { .. } => discard::run(cx, self),
             Op::WriteZeroes { .. } => zeroes::run(cx, self),
-            Op::Extents { .. } => extents::run(cx, self),
+            Op::Extents { .. } | Op::Changes { .. } => extents::run(cx, self),
         }
     }
 

@@ -79,7 +79,12 @@ impl<O: Outside> Target for Core<O> {
             });
             return;
         };
-        self.begin_client(Client::new(lun, op, Origin::Session(token)));
+        let since = match &op {
+            Op::Changes { since, .. } => self.luns.get(&since.0).cloned(),
+            _ => None,
+        };
+        let client = Client::new(lun, op, Origin::Session(token));
+        self.begin_client(Client { since, ..client });
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) {

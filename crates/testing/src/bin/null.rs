@@ -52,7 +52,7 @@ impl Target for Null {
                     pages: (0..count).map(|_| self.page.clone()).collect(),
                 })
             }
-            Op::Extents { .. } => Reply::Extents(Vec::new()),
+            Op::Extents { .. } | Op::Changes { .. } => Reply::Extents(Vec::new()),
             _ => Reply::Done,
         });
         self.done.push(Completion { token, result });

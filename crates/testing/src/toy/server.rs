@@ -158,7 +158,8 @@ impl ToyTarget {
             Op::Flush => (0, 0),
             Op::Discard { offset, length, .. }
             | Op::WriteZeroes { offset, length, .. }
-            | Op::Extents { offset, length, .. } => (*offset, *length),
+            | Op::Extents { offset, length, .. }
+            | Op::Changes { offset, length, .. } => (*offset, *length),
         };
         if offset.checked_add(length).is_none_or(|end| end > size) {
             return Err(Error::Invalid("beyond the end"));
@@ -208,7 +209,7 @@ impl ToyTarget {
                 durable
             }
             Op::Flush => true,
-            Op::Extents { length, .. } => {
+            Op::Extents { length, .. } | Op::Changes { length, .. } => {
                 let allocation = Allocation::Data;
                 return Ok(Some(Reply::Extents(vec![Extent { length, allocation }])));
             }
