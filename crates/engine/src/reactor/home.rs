@@ -23,10 +23,14 @@ use crate::shared::Message;
 
 /// Steps of a consistency point in one slice.
 const SLICE_STEPS: usize = 16;
+/// A slice ends with the step that takes it beyond this: clients of this reactor wait meanwhile.
+const SLICE_NANOS: Nanos = 500_000;
 /// How long a refusal of the host is believed.
 const REFUSAL: Nanos = 1_000_000_000;
 /// How long an idle system with deleted files rests between the consistency points that shrink them.
 const RECLAIM_REST: Nanos = 20_000_000;
+/// The same while clients change things: each consistency point costs them something.
+const RECLAIM_REST_BUSY: Nanos = 250_000_000;
 /// Areas kept ready beyond the reserve.
 const READY_AHEAD: u64 = 2;
 /// Ready areas beyond which space goes back to the host: what is soon rewritten is not worth punching.
@@ -167,7 +171,11 @@ impl<O: Outside> Core<O> {
         }
         let interval = self.shared.options.cp_interval;
         if home.has_hidden() && !is_mounting {
-            let rested = home.last_begin + RECLAIM_REST.min(interval);
+            let rest = match aggregate.has_changes() {
+                true => RECLAIM_REST_BUSY,
+                false => RECLAIM_REST,
+            };
+            let rested = home.last_begin + rest.min(interval);
             return Some((rested, Trigger::Reclaim));
         }
         aggregate
@@ -190,8 +198,12 @@ impl<O: Outside> Core<O> {
             // It waits for the Aggregate affinity; whoever woke it early is served when it is granted.
             return;
         }
+        let begun = self.outside.now();
         for _ in 0..SLICE_STEPS {
             let now = self.outside.now();
+            if now > begun + SLICE_NANOS && permit.is_none() {
+                break;
+            }
             let home = self.homes.get_mut(&aggregate).expect("drivers run at home");
             if matches!(home.aggregate.state(), State::Failed(_) | State::Stopped) {
                 self.refuse_requests(aggregate);

@@ -37,7 +37,7 @@ use crate::snapshot::{snapmap_block, snapmap_pointer};
 use crate::tree::{Content, File};
 
 /// Blocks released in one step.
-const STEP_RELEASES: usize = 1024;
+const STEP_RELEASES: usize = 512;
 /// Map blocks looked at in one step that has nothing to release.
 const STEP_MAPS: u64 = 16;
 
