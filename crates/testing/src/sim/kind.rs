@@ -1,6 +1,6 @@
 //! Kinds of simulation, by name: what `sim` runs under a seed, and what hunts for planted bugs.
 
-use super::{Failure, Report, creation, cuts, exhaustive, long, small, snapshots};
+use super::{Failure, Report, creation, cuts, exhaustive, long, moments, small, snapshots};
 use crate::engine::EngineMaker;
 use crate::system::Maker;
 use crate::workload::small::sequence_count;
@@ -36,6 +36,8 @@ pub enum Kind {
     Creation,
     /// Snapshots come, go and are restored.
     Snapshots,
+    /// The same while many clients work.
+    Moments,
 }
 
 impl Kind {
@@ -71,6 +73,7 @@ impl Kind {
             Kind::Exhaustive,
             Kind::Creation,
             Kind::Snapshots,
+            Kind::Moments,
         ];
         all.into_iter().find(|kind| kind.name() == name)
     }
@@ -111,6 +114,7 @@ impl Kind {
             }
             Kind::Creation => creation::run(seed, &maker.devices(SMALL_BYTES), &maker),
             Kind::Snapshots => snapshots::run(seed, snapshots::Plan::of_seed(seed), &maker),
+            Kind::Moments => moments::run(seed, moments::Plan::of_seed(seed), &maker),
             Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),
             Kind::Fill => long::run(seed, plan.filling(), &maker),
             Kind::Long | Kind::Faults | Kind::Silent => long::run(seed, plan, &maker),

@@ -9,6 +9,7 @@
 //!   several start states. Finds what nobody thought of.
 //!
 //! - [`snapshots`]: one volume with snapshots, restores and deletions, against a list of states.
+//! - [`moments`]: many clients at once, and snapshots of what they do; devices that fail.
 //!
 //! `trouble` draws the loud faults of a life, `silent` lives through the silent ones. [`driver`] carries
 //! actions to the system and replies to the model; [`judge`] looks at a system that has just started.
@@ -22,6 +23,7 @@ pub mod judge;
 mod kind;
 mod known;
 pub mod long;
+pub mod moments;
 mod report;
 mod silent;
 pub mod small;

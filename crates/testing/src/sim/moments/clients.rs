@@ -1,0 +1,307 @@
+//! What clients ask for, and what they make of the answers.
+
+use everglade_target::{Completion, Error, LunHandle, Op, Reply, WriteSpan};
+
+use super::tasks::full_name;
+use super::track::{Change, Seen, page_of, value_of};
+use super::volume::Task;
+use super::{BLOCK, Life, Pending};
+use crate::system::System;
+
+impl Life<'_> {
+    /// Lets the clients of a reactor ask for something. True if they would ask for more.
+    pub(super) fn work(&mut self, reactor: usize) -> bool {
+        if self.world.is_cut() || self.is_failed {
+            return false;
+        }
+        let mut wants_more = false;
+        for client in 0..self.known.clients.len() {
+            let it = &self.known.clients[client];
+            if it.reactor != reactor || self.actions == 0 {
+                continue;
+            }
+            if it.is_busy || !self.known.volumes[it.volume].is_open() {
+                wants_more = true;
+                continue;
+            }
+            wants_more = true;
+            if self.rng.one_in(2) {
+                continue;
+            }
+            self.actions -= 1;
+            self.begin(client);
+        }
+        wants_more
+    }
+
+    fn handle(&mut self, client: usize) -> Option<LunHandle> {
+        let it = &self.known.clients[client];
+        let (reactor, name) = (
+            it.reactor,
+            full_name(&self.known.volumes[it.volume].name, it.lun, None),
+        );
+        if let Some(handle) = it.handle {
+            return Some(handle);
+        }
+        match self.system.target(reactor).open(&name) {
+            Ok((handle, _)) => {
+                self.known.clients[client].handle = Some(handle);
+                Some(handle)
+            }
+            Err(error) => {
+                self.excuse(&format!("{name} cannot be opened"), &error);
+                None
+            }
+        }
+    }
+
+    /// An error is an answer only if something is wrong with the devices.
+    pub(super) fn excuse(&mut self, what: &str, error: &dyn std::fmt::Display) {
+        self.errors += 1;
+        if self.is_tolerant {
+            self.is_failed = true;
+        } else {
+            self.fail(format!("{what}: a valid request failed: {error}"));
+        }
+    }
+
+    pub(super) fn new_token(&mut self, pending: Pending) -> u64 {
+        self.token += 1;
+        self.pending.insert(self.token, pending);
+        self.token
+    }
+
+    fn begin(&mut self, client: usize) {
+        let Some(handle) = self.handle(client) else {
+            return;
+        };
+        let issued = self.tick();
+        let it = &self.known.clients[client];
+        let (width, first_block, reactor) = (it.track.base.len(), it.first_block, it.reactor);
+        let first = self.rng.index(width);
+        let count = 1 + self
+            .rng
+            .index((width - first).min([1, 4, 250][self.rng.clone().index(3)]));
+        let offset = (first_block + first as u64) * BLOCK;
+        let length = count as u64 * BLOCK;
+        let durable = self.rng.one_in(16);
+        let kind = self.rng.below(20);
+        let (pending, op) = match kind {
+            0..12 => {
+                let value = self.known.next_value;
+                self.known.next_value += 1;
+                let bytes: Vec<u8> = (first..first + count)
+                    .flat_map(|slot| page_of(value, slot as u64))
+                    .collect();
+                self.change(client, (first, count), value, issued);
+                let data = WriteSpan::copy_of(offset, &bytes);
+                (Pending::Change(client), Op::Write { data, durable })
+            }
+            12..14 => {
+                self.change(client, (first, count), 0, issued);
+                let op = Op::Discard {
+                    offset,
+                    length,
+                    durable,
+                };
+                (Pending::Change(client), op)
+            }
+            14..15 => {
+                let ended = self.known.clients.iter().map(|it| it.track.ended());
+                let flushing = ended.collect();
+                self.known.clients[client].flushing = flushing;
+                (Pending::Flush(client), Op::Flush)
+            }
+            _ => {
+                self.expect(client);
+                let length = u32::try_from(width as u64 * BLOCK).expect("at most 1 MiB");
+                let op = Op::Read {
+                    offset: first_block * BLOCK,
+                    length,
+                };
+                (Pending::Read(client), op)
+            }
+        };
+        self.known.clients[client].is_busy = true;
+        let token = self.new_token(pending);
+        self.note(format!(
+            "client {client}: {pending:?} {first}+{count} token {token}"
+        ));
+        self.system.target(reactor).submit(handle, op, token);
+    }
+
+    fn change(&mut self, client: usize, (first, count): (usize, usize), value: u64, issued: u64) {
+        self.known.clients[client].track.changes.push(Change {
+            first,
+            count,
+            value,
+            issued,
+            ended: None,
+            is_refused: false,
+        });
+    }
+
+    /// What a read that begins now may show, if no restore is under way when it ends either.
+    fn expect(&mut self, client: usize) {
+        let now = self.known.clients[client].track.now();
+        self.known.clients[client].reading = now.into_iter().map(|value| vec![value]).collect();
+    }
+
+    /// A restore may have happened while a client read: the target's blocks may be seen too, and on top of them
+    /// what the client did meanwhile. Called when a restore is asked for, and when a read ends.
+    pub(super) fn may_show_target(&mut self, client: usize) {
+        let it = &self.known.clients[client];
+        let volume = &self.known.volumes[it.volume];
+        let Some(target) = volume.restoring() else {
+            return;
+        };
+        let image = volume.snapshots[target].image.clone();
+        let image = image.expect("only what was looked at is restored")
+            [client - volume.clients.start]
+            .clone();
+        // Any value that this client wrote lately may be on top.
+        let recent: Vec<Change> = it.track.changes.iter().rev().take(64).cloned().collect();
+        let now = it.track.now();
+        let base = it.track.base.clone();
+        let reading = &mut self.known.clients[client].reading;
+        for (slot, values) in reading.iter_mut().enumerate() {
+            values.extend([image[slot], now[slot], base[slot]]);
+            let over = recent
+                .iter()
+                .filter(|change| (change.first..change.first + change.count).contains(&slot));
+            values.extend(over.map(|change| change.value));
+        }
+    }
+
+    /// Takes the answers that a reactor has.
+    pub(super) fn collect(&mut self, reactor: usize) {
+        let mut done = Vec::new();
+        self.system.target(reactor).poll(&mut done);
+        if !done.is_empty() {
+            // Whose turn it is to go on with tasks.
+            self.world.wake(0);
+        }
+        for completion in done {
+            let Some(pending) = self.pending.remove(&completion.token) else {
+                self.fail(format!("token {} was answered twice", completion.token));
+                return;
+            };
+            self.finish(pending, completion);
+        }
+    }
+
+    fn finish(&mut self, pending: Pending, completion: Completion) {
+        let ended = self.tick();
+        let short = match &completion.result {
+            Ok(_) => "ok".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.note(format!("token {} {pending:?}: {short}", completion.token));
+        match pending {
+            Pending::Look { volume, client } => {
+                let slots = self.known.clients[client].track.base.len();
+                let seen = self.seen(completion.result, slots);
+                self.looked(volume, client, seen);
+            }
+            Pending::Change(client) => self.changed(client, ended, completion.result),
+            Pending::Flush(client) => {
+                self.known.clients[client].is_busy = false;
+                if let Err(error) = completion.result {
+                    return self.refused(client, "flush", &error);
+                }
+                let (volume, lun) = (
+                    self.known.clients[client].volume,
+                    self.known.clients[client].lun,
+                );
+                let flushed = std::mem::take(&mut self.known.clients[client].flushing);
+                for (other, count) in self.known.clients.iter_mut().zip(flushed) {
+                    if other.volume == volume && other.lun == lun {
+                        // A restore meanwhile began to count anew.
+                        let count = count.min(other.track.ended());
+                        other.track.floor = other.track.floor.max(count);
+                    }
+                }
+            }
+            Pending::Read(client) => {
+                self.known.clients[client].is_busy = false;
+                self.may_show_target(client);
+                let slots = self.known.clients[client].track.base.len();
+                if let Err(error @ (Error::Gone | Error::NotFound(_))) = &completion.result {
+                    return self.refused(client, "read", error);
+                }
+                let seen = self.seen(completion.result, slots);
+                let reading = std::mem::take(&mut self.known.clients[client].reading);
+                for (slot, (seen, values)) in seen.iter().zip(&reading).enumerate() {
+                    if seen.is_some_and(|seen| !values.contains(&seen)) {
+                        return self.fail(format!(
+                            "ReadAfterWrite: client {client} reads {seen:?} in block {slot}, not one of {values:?}"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+
+    fn changed(&mut self, client: usize, ended: u64, result: Result<Reply, Error>) {
+        let it = &mut self.known.clients[client];
+        it.is_busy = false;
+        let last = it.track.changes.last_mut();
+        match result {
+            Ok(_) => {
+                if let Some(last) = last {
+                    last.ended = Some(ended);
+                }
+                if self.is_always {
+                    it.track.floor = it.track.changes.len();
+                }
+            }
+            Err(Error::NoSpace) => {
+                if let Some(last) = last {
+                    (last.ended, last.is_refused) = (Some(ended), true);
+                }
+            }
+            Err(error) => self.refused(client, "change", &error),
+        }
+    }
+
+    /// Something else than space was missing.
+    fn refused(&mut self, client: usize, what: &str, error: &Error) {
+        let it = &mut self.known.clients[client];
+        let volume = &self.known.volumes[it.volume];
+        let is_razed = matches!(volume.task, Task::Raze { .. } | Task::Rebuild { .. });
+        if is_razed && matches!(error, Error::Gone | Error::NotFound(_)) {
+            if let Some(handle) = it.handle.take() {
+                let reactor = it.reactor;
+                self.system.target(reactor).close(handle);
+            }
+            return;
+        }
+        self.excuse(&format!("client {client}: {what}"), error);
+    }
+
+    /// What a reader saw.
+    fn seen(&mut self, result: Result<Reply, Error>, slots: usize) -> Vec<Seen> {
+        let span = match result {
+            Ok(Reply::Data(span)) => span,
+            other => {
+                let text = format!("{:?}", other.err());
+                self.errors += 1;
+                if !self.is_tolerant {
+                    self.fail(format!("a valid request failed: a read: {text}"));
+                }
+                return vec![None; slots];
+            }
+        };
+        let mut seen = Vec::new();
+        for (slot, page) in span.pages.iter().enumerate() {
+            let value = value_of(&page[..], slot as u64);
+            if value.is_none() {
+                self.fail(format!(
+                    "Foreign: block {slot} of a read holds what nobody wrote there"
+                ));
+            }
+            seen.push(value);
+        }
+        seen
+    }
+}

@@ -1,0 +1,496 @@
+//! Moments: snapshots come, go and are restored while many clients write, discard, flush and read.
+//!
+//! Each client has some blocks of a LUN to itself and asks for one change at a time ([`track`]), so every image of
+//! a volume is, for each client, a number of its changes. Several clients, on several reactors and LUNs, work at
+//! once; administrators work on each volume meanwhile. Promises:
+//!
+//! 1. A snapshot is a moment: it has every change that was answered before it was asked for, none that was asked
+//!    for after it was answered, and with a change everything that was answered before that was asked for.
+//! 2. Whoever reads a snapshot sees the same bytes, always.
+//! 3. A restore is a moment: each change that was under way is in the safety snapshot, or on top of the target;
+//!    each read shows the image before or the one after.
+//! 4. After a power cut all of this holds, and what was durable is there; an administrative change happened or did
+//!    not.
+//! 5. Devices may fail, loudly or silently: then an error may be the answer, wrong data never.
+
+mod clients;
+mod settle;
+mod tasks;
+mod track;
+mod volume;
+
+use std::collections::BTreeMap;
+
+use everglade_env::BLOCK_SIZE;
+use everglade_target::LunHandle;
+
+use super::{Failure, Report};
+use crate::engine::{EngineMaker, EngineSystem};
+use crate::system::{Maker, NotMounted, System};
+use crate::world::{Cut, Fault, Faults, Grain, Images, Keep, Turn};
+use crate::{Rng, Seed, SimWorld};
+use track::Track;
+use volume::Volume;
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+/// Turns a life may take.
+const TURNS_MAX: u64 = 20_000_000;
+/// LUNs of a volume.
+const LUNS: usize = 2;
+/// Snapshots of a volume at which no more are taken.
+const SNAPSHOTS_MAX: usize = 10;
+/// Silent faults that a copy of the media may suffer.
+const SILENT: [Fault; 6] = [
+    Fault::MediaFlip,
+    Fault::Lost,
+    Fault::Misdirected,
+    Fault::FlipWriting,
+    Fault::FlipReading,
+    Fault::StaleRead,
+];
+/// Faults that are reported.
+const LOUD: [Fault; 5] = [
+    Fault::ReadError,
+    Fault::WriteError,
+    Fault::FlushError,
+    Fault::NoSpace,
+    Fault::Slow,
+];
+
+/// How many of everything.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Reactors.
+    pub reactors: usize,
+    /// Volumes.
+    pub volumes: usize,
+    /// Clients of each.
+    pub clients: usize,
+    /// Blocks that each has.
+    pub width: usize,
+    /// Lives.
+    pub lives: u64,
+    /// Changes and reads in each.
+    pub actions: u64,
+    /// Bytes of the pool.
+    pub bytes: u64,
+    /// Devices fail loudly.
+    pub is_loud: bool,
+    /// Copies of the media suffer silent faults.
+    pub is_silent: bool,
+}
+
+impl Plan {
+    /// What a seed stands for.
+    #[must_use]
+    pub fn of_seed(seed: Seed) -> Plan {
+        let mut rng = Rng::for_part(seed.0, "moments plan");
+        Plan {
+            reactors: 1 + rng.index(3),
+            volumes: 1 + rng.index(2),
+            clients: 1 + rng.index(6),
+            width: [2, 8, 40, 250][rng.index(4)],
+            lives: 2 + rng.below(5),
+            actions: 50 + rng.below(600),
+            bytes: [64, 128][rng.index(2)] << 20,
+            is_loud: rng.one_in(4),
+            is_silent: rng.one_in(3),
+        }
+    }
+}
+
+/// What a token stands for.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    /// A change of a client.
+    Change(usize),
+    /// A flush of a client's LUN; so many changes of each client of it are durable then.
+    Flush(usize),
+    /// A client reads what it has written.
+    Read(usize),
+    /// A block range of a volume, for its task.
+    Look { volume: usize, client: usize },
+}
+
+#[derive(Clone, Debug)]
+struct Client {
+    volume: usize,
+    lun: usize,
+    first_block: u64,
+    reactor: usize,
+    track: Track,
+    is_busy: bool,
+    handle: Option<LunHandle>,
+    /// Changes of everybody that its flush makes durable.
+    flushing: Vec<usize>,
+    /// Values that its read may show, block by block; nothing excludes a restore meanwhile.
+    reading: Vec<Vec<u64>>,
+}
+
+/// What is known; it outlives systems.
+#[derive(Clone, Debug)]
+struct Known {
+    clients: Vec<Client>,
+    volumes: Vec<Volume>,
+    next_value: u64,
+    next_name: u64,
+    /// Counts what is asked and answered.
+    moment: u64,
+}
+
+struct Life<'a> {
+    world: &'a SimWorld,
+    system: EngineSystem,
+    plan: Plan,
+    known: &'a mut Known,
+    rng: Rng,
+    /// Changes are durable when they are answered.
+    is_always: bool,
+    actions: u64,
+    token: u64,
+    pending: BTreeMap<u64, Pending>,
+    /// Administrators' requests: volume, and what it is for.
+    asked: BTreeMap<u64, (usize, tasks::Asked)>,
+    failure: Option<Failure>,
+    /// Errors are answers.
+    is_tolerant: bool,
+    /// An error was an answer: the aggregate may be gone.
+    is_failed: bool,
+    trace: Vec<String>,
+    errors: u64,
+}
+
+impl Known {
+    fn new(plan: Plan) -> Known {
+        let client = |index: usize| Client {
+            volume: index / plan.clients,
+            lun: index % LUNS,
+            // Beside each other, or a level-1 block apart.
+            first_block: (index % plan.clients) as u64
+                * [plan.width as u64, 300][index / plan.clients % 2].max(plan.width as u64),
+            reactor: index % plan.reactors,
+            track: Track::new(vec![0; plan.width]),
+            is_busy: false,
+            handle: None,
+            flushing: Vec::new(),
+            reading: Vec::new(),
+        };
+        let volume = |index: usize| {
+            let first = index * plan.clients;
+            Volume::new(format!("v{index}"), first..first + plan.clients)
+        };
+        Known {
+            clients: (0..plan.volumes * plan.clients).map(client).collect(),
+            volumes: (0..plan.volumes).map(volume).collect(),
+            next_value: 1,
+            next_name: 1,
+            moment: 1,
+        }
+    }
+}
+
+fn lun_bytes(plan: Plan) -> u64 {
+    (plan.clients * plan.width.max(300)) as u64 * BLOCK
+}
+
+impl<'a> Life<'a> {
+    fn new(
+        world: &'a SimWorld,
+        system: EngineSystem,
+        plan: Plan,
+        known: &'a mut Known,
+        seed: u64,
+        is_always: bool,
+    ) -> Life<'a> {
+        for client in &mut known.clients {
+            (client.is_busy, client.handle) = (false, None);
+        }
+        Life {
+            world,
+            system,
+            plan,
+            known,
+            rng: Rng::for_part(seed, "moments life"),
+            is_always,
+            actions: 0,
+            token: 0,
+            pending: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            failure: None,
+            is_tolerant: false,
+            is_failed: false,
+            trace: Vec::new(),
+            errors: 0,
+        }
+    }
+
+    fn fail(&mut self, what: impl std::fmt::Display) {
+        self.failure.get_or_insert_with(|| Failure::new(what));
+    }
+
+    fn note(&mut self, what: String) {
+        self.trace.push(format!("{} {what}", self.known.moment));
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.known.moment += 1;
+        self.known.moment
+    }
+
+    /// Gives turns until `is_done`. False when the power failed.
+    fn pump(&mut self, is_done: &dyn Fn(&Life<'_>) -> bool) -> Result<bool, Failure> {
+        for reactor in 0..self.world.reactors() {
+            self.world.wake(reactor);
+        }
+        let world = self.world.clone();
+        let mut done = false;
+        world.run(TURNS_MAX, &mut |reactor| {
+            let issued = self.work(reactor);
+            let said = self.system.turn(reactor);
+            if world.is_cut() {
+                return Turn::Stop;
+            }
+            self.collect(reactor);
+            if reactor == 0 {
+                self.administer();
+            }
+            done = self.failure.is_some() || is_done(self);
+            match said {
+                _ if done => Turn::Stop,
+                Turn::Idle { until } if issued => {
+                    let next = world.now() + 1 + self.rng.below(300_000);
+                    Turn::Idle {
+                        until: Some(until.map_or(next, |until| until.min(next))),
+                    }
+                }
+                said => said,
+            }
+        });
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        match done {
+            true => Ok(true),
+            false if world.is_cut() => Ok(false),
+            false => Err(Failure::new(format!(
+                "stuck: {:?} and {:?} are not answered; {:?}",
+                self.pending,
+                self.asked,
+                self.known
+                    .volumes
+                    .iter()
+                    .map(|volume| &volume.task)
+                    .collect::<Vec<_>>()
+            ))),
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        let mut volumes = self.known.volumes.iter();
+        let idle = |volume: &Volume| matches!(volume.task, volume::Task::None);
+        self.pending.is_empty() && self.asked.is_empty() && (self.is_failed || volumes.all(idle))
+    }
+
+    /// Works until nothing is left to do, or the power fails (then false).
+    fn work_off(&mut self, actions: u64) -> Result<bool, Failure> {
+        self.actions = actions;
+        self.pump(&|life| {
+            life.actions == 0 && life.is_quiet()
+                || life.is_failed && life.pending.is_empty() && life.asked.is_empty()
+        })
+    }
+}
+
+/// Runs a seed.
+///
+/// # Errors
+/// A promise was broken.
+pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failure> {
+    let mut run = Run {
+        seed,
+        plan,
+        maker,
+        rng: Rng::for_part(seed.0, "moments"),
+        known: Known::new(plan),
+        report: Report::default(),
+        worlds: 0,
+    };
+    let world = SimWorld::new(seed, plan.reactors, &maker.devices(plan.bytes));
+    maker
+        .format(&world)
+        .map_err(|error| Failure::new(error).within("format"))?;
+    let mut images = world.after_cut(Cut::whole(Keep::Nothing));
+    for life in 0..plan.lives {
+        let within = |failure: Failure| failure.within(format!("life {life}"));
+        if plan.is_silent && life > 0 {
+            run.silent(&images).map_err(within)?;
+        }
+        images = run.live(images, life + 1 == plan.lives).map_err(within)?;
+    }
+    Ok(run.report)
+}
+
+/// A world between its lives.
+struct Run<'a> {
+    seed: Seed,
+    plan: Plan,
+    maker: &'a EngineMaker,
+    rng: Rng,
+    known: Known,
+    report: Report,
+    worlds: u64,
+}
+
+impl Run<'_> {
+    fn start(&mut self, images: Images) -> SimWorld {
+        self.worlds += 1;
+        SimWorld::restart(images, self.seed.nth(self.worlds), self.plan.reactors)
+    }
+
+    fn cut(&mut self, world: &SimWorld) -> Images {
+        let keep = [
+            Keep::Nothing,
+            Keep::Everything,
+            Keep::Random(self.rng.draw()),
+        ][self.rng.index(3)];
+        let tear = [None, Some(Grain::Block), Some(Grain::Sector)][self.rng.index(3)];
+        let mut images = world.after_cut(Cut { keep, tear });
+        self.report.cuts += 1;
+        self.report.add_losses(images.losses);
+        images.set_host_capacity(None);
+        images
+    }
+
+    fn is_always(&self) -> bool {
+        self.maker.promises().changes_are_durable
+    }
+
+    fn live(&mut self, images: Images, is_last: bool) -> Result<Images, Failure> {
+        let world = self.start(images);
+        let system = self
+            .maker
+            .mount(&world)
+            .map_err(|error| Failure::new(error).within("mount"))?;
+        self.report.recoveries += 1;
+        let (plan, always, draw) = (self.plan, self.is_always(), self.rng.draw());
+        let will_cut = self.rng.one_in(2);
+        let cut_after = self.rng.between(1, 1 << self.rng.clone().between(4, 12));
+        let actions = self.rng.between(1, plan.actions);
+        let loud = (plan.is_loud && !is_last && self.rng.one_in(2)).then(|| {
+            (
+                LOUD[self.rng.index(LOUD.len())],
+                1 << self.rng.between(5, 11),
+            )
+        });
+        let mut life = Life::new(&world, system, plan, &mut self.known, draw, always);
+        let mut work = || -> Result<(), Failure> {
+            if !life.settle()? || !life.build()? {
+                return Err(Failure::new("the power failed too early"));
+            }
+            if let Some((fault, rate)) = loud {
+                life.is_tolerant = !matches!(fault, Fault::Slow);
+                let rate = if fault == Fault::Slow { 50 } else { rate };
+                for device in world.devices() {
+                    world.set_faults(device, Faults::only(fault, rate));
+                }
+            }
+            if will_cut {
+                world.cut_at_write(world.writes() + cut_after);
+            }
+            if life.work_off(actions)? && !life.is_failed && life.rng.one_in(2) {
+                life.stop()?;
+            }
+            Ok(())
+        };
+        let verdict = work();
+        let (trace, errors, token) = (
+            life.trace.split_off(life.trace.len().saturating_sub(60)),
+            life.errors,
+            life.token,
+        );
+        let cps = life.system.committed_cp();
+        drop(life);
+        verdict.map_err(|failure| Failure { trace, ..failure })?;
+        self.report.errors += errors;
+        self.report.actions += token;
+        self.report.cps += cps;
+        self.report.writes = world.writes();
+        self.report.add_faults(&world);
+        self.report.digest = world.digest();
+        world.cut_now();
+        Ok(self.cut(&world))
+    }
+
+    /// Lives on a copy of the media that silently goes bad.
+    fn silent(&mut self, images: &Images) -> Result<(), Failure> {
+        let mut known = self.known.clone();
+        let fault = SILENT[self.rng.index(SILENT.len())];
+        let rate = 1 << self.rng.between(0, 7);
+        let first = self.maker.promises().damage_is_found.unwrap_or(0);
+        let (plan, always, actions) = (self.plan, self.is_always(), self.rng.between(1, 200));
+        let mut images = images.clone();
+        for again in 0..3 {
+            let world = self.start(images);
+            let faults = Faults {
+                blocks: Some(first..u64::MAX),
+                ..Faults::only(fault, rate)
+            };
+            let switch = || {
+                for device in world.devices() {
+                    world.set_faults(device, faults.clone());
+                }
+            };
+            let is_read = matches!(
+                fault,
+                Fault::FlipReading | Fault::StaleRead | Fault::MediaFlip
+            );
+            if again > 0 && is_read {
+                switch();
+            }
+            let system = match self.maker.mount(&world) {
+                Ok(system) => system,
+                Err(NotMounted::Refused(_)) if again > 0 => {
+                    self.report.answered[fault] += 1;
+                    return Ok(());
+                }
+                Err(error) => return Err(Failure::new(error).within(format!("{fault}"))),
+            };
+            let draw = self.rng.draw();
+            let mut life = Life::new(&world, system, plan, &mut known, draw, always);
+            life.is_tolerant = again > 0;
+            // Nobody could tell what is there.
+            let mut is_blurred = false;
+            let mut work = || {
+                life.settle()?;
+                is_blurred = life.is_failed;
+                if is_blurred {
+                    return Ok(());
+                }
+                if again == 0 {
+                    life.build()?;
+                    life.is_tolerant = true;
+                }
+                switch();
+                life.work_off(actions).map(|_| ())
+            };
+            let verdict = work();
+            let (trace, errors) = (
+                life.trace.split_off(life.trace.len().saturating_sub(60)),
+                life.errors,
+            );
+            drop(life);
+            verdict.map_err(|failure: Failure| Failure {
+                trace,
+                ..failure.within(format!("{fault}, restart {again}"))
+            })?;
+            self.report.answered[fault] += errors;
+            self.report.add_faults(&world);
+            if is_blurred {
+                return Ok(());
+            }
+            world.cut_now();
+            images = self.cut(&world);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! What is there after a start: everything that was durable, whole, and of what was under way all or nothing.
+
+use std::collections::BTreeSet;
+
+use super::track::{Seen, Track};
+use super::volume::{After, Task};
+use super::{Failure, LUNS, Life};
+use crate::system::System;
+
+impl Life<'_> {
+    /// Compares everything with what is known, and goes on from what is there. False when the power failed.
+    pub(super) fn settle(&mut self) -> Result<bool, Failure> {
+        self.actions = 0;
+        for volume in 0..self.known.volumes.len() {
+            if !self.settle_volume(volume)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn settle_volume(&mut self, volume: usize) -> Result<bool, Failure> {
+        let name = self.known.volumes[volume].name.clone();
+        let exists = self.system.volumes().is_some_and(|all| all.contains(&name));
+        self.known.volumes[volume].asked = 0;
+        self.known.volumes[volume].reads = 0;
+        let task = std::mem::take(&mut self.known.volumes[volume].task);
+        let infos = self.system.snapshots(&name);
+        let listed: BTreeSet<String> = infos.into_iter().map(|info| info.name).collect();
+        let restored = match task {
+            Task::Rebuild { .. } => return Ok(self.begin_anew(volume)),
+            Task::Raze { .. } if !exists => return Ok(self.begin_anew(volume)),
+            Task::Raze { restore: Some(it) } if listed.contains(&it.1) => {
+                self.add_shot(volume, &it.1, &it.2);
+                Some((it.0, it.1))
+            }
+            Task::Restore {
+                target,
+                safety,
+                least,
+            } if listed.contains(&safety) => {
+                self.add_shot(volume, &safety, &least);
+                Some((target, safety))
+            }
+            Task::Drain { target, safety }
+            | Task::Look {
+                after: After::Safety { target, safety } | After::Restored { target, safety, .. },
+            } => Some((target, safety)),
+            Task::Create { name, least } if listed.contains(&name) => {
+                self.add_shot(volume, &name, &least);
+                None
+            }
+            Task::Delete { names } => {
+                let gone = names.iter().filter(|name| !listed.contains(*name));
+                for name in gone {
+                    self.known.volumes[volume].snapshots.remove(name);
+                }
+                None
+            }
+            _ => None,
+        };
+        if !exists {
+            // The first life builds it.
+            return match self.known.clients.iter().all(|it| it.track.floor == 0) {
+                true if self.known.volumes[volume].snapshots.is_empty() => {
+                    Ok(self.begin_anew(volume))
+                }
+                _ => Err(Failure::new(format!("Exports: volume {name} is gone"))),
+            };
+        }
+        let expected: BTreeSet<String> = self.known.volumes[volume]
+            .snapshots
+            .keys()
+            .cloned()
+            .collect();
+        if listed != expected {
+            return Err(Failure::new(format!(
+                "Exports: {name} has snapshots {listed:?}, not {expected:?}"
+            )));
+        }
+        self.judge_all(volume, restored)
+    }
+
+    fn judge_all(
+        &mut self,
+        volume: usize,
+        restored: Option<(String, String)>,
+    ) -> Result<bool, Failure> {
+        let mut from = None;
+        let names: Vec<String> = self.known.volumes[volume]
+            .snapshots
+            .keys()
+            .cloned()
+            .collect();
+        for name in names {
+            let Some(seen) = self.see(volume, Some(&name))? else {
+                return Ok(false);
+            };
+            let counts = self
+                .judge_shot(volume, &name, &seen)
+                .map_err(Failure::new)?;
+            if let Some((target, safety)) = &restored
+                && *safety == name
+            {
+                // A safety snapshot that was looked at before ended a restore that is over.
+                let counts = match counts.is_empty() {
+                    true => self.known.volumes[volume].from.clone(),
+                    false => counts,
+                };
+                from = Some((target.clone(), counts));
+            }
+            if seen.iter().flatten().any(Option::is_none) {
+                self.is_failed = true;
+            }
+        }
+        let Some(seen) = self.see(volume, None)? else {
+            return Ok(false);
+        };
+        let restored = from
+            .as_ref()
+            .map(|(target, from)| (target.as_str(), from.as_slice()));
+        if self.is_failed || seen.iter().flatten().any(Option::is_none) {
+            // What cannot be read tells nothing; what can must be right as far as it goes.
+            self.is_failed = true;
+            if restored.is_none() {
+                self.judge_active(volume, restored, false, &seen)
+                    .map_err(Failure::new)?;
+            }
+            return Ok(true);
+        }
+        self.judge_active(volume, restored, false, &seen)
+            .map_err(Failure::new)?;
+        self.new_era(volume, &seen);
+        Ok(true)
+    }
+
+    /// Looks at all blocks of a snapshot or of the active image. Nothing when the power failed.
+    fn see(
+        &mut self,
+        volume: usize,
+        snapshot: Option<&str>,
+    ) -> Result<Option<Vec<Vec<Seen>>>, Failure> {
+        let count = self.known.volumes[volume].clients.len();
+        self.known.volumes[volume].seen = vec![None; count];
+        self.read_all(volume, snapshot);
+        if !self.pump(&|life| life.known.volumes[volume].reads == 0)? {
+            return Ok(None);
+        }
+        let seen = self.sight(volume);
+        Ok(Some(seen.expect("all reads were answered")))
+    }
+
+    /// Nothing is left of a volume, or of what it was.
+    fn begin_anew(&mut self, volume: usize) -> bool {
+        for client in self.known.volumes[volume].clients.clone() {
+            self.known.clients[client].track = Track::new(vec![0; self.plan.width]);
+        }
+        self.known.volumes[volume].snapshots.clear();
+        true
+    }
+
+    /// Makes what volumes and LUNs are missing. False when the power failed.
+    pub(super) fn build(&mut self) -> Result<bool, Failure> {
+        let exports = self.system.target(0).exports();
+        let names = self.system.volumes().unwrap_or_default();
+        for volume in &mut self.known.volumes {
+            let prefix = format!("{}/", volume.name);
+            let luns = exports
+                .iter()
+                .filter(|one| one.name.starts_with(&prefix))
+                .count();
+            let luns = match names.contains(&volume.name) {
+                true => 1 + luns,
+                false => 0,
+            };
+            if luns <= LUNS {
+                volume.task = Task::Rebuild {
+                    is_asked: false,
+                    luns,
+                };
+            }
+        }
+        self.pump(&|life| life.is_quiet())
+    }
+}

@@ -1,0 +1,583 @@
+//! What administrators ask for while clients work.
+
+use everglade_engine::admin::{self, Change};
+use everglade_target::Op;
+
+use super::track::{Seen, least_consistent};
+use super::volume::{After, Image, Shot, Task};
+use super::{BLOCK, LUNS, Life, Pending, SNAPSHOTS_MAX, lun_bytes};
+use crate::system::System;
+
+/// What an administrator's request is for.
+#[derive(Clone, Debug)]
+pub(super) enum Asked {
+    /// The volume's task.
+    Task,
+    /// One of several deletions.
+    Delete(String),
+    /// A restore of a volume that is deleted meanwhile; any answer is right.
+    InVain,
+}
+
+/// A LUN, of a snapshot if there is one.
+pub(super) fn full_name(volume: &str, lun: usize, snapshot: Option<&str>) -> String {
+    let at = snapshot.map_or(String::new(), |name| format!("@{name}"));
+    format!("{volume}/l{lun}{at}")
+}
+
+impl Life<'_> {
+    /// Goes on with every volume's task.
+    pub(super) fn administer(&mut self) {
+        let mut done = Vec::new();
+        self.system.core(0).poll_admin(&mut done);
+        for one in done {
+            let Some((volume, asked)) = self.asked.remove(&one.token) else {
+                return self.fail(format!(
+                    "administrator's token {} was answered twice",
+                    one.token
+                ));
+            };
+            self.known.volumes[volume].asked -= 1;
+            self.tick();
+            self.note(format!(
+                "v{volume}: {asked:?} token {}: {:?}",
+                one.token, one.result
+            ));
+            self.answered(volume, asked, one.result);
+        }
+        for volume in 0..self.known.volumes.len() {
+            self.go_on(volume);
+        }
+    }
+
+    fn ask(&mut self, volume: usize, asked: Asked, change: Option<Change>) {
+        self.token += 1;
+        let token = self.token;
+        self.tick();
+        self.note(format!("v{volume}: ask {change:?} token {token}"));
+        self.known.volumes[volume].asked += 1;
+        self.asked.insert(token, (volume, asked));
+        let core = self.system.core(0);
+        match change {
+            Some(change) => core.change(0, change, token),
+            None => core.consistency_point(0, token),
+        }
+        self.world.wake(0);
+    }
+
+    /// Changes of each client of a volume that were answered.
+    fn ended(&self, volume: usize) -> Vec<usize> {
+        let clients = self.known.volumes[volume].clients.clone();
+        clients
+            .map(|client| self.known.clients[client].track.ended())
+            .collect()
+    }
+
+    fn answered(&mut self, volume: usize, asked: Asked, result: Result<(), admin::Error>) {
+        let name = self.known.volumes[volume].name.clone();
+        if matches!(asked, Asked::InVain) {
+            return;
+        }
+        if let Err(error) = &result
+            && !matches!(error, admin::Error::NoSpace | admin::Error::Busy(_))
+        {
+            return self.excuse(&format!("{name}: {asked:?}"), error);
+        }
+        if let Asked::Delete(snapshot) = asked {
+            if result.is_ok() {
+                self.known.volumes[volume].snapshots.remove(&snapshot);
+            }
+            if self.known.volumes[volume].asked == 0 {
+                self.known.volumes[volume].task = Task::None;
+            }
+            return;
+        }
+        let task = std::mem::take(&mut self.known.volumes[volume].task);
+        let is_done = result.is_ok();
+        self.known.volumes[volume].task = match task {
+            Task::Create { name, least } if is_done => {
+                self.add_shot(volume, &name, &least);
+                self.look(volume, After::Shot(name))
+            }
+            Task::Restore {
+                target,
+                safety,
+                least,
+            } if is_done => {
+                self.add_shot(volume, &safety, &least);
+                Task::Drain { target, safety }
+            }
+            Task::Raze { .. } if is_done => {
+                self.known.volumes[volume].snapshots.clear();
+                Task::Rebuild {
+                    is_asked: false,
+                    luns: 0,
+                }
+            }
+            Task::Rebuild { luns, .. } => Task::Rebuild {
+                is_asked: false,
+                luns: luns + usize::from(is_done),
+            },
+            Task::Point { least } if is_done => {
+                self.set_floor(volume, &least);
+                Task::None
+            }
+            // Refused for lack of space, or because somebody has it open.
+            _ => Task::None,
+        };
+    }
+
+    pub(super) fn add_shot(&mut self, volume: usize, name: &str, least: &[usize]) {
+        let clients = self.known.volumes[volume].clients.clone();
+        let tracks = clients.map(|client| &self.known.clients[client].track);
+        let bounds = least
+            .iter()
+            .zip(tracks)
+            .map(|(least, track)| (*least, track.changes.len()))
+            .collect();
+        // It is durable, and with it everything before.
+        self.set_floor(volume, least);
+        let shot = Shot {
+            image: None,
+            bounds,
+        };
+        self.known.volumes[volume]
+            .snapshots
+            .insert(name.to_owned(), shot);
+    }
+
+    pub(super) fn set_floor(&mut self, volume: usize, least: &[usize]) {
+        for (client, least) in self.known.volumes[volume].clients.clone().zip(least) {
+            let track = &mut self.known.clients[client].track;
+            track.floor = track.floor.max(*least);
+        }
+    }
+
+    /// Begins to look at everything.
+    fn look(&mut self, volume: usize, after: After) -> Task {
+        let it = &mut self.known.volumes[volume];
+        it.seen = vec![None; it.clients.len()];
+        it.reads = 0;
+        let snapshot = match &after {
+            After::Shot(name) | After::Safety { safety: name, .. } => Some(name.clone()),
+            After::Restored { .. } => None,
+        };
+        self.read_all(volume, snapshot.as_deref());
+        Task::Look { after }
+    }
+
+    /// Reads the blocks of all clients of a volume.
+    pub(super) fn read_all(&mut self, volume: usize, snapshot: Option<&str>) {
+        for client in self.known.volumes[volume].clients.clone() {
+            let it = &self.known.clients[client];
+            let (reactor, first, width) = (it.reactor, it.first_block, it.track.base.len());
+            let name = full_name(&self.known.volumes[volume].name, it.lun, snapshot);
+            let (handle, _) = match self.system.target(reactor).open(&name) {
+                Ok(opened) => opened,
+                Err(error) => {
+                    self.excuse(&format!("{name} cannot be opened"), &error);
+                    let seen = vec![None; width];
+                    self.looked_at(volume, client, seen);
+                    continue;
+                }
+            };
+            self.known.volumes[volume].reads += 1;
+            let token = self.new_token(Pending::Look { volume, client });
+            self.note(format!("look at {name}, client {client}, token {token}"));
+            let op = Op::Read {
+                offset: first * BLOCK,
+                length: u32::try_from(width as u64 * BLOCK).expect("at most 1 MiB"),
+            };
+            self.system.target(reactor).submit(handle, op, token);
+            self.system.target(reactor).close(handle);
+            self.world.wake(reactor);
+        }
+    }
+
+    fn looked_at(&mut self, volume: usize, client: usize, seen: Vec<Seen>) {
+        let it = &mut self.known.volumes[volume];
+        it.seen[client - it.clients.start] = Some(seen);
+    }
+
+    /// A read of a look was answered.
+    pub(super) fn looked(&mut self, volume: usize, client: usize, seen: Vec<Seen>) {
+        self.known.volumes[volume].reads -= 1;
+        self.looked_at(volume, client, seen);
+    }
+
+    /// Everything that the look saw, when it is over.
+    pub(super) fn sight(&mut self, volume: usize) -> Option<Vec<Vec<Seen>>> {
+        let it = &mut self.known.volumes[volume];
+        if it.reads > 0 {
+            return None;
+        }
+        it.seen.iter_mut().map(Option::take).collect()
+    }
+
+    fn go_on(&mut self, volume: usize) {
+        if self.failure.is_some() || self.is_failed || self.world.is_cut() {
+            return;
+        }
+        match self.known.volumes[volume].task.clone() {
+            Task::None => self.draw(volume),
+            Task::Drain { target, safety } => {
+                let clients = self.known.volumes[volume].clients.clone();
+                if clients
+                    .clone()
+                    .all(|client| !self.known.clients[client].is_busy)
+                {
+                    let task = self.look(volume, After::Safety { target, safety });
+                    self.known.volumes[volume].task = task;
+                }
+            }
+            Task::Look { after } => {
+                if let Some(seen) = self.sight(volume) {
+                    self.after_look(volume, after, &seen);
+                }
+            }
+            Task::Rebuild {
+                is_asked: false,
+                luns,
+            } => self.rebuild(volume, luns),
+            _ => {}
+        }
+    }
+
+    fn after_look(&mut self, volume: usize, after: After, seen: &[Vec<Seen>]) {
+        let is_blurred = seen.iter().flatten().any(Option::is_none);
+        let next = match after {
+            After::Shot(name)
+                if is_blurred && self.known.volumes[volume].snapshots[&name].image.is_none() =>
+            {
+                self.is_failed = true;
+                return;
+            }
+            After::Shot(name) => self.judge_shot(volume, &name, seen).map(|_| Task::None),
+            // Nobody can tell what happened: the life ends here, and the next finds out.
+            After::Safety { .. } | After::Restored { .. } if is_blurred => {
+                self.is_failed = true;
+                return;
+            }
+            After::Safety { target, safety } => {
+                self.judge_shot(volume, &safety, seen).map(|from| {
+                    self.known.volumes[volume].from = from;
+                    self.look(volume, After::Restored { target, safety })
+                })
+            }
+            After::Restored { target, .. } => {
+                let from = self.known.volumes[volume].from.clone();
+                let chosen = self.judge_active(volume, Some((&target, &from)), true, seen);
+                chosen.map(|from| {
+                    self.move_base(volume, &target, &from);
+                    Task::None
+                })
+            }
+        };
+        match next {
+            Ok(task) => self.known.volumes[volume].task = task,
+            Err(what) => self.fail(what),
+        }
+    }
+
+    /// Compares a snapshot with what it must be. Returns how many changes of each client it may have, if it was
+    /// seen for the first time.
+    pub(super) fn judge_shot(
+        &mut self,
+        volume: usize,
+        name: &str,
+        seen: &[Vec<Seen>],
+    ) -> Result<Vec<Vec<usize>>, String> {
+        let it = &self.known.volumes[volume];
+        let shot = &it.snapshots[name];
+        if let Some(image) = &shot.image {
+            for (client, (image, seen)) in image.iter().zip(seen).enumerate() {
+                for (slot, (block, seen)) in image.iter().zip(seen).enumerate() {
+                    if seen.is_some_and(|seen| seen != *block) {
+                        return Err(format!(
+                            "Foreign: {}@{name} changed: client {client} block {slot} was {block}, is {seen:?}",
+                            it.name
+                        ));
+                    }
+                }
+            }
+            return Ok(Vec::new());
+        }
+        let tracks: Vec<_> = it
+            .clients
+            .clone()
+            .map(|client| &self.known.clients[client].track)
+            .collect();
+        let fits: Vec<Vec<usize>> = (0..tracks.len())
+            .map(|index| {
+                let track = tracks[index];
+                let most = shot.bounds[index].1.min(track.changes.len());
+                track.fits(&track.base, 0, (shot.bounds[index].0, most), &seen[index])
+            })
+            .collect();
+        let counts = least_consistent(&tracks, &fits).map_err(|what| {
+            let odd = tracks
+                .iter()
+                .enumerate()
+                .map(|(index, track)| track.odd(&track.base, 0, shot.bounds[index], &seen[index]));
+            let odd: Vec<String> = odd.collect();
+            format!("Prefix: {}@{name} is no moment: {what}; {odd:#?}", it.name)
+        })?;
+        let is_blurred = seen.iter().flatten().any(Option::is_none);
+        if !is_blurred {
+            let image: Option<Image> = seen
+                .iter()
+                .map(|blocks| blocks.iter().copied().collect())
+                .collect();
+            let shot = self.known.volumes[volume]
+                .snapshots
+                .get_mut(name)
+                .expect("just judged");
+            shot.image = image;
+        }
+        let later = |(fits, count): (Vec<usize>, usize)| {
+            fits.into_iter().filter(|fit| *fit >= count).collect()
+        };
+        Ok(fits.into_iter().zip(counts).map(later).collect())
+    }
+
+    /// Compares the active image with what it may be, after a restore to a target if there was one: for each client
+    /// the numbers of its changes that may have come before it are given. Returns the number that did.
+    pub(super) fn judge_active(
+        &self,
+        volume: usize,
+        restored: Option<(&str, &[Vec<usize>])>,
+        is_drained: bool,
+        seen: &[Vec<Seen>],
+    ) -> Result<Vec<usize>, String> {
+        let it = &self.known.volumes[volume];
+        let clients = it.clients.clone();
+        let tracks: Vec<_> = clients
+            .map(|client| &self.known.clients[client].track)
+            .collect();
+        let mut ways: Vec<Vec<(usize, usize)>> = Vec::new();
+        let mut odd = Vec::new();
+        for (index, track) in tracks.iter().enumerate() {
+            let (base, begins) = match restored {
+                Some((target, begins)) => {
+                    let image = it.snapshots[target].image.as_ref();
+                    let image = image.ok_or("a target that nobody looked at")?;
+                    (&image[index], begins[index].clone())
+                }
+                None => (&track.base, vec![0]),
+            };
+            let most = track.changes.len();
+            let least = match is_drained {
+                true => most,
+                false => track.floor,
+            };
+            let of = |from: &usize| {
+                let bounds = (least.max(*from), most);
+                let fits = track.fits(base, *from, bounds, &seen[index]);
+                let from = *from;
+                fits.into_iter().map(move |to| (to, from))
+            };
+            let mut all: Vec<(usize, usize)> = begins.iter().flat_map(of).collect();
+            all.sort_unstable();
+            all.dedup_by_key(|(to, _)| *to);
+            if all.is_empty() {
+                let from = begins.first().copied().unwrap_or(0);
+                let text = track.odd(base, from, (least, most), &seen[index]);
+                odd.push(format!("client {index} after {begins:?}: {text}"));
+            }
+            ways.push(all);
+        }
+        let ends = |ways: &Vec<(usize, usize)>| ways.iter().map(|(to, _)| *to).collect();
+        let fits: Vec<Vec<usize>> = ways.iter().map(ends).collect();
+        let counts = least_consistent(&tracks, &fits).map_err(|what| {
+            let name = &it.name;
+            format!("Durable: {name} (restored: {restored:?}) is no moment: {what}; {odd:#?}")
+        })?;
+        let chosen = ways.iter().zip(counts).map(|(ways, count)| {
+            let way = ways.iter().find(|(to, _)| *to == count);
+            way.map_or(0, |(_, from)| *from)
+        });
+        Ok(chosen.collect())
+    }
+
+    /// What was seen is where everything begins from now on.
+    pub(super) fn new_era(&mut self, volume: usize, seen: &[Vec<Seen>]) {
+        let clients = self.known.volumes[volume].clients.clone();
+        for (client, seen) in clients.zip(seen) {
+            let base = seen.iter().map(|seen| seen.unwrap_or(0)).collect();
+            self.known.clients[client].track = super::track::Track::new(base);
+        }
+    }
+
+    /// A restore was made after so many changes of each client: only later ones count, and not all of them are
+    /// durable.
+    fn move_base(&mut self, volume: usize, target: &str, from: &[usize]) {
+        let it = &self.known.volumes[volume];
+        let image = it.snapshots[target].image.as_ref();
+        let image = image.expect("only what was looked at is restored");
+        for (index, client) in it.clients.clone().enumerate() {
+            let track = &mut self.known.clients[client].track;
+            track.base.clone_from(&image[index]);
+            track.changes.drain(..from[index]);
+            track.floor = track.floor.saturating_sub(from[index]);
+        }
+    }
+
+    /// Draws the next task of a volume.
+    fn draw(&mut self, volume: usize) {
+        if self.actions == 0 || !self.rng.one_in(12) {
+            return;
+        }
+        let it = &self.known.volumes[volume];
+        let name = it.name.clone();
+        let known: Vec<String> = it
+            .snapshots
+            .iter()
+            .filter(|(_, shot)| shot.image.is_some())
+            .map(|(name, _)| name.clone())
+            .collect();
+        let new_name = format!("s{}", self.known.next_name);
+        let least = self.ended(volume);
+        let has_room = it.snapshots.len() < SNAPSHOTS_MAX;
+        let kind = self.rng.below(100);
+        let task = match kind {
+            0..35 if has_room => {
+                self.known.next_name += 1;
+                let change = Change::CreateSnapshot {
+                    volume: name,
+                    name: new_name.clone(),
+                };
+                self.ask(volume, Asked::Task, Some(change));
+                Task::Create {
+                    name: new_name,
+                    least,
+                }
+            }
+            35..60 if !known.is_empty() => {
+                let count = 1 + self.rng.index([1, 3, 10][self.rng.clone().index(3)]);
+                let mut names = known;
+                self.rng.shuffle(&mut names);
+                names.truncate(count);
+                self.known.volumes[volume].task = Task::Delete {
+                    names: names.clone(),
+                };
+                for snapshot in names {
+                    let change = Change::DeleteSnapshot {
+                        volume: name.clone(),
+                        name: snapshot.clone(),
+                    };
+                    self.ask(volume, Asked::Delete(snapshot), Some(change));
+                }
+                return;
+            }
+            60..75 if !known.is_empty() && has_room => {
+                self.known.next_name += 1;
+                let target = known[self.rng.index(known.len())].clone();
+                let change = Change::RestoreVolume {
+                    volume: name,
+                    snapshot: target.clone(),
+                    safety: new_name.clone(),
+                };
+                self.ask(volume, Asked::Task, Some(change));
+                self.known.volumes[volume].task = Task::Restore {
+                    target,
+                    safety: new_name,
+                    least,
+                };
+                for client in self.known.volumes[volume].clients.clone() {
+                    self.may_show_target(client);
+                }
+                return;
+            }
+            75..85 => {
+                self.ask(volume, Asked::Task, None);
+                Task::Point { least }
+            }
+            85..98 if !known.is_empty() => {
+                let snapshot = known[self.rng.index(known.len())].clone();
+                self.look(volume, After::Shot(snapshot))
+            }
+            98..99 => {
+                let mut restore = None;
+                if let (true, Some(target)) = (self.rng.one_in(2), known.first()) {
+                    self.known.next_name += 1;
+                    restore = Some((target.clone(), new_name.clone(), least));
+                    let change = Change::RestoreVolume {
+                        volume: name.clone(),
+                        snapshot: target.clone(),
+                        safety: new_name,
+                    };
+                    self.ask(volume, Asked::InVain, Some(change));
+                }
+                // From here on its clients may be told that it is gone.
+                self.known.volumes[volume].task = Task::Raze { restore };
+                self.ask(volume, Asked::Task, Some(Change::DeleteVolume { name }));
+                return;
+            }
+            _ => return,
+        };
+        self.known.volumes[volume].task = task;
+    }
+
+    /// Makes a volume anew, one step after the other.
+    fn rebuild(&mut self, volume: usize, luns: usize) {
+        let clients = self.known.volumes[volume].clients.clone();
+        if clients
+            .clone()
+            .any(|client| self.known.clients[client].is_busy)
+            || self.known.volumes[volume].asked > 0
+        {
+            return;
+        }
+        let name = self.known.volumes[volume].name.clone();
+        if luns == 0 {
+            for client in clients {
+                let it = &mut self.known.clients[client];
+                let handle = it.handle.take();
+                it.track = super::track::Track::new(vec![0; self.plan.width]);
+                let reactor = it.reactor;
+                if let Some(handle) = handle {
+                    self.system.target(reactor).close(handle);
+                }
+            }
+        }
+        let change = match luns {
+            0 => Change::CreateVolume {
+                name,
+                sync: self.sync(),
+            },
+            index if index <= LUNS => Change::CreateLun {
+                volume: name,
+                name: format!("l{}", index - 1),
+                size_bytes: lun_bytes(self.plan),
+            },
+            _ => {
+                self.known.volumes[volume].task = Task::None;
+                return;
+            }
+        };
+        self.known.volumes[volume].task = Task::Rebuild {
+            is_asked: true,
+            luns,
+        };
+        self.ask(volume, Asked::Task, Some(change));
+    }
+
+    fn sync(&self) -> everglade_format::volume::Sync {
+        match self.is_always {
+            true => everglade_format::volume::Sync::Always,
+            false => everglade_format::volume::Sync::Standard,
+        }
+    }
+
+    /// An orderly end.
+    pub(super) fn stop(&mut self) -> Result<(), crate::sim::Failure> {
+        self.system.request_stop();
+        self.pump(&|life| life.system.is_stopped())?;
+        if !self.world.is_cut() {
+            for client in &mut self.known.clients {
+                client.track.floor = client.track.ended();
+            }
+        }
+        Ok(())
+    }
+}

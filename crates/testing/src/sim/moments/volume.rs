@@ -1,0 +1,117 @@
+//! What is known of a volume, and what an administrator is doing to it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::track::{Seen, Value};
+
+/// One client's blocks, for each client of a volume.
+pub(super) type Image = Vec<Vec<Value>>;
+
+/// A snapshot.
+#[derive(Clone, Debug)]
+pub(super) struct Shot {
+    /// What it shows, once somebody has looked.
+    pub(super) image: Option<Image>,
+    /// Changes of each client that were answered before it was asked for, and that were asked for before it was
+    /// answered: what it may have.
+    pub(super) bounds: Vec<(usize, usize)>,
+}
+
+/// An administrator's business with a volume; one at a time.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Task {
+    #[default]
+    None,
+    /// A snapshot was asked for.
+    Create { name: String, least: Vec<usize> },
+    /// Some deletions were asked for at once.
+    Delete { names: Vec<String> },
+    /// The volume is to be as it was.
+    Restore {
+        target: String,
+        safety: String,
+        least: Vec<usize>,
+    },
+    /// It was answered; clients end what they began before or during it.
+    Drain { target: String, safety: String },
+    /// A consistency point was asked for. So many changes of each client are durable with it.
+    Point { least: Vec<usize> },
+    /// Somebody looks at all blocks of a snapshot, or of the active image.
+    Look { after: After },
+    /// Its deletion was asked for; a restore may be on its way too: its target, its safety snapshot, and how many
+    /// changes that has at least.
+    Raze {
+        restore: Option<(String, String, Vec<usize>)>,
+    },
+    /// It was deleted. It, then its LUNs, are made anew when its clients have heard of it.
+    Rebuild { is_asked: bool, luns: usize },
+}
+
+/// What comes after a look.
+#[derive(Clone, Debug)]
+pub(super) enum After {
+    /// The snapshot shows what it always did, or is seen for the first time.
+    Shot(String),
+    /// The safety snapshot of a restore tells which changes came before it.
+    Safety { target: String, safety: String },
+    /// The restored image has the target's blocks, and what came after.
+    Restored { target: String, safety: String },
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub(super) struct Volume {
+    pub(super) name: String,
+    /// Its clients, among all.
+    pub(super) clients: Range<usize>,
+    pub(super) snapshots: BTreeMap<String, Shot>,
+    pub(super) task: Task,
+    /// Administrators' requests not answered.
+    pub(super) asked: usize,
+    /// Blocks that a look has seen so far, and reads that are under way.
+    pub(super) seen: Vec<Option<Vec<Seen>>>,
+    pub(super) reads: usize,
+    /// Numbers of changes of each client that may have been before the last restore.
+    pub(super) from: Vec<Vec<usize>>,
+}
+
+impl Volume {
+    pub(super) fn new(name: String, clients: Range<usize>) -> Volume {
+        Volume {
+            seen: vec![None; clients.len()],
+            name,
+            clients,
+            snapshots: BTreeMap::new(),
+            task: Task::None,
+            asked: 0,
+            reads: 0,
+            from: Vec::new(),
+        }
+    }
+
+    /// Its clients may ask for changes.
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(
+            self.task,
+            Task::Drain { .. } | Task::Raze { .. } | Task::Rebuild { .. }
+        ) && !matches!(
+            &self.task,
+            Task::Look {
+                after: After::Safety { .. } | After::Restored { .. }
+            }
+        )
+    }
+
+    /// The snapshot that a restore under way goes to.
+    pub(super) fn restoring(&self) -> Option<&str> {
+        match &self.task {
+            Task::Restore { target, .. }
+            | Task::Drain { target, .. }
+            | Task::Look {
+                after: After::Safety { target, .. } | After::Restored { target, .. },
+            } => Some(target),
+            _ => None,
+        }
+    }
+}
