@@ -49,6 +49,8 @@ pub enum Code {
     NotCancellable,
     /// Something depends on the object.
     StillNeeded,
+    /// Somebody uses the object, or something else is happening to it.
+    InUse,
     /// The pool, or the host below it, is full.
     NoSpace,
     /// The aggregate or the daemon takes no changes now.
@@ -73,7 +75,7 @@ pub enum Code {
 
 impl Code {
     /// All, in order of their numbers.
-    pub const ALL: [Code; 29] = [
+    pub const ALL: [Code; 30] = [
         Code::NotJson,
         Code::UnknownField,
         Code::MissingField,
@@ -93,6 +95,7 @@ impl Code {
         Code::Changed,
         Code::NotCancellable,
         Code::StillNeeded,
+        Code::InUse,
         Code::NoSpace,
         Code::Unavailable,
         Code::Busy,
@@ -127,6 +130,7 @@ impl Code {
             Code::Changed => (2007, 412, "the object has changed"),
             Code::NotCancellable => (2008, 409, "the job cannot be cancelled"),
             Code::StillNeeded => (2009, 409, "still needed"),
+            Code::InUse => (2010, 409, "the object is in use"),
             Code::NoSpace => (3001, 507, "no space"),
             Code::Unavailable => (3002, 503, "unavailable"),
             Code::Busy => (3003, 503, "too many requests at once"),

@@ -20,6 +20,7 @@ mod name;
 pub mod openapi;
 mod problem;
 mod size;
+mod snapshot;
 mod statistics;
 mod status;
 mod version;
@@ -39,6 +40,10 @@ pub use moment::Moment;
 pub use name::{LunName, Name, NotAName};
 pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
 pub use size::{NotASize, Size};
+pub use snapshot::{
+    CreateSnapshot, HoldSnapshot, KeptSnapshot, RenameSnapshot, RestoreSnapshot, Restored,
+    Snapshot, SnapshotName, Snapshots, Taken,
+};
 pub use statistics::{AggregateStatistics, Operation, Statistics};
 pub use status::{AggregateSummary, Condition, Health, Status};
 pub use version::Version;

@@ -14,7 +14,7 @@ const BYTES_MAX: usize = 64;
 /// Characters shown of a text that is not a name.
 const SHOWN_MAX: usize = 80;
 
-/// The name of an aggregate, a volume, or a LUN in its volume.
+/// The name of an aggregate, a volume, or a LUN or snapshot in its volume.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, ToSchema)]
 #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", example = "vol0")]
 pub struct Name(String);
@@ -28,7 +28,7 @@ pub struct NotAName {
 }
 
 impl NotAName {
-    fn new(found: &str, expected: &'static str) -> NotAName {
+    pub(crate) fn new(found: &str, expected: &'static str) -> NotAName {
         let shown: String = found.chars().take(SHOWN_MAX).collect();
         let more = if shown.len() < found.len() { "…" } else { "" };
         let found = format!("{shown:?}{more}");

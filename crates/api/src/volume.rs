@@ -114,6 +114,12 @@ pub struct Volume {
     pub lun_count: u64,
     /// Sizes of its LUNs together.
     pub logical_bytes: u64,
+    /// How many snapshots it has.
+    #[serde(default)]
+    pub snapshot_count: u64,
+    /// What deleting each of them alone would free, together: what only snapshots hold is at least this.
+    #[serde(default)]
+    pub snapshot_exclusive_bytes: u64,
 }
 
 /// `GET /v1/volumes`.

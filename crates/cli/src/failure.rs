@@ -115,6 +115,7 @@ fn exit_code(code: Code) -> u8 {
         | Code::Changed
         | Code::NotCancellable
         | Code::StillNeeded
+        | Code::InUse
         | Code::Busy => exit::CONFLICT,
         Code::WouldLoseData => exit::NOT_CONFIRMED,
         Code::NoSpace => exit::NO_SPACE,

@@ -15,6 +15,7 @@ mod listing;
 mod lun;
 mod output;
 mod session;
+mod snapshot;
 mod status;
 mod table;
 mod top;
@@ -53,6 +54,7 @@ pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
         Verb::Aggregate { verb } => aggregate::run(verb, &session, &output, options.yes),
         Verb::Volume { verb } => volume::run(verb, &session, &output, options.yes),
         Verb::Lun { verb } => lun::run(verb, &session, &output, options.yes),
+        Verb::Snapshot { verb } => snapshot::run(verb, &session, &output, options.yes),
         Verb::Status => status::run(&session, &output),
         Verb::Df(df) => df::run(df, &session, &output),
         Verb::Job { verb } => job::run(verb, &session, &output),

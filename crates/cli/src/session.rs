@@ -69,6 +69,11 @@ impl Session {
         understand(self.ask(Method::PUT, path, Some(encode(body)?))?)
     }
 
+    /// Makes what has no settings unless it is there.
+    pub(crate) fn put_nothing<T: DeserializeOwned>(&self, path: &str) -> Result<Told<T>, Failure> {
+        understand(self.ask(Method::PUT, path, None)?)
+    }
+
     /// Does something that has no body.
     pub(crate) fn act<T: DeserializeOwned>(&self, path: &str) -> Result<Told<T>, Failure> {
         understand(self.ask(Method::POST, path, None)?)

@@ -1,9 +1,13 @@
 //! The grammar: `everglade NOUN VERB OBJECT [--option]`. What a verb does is in the file of its noun.
 
+mod snapshot;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use everglade_api::{LunName, Name, Size};
+
+pub(crate) use snapshot::{SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
 
 /// Verbs that need a running daemon.
 #[derive(Debug, Subcommand)]
@@ -25,6 +29,12 @@ pub enum Verb {
         /// What to do.
         #[command(subcommand)]
         verb: LunVerb,
+    },
+    /// Take, show, rename, delete, restore and hold snapshots, the kept images of volumes
+    Snapshot {
+        /// What to do.
+        #[command(subcommand)]
+        verb: SnapshotVerb,
     },
     /// Look at work that goes on after its request was answered, and wait for it
     Job {

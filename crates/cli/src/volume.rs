@@ -10,12 +10,16 @@ use crate::output::Output;
 use crate::session::Session;
 use crate::verb::{Removal, SyncOption, VolumeVerb};
 
-const COLUMNS: [Column<Volume>; 5] = [
+const COLUMNS: [Column<Volume>; 7] = [
     Column::left("name", |volume| Cell::text(&volume.name)),
     Column::left("aggregate", |volume| Cell::text(&volume.aggregate)),
     Column::left("sync", |volume| Cell::text(volume.sync)),
     Column::right("luns", |volume| Cell::Count(volume.lun_count)),
     Column::right("lun-sizes", |volume| Cell::Bytes(volume.logical_bytes)),
+    Column::right("snapshots", |volume| Cell::Count(volume.snapshot_count)),
+    Column::right("snap-own", |volume| {
+        Cell::Bytes(volume.snapshot_exclusive_bytes)
+    }),
 ];
 
 pub(crate) fn run(
@@ -104,9 +108,17 @@ fn remove(
 /// What goes with a volume.
 fn loss(volume: &Volume) -> String {
     let luns = match volume.lun_count {
-        0 => return format!("volume {}, which is empty,", volume.name),
+        0 if volume.snapshot_count == 0 => {
+            return format!("volume {}, which is empty,", volume.name);
+        }
+        0 => "no LUNs".to_owned(),
         1 => "its LUN".to_owned(),
         count => format!("its {count} LUNs"),
+    };
+    let luns = match volume.snapshot_count {
+        0 => luns,
+        1 => format!("{luns} and its snapshot"),
+        count => format!("{luns} and its {count} snapshots"),
     };
     let bytes = Size(volume.logical_bytes);
     format!("volume {} with {luns} ({bytes} in all)", volume.name)
@@ -124,12 +136,22 @@ mod tests {
             sync: Sync::Standard,
             lun_count,
             logical_bytes: lun_count << 30,
+            snapshot_count: 0,
+            snapshot_exclusive_bytes: 0,
         };
         assert_eq!(loss(&volume(0)), "volume v, which is empty,");
         assert_eq!(loss(&volume(1)), "volume v with its LUN (1.0 GiB in all)");
         assert_eq!(
             loss(&volume(2)),
             "volume v with its 2 LUNs (2.0 GiB in all)"
+        );
+        let kept = Volume {
+            snapshot_count: 3,
+            ..volume(1)
+        };
+        assert_eq!(
+            loss(&kept),
+            "volume v with its LUN and its 3 snapshots (1.0 GiB in all)"
         );
     }
 }

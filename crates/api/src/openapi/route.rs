@@ -180,6 +180,8 @@ const VOLUMES: &str = "/v1/volumes";
 const VOLUME: &str = "/v1/volumes/{volume}";
 const LUNS: &str = "/v1/volumes/{volume}/luns";
 const LUN: &str = "/v1/volumes/{volume}/luns/{lun}";
+const SNAPSHOTS: &str = "/v1/volumes/{volume}/snapshots";
+const SNAPSHOT: &str = "/v1/volumes/{volume}/snapshots/{snapshot}";
 
 /// All of them.
 pub const ROUTES: &[Route] = &[
@@ -303,6 +305,62 @@ pub const ROUTES: &[Route] = &[
         "deletes a LUN",
         None,
         Answers::Accepted("Job"),
+    ),
+    Route::list(
+        SNAPSHOTS,
+        "snapshots of a volume, in order of creation",
+        "Snapshots",
+        "Snapshot",
+    ),
+    Route::change(
+        "POST",
+        SNAPSHOTS,
+        "takes a snapshot",
+        Some("CreateSnapshot"),
+        Answers::Made("Snapshot"),
+    ),
+    Route::one(SNAPSHOT, "one snapshot", "Snapshot"),
+    Route::change(
+        "PUT",
+        SNAPSHOT,
+        "takes a snapshot unless there is one of this name",
+        None,
+        Answers::MadeOrFound("Snapshot"),
+    ),
+    Route::change(
+        "PATCH",
+        SNAPSHOT,
+        "renames a snapshot",
+        Some("RenameSnapshot"),
+        Answers::Found("Snapshot"),
+    ),
+    Route::change(
+        "DELETE",
+        SNAPSHOT,
+        "deletes a snapshot",
+        None,
+        Answers::Accepted("Job"),
+    ),
+    Route::change(
+        "POST",
+        "/v1/volumes/{volume}/snapshots/{snapshot}/actions/restore",
+        "makes its image the active one; with dry_run, says what would happen",
+        Some("RestoreSnapshot"),
+        Answers::Found("Restored"),
+    ),
+    Route::change(
+        "POST",
+        "/v1/volumes/{volume}/snapshots/{snapshot}/actions/hold",
+        "keeps it from being deleted",
+        Some("HoldSnapshot"),
+        Answers::Found("Snapshot"),
+    ),
+    Route::change(
+        "POST",
+        "/v1/volumes/{volume}/snapshots/{snapshot}/actions/release",
+        "takes a hold away",
+        Some("HoldSnapshot"),
+        Answers::Found("Snapshot"),
     ),
     Route::get("/v1/openapi.json", "this description", ""),
 ];

@@ -11,6 +11,7 @@ mod power;
 mod refusals;
 mod running;
 mod sessions;
+mod snapshots;
 mod thrift;
 mod tools;
 mod usage;

@@ -158,8 +158,10 @@ impl Rules {
 
 impl everglade_nbd::AllowList for Rules {
     fn allows(&self, export: &str, address: Option<IpAddr>) -> bool {
+        // Who may not read a LUN may not read what it was either, unless a rule for the snapshot says so.
+        let lun = export.split_once('@').map(|(lun, _)| lun);
         let fits = |rule: &&Rule| {
-            let same = rule.pattern == export;
+            let same = rule.pattern == export || Some(rule.pattern.as_str()) == lun;
             same || (rule.is_prefix && export.starts_with(&rule.pattern))
         };
         // A name is more than a pattern of the same length.
@@ -348,6 +350,28 @@ mod tests {
                 allowed,
                 "{export} {address}"
             );
+        }
+    }
+
+    #[test]
+    fn a_snapshot_of_a_lun_is_for_those_of_the_lun_unless_it_has_a_rule() {
+        let rules = rules(&[
+            ("v/l", &["10.1.2.3"]),
+            ("v/l@nightly", &["10.9.9.9"]),
+            ("v/m@*", &["10.9.9.9"]),
+        ]);
+        for (export, address, allowed) in [
+            ("v/l@monday", "10.1.2.3", true),
+            ("v/l@monday", "10.9.9.9", false),
+            ("v/l@nightly", "10.9.9.9", true),
+            ("v/l@nightly", "10.1.2.3", false),
+            ("v/m@monday", "10.1.2.3", false),
+            ("v/m@monday", "10.9.9.9", true),
+            ("v/m", "10.1.2.3", true),
+            ("v/lx@monday", "10.9.9.9", true),
+        ] {
+            let found = rules.allows(export, at(address));
+            assert_eq!(found, allowed, "{export} {address}");
         }
     }
 

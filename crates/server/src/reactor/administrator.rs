@@ -22,7 +22,7 @@ use everglade_engine::{AggregateInfo, Engine, State, admin};
 use everglade_format::volume::Sync as MediaSync;
 
 use super::candidates;
-use super::control::{Control, Plane};
+use super::control::{Answer, Control, Plane, Timing};
 use super::creation::{self, Contents, CreationError};
 use super::inventory::bytes;
 use super::unavailable::Unavailable;
@@ -389,7 +389,7 @@ impl Administrator {
     }
 
     /// What one aggregate has yet to give back.
-    fn pending_of(&self, aggregate: u32) -> Pending {
+    pub(super) fn pending_of(&self, aggregate: u32) -> Pending {
         let aggregates = self.engine.aggregates();
         let found = aggregates.iter().find(|known| known.id == aggregate);
         // One that was deleted meanwhile has given back everything.
@@ -403,7 +403,7 @@ impl Administrator {
     }
 
     /// The number of the aggregate that has a volume.
-    fn aggregate_of(&self, volume: &str) -> Result<u32, Problem> {
+    pub(super) fn aggregate_of(&self, volume: &str) -> Result<u32, Problem> {
         let volumes = self.engine.volumes();
         let found = volumes.iter().find(|known| known.name == volume);
         let found = found.ok_or_else(|| Problem::not_found("volume", volume))?;
@@ -413,10 +413,20 @@ impl Administrator {
         Ok(aggregate.id)
     }
 
-    fn change(&self, aggregate: u32, change: admin::Change) -> Result<(), Problem> {
+    pub(super) fn change(&self, aggregate: u32, change: admin::Change) -> Result<Timing, Problem> {
         let answer = self.plane.ask(0, Control::Change(aggregate, change));
-        let stopping = || Problem::new(Code::Unavailable, "the daemon is stopping");
-        answer.ok_or_else(stopping)?.changed().map_err(not_changed)
+        changed(answer)
+    }
+
+    /// Makes several changes, in one consistency point if that is possible. Each succeeds or fails by itself.
+    pub(super) fn change_all(
+        &self,
+        aggregate: u32,
+        changes: impl IntoIterator<Item = admin::Change>,
+    ) -> Vec<Result<Timing, Problem>> {
+        let ask = |change| Control::Change(aggregate, change);
+        let answers = self.plane.ask_all(0, changes.into_iter().map(ask));
+        answers.into_iter().map(changed).collect()
     }
 }
 
@@ -431,6 +441,11 @@ fn pending(info: &AggregateInfo) -> Pending {
     }
 }
 
+fn changed(answer: Option<Answer>) -> Result<Timing, Problem> {
+    let stopping = || Problem::new(Code::Unavailable, "the daemon is stopping");
+    answer.ok_or_else(stopping)?.changed().map_err(not_changed)
+}
+
 /// Why the engine refused a change.
 fn not_changed(error: admin::Error) -> Problem {
     let text = error.to_string();
@@ -439,7 +454,7 @@ fn not_changed(error: admin::Error) -> Problem {
         admin::Error::NotFound(_) => Problem::new(Code::NotFound, text),
         admin::Error::Invalid { field, problem } => Problem::invalid(field, problem),
         admin::Error::NoSpace => Problem::new(Code::NoSpace, text),
-        admin::Error::Busy(_) => Problem::new(Code::Changed, text),
+        admin::Error::Busy(_) => Problem::new(Code::InUse, text),
         admin::Error::Limit(_) => Problem::new(Code::TooMany, text),
         admin::Error::Unavailable(_) => Problem::new(Code::Unavailable, text),
     }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everglade_engine::{Engine, admin};
-use everglade_env::World;
+use everglade_env::{Nanos, World};
 use everglade_nbd::SessionMetrics;
 use everglade_nbd::metrics::Snapshot;
 use everglade_target::Export;
@@ -27,16 +27,25 @@ pub(super) enum Control {
     Listen(Listeners),
 }
 
+/// When a change happened, from when the reactor heard of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Timing {
+    /// It was executed; what was frozen for it, a snapshot's image for example, is of this moment.
+    pub(super) executed: Nanos,
+    /// It was on stable storage.
+    pub(super) durable: Nanos,
+}
+
 /// A reactor's answer.
 pub(super) enum Answer {
-    Changed(Result<(), admin::Error>),
+    Changed(Result<Timing, admin::Error>),
     Exports(Vec<Export>),
     Listening,
     Alive,
 }
 
 impl Answer {
-    pub(super) fn changed(self) -> Result<(), admin::Error> {
+    pub(super) fn changed(self) -> Result<Timing, admin::Error> {
         match self {
             Answer::Changed(result) => result,
             _ => panic!("a change is answered by its result"),
@@ -136,15 +145,28 @@ impl Plane {
 
     /// Asks a reactor and waits for the answer; `None` if it ended instead. Not from a reactor's thread.
     pub(super) fn ask(&self, reactor: usize, control: Control) -> Option<Answer> {
-        let (reply, answer): (Sender<Answer>, Receiver<Answer>) = channel();
+        self.ask_all(reactor, [control]).pop().flatten()
+    }
+
+    /// Asks all of these at once and waits for all answers, so that changes share a consistency point.
+    pub(super) fn ask_all(
+        &self,
+        reactor: usize,
+        controls: impl IntoIterator<Item = Control>,
+    ) -> Vec<Option<Answer>> {
+        let mut answers: Vec<Receiver<Answer>> = Vec::new();
         let mut inbox = self.inbox(reactor);
-        if inbox.is_closed {
-            return None;
+        for control in controls {
+            let (reply, answer) = channel();
+            answers.push(answer);
+            if !inbox.is_closed {
+                inbox.asked.push_back(Asked { control, reply });
+            }
         }
-        inbox.asked.push_back(Asked { control, reply });
         drop(inbox);
         self.world.wake(reactor);
-        answer.recv().ok()
+        let answers = answers.into_iter();
+        answers.map(|answer| answer.recv().ok()).collect()
     }
 
     /// A reactor has ended: whoever waits for an answer, or asks from now on, gets none.

@@ -139,9 +139,30 @@ impl Administrator {
     pub fn volumes(&self) -> Volumes {
         let luns = self.engine.luns();
         let volumes = self.engine.volumes();
-        let view = |info: &VolumeInfo| view_volume(info, &luns);
+        let view = |info: &VolumeInfo| self.view_volume(info, &luns);
         Volumes {
             volumes: volumes.iter().map(view).collect(),
+        }
+    }
+
+    fn view_volume(&self, info: &VolumeInfo, luns: &[LunInfo]) -> Volume {
+        let here = |lun: &&LunInfo| split(&lun.name).volume.as_str() == info.name;
+        let luns = luns.iter().filter(here);
+        let snapshots = self.engine.snapshots(&info.name);
+        Volume {
+            name: info.name.clone(),
+            aggregate: info.aggregate.clone(),
+            sync: match info.sync {
+                MediaSync::Standard => Sync::Standard,
+                MediaSync::Always => Sync::Always,
+            },
+            lun_count: luns.clone().count() as u64,
+            logical_bytes: luns.map(|lun| lun.size_bytes).fold(0, u64::saturating_add),
+            snapshot_count: snapshots.len() as u64,
+            snapshot_exclusive_bytes: snapshots
+                .iter()
+                .map(|snapshot| snapshot.exclusive_bytes)
+                .fold(0, u64::saturating_add),
         }
     }
 
@@ -153,7 +174,7 @@ impl Administrator {
         let volumes = self.engine.volumes();
         let found = volumes.iter().find(|known| known.name == name);
         let found = found.ok_or_else(|| Problem::not_found("volume", name))?;
-        Ok(view_volume(found, &self.engine.luns()))
+        Ok(self.view_volume(found, &self.engine.luns()))
     }
 
     /// The LUNs of a volume, by name.
@@ -298,21 +319,6 @@ fn free_blocks(info: &AggregateInfo) -> u64 {
     let usage = info.usage;
     let unused = usage.total_blocks.saturating_sub(usage.used_blocks);
     unused.saturating_sub(usage.reserve_blocks)
-}
-
-fn view_volume(info: &VolumeInfo, luns: &[LunInfo]) -> Volume {
-    let here = |lun: &&LunInfo| split(&lun.name).volume.as_str() == info.name;
-    let luns = luns.iter().filter(here);
-    Volume {
-        name: info.name.clone(),
-        aggregate: info.aggregate.clone(),
-        sync: match info.sync {
-            MediaSync::Standard => Sync::Standard,
-            MediaSync::Always => Sync::Always,
-        },
-        lun_count: luns.clone().count() as u64,
-        logical_bytes: luns.map(|lun| lun.size_bytes).fold(0, u64::saturating_add),
-    }
 }
 
 fn view_lun(info: &LunInfo) -> Lun {

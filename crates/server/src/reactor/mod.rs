@@ -19,6 +19,7 @@ mod door;
 mod encryption;
 mod first_start;
 mod inventory;
+mod snapshots;
 mod turn;
 mod unavailable;
 

@@ -19,7 +19,7 @@ use everglade_target::Target;
 use slab::Slab;
 
 use super::connection::{Connection, Socket};
-use super::control::{Answer, Asked, Control, Plane};
+use super::control::{Answer, Asked, Control, Plane, Timing};
 use super::door::Door;
 use crate::Config;
 use crate::listen::Listeners;
@@ -51,7 +51,8 @@ pub(super) struct Reactor {
     again: Vec<usize>,
     /// There may be more to serve without anything happening first.
     is_behind: bool,
-    asked: HashMap<u64, Sender<Answer>>,
+    /// Changes under way, and when they were asked for.
+    asked: HashMap<u64, (Sender<Answer>, Nanos)>,
     next_token: u64,
     swept: Nanos,
     /// When the sessions were told to end.
@@ -366,16 +367,22 @@ impl Reactor {
                 }
                 Control::Change(aggregate, change) => {
                     self.next_token += 1;
-                    self.asked.insert(self.next_token, reply);
+                    let now = self.core.outside().now();
+                    self.asked.insert(self.next_token, (reply, now));
                     self.core.change(aggregate, change, self.next_token);
                 }
             }
         }
         let mut done: Vec<AdminDone> = Vec::new();
         self.core.poll_admin(&mut done);
-        for AdminDone { token, result, .. } in done {
-            if let Some(reply) = self.asked.remove(&token) {
-                drop(reply.send(Answer::Changed(result)));
+        let now = self.core.outside().now();
+        for done in done {
+            if let Some((reply, asked)) = self.asked.remove(&done.token) {
+                let timing = Timing {
+                    executed: done.executed.unwrap_or(now).saturating_sub(asked),
+                    durable: now.saturating_sub(asked),
+                };
+                drop(reply.send(Answer::Changed(done.result.map(|()| timing))));
             }
         }
     }

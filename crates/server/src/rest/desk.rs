@@ -117,9 +117,22 @@ impl Desk {
         deed: Deed,
         change: impl FnOnce(&Administrator) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
+        self.change_told(caller, move |administrator| {
+            let made = change(administrator)?;
+            Ok((made, deed))
+        })
+        .await
+    }
+
+    /// The same for a change that knows only afterwards what it was.
+    pub(super) async fn change_told<T: Send + 'static>(
+        &self,
+        caller: Caller,
+        change: impl FnOnce(&Administrator) -> Result<(T, Deed), Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
         let records = Arc::clone(&self.records);
         self.ask(move |administrator| {
-            let made = change(administrator)?;
+            let (made, deed) = change(administrator)?;
             records.remember(administrator.now(), &caller.name, &deed);
             Ok(made)
         })

@@ -4,7 +4,7 @@
 //! decided on the settings decided well even if a client has written meanwhile.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use everglade_api::{Aggregate, Code, Lun, Problem, Volume};
+use everglade_api::{Aggregate, Code, Lun, Problem, Snapshot, Volume};
 
 /// Longest list of tags that is read.
 const HEADER_BYTES_MAX: usize = 1024;
@@ -38,6 +38,13 @@ impl Tag {
     pub(super) fn of_lun(lun: &Lun) -> Tag {
         let size = lun.size_bytes.to_string();
         Tag::of(&["lun", &lun.volume, &lun.name, &size])
+    }
+
+    pub(super) fn of_snapshot(snapshot: &Snapshot) -> Tag {
+        let id = snapshot.id.to_string();
+        let mut parts = vec!["snapshot", &snapshot.volume, &snapshot.name, &id];
+        parts.extend(snapshot.holds.iter().map(String::as_str));
+        Tag::of(&parts)
     }
 
     /// As a header's value.

@@ -28,6 +28,7 @@ mod listing;
 mod luns;
 mod overview;
 mod routes;
+mod snapshots;
 pub mod tokens;
 mod volumes;
 

@@ -12,7 +12,7 @@ use everglade_api::{Code, Problem};
 use super::answer::Refusal;
 use super::desk::Desk;
 use super::guard::{guard, no_such_path};
-use super::{aggregates, happenings, jobs, luns, overview, volumes};
+use super::{aggregates, happenings, jobs, luns, overview, snapshots, volumes};
 
 /// The table of paths.
 pub(super) fn all(desk: Arc<Desk>) -> Router {
@@ -50,6 +50,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
                 .patch(luns::resize)
                 .delete(luns::delete),
         )
+        .merge(snapshots::routes())
         .fallback(nowhere)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn(guard))

@@ -1,0 +1,282 @@
+//! Snapshots: images of a volume, kept.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::fields::required;
+use crate::{Fields, Name, NotAName, Problem};
+
+/// `volume@snapshot`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SnapshotName {
+    /// Of which volume.
+    pub volume: Name,
+    /// Its name there.
+    pub snapshot: Name,
+}
+
+impl FromStr for SnapshotName {
+    type Err = NotAName;
+
+    fn from_str(text: &str) -> Result<SnapshotName, NotAName> {
+        let Some((volume, snapshot)) = text.split_once('@') else {
+            return Err(NotAName::new(text, "a snapshot: write VOLUME@SNAPSHOT"));
+        };
+        Ok(SnapshotName {
+            volume: volume.parse()?,
+            snapshot: snapshot.parse()?,
+        })
+    }
+}
+
+impl fmt::Display for SnapshotName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.volume, self.snapshot)
+    }
+}
+
+/// `POST /v1/volumes/{v}/snapshots`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct CreateSnapshot {
+    /// Unique in its volume.
+    pub name: Name,
+}
+
+impl CreateSnapshot {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<CreateSnapshot, Problem> {
+        Ok(CreateSnapshot {
+            name: only(body, "name")?,
+        })
+    }
+}
+
+/// `PATCH /v1/volumes/{v}/snapshots/{s}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RenameSnapshot {
+    /// The new name, unique in the volume.
+    pub name: Name,
+}
+
+impl RenameSnapshot {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<RenameSnapshot, Problem> {
+        Ok(RenameSnapshot {
+            name: only(body, "name")?,
+        })
+    }
+}
+
+/// `POST /v1/volumes/{v}/snapshots/{s}/actions/hold`, and `…/release`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct HoldSnapshot {
+    /// The reason, by the rule for names; unique among the holds of the snapshot.
+    pub tag: Name,
+}
+
+impl HoldSnapshot {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<HoldSnapshot, Problem> {
+        Ok(HoldSnapshot {
+            tag: only(body, "tag")?,
+        })
+    }
+}
+
+/// `POST /v1/volumes/{v}/snapshots/{s}/actions/restore`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RestoreSnapshot {
+    /// Name of the snapshot that is taken of the present image; `before-restore-` and the time if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub safety_snapshot: Option<Name>,
+    /// Then delete all snapshots that are newer than this one, that of the present image too.
+    #[schema(required = false)]
+    pub discard_newer: bool,
+    /// Only say what would happen.
+    #[schema(required = false)]
+    pub dry_run: bool,
+}
+
+impl RestoreSnapshot {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<RestoreSnapshot, Problem> {
+        let mut fields = Fields::parse(body)?;
+        let safety_snapshot: Option<Name> = fields.parsed("safety_snapshot")?;
+        let discard_newer = fields.flag("discard_newer")?;
+        let dry_run = fields.flag("dry_run")?;
+        fields.finish()?;
+        if discard_newer && safety_snapshot.is_some() {
+            let text = "discard_newer deletes that of the present image too, so it needs no name; leave one out";
+            return Err(Problem::invalid("safety_snapshot", text));
+        }
+        Ok(RestoreSnapshot {
+            safety_snapshot,
+            discard_newer,
+            dry_run,
+        })
+    }
+}
+
+/// The name in a body that has nothing else.
+fn only(body: &[u8], field: &'static str) -> Result<Name, Problem> {
+    let mut fields = Fields::parse(body)?;
+    let name = fields.parsed(field)?;
+    fields.finish()?;
+    required(field, name)
+}
+
+/// When a change happened that froze an image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Taken {
+    /// When the image was frozen, RFC 3339 in UTC: what was written later is not in it.
+    pub taken_at: String,
+    /// When it was on stable storage, which is when this was answered.
+    pub durable_at: String,
+    /// From the request to the freeze.
+    pub taken_us: u64,
+    /// From the request to stable storage.
+    pub durable_us: u64,
+}
+
+/// A snapshot as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Snapshot {
+    /// Its name in the volume.
+    pub name: String,
+    /// Of which volume.
+    pub volume: String,
+    /// Its number in the volume, never reused: it stays when the name changes, and grows with each snapshot.
+    pub id: u64,
+    /// The snapshot that its image descends from, if that is still there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// When it was taken, RFC 3339 in UTC.
+    pub created: String,
+    /// The consistency point whose image it is.
+    pub consistency_point: u64,
+    /// All that its image holds, whoever else holds it too.
+    pub logical_bytes: u64,
+    /// What nothing else holds: deleting this snapshot, and no other, frees so much.
+    pub exclusive_bytes: u64,
+    /// What belonged to LUNs under deletion when it was taken.
+    pub pending_delete_bytes: u64,
+    /// Reasons, given by somebody, not to delete it.
+    pub holds: Vec<String>,
+    /// Whether a client has one of its LUNs open.
+    pub is_exported: bool,
+    /// Names of its LUNs for NBD clients, who can read them: `volume/lun@snapshot`.
+    pub nbd_exports: Vec<String>,
+    /// In the answer that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<Taken>,
+}
+
+/// `GET /v1/volumes/{v}/snapshots`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Snapshots {
+    /// In order of creation.
+    pub snapshots: Vec<Snapshot>,
+}
+
+/// A snapshot that stayed though it was to go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KeptSnapshot {
+    /// Which.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a restore did, or would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Restored {
+    /// Which volume.
+    pub volume: String,
+    /// Whose image is the active one now.
+    pub snapshot: String,
+    /// It was only asked for what would happen.
+    pub dry_run: bool,
+    /// What was active is here; absent if it was to be discarded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub safety_snapshot: Option<String>,
+    /// Snapshots that are deleted, because they were newer.
+    pub discarded: Vec<Snapshot>,
+    /// Newer ones that could not be deleted.
+    pub kept: Vec<KeptSnapshot>,
+    /// When it happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<Taken>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+
+    #[test]
+    fn a_snapshot_has_a_volume() {
+        let name: SnapshotName = "vol0@monday".parse().expect("a snapshot");
+        assert_eq!(name.to_string(), "vol0@monday");
+        let long = format!("v@{}", "s".repeat(1024));
+        for bad in [
+            "vol0", "vol0@", "@s", "a@b@c", "a/b@c", "a@b/c", "a@é", "a@ ", &long,
+        ] {
+            assert!(bad.parse::<SnapshotName>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_client_writes_the_daemon_reads() {
+        let name: Name = "s".parse().expect("a name");
+        let request = CreateSnapshot { name: name.clone() };
+        let body = serde_json::to_vec(&request).expect("JSON");
+        assert_eq!(CreateSnapshot::parse(&body), Ok(request));
+        let request = RestoreSnapshot {
+            safety_snapshot: Some(name),
+            discard_newer: false,
+            dry_run: true,
+        };
+        let body = serde_json::to_vec(&request).expect("JSON");
+        assert_eq!(RestoreSnapshot::parse(&body), Ok(request));
+        assert_eq!(
+            RestoreSnapshot::parse(b"{}"),
+            Ok(RestoreSnapshot::default())
+        );
+    }
+
+    #[test]
+    fn a_name_is_required_and_a_contradiction_refused() {
+        for (body, code, field) in [
+            ("{}", Code::MissingField, "name"),
+            ("{\"name\": \"a@b\"}", Code::InvalidValue, "name"),
+            ("{\"name\": \"\"}", Code::InvalidValue, "name"),
+            (
+                "{\"name\": \"a\", \"tag\": \"b\"}",
+                Code::UnknownField,
+                "tag",
+            ),
+        ] {
+            let problem = CreateSnapshot::parse(body.as_bytes()).expect_err(body);
+            assert_eq!(problem.code, code, "{body}");
+            assert_eq!(problem.field.as_deref(), Some(field), "{body}");
+        }
+        let body = b"{\"discard_newer\": true, \"safety_snapshot\": \"a\"}";
+        let problem = RestoreSnapshot::parse(body).expect_err("a contradiction");
+        assert_eq!(problem.field.as_deref(), Some("safety_snapshot"));
+    }
+}

@@ -1,0 +1,333 @@
+//! `everglade snapshot …`.
+
+use std::fmt::Write as _;
+
+use everglade_api::{
+    CreateSnapshot, HoldSnapshot, Name, NotAName, RenameSnapshot, RestoreSnapshot, Restored,
+    SCHEMA_VERSION, Size, Snapshot, SnapshotName, Snapshots, Versioned, Volumes,
+};
+use serde_json::json;
+
+use crate::failure::{Failure, exit};
+use crate::job;
+use crate::listing::{self, Cell, Column, if_asked};
+use crate::output::Output;
+use crate::session::{Session, Told};
+use crate::verb::{Removal, SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
+
+const COLUMNS: [Column<Snapshot>; 12] = [
+    Column::left("name", |it| {
+        Cell::text(format!("{}@{}", it.volume, it.name))
+    }),
+    if_asked(Column::left("volume", |it| Cell::text(&it.volume))),
+    Column::left("created", |it| Cell::text(&it.created)),
+    Column::right("logical", |it| Cell::Bytes(it.logical_bytes)),
+    Column::right("exclusive", |it| Cell::Bytes(it.exclusive_bytes)),
+    Column::left("holds", |it| match it.holds.as_slice() {
+        [] => Cell::None,
+        holds => Cell::text(holds.join(",")),
+    }),
+    Column::left("exported", |it| {
+        Cell::text(if it.is_exported { "yes" } else { "no" })
+    }),
+    if_asked(Column::right("pending-delete", |it| {
+        Cell::Bytes(it.pending_delete_bytes)
+    })),
+    if_asked(Column::right("id", |it| Cell::Count(it.id))),
+    if_asked(Column::left("parent", |it| {
+        it.parent.as_ref().map_or(Cell::None, Cell::text)
+    })),
+    if_asked(Column::right("cp", |it| Cell::Count(it.consistency_point))),
+    if_asked(Column::left("nbd-exports", |it| {
+        match it.nbd_exports.as_slice() {
+            [] => Cell::None,
+            exports => Cell::text(exports.join(",")),
+        }
+    })),
+];
+
+pub(crate) fn run(
+    verb: &SnapshotVerb,
+    session: &Session,
+    output: &Output,
+    yes: bool,
+) -> Result<u8, Failure> {
+    match verb {
+        SnapshotVerb::Create(create) => {
+            let told = if create.if_missing {
+                session.put_nothing::<Snapshot>(&place(&create.name))?
+            } else {
+                let name = create.name.snapshot.clone();
+                let request = CreateSnapshot { name };
+                session.post::<Snapshot>(&collection(&create.name.volume), &request)?
+            };
+            made(&told, output)?;
+        }
+        SnapshotVerb::Show(show) => run_show(show, session, output)?,
+        SnapshotVerb::Rename(rename) => {
+            let name = rename.to.clone();
+            let request = RenameSnapshot { name };
+            made(
+                &session.patch::<Snapshot>(&place(&rename.name), &request)?,
+                output,
+            )?;
+        }
+        SnapshotVerb::Delete(delete) => {
+            return remove(&delete.name, &delete.removal, session, output, yes);
+        }
+        SnapshotVerb::Restore(restore) => run_restore(restore, session, output, yes)?,
+        SnapshotVerb::Hold(hold) => act("hold", hold, session, output)?,
+        SnapshotVerb::Release(hold) => act("release", hold, session, output)?,
+    }
+    Ok(exit::OK)
+}
+
+fn made(told: &Told<Snapshot>, output: &Output) -> Result<(), Failure> {
+    output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))
+}
+
+fn act(
+    action: &str,
+    hold: &SnapshotHold,
+    session: &Session,
+    output: &Output,
+) -> Result<(), Failure> {
+    let request = HoldSnapshot {
+        tag: hold.tag.clone(),
+    };
+    let path = format!("{}/actions/{action}", place(&hold.name));
+    made(&session.post::<Snapshot>(&path, &request)?, output)
+}
+
+fn run_show(show: &SnapshotShow, session: &Session, output: &Output) -> Result<(), Failure> {
+    let usage = |error: NotAName| Failure::new(exit::USAGE, error.to_string());
+    let told = match show.name.as_deref() {
+        Some(name) if name.contains('@') => {
+            let name: SnapshotName = name.parse().map_err(usage)?;
+            let told = session.get::<Snapshot>(&place(&name))?;
+            return listing::print_one(&told, &COLUMNS, &show.listing, output);
+        }
+        Some(volume) => {
+            let volume: Name = volume.parse().map_err(usage)?;
+            session.get::<Snapshots>(&collection(&volume))?
+        }
+        None => everywhere(session)?,
+    };
+    let items = ("snapshots", told.meant.snapshots.as_slice());
+    listing::print(&told, items, &COLUMNS, &show.listing, output)
+}
+
+/// The snapshots of all volumes. A volume that goes meanwhile takes its snapshots with it.
+fn everywhere(session: &Session) -> Result<Told<Snapshots>, Failure> {
+    let mut snapshots = Vec::new();
+    for volume in session.get::<Volumes>("/v1/volumes")?.meant.volumes {
+        match session.get::<Snapshots>(&format!("/v1/volumes/{}/snapshots", volume.name)) {
+            Ok(told) => snapshots.extend(told.meant.snapshots),
+            Err(failure) if failure.code == exit::NOT_FOUND => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    let meant = Snapshots { snapshots };
+    let raw = json!(Versioned {
+        schema_version: SCHEMA_VERSION,
+        body: &meant,
+    });
+    Ok(Told { raw, meant })
+}
+
+fn remove(
+    name: &SnapshotName,
+    removal: &Removal,
+    session: &Session,
+    output: &Output,
+    yes: bool,
+) -> Result<u8, Failure> {
+    let path = place(name);
+    if removal.dry_run || !yes {
+        let snapshot = session.get::<Snapshot>(&path)?.meant;
+        let what = loss(&snapshot);
+        if !removal.dry_run {
+            return Err(Failure::not_confirmed(what));
+        }
+        let obstacle = obstacle(&snapshot);
+        let raw = listing::versioned(json!({
+            "would": "snapshot delete", "object": name.to_string(), "frees_bytes": snapshot.exclusive_bytes,
+            "obstacle": obstacle, "lost": {"snapshot": snapshot},
+        }));
+        output.data(&raw, || {
+            let mut text = format!("{what} would be lost for good\n");
+            if let Some(obstacle) = &obstacle {
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "  not now: {obstacle}");
+            }
+            text
+        })?;
+        return Ok(exit::OK);
+    }
+    let job = session.delete(&path)?;
+    output.done(&format!("deleted snapshot {name}"));
+    job::follow(session, output, job, removal.wait)
+}
+
+/// What goes with a snapshot.
+fn loss(snapshot: &Snapshot) -> String {
+    format!(
+        "snapshot {}@{} of {} ({} that nothing else holds)",
+        snapshot.volume,
+        snapshot.name,
+        snapshot.created,
+        Size(snapshot.exclusive_bytes)
+    )
+}
+
+/// Why it cannot be deleted now.
+fn obstacle(snapshot: &Snapshot) -> Option<String> {
+    match snapshot.holds.as_slice() {
+        [] if snapshot.is_exported => Some("it is exported to a client".to_owned()),
+        [] => None,
+        holds => Some(format!("it is held by {}", holds.join(", "))),
+    }
+}
+
+fn run_restore(
+    restore: &SnapshotRestore,
+    session: &Session,
+    output: &Output,
+    yes: bool,
+) -> Result<(), Failure> {
+    let path = format!("{}/actions/restore", place(&restore.name));
+    let request = |dry_run| RestoreSnapshot {
+        safety_snapshot: restore.safety_snapshot.clone(),
+        discard_newer: restore.discard_newer,
+        dry_run,
+    };
+    if restore.dry_run || (restore.discard_newer && !yes) {
+        let told = session.post::<Restored>(&path, &request(true))?;
+        if restore.dry_run {
+            return output.data(&told.raw, || describe(&told.meant));
+        }
+        return Err(Failure::not_confirmed(format!(
+            "the active image of volume {} and {} newer snapshots",
+            told.meant.volume,
+            told.meant.discarded.len()
+        )));
+    }
+    let told = session.post::<Restored>(&path, &request(false))?;
+    output.made(&told.raw, || describe(&told.meant))?;
+    if told.meant.kept.is_empty() {
+        return Ok(());
+    }
+    let kept = told.meant.kept.iter();
+    let kept: Vec<_> = kept.map(|kept| kept.reason.as_str()).collect();
+    let text = format!(
+        "the volume is restored, but some newer snapshots are still there: {}",
+        kept.join("; ")
+    );
+    Err(Failure::new(exit::CONFLICT, text))
+}
+
+/// What a restore did, or would do.
+fn describe(restored: &Restored) -> String {
+    let (volume, snapshot) = (&restored.volume, &restored.snapshot);
+    let mut text = if restored.dry_run {
+        format!("volume {volume} would become what it was at {volume}@{snapshot}\n")
+    } else {
+        format!("volume {volume} is what it was at {volume}@{snapshot}\n")
+    };
+    // Writing to a String cannot fail.
+    let _ = match (&restored.safety_snapshot, restored.dry_run) {
+        (Some(safety), true) => writeln!(
+            text,
+            "  what is active now would stay as {volume}@{safety}; nothing would be lost"
+        ),
+        (Some(safety), false) => {
+            writeln!(
+                text,
+                "  what was active is {volume}@{safety}; nothing is lost"
+            )
+        }
+        (None, true) => writeln!(text, "  what is active now would be lost for good"),
+        (None, false) => writeln!(text, "  what was active is lost"),
+    };
+    for snapshot in &restored.discarded {
+        let would = if restored.dry_run {
+            "would be lost for good"
+        } else {
+            "is deleted"
+        };
+        let _ = writeln!(text, "  {} {would}", loss(snapshot));
+    }
+    for kept in &restored.kept {
+        let _ = writeln!(
+            text,
+            "  {volume}@{} is still there: {}",
+            kept.name, kept.reason
+        );
+    }
+    text
+}
+
+fn collection(volume: &Name) -> String {
+    format!("/v1/volumes/{volume}/snapshots")
+}
+
+fn place(name: &SnapshotName) -> String {
+    format!("/v1/volumes/{}/snapshots/{}", name.volume, name.snapshot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(name: &str) -> Snapshot {
+        Snapshot {
+            name: name.to_owned(),
+            volume: "v".to_owned(),
+            id: 1,
+            parent: None,
+            created: "2026-11-22T03:00:00Z".to_owned(),
+            consistency_point: 7,
+            logical_bytes: 1 << 30,
+            exclusive_bytes: 1 << 20,
+            pending_delete_bytes: 0,
+            holds: Vec::new(),
+            is_exported: false,
+            nbd_exports: Vec::new(),
+            taken: None,
+        }
+    }
+
+    #[test]
+    fn a_restore_says_where_what_was_active_is_and_what_is_lost() {
+        let mut restored = Restored {
+            volume: "v".to_owned(),
+            snapshot: "s".to_owned(),
+            dry_run: true,
+            safety_snapshot: Some("before".to_owned()),
+            discarded: Vec::new(),
+            kept: Vec::new(),
+            taken: None,
+        };
+        assert!(describe(&restored).contains("would stay as v@before; nothing would be lost"));
+        restored.safety_snapshot = None;
+        restored.discarded.push(snapshot("newer"));
+        let text = describe(&restored);
+        assert!(text.contains("what is active now would be lost"), "{text}");
+        assert!(
+            text.contains("snapshot v@newer of 2026-11-22T03:00:00Z (1.0 MiB that nothing else holds) would be lost"),
+            "{text}"
+        );
+        restored.dry_run = false;
+        assert!(!describe(&restored).contains("would"));
+    }
+
+    #[test]
+    fn an_obstacle_is_named() {
+        let mut found = snapshot("s");
+        assert_eq!(obstacle(&found), None);
+        found.is_exported = true;
+        assert!(obstacle(&found).expect("one").contains("exported"));
+        found.holds.push("backup".to_owned());
+        assert!(obstacle(&found).expect("one").contains("held by backup"));
+    }
+}

@@ -1,0 +1,110 @@
+//! Verbs of `snapshot`.
+
+use clap::{Args, Subcommand};
+use everglade_api::{Name, SnapshotName};
+
+use super::{Listing, Removal};
+
+/// Verbs of `snapshot`.
+#[derive(Debug, Subcommand)]
+pub enum SnapshotVerb {
+    /// Take a snapshot of a volume
+    Create(SnapshotCreate),
+    /// List all snapshots, those of a volume, or show one
+    #[command(visible_alias = "list")]
+    Show(SnapshotShow),
+    /// Give a snapshot another name
+    Rename(SnapshotRename),
+    /// Delete a snapshot; needs --yes
+    Delete(SnapshotDelete),
+    /// Make a snapshot's image the active one; what was active is kept as another snapshot
+    Restore(SnapshotRestore),
+    /// Keep a snapshot from being deleted, for a reason
+    Hold(SnapshotHold),
+    /// Take a hold away
+    Release(SnapshotHold),
+}
+
+/// Options of `snapshot create`.
+#[derive(Debug, Args)]
+pub struct SnapshotCreate {
+    /// The new snapshot
+    #[arg(value_name = "VOLUME@SNAPSHOT")]
+    pub name: SnapshotName,
+
+    /// Do nothing if there is one of this name
+    #[arg(long)]
+    pub if_missing: bool,
+}
+
+/// Options of `snapshot show`.
+#[derive(Debug, Args)]
+pub struct SnapshotShow {
+    /// Which [default: all]
+    #[arg(value_name = "VOLUME[@SNAPSHOT]")]
+    pub name: Option<String>,
+
+    /// How to show it.
+    #[command(flatten)]
+    pub listing: Listing,
+}
+
+/// Options of `snapshot rename`.
+#[derive(Debug, Args)]
+pub struct SnapshotRename {
+    /// Which
+    #[arg(value_name = "VOLUME@SNAPSHOT")]
+    pub name: SnapshotName,
+
+    /// The new name, in the same volume
+    #[arg(value_name = "NEW")]
+    pub to: Name,
+}
+
+/// Options of `snapshot delete`.
+#[derive(Debug, Args)]
+pub struct SnapshotDelete {
+    /// Which
+    #[arg(value_name = "VOLUME@SNAPSHOT")]
+    pub name: SnapshotName,
+
+    /// How to remove it.
+    #[command(flatten)]
+    pub removal: Removal,
+}
+
+/// Options of `snapshot restore`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Nothing is lost, not even what is newer, unless --discard-newer. Clients that have LUNs of the \
+    volume open find other contents under their feet: unmount first."
+)]
+pub struct SnapshotRestore {
+    /// Which
+    #[arg(value_name = "VOLUME@SNAPSHOT")]
+    pub name: SnapshotName,
+
+    /// Name of the snapshot that keeps what is active now [default: before-restore- and the time]
+    #[arg(long, value_name = "NAME", conflicts_with = "discard_newer")]
+    pub safety_snapshot: Option<Name>,
+
+    /// Lose what is active now and every newer snapshot; needs --yes
+    #[arg(long)]
+    pub discard_newer: bool,
+
+    /// Only say what would happen, and what would be lost
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Options of `snapshot hold` and `snapshot release`.
+#[derive(Debug, Args)]
+pub struct SnapshotHold {
+    /// Which
+    #[arg(value_name = "VOLUME@SNAPSHOT")]
+    pub name: SnapshotName,
+
+    /// The reason, by the rule for names
+    #[arg(value_name = "TAG")]
+    pub tag: Name,
+}

@@ -1,0 +1,154 @@
+//! What clients see: `volume/lun@snapshot`, read-only and as it was, whatever is written or restored meanwhile.
+
+use std::fs;
+
+use super::names;
+use crate::manage::{ask, copy_in, noise, refused, serve};
+use crate::running::{Place, Server};
+use crate::tools::{have, must, must_fail};
+use crate::wire::Client;
+
+const EPERM: u32 = 1;
+const IMAGE_BYTES: u64 = 4 << 20;
+/// Of the LUN that tests are served with.
+const LUN_BYTES: u64 = 64 << 20;
+
+/// Noise of the LUN's size: most of it a hole.
+fn image(place: &Place, name: &str) -> std::path::PathBuf {
+    let path = noise(place, name, IMAGE_BYTES);
+    let file = fs::File::options().write(true).open(&path).expect("open");
+    file.set_len(LUN_BYTES).expect("longer");
+    path
+}
+
+#[track_caller]
+fn assert_same(server: &Server, export: &str, image: &std::path::Path) {
+    let path = image.to_str().expect("UTF-8");
+    must(
+        "qemu-img",
+        &[
+            "compare",
+            "-f",
+            "raw",
+            "-F",
+            "raw",
+            path,
+            &server.uri(export),
+        ],
+    );
+}
+
+#[test]
+fn qemu_and_libnbd_read_from_a_snapshot_what_was_overwritten() {
+    if !have(&["nbdcopy", "nbdinfo", "qemu-img"]) {
+        return;
+    }
+    let place = Place::new();
+    let server = serve(&place);
+    let (old, new) = (image(&place, "old"), image(&place, "newer"));
+    copy_in(&server, &old, "vol0/lun0");
+    ask(&place, &["snapshot", "create", "vol0@s"]);
+    copy_in(&server, &new, "vol0/lun0");
+    assert_same(&server, "vol0/lun0@s", &old);
+    assert_same(&server, "vol0/lun0", &new);
+    let copy = place.file("copy");
+    must(
+        "nbdcopy",
+        &[&server.uri("vol0/lun0@s"), copy.to_str().expect("UTF-8")],
+    );
+    assert!(fs::read(&copy).expect("read") == fs::read(&old).expect("read"));
+    must(
+        "nbdinfo",
+        &["--is", "read-only", &server.uri("vol0/lun0@s")],
+    );
+    must_fail("nbdinfo", &["--is", "read-only", &server.uri("vol0/lun0")]);
+    let said = must_fail("nbdinfo", &[&server.uri("vol0/lun0@nix")]);
+    assert!(said.contains("lun0@nix"), "{said}");
+    server.stop();
+    // It is there after a restart.
+    let server = serve(&place);
+    assert_same(&server, "vol0/lun0@s", &old);
+    server.stop();
+}
+
+#[test]
+fn a_snapshot_refuses_writes_and_whoever_reads_it_keeps_it() {
+    let place = Place::new();
+    let server = serve(&place);
+    let open = |export: &str| Client::open(&server.tcp, export).expect("a client").0;
+    let mut active = open("vol0/lun0");
+    active.write(4096, &[1; 8192]).expect("written");
+    ask(&place, &["snapshot", "create", "vol0@s"]);
+    active.write(4096, &[2; 8192]).expect("written");
+    let mut kept = open("vol0/lun0@s");
+    assert_eq!(kept.read(4096, 8192), Ok(vec![1; 8192]));
+    assert_eq!(kept.write(4096, &[3; 4096]), Err(EPERM));
+    assert_eq!(kept.trim(4096, 4096), Err(EPERM));
+    assert_eq!(kept.read(4096, 8192), Ok(vec![1; 8192]));
+    assert_eq!(active.read(4096, 8192), Ok(vec![2; 8192]));
+    for verb in [
+        &["snapshot", "delete", "vol0@s", "--yes"][..],
+        &["snapshot", "rename", "vol0@s", "t"][..],
+    ] {
+        refused(
+            &place,
+            verb,
+            5,
+            &["vol0@s", "exported", "disconnect", "EVG-2010"],
+        );
+    }
+    let shown = crate::manage::ask_json(&place, &["snapshot", "show", "vol0@s"]);
+    assert_eq!(shown["is_exported"], true);
+    assert_eq!(names(&place, "vol0"), ["s"]);
+    drop(kept);
+    // The server hears of the end of the connection a moment later.
+    let delete = ["snapshot", "delete", "vol0@s", "--yes"];
+    let gone = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        crate::running::code(&place.run(&delete)) == 0
+    });
+    assert!(gone);
+    assert!(Client::open(&server.tcp, "vol0/lun0@s").is_err());
+    drop(active);
+    server.stop();
+}
+
+#[test]
+fn a_restored_volume_shows_connected_clients_what_it_was() {
+    let place = Place::new();
+    let server = serve(&place);
+    let mut client = Client::open(&server.tcp, "vol0/lun0").expect("a client").0;
+    client.write(0, &[1; 65_536]).expect("written");
+    ask(&place, &["snapshot", "create", "vol0@s"]);
+    client.write(0, &[2; 65_536]).expect("written");
+    client.flush().expect("flushed");
+    ask(
+        &place,
+        &[
+            "snapshot",
+            "restore",
+            "vol0@s",
+            "--safety-snapshot",
+            "before",
+        ],
+    );
+    assert_eq!(
+        client.read(0, 65_536),
+        Ok(vec![1; 65_536]),
+        "the same connection"
+    );
+    let mut before = Client::open(&server.tcp, "vol0/lun0@before")
+        .expect("a client")
+        .0;
+    assert_eq!(before.read(0, 65_536), Ok(vec![2; 65_536]));
+    client.write(0, &[3; 65_536]).expect("written");
+    client.flush().expect("flushed");
+    assert_eq!(before.read(0, 65_536), Ok(vec![2; 65_536]));
+    drop((client, before));
+    server.kill();
+    let server = serve(&place);
+    let mut client = Client::open(&server.tcp, "vol0/lun0").expect("a client").0;
+    assert_eq!(client.read(0, 65_536), Ok(vec![3; 65_536]));
+    drop(client);
+    server.stop();
+}

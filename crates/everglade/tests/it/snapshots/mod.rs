@@ -1,0 +1,20 @@
+//! Snapshots as an operator and a client see them (issue 6, items 1 to 3 and 5): command line, REST and NBD against
+//! the real binary.
+
+mod images;
+mod refusals;
+mod verbs;
+
+use serde_json::Value;
+
+use crate::manage::ask_json;
+use crate::running::Place;
+
+/// Names of a volume's snapshots, in order of creation.
+#[track_caller]
+pub(crate) fn names(place: &Place, volume: &str) -> Vec<String> {
+    let shown = ask_json(place, &["snapshot", "show", volume]);
+    let list = shown["snapshots"].as_array().expect("a list").clone();
+    let name = |snapshot: &Value| snapshot["name"].as_str().expect("a name").to_owned();
+    list.iter().map(name).collect()
+}

@@ -1,0 +1,233 @@
+//! What is wrong is refused with the object and the remedy, and nothing changes.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::names;
+use crate::manage::{ask, refused, serve};
+use crate::operate::http;
+use crate::running::Place;
+
+#[test]
+fn names_that_are_none_are_refused_everywhere() {
+    let place = Place::new();
+    let server = serve(&place);
+    ask(&place, &["snapshot", "create", "vol0@good"]);
+    let long = "s".repeat(1024);
+    for name in [
+        "",
+        "a@b",
+        "a/b",
+        "é",
+        "snap shot",
+        "-a",
+        ".",
+        "..",
+        "a\tb",
+        "a%41",
+        &long,
+    ] {
+        let full = format!("vol0@{name}");
+        for words in [
+            vec!["snapshot", "create", &full],
+            vec!["snapshot", "create", &full, "--if-missing"],
+            vec!["snapshot", "delete", &full, "--yes"],
+            vec!["snapshot", "restore", &full],
+            vec!["snapshot", "show", &full],
+        ] {
+            refused(&place, &words, 2, &["name"]);
+        }
+        if !name.starts_with('-') {
+            refused(
+                &place,
+                &["snapshot", "rename", "vol0@good", name],
+                2,
+                &["name"],
+            );
+            refused(
+                &place,
+                &["snapshot", "hold", "vol0@good", name],
+                2,
+                &["name"],
+            );
+        }
+        let body = serde_json::json!({"name": name}).to_string();
+        let answer = http::unix(&place, "POST", "/v1/volumes/vol0/snapshots", "", &body);
+        assert_eq!(answer.status, 422, "{name:?}: {answer:?}");
+        assert_eq!(answer.json()["field"], "name");
+        let answer = http::unix(
+            &place,
+            "PATCH",
+            "/v1/volumes/vol0/snapshots/good",
+            "",
+            &body,
+        );
+        assert_eq!(answer.status, 422, "{name:?}");
+    }
+    assert_eq!(names(&place, "vol0"), ["good"]);
+    server.stop();
+}
+
+#[test]
+fn what_is_missing_taken_or_contradictory_is_named() {
+    let place = Place::new();
+    let server = serve(&place);
+    for name in ["vol0@a", "vol0@b"] {
+        ask(&place, &["snapshot", "create", name]);
+    }
+    ask(&place, &["snapshot", "hold", "vol0@a", "x"]);
+    for (words, exit, parts) in [
+        (
+            vec!["create", "vol0@a"],
+            5,
+            vec!["vol0@a exists already", "EVG-2002"],
+        ),
+        (vec!["create", "nix@a"], 4, vec!["no volume nix"]),
+        (vec!["create", "vol0"], 2, vec!["VOLUME@SNAPSHOT"]),
+        (vec!["create", "vol0/lun0@a"], 2, vec!["is not a name"]),
+        (vec!["show", "vol0@nix"], 4, vec!["no snapshot vol0@nix"]),
+        (vec!["rename", "vol0@a", "b"], 5, vec!["vol0@b exists"]),
+        (vec!["rename", "vol0@nix", "c"], 4, vec!["vol0@nix"]),
+        (vec!["delete", "vol0@nix", "--yes"], 4, vec!["vol0@nix"]),
+        (
+            vec!["delete", "vol0@a", "--yes"],
+            5,
+            vec!["held by x", "release"],
+        ),
+        (vec!["hold", "vol0@a", "x"], 5, vec!["hold x on vol0@a"]),
+        (vec!["hold", "vol0@nix", "x"], 4, vec!["vol0@nix"]),
+        (vec!["release", "vol0@a", "y"], 4, vec!["hold y on vol0@a"]),
+        (vec!["restore", "vol0@nix"], 4, vec!["vol0@nix"]),
+        (
+            vec!["restore", "vol0@a", "--safety-snapshot", "b"],
+            5,
+            vec!["vol0@b exists", "another name"],
+        ),
+        (
+            vec![
+                "restore",
+                "vol0@a",
+                "--safety-snapshot",
+                "c",
+                "--discard-newer",
+            ],
+            2,
+            vec!["--discard-newer"],
+        ),
+        (vec!["restore", "vol0@a", "--force"], 2, vec!["--force"]),
+    ] {
+        refused(&place, &[&["snapshot"], &words[..]].concat(), exit, &parts);
+    }
+    let one = "/v1/volumes/vol0/snapshots/a";
+    for (method, path, body, status, code) in [
+        ("POST", "/v1/volumes/vol0/snapshots", "{}", 400, "EVG-1003"),
+        (
+            "POST",
+            "/v1/volumes/nix/snapshots",
+            "{\"name\": \"a\"}",
+            404,
+            "EVG-2001",
+        ),
+        (
+            "POST",
+            "/v1/volumes/vol0/snapshots",
+            "{\"name\": \"a\"}",
+            409,
+            "EVG-2002",
+        ),
+        ("DELETE", one, "", 409, "EVG-2010"),
+        (
+            "PATCH",
+            one,
+            "{\"name\": \"c\", \"holds\": []}",
+            400,
+            "EVG-1002",
+        ),
+        (
+            "GET",
+            "/v1/volumes/vol0/snapshots?nmae=a",
+            "",
+            400,
+            "EVG-1002",
+        ),
+        (
+            "GET",
+            "/v1/volumes/vol0/snapshots/a%40b",
+            "",
+            404,
+            "EVG-1006",
+        ),
+        (
+            "POST",
+            &format!("{one}/actions/forget"),
+            "{}",
+            404,
+            "EVG-1006",
+        ),
+        (
+            "POST",
+            &format!("{one}/actions/hold"),
+            "{\"tag\": 7}",
+            422,
+            "EVG-1004",
+        ),
+        (
+            "POST",
+            &format!("{one}/actions/restore"),
+            "{\"discard_newer\": true, \"safety_snapshot\": \"c\"}",
+            422,
+            "EVG-1004",
+        ),
+        (
+            "POST",
+            &format!("{one}/actions/restore"),
+            "{\"dry_run\": \"yes\"}",
+            422,
+            "EVG-1004",
+        ),
+    ] {
+        let answer = http::unix(&place, method, path, "", body);
+        assert_eq!(answer.status, status, "{method} {path} {body}: {answer:?}");
+        assert_eq!(answer.json()["code"], code, "{method} {path} {body}");
+    }
+    assert_eq!(names(&place, "vol0"), ["a", "b"]);
+    server.stop();
+}
+
+#[test]
+fn the_thousand_and_twenty_fourth_snapshot_is_refused_and_room_comes_back() {
+    let place = Place::new();
+    let server = serve(&place);
+    // Several at a time share consistency points.
+    let next = AtomicU32::new(1);
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number > 1023 {
+                        return;
+                    }
+                    let path = format!("/v1/volumes/vol0/snapshots/s{number}");
+                    let answer = http::unix(&place, "PUT", &path, "", "");
+                    assert_eq!(answer.status, 201, "{answer:?}");
+                }
+            });
+        }
+    });
+    assert_eq!(names(&place, "vol0").len(), 1023);
+    let remedy = ["1023 snapshots", "delete one", "EVG-2006"];
+    refused(&place, &["snapshot", "create", "vol0@more"], 5, &remedy);
+    refused(&place, &["snapshot", "restore", "vol0@s7"], 5, &remedy);
+    assert_eq!(names(&place, "vol0").len(), 1023);
+    ask(
+        &place,
+        &["snapshot", "delete", "vol0@s500", "--yes", "--wait"],
+    );
+    // The last of it is given back by the next consistency points.
+    let made = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        crate::running::code(&place.run(&["snapshot", "create", "vol0@more"])) == 0
+    });
+    assert!(made);
+    server.stop();
+}

@@ -1,0 +1,365 @@
+//! Snapshots, as administrators see and change them (F-01, F-05, F-10, F-16).
+//!
+//! The engine tells a snapshot's numbers as of the last consistency point. Every change is one of the engine's, so
+//! it happened or it did not. Only a restore that discards what is newer is two: the restore, and then the
+//! deletions, which share a consistency point. Between them a crash leaves the restored volume and all snapshots,
+//! which is more than was asked for and never less. What stands in the way of a deletion is looked for first, and
+//! then nothing happens at all.
+
+use everglade_api::{
+    Code, CreateSnapshot, HoldSnapshot, KeptSnapshot, Moment, Problem, RenameSnapshot,
+    RestoreSnapshot, Restored, Snapshot, Snapshots, Taken,
+};
+use everglade_engine::{SnapshotInfo, admin};
+
+use super::administrator::{Administrator, Deleted};
+use super::control::Timing;
+
+/// Nanoseconds of a second, and of a microsecond.
+const SECOND: u64 = 1_000_000_000;
+const MICROSECOND: u64 = 1_000;
+
+impl Administrator {
+    /// The snapshots of a volume, in order of creation.
+    ///
+    /// # Errors
+    /// There is no such volume.
+    pub fn snapshots(&self, volume: &str) -> Result<Snapshots, Problem> {
+        self.aggregate_of(volume)?;
+        let known = self.engine.snapshots(volume);
+        Ok(Snapshots {
+            snapshots: known
+                .iter()
+                .map(|info| view(volume, info, &known))
+                .collect(),
+        })
+    }
+
+    /// One snapshot.
+    ///
+    /// # Errors
+    /// There is no such volume, or no such snapshot of it.
+    pub fn snapshot(&self, volume: &str, name: &str) -> Result<Snapshot, Problem> {
+        let mut snapshots = self.snapshots(volume)?.snapshots.into_iter();
+        let found = snapshots.find(|snapshot| snapshot.name == name);
+        found.ok_or_else(|| Problem::not_found("snapshot", format!("{volume}@{name:.64}")))
+    }
+
+    /// Takes a snapshot.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn create_snapshot(
+        &self,
+        volume: &str,
+        request: &CreateSnapshot,
+    ) -> Result<Snapshot, Problem> {
+        let aggregate = self.aggregate_of(volume)?;
+        let name = request.name.as_str();
+        let timing = self.change(
+            aggregate,
+            admin::Change::CreateSnapshot {
+                volume: volume.to_owned(),
+                name: name.to_owned(),
+            },
+        )?;
+        tracing::info!("took snapshot {volume}@{name}");
+        let snapshot = self.snapshot(volume, name)?;
+        Ok(Snapshot {
+            taken: Some(taken(self.now(), timing)),
+            ..snapshot
+        })
+    }
+
+    /// Gives a snapshot another name.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn rename_snapshot(
+        &self,
+        volume: &str,
+        name: &str,
+        request: &RenameSnapshot,
+    ) -> Result<Snapshot, Problem> {
+        let aggregate = self.aggregate_of(volume)?;
+        let to = request.name.as_str();
+        if to == name {
+            return self.snapshot(volume, name);
+        }
+        self.change(
+            aggregate,
+            admin::Change::RenameSnapshot {
+                volume: volume.to_owned(),
+                name: name.to_owned(),
+                to: to.to_owned(),
+            },
+        )?;
+        tracing::info!("renamed snapshot {volume}@{name} to {to}");
+        self.snapshot(volume, to)
+    }
+
+    /// Removes a snapshot.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn delete_snapshot(&self, volume: &str, name: &str) -> Result<Deleted, Problem> {
+        let snapshot = self.snapshot(volume, name)?;
+        let aggregate = self.aggregate_of(volume)?;
+        self.change(aggregate, deletion(volume, name))?;
+        tracing::info!("deleted snapshot {volume}@{name}");
+        Ok(Deleted {
+            pending: self.pending_of(aggregate),
+            detail: format!(
+                "of {}, {} bytes of its own",
+                snapshot.created, snapshot.exclusive_bytes
+            ),
+        })
+    }
+
+    /// Keeps a snapshot from being deleted.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn hold_snapshot(
+        &self,
+        volume: &str,
+        name: &str,
+        request: &HoldSnapshot,
+    ) -> Result<Snapshot, Problem> {
+        let aggregate = self.aggregate_of(volume)?;
+        self.change(
+            aggregate,
+            admin::Change::HoldSnapshot {
+                volume: volume.to_owned(),
+                name: name.to_owned(),
+                tag: request.tag.to_string(),
+            },
+        )?;
+        self.snapshot(volume, name)
+    }
+
+    /// Takes a hold away.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn release_snapshot(
+        &self,
+        volume: &str,
+        name: &str,
+        request: &HoldSnapshot,
+    ) -> Result<Snapshot, Problem> {
+        let aggregate = self.aggregate_of(volume)?;
+        self.change(
+            aggregate,
+            admin::Change::ReleaseSnapshot {
+                volume: volume.to_owned(),
+                name: name.to_owned(),
+                tag: request.tag.to_string(),
+            },
+        )?;
+        self.snapshot(volume, name)
+    }
+
+    /// Makes the image of a snapshot the active one, or says what would happen.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn restore_volume(
+        &self,
+        volume: &str,
+        name: &str,
+        request: &RestoreSnapshot,
+    ) -> Result<Restored, Problem> {
+        let aggregate = self.aggregate_of(volume)?;
+        let target = self.snapshot(volume, name)?;
+        let known = self.snapshots(volume)?.snapshots;
+        let safety = match &request.safety_snapshot {
+            Some(name) => name.to_string(),
+            None => safety_name(self.now(), &known),
+        };
+        if known.iter().any(|snapshot| snapshot.name == safety) {
+            let text = format!("snapshot {volume}@{safety} exists already; choose another name");
+            return Err(Problem::new(Code::Exists, text));
+        }
+        let newer = known.into_iter().filter(|known| known.id > target.id);
+        let newer: Vec<_> = newer.filter(|_| request.discard_newer).collect();
+        refuse_kept(volume, &newer)?;
+        let mut restored = Restored {
+            volume: volume.to_owned(),
+            snapshot: target.name,
+            dry_run: request.dry_run,
+            safety_snapshot: (!request.discard_newer).then(|| safety.clone()),
+            discarded: newer,
+            kept: Vec::new(),
+            taken: None,
+        };
+        if request.dry_run {
+            return Ok(restored);
+        }
+        let timing = self.change(
+            aggregate,
+            admin::Change::RestoreVolume {
+                volume: volume.to_owned(),
+                snapshot: name.to_owned(),
+                safety: safety.clone(),
+            },
+        )?;
+        restored.taken = Some(taken(self.now(), timing));
+        tracing::info!("restored volume {volume} to {name}; what was active is {volume}@{safety}");
+        if request.discard_newer {
+            restored.discarded.push(self.snapshot(volume, &safety)?);
+            self.discard(aggregate, &mut restored);
+        }
+        Ok(restored)
+    }
+
+    /// Deletes what a restore made superfluous. Somebody may have opened or held some of it meanwhile.
+    fn discard(&self, aggregate: u32, restored: &mut Restored) {
+        let doomed = std::mem::take(&mut restored.discarded);
+        let changes = doomed
+            .iter()
+            .map(|snapshot| deletion(&snapshot.volume, &snapshot.name));
+        let outcomes = self.change_all(aggregate, changes);
+        for (snapshot, outcome) in doomed.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(_) => restored.discarded.push(snapshot),
+                Err(problem) => restored.kept.push(KeptSnapshot {
+                    name: snapshot.name,
+                    reason: problem.to_string(),
+                }),
+            }
+        }
+    }
+}
+
+fn deletion(volume: &str, name: &str) -> admin::Change {
+    admin::Change::DeleteSnapshot {
+        volume: volume.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// Snapshots that must stay keep a volume from being restored to before them.
+fn refuse_kept(volume: &str, newer: &[Snapshot]) -> Result<(), Problem> {
+    let reason = |snapshot: &Snapshot| match snapshot.holds.as_slice() {
+        [] if snapshot.is_exported => Some(format!(
+            "snapshot {volume}@{} is exported to a client; disconnect the client first",
+            snapshot.name
+        )),
+        [] => None,
+        holds => Some(format!(
+            "snapshot {volume}@{} is held by {}; release the holds first",
+            snapshot.name,
+            holds.join(", ")
+        )),
+    };
+    match newer.iter().find_map(reason) {
+        None => Ok(()),
+        Some(reason) => Err(Problem::new(
+            Code::InUse,
+            format!("{reason}, or restore without discarding what is newer"),
+        )),
+    }
+}
+
+/// `before-restore-20261122-041500`, or with a number behind it if somebody was as fast.
+fn safety_name(now: Moment, known: &[Snapshot]) -> String {
+    let time = now.to_string().replace('T', "-");
+    // The dashes of the date go, the one before the time stays.
+    let (date, clock) = time.split_at(10);
+    let digits = |text: &str| text.replace(|c: char| !c.is_ascii_digit(), "");
+    let first = format!("before-restore-{}-{}", digits(date), digits(clock));
+    let is_taken = |name: &str| known.iter().any(|snapshot| snapshot.name == name);
+    let mut names =
+        std::iter::once(first.clone()).chain((2..).map(|number: u32| format!("{first}-{number}")));
+    names
+        .find(|name| !is_taken(name))
+        .expect("there are more numbers than snapshots")
+}
+
+/// When it happened: the clock of the host says now, the others are by how long it took.
+fn taken(now: Moment, timing: Timing) -> Taken {
+    let ago = timing.durable.saturating_sub(timing.executed) / SECOND;
+    Taken {
+        taken_at: Moment(now.0.saturating_sub(ago)).to_string(),
+        durable_at: now.to_string(),
+        taken_us: timing.executed / MICROSECOND,
+        durable_us: timing.durable / MICROSECOND,
+    }
+}
+
+fn view(volume: &str, info: &SnapshotInfo, all: &[SnapshotInfo]) -> Snapshot {
+    let parent = all.iter().find(|known| Some(known.id) == info.parent);
+    let export = |lun: &String| format!("{volume}/{lun}@{}", info.name);
+    Snapshot {
+        name: info.name.clone(),
+        volume: volume.to_owned(),
+        id: u64::from(info.id),
+        parent: parent.map(|parent| parent.name.clone()),
+        created: Moment(info.created_seconds).to_string(),
+        consistency_point: info.cp,
+        logical_bytes: info.logical_bytes,
+        exclusive_bytes: info.exclusive_bytes,
+        pending_delete_bytes: info.pending_delete_bytes,
+        holds: info.holds.clone(),
+        is_exported: info.is_exported,
+        nbd_exports: info.luns.iter().map(export).collect(),
+        taken: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(name: &str, holds: &[&str], is_exported: bool) -> Snapshot {
+        let info = SnapshotInfo {
+            name: name.to_owned(),
+            id: 1,
+            parent: None,
+            created_seconds: 0,
+            cp: 1,
+            logical_bytes: 0,
+            exclusive_bytes: 0,
+            pending_delete_bytes: 0,
+            holds: holds.iter().map(|hold| (*hold).to_owned()).collect(),
+            is_exported,
+            luns: Vec::new(),
+        };
+        view("v", &info, std::slice::from_ref(&info))
+    }
+
+    #[test]
+    fn the_safety_snapshot_is_named_by_the_time_and_never_twice() {
+        let now = Moment(1_704_067_199);
+        let first = "before-restore-20231231-235959";
+        assert_eq!(safety_name(now, &[]), first);
+        let known = [snapshot(first, &[], false)];
+        assert_eq!(safety_name(now, &known), format!("{first}-2"));
+    }
+
+    #[test]
+    fn what_must_stay_stands_in_the_way_of_discarding() {
+        assert_eq!(refuse_kept("v", &[snapshot("s", &[], false)]), Ok(()));
+        for (found, part) in [
+            (snapshot("s", &["backup"], false), "v@s is held by backup"),
+            (snapshot("s", &[], true), "v@s is exported"),
+        ] {
+            let problem = refuse_kept("v", &[found]).expect_err(part);
+            assert_eq!(problem.code, Code::InUse);
+            assert!(problem.detail.contains(part), "{problem}");
+        }
+    }
+
+    #[test]
+    fn taken_is_before_durable() {
+        let timing = Timing {
+            executed: 2_000_000,
+            durable: 3_000_000_000,
+        };
+        let found = taken(Moment(100), timing);
+        assert_eq!((found.taken_us, found.durable_us), (2_000, 3_000_000));
+        assert_eq!(found.taken_at, Moment(98).to_string());
+        assert_eq!(found.durable_at, Moment(100).to_string());
+    }
+}
