@@ -77,6 +77,8 @@ pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
 pub(crate) fn superblock(home: &mut Home) -> Result<bool, Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate)?;
+    let pending = home.pending_blocks();
+    home.run.as_mut().expect("under way").pending = pending;
     Ok(true)
 }
 
@@ -116,11 +118,10 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         }
     }
     home.fs.finish_cp();
-    let pending: u64 = home.pending_blocks();
     let backed = home.backed_blocks();
     home.aggregate
         .space
-        .commit(run.number, home.fs.used, backed, pending);
+        .commit(run.number, home.fs.used, backed, run.pending);
     home.aggregate.set_committed(run.number);
     if let (true, Some(log)) = (run.frees_log, &home.aggregate.log) {
         log.commit(run.position);

@@ -90,6 +90,7 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
         views: Vec::new(),
         answers,
         writer: super::Writer::default(),
+        pending: 0,
         last: home.aggregate.state() == State::Stopping,
     });
 }

@@ -153,6 +153,8 @@ pub(crate) struct Run {
     pub(crate) views: Vec<(Arc<Volume>, Vec<SnapshotInfo>)>,
     pub(crate) answers: Vec<(admin::Request, Result<(), admin::Error>)>,
     pub(crate) writer: Writer,
+    /// Blocks that deletions have yet to give back after this one.
+    pub(crate) pending: u64,
     /// The aggregate stops after this one.
     pub(crate) last: bool,
 }

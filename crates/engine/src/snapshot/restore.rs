@@ -102,6 +102,7 @@ pub(crate) fn switch(home: &mut Home, id: FileId) {
     snapshots.get_mut(target).exclusive = 0;
     snapshots.roots.parent = Some(target);
     snapshots.roots.exclusive = 0;
+    snapshots.set_changed();
     snapshots.held.clear();
     volume.fs.finish_cp();
     next.snapshots = snapshots;

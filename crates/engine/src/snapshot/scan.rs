@@ -32,7 +32,7 @@ use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::count;
 use crate::snapshot::held::{self, maps_of, unite_summary};
-use crate::snapshot::history::Node;
+use crate::snapshot::history::{History, Node};
 use crate::snapshot::{snapmap_block, snapmap_pointer};
 use crate::tree::{Content, File};
 
@@ -79,8 +79,7 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<u
 }
 
 fn set(volume: &mut FileSystem, scan: Scan) {
-    volume.snapshots.roots.scan = scan;
-    volume.snapshots.set_changed();
+    volume.snapshots.set_scan(scan);
 }
 
 /// Finds the next pass.
@@ -210,7 +209,7 @@ fn matters(
     {
         return Ok(true);
     }
-    let mut history = volume.snapshots.history(false);
+    let mut history = History::clone(&volume.snapshots.history(false));
     let mut gather = Gather::default();
     let mut places: BTreeMap<Node, Option<Pointer>> = BTreeMap::new();
     for node in count::audience(&history, victims) {
@@ -430,6 +429,7 @@ fn finish_pass(
     volume.snapshots.bury(victims);
     volume.snapshots.protected = None;
     volume.snapshots.roots.release = release;
+    volume.snapshots.set_changed();
     set(volume, Scan::None);
     Ok(1)
 }
@@ -476,6 +476,7 @@ fn release_some(
         home.fs.hidden.add(entry);
         let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
         volume.snapshots.roots.release = None;
+        volume.snapshots.set_changed();
         set(volume, Scan::None);
         return Ok(0);
     }

@@ -9,7 +9,9 @@
 //! 2. Every record keeps its slot while it lives. A record is written when it changed.
 //! 3. Nothing that a client can still name is deleting or gone.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use everglade_format::metafile::ACTIVE_MAP;
 use everglade_format::snapshot::{Hold, RECORDS_PER_BLOCK, SNAPSHOTS_MAX, State};
@@ -50,6 +52,16 @@ pub(crate) struct Snapshots {
     pub(crate) protected: Option<Vec<(u64, SnapshotId)>>,
     /// Something that the superblock or the table says was changed.
     is_changed: bool,
+    /// What follows from the records, until they change: there may be a thousand, and every map block asks.
+    known: RefCell<Known>,
+}
+
+/// What was worked out from the records.
+#[derive(Default)]
+struct Known {
+    has_scan: Option<bool>,
+    /// While vvbns are not done, and once they are.
+    history: [Option<Arc<History>>; 2],
 }
 
 impl Snapshots {
@@ -146,6 +158,7 @@ impl Snapshots {
             .expect("known snapshots have records");
         self.changed.insert(*slot);
         self.is_changed = true;
+        *self.known.get_mut() = Known::default();
         record
     }
 
@@ -179,10 +192,12 @@ impl Snapshots {
 
     /// True while there is anything to do in the background.
     pub(crate) fn has_scan(&self) -> bool {
-        self.roots.scan != Scan::None
-            || self.roots.release.is_some()
-            || self.unfolded().is_some()
-            || self.deleting().next().is_some()
+        *self.known.borrow_mut().has_scan.get_or_insert_with(|| {
+            self.roots.scan != Scan::None
+                || self.roots.release.is_some()
+                || self.unfolded().is_some()
+                || self.deleting().next().is_some()
+        })
     }
 
     /// True if the consistency point has anything to write for the snapshots.
@@ -193,15 +208,31 @@ impl Snapshots {
     /// The superblock is to be written.
     pub(crate) fn set_changed(&mut self) {
         self.is_changed = true;
+        *self.known.get_mut() = Known::default();
+    }
+
+    /// The scan is here now.
+    pub(crate) fn set_scan(&mut self, scan: Scan) {
+        let is_another = std::mem::discriminant(&scan) != std::mem::discriminant(&self.roots.scan);
+        self.roots.scan = scan;
+        self.is_changed = true;
+        if is_another {
+            self.set_changed();
+        }
     }
 
     /// Who descends from whom, as it matters for vvbns that the delete scan has, or has not, done.
-    pub(crate) fn history(&self, is_done: bool) -> History {
-        let parents = self.all().map(|record| (record.id, record.parent));
-        let ghosts = self
-            .all()
-            .filter(|record| record.state == State::Gone || record.is_in_pass && is_done);
-        History::new(parents, ghosts.map(|record| record.id), self.roots.parent)
+    pub(crate) fn history(&self, is_done: bool) -> Arc<History> {
+        let known = &mut self.known.borrow_mut().history[usize::from(is_done)];
+        let history = known.get_or_insert_with(|| {
+            let parents = self.all().map(|record| (record.id, record.parent));
+            let ghosts = self
+                .all()
+                .filter(|record| record.state == State::Gone || record.is_in_pass && is_done);
+            let ghosts = ghosts.map(|record| record.id);
+            Arc::new(History::new(parents, ghosts, self.roots.parent))
+        });
+        history.clone()
     }
 
     /// Where the delete scan is: vvbns below are done.
@@ -278,7 +309,7 @@ impl Snapshots {
             self.records.insert(id, (slot, record));
             self.roots.parent = Some(id);
             self.roots.exclusive = 0;
-            self.is_changed = true;
+            self.set_changed();
             ids.push(id);
         }
         ids
@@ -293,7 +324,7 @@ impl Snapshots {
         self.slots.insert(slot, id);
         self.changed.insert(slot);
         self.records.insert(id, (slot, record));
-        self.is_changed = true;
+        self.set_changed();
     }
 
     /// Counts blocks that a node has, or has not any more, for itself.
@@ -308,7 +339,11 @@ impl Snapshots {
                 self.roots.exclusive = self.roots.exclusive.saturating_add_signed(blocks);
             }
             history::Node::Snapshot(id) => {
-                let record = self.get_mut(id);
+                let (slot, record) = self
+                    .records
+                    .get_mut(&id)
+                    .expect("known snapshots have records");
+                self.changed.insert(*slot);
                 record.exclusive = record.exclusive.saturating_add_signed(blocks);
             }
         }
@@ -341,7 +376,7 @@ impl Snapshots {
         if self.records.is_empty() {
             self.roots.exclusive = 0;
         }
-        self.is_changed = true;
+        self.set_changed();
     }
 
     /// Puts changed records into the blocks of the table.
