@@ -65,6 +65,7 @@ pub(crate) fn check(
         areas_used: Some(superblock.areas_used),
         area_blocks: media.geometry.area_blocks(),
         frontiers: Frontiers::Extents(&superblock.frontiers),
+        may_be_restored: false,
     };
     let mut usage = Usage::new(&fs, &files, claims);
     let mut blocks = Blocks::new(&fs, &files);

@@ -1,10 +1,13 @@
 //! All files of a file system: every tree is walked, every reference noted. One walk for both layers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everglade_format::indirect::BlockKind;
 use everglade_format::number::NUMBER_END;
-use everglade_format::{BITS_PER_BLOCK, FileId, Inode, Layer, TopAreas, metafile};
+use everglade_format::{
+    BITS_PER_BLOCK, FileId, Inode, Kind as FileKind, Layer, TopAreas, metafile,
+};
 
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
@@ -12,6 +15,7 @@ use crate::inodes::{self, Inodes, check_block_count};
 use crate::names::{self, Names};
 use crate::problem::{Kind, Object, Place};
 use crate::reference::{Reference, References};
+use crate::sides;
 use crate::tree::{self, File, Leaves, Visit};
 
 /// What a walk over a file system found.
@@ -28,6 +32,8 @@ pub(crate) struct Files {
     pub(crate) holes: u64,
     /// Blocks the overflow file owns.
     pub(crate) overflow: u64,
+    /// Blocks of the trees that could be read to their ends.
+    pub(crate) blocks: BTreeMap<FileId, u64>,
 }
 
 /// Walks the file system whose inode file is `root`.
@@ -40,15 +46,7 @@ pub(crate) fn walk(
 ) -> Files {
     let inodes = inodes::walk(fs, root, next_file, findings, references);
     let names = names::walk(fs, &inodes, findings, references);
-    let mut files = Files {
-        partial: inodes.partial || names.partial || fs.has_lost,
-        inodes,
-        names,
-        bits_partial: false,
-        mapped: 0,
-        holes: 0,
-        overflow: 0,
-    };
+    let mut files = Files::new(fs, inodes, names);
     let ids: Vec<FileId> = files.inodes.all.keys().copied().collect();
     for id in ids {
         if id != metafile::DIRECTORY && id != metafile::HIDDEN {
@@ -59,7 +57,29 @@ pub(crate) fn walk(
 }
 
 impl Files {
-    fn walk_file(
+    /// Files whose inodes and names are known, before any of their trees is.
+    pub(crate) fn new(fs: &FileSystem<'_>, inodes: Inodes, names: Names) -> Files {
+        Files {
+            partial: inodes.partial || names.partial || fs.has_lost,
+            inodes,
+            names,
+            bits_partial: false,
+            mapped: 0,
+            holes: 0,
+            overflow: 0,
+            blocks: BTreeMap::new(),
+        }
+    }
+
+    /// True for a file whose tree ends where its size says (files being deleted have more).
+    pub(crate) fn is_whole(&self, id: FileId) -> bool {
+        match self.names.of.get(&id) {
+            Some(name) => !name.hidden,
+            None => id < metafile::FIRST_FILE || sides::is_side(self.inodes.all[&id].kind),
+        }
+    }
+
+    pub(crate) fn walk_file(
         &mut self,
         fs: &FileSystem<'_>,
         id: FileId,
@@ -68,14 +88,11 @@ impl Files {
     ) {
         let inode = &self.inodes.all[&id];
         let object = self.object_of(fs, id);
-        let visible = match self.names.of.get(&id) {
-            Some(name) => !name.hidden,
-            None => id < metafile::FIRST_FILE,
-        };
+        let visible = self.is_whole(id);
         let file = File {
             inode,
             object: &object,
-            leaves: leaves_of(id),
+            leaves: leaves_of(inode),
             range: 0..u64::MAX,
             bounded: visible,
         };
@@ -126,14 +143,17 @@ impl Files {
             }
         });
         // An inode goes on counting blocks that were lost with the pointers to them.
-        if !fs.has_lost || inode.kind != everglade_format::Kind::Lun {
+        if !fs.has_lost || inode.kind != FileKind::Lun {
             check_block_count(inode, &object, walked, findings);
+        }
+        if !walked.partial {
+            self.blocks.insert(id, walked.blocks);
         }
         self.partial |= walked.partial;
         self.bits_partial |= walked.partial && id == metafile::ACTIVE_MAP;
         if id == metafile::OVERFLOW {
             self.overflow = walked.leaves;
-        } else if id >= metafile::FIRST_FILE && visible {
+        } else if id >= metafile::FIRST_FILE && visible && !sides::is_side(inode.kind) {
             self.mapped += walked.leaves;
             self.holes += inode.block_count().saturating_sub(walked.leaves);
         }
@@ -156,7 +176,12 @@ impl Files {
             Layer::Aggregate => "container of",
             Layer::Volume => "LUN",
         };
+        let side = self.inodes.all.get(&id).and_then(|it| sides::name(it.kind));
         let name: Arc<str> = match self.names.of.get(&id) {
+            Some(name) if name.hidden && side.is_some() => {
+                format!("deleted side file of {}", name.text).into()
+            }
+            None if side.is_some() => side.unwrap_or_default().into(),
             Some(name) if name.hidden => format!("deleted {what} {}", name.text).into(),
             Some(name) => format!("{what} {}", name.text).into(),
             None => "unnamed file".into(),
@@ -165,8 +190,14 @@ impl Files {
     }
 }
 
-fn leaves_of(id: FileId) -> Leaves {
-    match id {
+fn leaves_of(inode: &Inode) -> Leaves {
+    match inode.kind {
+        FileKind::Summary => return Leaves::Plain,
+        FileKind::Snapshots => return Leaves::Headed(BlockKind::Snapshots),
+        FileKind::Release => return Leaves::Headed(BlockKind::Releases),
+        FileKind::Metafile | FileKind::Lun | FileKind::Container => {}
+    }
+    match inode.id {
         metafile::ACTIVE_MAP | metafile::CONTEXT_MAP => Leaves::Plain,
         metafile::TOP_AREAS => Leaves::Headed(BlockKind::TopAreas),
         _ => Leaves::Opaque,
@@ -201,5 +232,8 @@ pub(crate) fn note_reference(
         return;
     }
     let reference = Reference::new(number, file.inode.id, *level, *index, pointer);
-    references.push(reference);
+    references.push(match sides::is_side(file.inode.kind) {
+        true => reference.of_side(),
+        false => reference,
+    });
 }

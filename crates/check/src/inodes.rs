@@ -11,6 +11,7 @@ use crate::filesystem::FileSystem;
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
 use crate::reference::References;
+use crate::sides;
 use crate::tree::{self, File, Leaves, Visit, Walked};
 
 /// All inodes and how much of their file could be read.
@@ -106,6 +107,7 @@ fn check(fs: &FileSystem<'_>, inode: &Inode, next_file: FileId, findings: &mut F
     let id = inode.id;
     let object = fs.file(id, "inode".into());
     let user_kind = match fs.layer() {
+        Layer::Aggregate if sides::is_side(inode.kind) => inode.kind,
         Layer::Aggregate => FileKind::Container,
         Layer::Volume => FileKind::Lun,
     };
@@ -130,6 +132,10 @@ fn check(fs: &FileSystem<'_>, inode: &Inode, next_file: FileId, findings: &mut F
         let expected = "a tree of blocks";
         let found = "data in the inode";
         findings.add(Kind::InodeUnexpected, &object, Place::NONE, expected, found);
+    }
+    if sides::is_side(inode.kind) && inode.levels == 0 {
+        let expected = "at least one level, so that it can shrink";
+        findings.add(Kind::LevelsTooFew, &object, Place::NONE, expected, 0);
     }
     if id >= metafile::FIRST_FILE && id >= next_file {
         let expected = format_args!("an id below {next_file}");

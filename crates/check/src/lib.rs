@@ -7,6 +7,7 @@
 //! labels --> journal
 //! labels --> walk of the aggregate's trees --> per window of pvbn space: Definition 1, contexts, contents
 //! --> per volume, per window of vvbn space: Definition 1, container ↔ volume
+//! --> its snapshots: each image by its difference to a neighbour, then all maps side by side
 //!
 //! 1. *Walk* (`files`, `tree`): from the newest superblock down, each block that is read is compared with
 //!    the tag in its parent, then with the header it must carry. What cannot be trusted is not followed.
@@ -20,8 +21,11 @@
 //! 4. *Journal* (`journal`): what the next start will do again, counted; it changes nothing of the above,
 //!    which is about the consistency point that is on media.
 //!
+//! 5. *Snapshots* ([`snapshots`]): images share most blocks, and what they share is looked at once.
+//!
 //! Memory: 40 bytes for each used block of one window (16 Mi blocks, 64 GiB); a larger aggregate is walked
-//! once per window, its findings reported the first time only. Nothing else grows with what media say.
+//! once per window, its findings reported the first time only. One block of every snapshot's map, at most 32 MiB.
+//! Nothing else grows with what media say.
 //!
 //! Where a part cannot be read, what would only follow from that (blocks that seem lost, files that
 //! seem unnamed) is not reported.
@@ -40,6 +44,8 @@ mod names;
 pub mod problem;
 mod reference;
 pub mod report;
+mod sides;
+mod snapshots;
 mod tree;
 mod unreadable;
 mod usage;

@@ -15,6 +15,7 @@ use crate::findings::Findings;
 use crate::inodes::{Inodes, check_block_count};
 use crate::problem::{Kind, Object, Place};
 use crate::reference::References;
+use crate::sides;
 use crate::tree::{self, File, Leaves, Visit};
 
 /// Bytes of an entry, also where the entries are in the inode (B-05): one after the other from the
@@ -72,7 +73,9 @@ pub(crate) fn walk(
     }
     if !names.partial {
         for id in inodes.all.keys() {
-            if *id >= metafile::FIRST_FILE && !names.of.contains_key(id) {
+            // Volumes name their side files.
+            let is_side = |id: &FileId| sides::is_side(inodes.all[id].kind);
+            if *id >= metafile::FIRST_FILE && !names.of.contains_key(id) && !is_side(id) {
                 let object = fs.file(*id, "file".into());
                 let expected = "an entry in directory or hidden namespace";
                 findings.add(Kind::Unnamed, &object, Place::NONE, expected, "none");
@@ -139,11 +142,15 @@ impl Reader<'_> {
         let hidden = self.directory == metafile::HIDDEN;
         let (id, object) = (entry.file, &self.object);
         let named = format_args!("{:?} of file {id}", entry.name);
+        let file = self.inodes.all.get(&id);
+        let is_side = file.is_some_and(|inode| sides::is_side(inode.kind));
         let kind = match self.fs.layer() {
+            // Nobody can name a side file but its volume, until it is deleted.
+            Layer::Aggregate if is_side && hidden => EntryKind::Side,
             Layer::Aggregate => EntryKind::Volume,
             Layer::Volume => EntryKind::Lun,
         };
-        if entry.kind != kind {
+        if entry.kind != kind || is_side && !hidden {
             let found = format_args!("{:?} {named}", entry.kind);
             findings.add(
                 Kind::EntryKind,

@@ -139,6 +139,26 @@ kinds! {
     TopAreasDamaged "top-areas-damaged" problem;
     /// The overflow file has a gap.
     OverflowGap "overflow-gap" problem;
+    /// A volume names a side file that is not there, not of its kind, or not its own.
+    SideFile "side-file" problem;
+    /// Bytes that are no snapshot table.
+    SnapshotTableDamaged "snapshot-table-damaged" problem;
+    /// What a volume says of its snapshots and scans contradicts itself or the table.
+    SnapshotRoots "snapshot-roots" problem;
+    /// A snapshot's record contradicts itself, the volume or the image.
+    SnapshotRecord "snapshot-record" problem;
+    /// A snapshot descends from none that is there, or is kept for nothing.
+    SnapshotHistory "snapshot-history" problem;
+    /// A block of a snapshot is protected by nothing, or will not be in time (Theorems 1 to 3).
+    Uncovered "uncovered" problem;
+    /// The summary map protects a block that nobody holds.
+    SummaryLeaked "summary-leaked" problem;
+    /// An entry of the release file names a block that does not wait to be released.
+    ReleaseEntry "release-entry" problem;
+    /// Blocks that only one image holds are counted wrong.
+    ExclusiveCount "exclusive-count" problem;
+    /// The holders of a block are not connected in the history (Lemma 3, generalised).
+    HoldersApart "holders-apart" problem;
 }
 
 /// What a problem is about.

@@ -22,6 +22,8 @@ pub(crate) struct Reference {
     pub(crate) cached: Pvbn,
     level_and_index: u64,
     pub(crate) file: FileId,
+    /// The file is a side file of a volume, which is metadata down to its leaves.
+    is_side: bool,
 }
 
 impl Reference {
@@ -34,6 +36,15 @@ impl Reference {
             cached: pointer.pvbn,
             level_and_index: u64::from(level) << LEVEL_SHIFT | index,
             file,
+            is_side: false,
+        }
+    }
+
+    /// The same, of a side file.
+    pub(crate) fn of_side(self) -> Self {
+        Reference {
+            is_side: true,
+            ..self
         }
     }
 
@@ -52,7 +63,7 @@ impl Reference {
 
     /// A leaf of a container (in the aggregate) or of a LUN (in a volume).
     pub(crate) fn is_user_leaf(&self) -> bool {
-        self.file >= metafile::FIRST_FILE && self.level() == 0
+        self.file >= metafile::FIRST_FILE && self.level() == 0 && !self.is_side
     }
 
     /// Its place, read as a reference of the aggregate.
@@ -96,6 +107,14 @@ impl References {
             window: start..start + WINDOW_BLOCKS,
             list: Vec::new(),
             touched: BTreeSet::new(),
+        }
+    }
+
+    /// All references, whatever their number. For files that are small.
+    pub(crate) fn everything() -> Self {
+        References {
+            window: 0..u64::MAX,
+            ..References::new(0)
         }
     }
 

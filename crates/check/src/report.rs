@@ -49,6 +49,10 @@ pub struct Counts {
     pub volumes: u64,
     /// LUNs.
     pub luns: u64,
+    /// Snapshots.
+    pub snapshots: u64,
+    /// Snapshots whose deletion is under way.
+    pub snapshots_deleting: u64,
     /// Files and volumes whose deletion is under way.
     pub hidden_files: u64,
     /// Blocks in use in all volumes.
@@ -155,6 +159,8 @@ impl Report {
                 "files": counts.files,
                 "volumes": counts.volumes,
                 "luns": counts.luns,
+                "snapshots": counts.snapshots,
+                "snapshots_deleting": counts.snapshots_deleting,
                 "hidden_files": counts.hidden_files,
                 "volume_blocks_used": counts.volume_blocks_used,
                 "lun_blocks": counts.lun_blocks,
@@ -220,8 +226,14 @@ impl fmt::Display for Report {
         let counts = &self.counts;
         write!(
             f,
-            "aggregate {} at consistency point {}: {} volumes, {} LUNs, {} of {} blocks in use; ",
-            self.name, self.cp, counts.volumes, counts.luns, counts.blocks_used, counts.blocks
+            "aggregate {} at consistency point {}: {} volumes, {} LUNs, {} snapshots, {} of {} blocks in use; ",
+            self.name,
+            self.cp,
+            counts.volumes,
+            counts.luns,
+            counts.snapshots,
+            counts.blocks_used,
+            counts.blocks
         )?;
         match self.problem_count() {
             0 => write!(f, "clean"),

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use everglade_format::indirect::BlockKind;
-use everglade_format::{Block, Damage, Header, Indirect, Inode, Pointer, SPAN, Tag};
+use everglade_format::{Block, Damage, FileId, Header, Indirect, Inode, Pointer, SPAN, Tag};
 
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
@@ -79,17 +79,7 @@ pub(crate) fn walk(
     visit: Visitor<'_>,
 ) -> Walked {
     let inode = file.inode;
-    let needed = Inode::levels_for(inode.block_count());
-    if inode.levels < needed && inode.inline.is_none() {
-        let expected = format_args!("{needed} levels for {} blocks", inode.block_count());
-        findings.add(
-            Kind::LevelsTooFew,
-            file.object,
-            Place::NONE,
-            expected,
-            inode.levels,
-        );
-    }
+    check_levels(inode, file.object, findings);
     let mut walk = Walk {
         fs,
         file,
@@ -101,6 +91,16 @@ pub(crate) fn walk(
         walk.block(inode.levels, 0, inode.root);
     }
     walk.walked
+}
+
+/// A tree has at least the levels that its size needs.
+pub(crate) fn check_levels(inode: &Inode, object: &Object, findings: &mut Findings) {
+    let needed = Inode::levels_for(inode.block_count());
+    if inode.levels < needed && inode.inline.is_none() {
+        let expected = format_args!("{needed} levels for {} blocks", inode.block_count());
+        let kind = Kind::LevelsTooFew;
+        findings.add(kind, object, Place::NONE, expected, inode.levels);
+    }
 }
 
 impl Walk<'_> {
@@ -188,8 +188,6 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads a block and says what is wrong with it. Blocks that no device has, or that the container
-    /// lacks, are reported where references are compared with them.
     fn read(
         &mut self,
         level: u8,
@@ -197,33 +195,45 @@ impl Walk<'_> {
         pointer: &Pointer,
         kind: Option<BlockKind>,
     ) -> Option<Rc<Block>> {
-        let place = Place::in_tree(level, index, pointer);
-        let object = self.file.object;
-        let block = match self.fs.read(pointer) {
-            Ok(block) => block,
-            Err(fault) => {
-                let place = Place {
-                    pvbn: self.fs.pvbn_of(pointer),
-                    ..place
-                };
-                content_fault(self.findings, object, place, pointer.tag, &fault);
-                return None;
-            }
-        };
-        let Some(kind) = kind else { return Some(block) };
-        match Header::expect(&block, kind, level, self.file.inode.id, index) {
-            Ok(header) if header.cp <= self.fs.cp => Some(block),
-            Ok(header) => {
-                let expected = format_args!("consistency point {} at most", self.fs.cp);
-                self.findings
-                    .add(Kind::StampAhead, object, place, expected, header.cp);
-                Some(block)
-            }
-            Err(damage) => {
-                self.findings
-                    .damage(Kind::HeaderMismatch, object, place, &damage);
-                None
-            }
+        let (file, object) = (self.file.inode.id, self.file.object);
+        let spot = (file, level, index);
+        read(self.fs, object, spot, pointer, kind, self.findings)
+    }
+}
+
+/// Reads block `(file, level, index)` and says what is wrong with it. Blocks that no device has, or that the
+/// container lacks, are reported where references are compared with them.
+pub(crate) fn read(
+    fs: &FileSystem<'_>,
+    object: &Object,
+    (file, level, index): (FileId, u8, u64),
+    pointer: &Pointer,
+    kind: Option<BlockKind>,
+    findings: &mut Findings,
+) -> Option<Rc<Block>> {
+    let place = Place::in_tree(level, index, pointer);
+    let block = match fs.read(pointer) {
+        Ok(block) => block,
+        Err(fault) => {
+            let place = Place {
+                pvbn: fs.pvbn_of(pointer),
+                ..place
+            };
+            content_fault(findings, object, place, pointer.tag, &fault);
+            return None;
+        }
+    };
+    let Some(kind) = kind else { return Some(block) };
+    match Header::expect(&block, kind, level, file, index) {
+        Ok(header) if header.cp <= fs.cp => Some(block),
+        Ok(header) => {
+            let expected = format_args!("consistency point {} at most", fs.cp);
+            findings.add(Kind::StampAhead, object, place, expected, header.cp);
+            Some(block)
+        }
+        Err(damage) => {
+            findings.damage(Kind::HeaderMismatch, object, place, &damage);
+            None
         }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Claims<'c> {
     pub(crate) areas_used: Option<u64>,
     pub(crate) area_blocks: u64,
     pub(crate) frontiers: Frontiers<'c>,
+    /// The active map may be that of an older image.
+    pub(crate) may_be_restored: bool,
 }
 
 /// From where on nothing was ever allocated.
@@ -270,8 +272,9 @@ impl<'u> Usage<'u> {
         }
     }
 
-    /// A volume's active map and container must reach as far as blocks could be in use. In the aggregate
-    /// areas may be made ready before the map grows.
+    /// A volume's active map and container must reach as far as blocks could be in use; the map only as long as
+    /// the volume has no snapshot that it could have been taken back to. In the aggregate areas may be made
+    /// ready before the map grows.
     fn check_reach(&self, findings: &mut Findings) {
         let (Frontiers::Volume(frontier), Some(inside)) = (self.claims.frontiers, &self.fs.inside)
         else {
@@ -279,6 +282,7 @@ impl<'u> Usage<'u> {
         };
         let active = self.files.metafile(metafile::ACTIVE_MAP);
         if let Some(active) = active
+            && !self.claims.may_be_restored
             && active.block_count() < frontier
         {
             let object = self.fs.metafile(metafile::ACTIVE_MAP);
@@ -346,8 +350,8 @@ impl Bits {
     }
 }
 
-/// The slots in use of a volume's container, and whether all of them could be read.
-fn slots(fs: &FileSystem<'_>, range: &Range<u64>) -> (Vec<(u64, Pointer)>, bool) {
+/// The slots in use of a volume's container that are in `range`, and whether all of them could be read.
+pub(crate) fn slots(fs: &FileSystem<'_>, range: &Range<u64>) -> (Vec<(u64, Pointer)>, bool) {
     let mut slots = Vec::new();
     let Some(inside) = &fs.inside else {
         return (slots, true);

@@ -12,6 +12,8 @@ use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
 use crate::reference::{Reference, References};
 use crate::report::Counts;
+use crate::sides::Sides;
+use crate::snapshots::{self, Strays, Volume};
 use crate::tree;
 use crate::usage::{Claims, Frontiers, Number, Usage, owner};
 
@@ -24,6 +26,7 @@ pub(crate) fn check_all(
     counts: &mut Counts,
     progress: &mut dyn FnMut(u64),
 ) {
+    let mut sides = Sides::default();
     for (id, container) in &files.inodes.all {
         if *id < metafile::FIRST_FILE || container.kind != FileKind::Container {
             continue;
@@ -39,77 +42,107 @@ pub(crate) fn check_all(
             None => continue,
         };
         counts.volumes += 1;
-        check(aggregate, container, name, &mut bad, findings, counts);
+        let outside = Outside { aggregate, files };
+        if !outside.check(container, name, &mut sides, &mut bad, findings, counts) {
+            sides.is_partial = true;
+        }
         progress(counts.volume_blocks_used);
     }
+    sides.finish(aggregate, files, findings);
     for Bad { reference, fault } in bad.values() {
         report_bad(aggregate, files, reference, fault, findings);
     }
 }
 
-fn check(
-    aggregate: &FileSystem<'_>,
-    container: &Inode,
-    name: Arc<str>,
-    bad: &mut BadBlocks,
-    findings: &mut Findings,
-    counts: &mut Counts,
-) {
-    let fs = FileSystem {
-        has_lost: false,
-        media: aggregate.media,
-        cp: aggregate.cp,
-        inside: Some(Inside {
-            volume: container.id,
-            name,
-            aggregate,
-            container,
-        }),
-    };
-    let Some((superblock, pointer)) = read_superblock(&fs, bad, findings) else {
-        return;
-    };
-    let fs = FileSystem {
-        has_lost: superblock.lost > 0,
-        ..fs
-    };
-    let walk = |references: &mut References, findings: &mut Findings| {
-        let own = SUPERBLOCK_VVBN.0;
-        references.push(Reference::new(own, FileId(0), 0, 0, &pointer));
-        let root = &superblock.inode_file;
-        files::walk(&fs, root, superblock.next_file, findings, references)
-    };
-    let mut references = References::new(0);
-    let files = walk(&mut references, findings);
-    touch_container(&fs, &mut references);
-    let claims = Claims {
-        blocks_used: superblock.blocks_used,
-        areas_used: None,
-        area_blocks: VOLUME_AREA_BLOCKS,
-        frontiers: Frontiers::Volume(superblock.frontier),
-    };
-    let mut usage = Usage::new(&fs, &files, claims);
-    let judge = Judge {
-        fs: &fs,
-        files: &files,
-    };
-    let touched = std::mem::take(&mut references.touched);
-    for (position, window) in touched.into_iter().enumerate() {
-        if position > 0 || window > 0 {
-            references = References::new(window);
-            findings.mute(true);
-            walk(&mut references, findings);
-            findings.mute(false);
+/// Where volumes are.
+struct Outside<'o> {
+    aggregate: &'o FileSystem<'o>,
+    files: &'o Files,
+}
+
+impl Outside<'_> {
+    /// Verifies a volume. False if its superblock cannot be read.
+    fn check(
+        &self,
+        container: &Inode,
+        name: Arc<str>,
+        sides: &mut Sides,
+        bad: &mut BadBlocks,
+        findings: &mut Findings,
+        counts: &mut Counts,
+    ) -> bool {
+        let aggregate = self.aggregate;
+        let fs = FileSystem {
+            has_lost: false,
+            media: aggregate.media,
+            cp: aggregate.cp,
+            inside: Some(Inside {
+                volume: container.id,
+                name,
+                aggregate,
+                container,
+            }),
+        };
+        let Some((superblock, pointer)) = read_superblock(&fs, bad, findings) else {
+            return false;
+        };
+        let fs = FileSystem {
+            has_lost: superblock.lost > 0,
+            ..fs
+        };
+        let walk = |references: &mut References, findings: &mut Findings| {
+            let own = SUPERBLOCK_VVBN.0;
+            references.push(Reference::new(own, FileId(0), 0, 0, &pointer));
+            let root = &superblock.inode_file;
+            files::walk(&fs, root, superblock.next_file, findings, references)
+        };
+        let mut references = References::new(0);
+        let files = walk(&mut references, findings);
+        touch_container(&fs, &mut references);
+        let claims = Claims {
+            blocks_used: superblock.blocks_used,
+            areas_used: None,
+            area_blocks: VOLUME_AREA_BLOCKS,
+            frontiers: Frontiers::Volume(superblock.frontier),
+            may_be_restored: superblock.snapshots.files.is_some(),
+        };
+        let mut usage = Usage::new(&fs, &files, claims);
+        let judge = Judge {
+            fs: &fs,
+            files: &files,
+            is_alone: superblock.snapshots.files.is_none(),
+        };
+        let mut strays = Strays::default();
+        let touched = std::mem::take(&mut references.touched);
+        for (position, window) in touched.into_iter().enumerate() {
+            if position > 0 || window > 0 {
+                references = References::new(window);
+                findings.mute(true);
+                walk(&mut references, findings);
+                findings.mute(false);
+            }
+            references.sort();
+            usage.window(&references, findings, &mut |findings, number| {
+                judge.compare(number, findings);
+                if let Some(is_marked) = number.marked {
+                    let count = i64::try_from(number.references.len()).unwrap_or(i64::MAX);
+                    strays.add(number.number, count - i64::from(is_marked));
+                }
+                judge.name_bad(number, bad, findings);
+                counts.stale_hints += judge.stale_hints(number);
+            });
         }
-        references.sort();
-        usage.window(&references, findings, &mut |findings, number| {
-            judge.compare(number, findings);
-            judge.name_bad(number, bad, findings);
-            counts.stale_hints += judge.stale_hints(number);
-        });
+        usage.finish(findings);
+        count(&files, &usage, counts);
+        let volume = Volume {
+            fs: &fs,
+            superblock: &superblock,
+            files: &files,
+            aggregate_files: self.files,
+        };
+        snapshots::check(&volume, strays, sides, bad, findings, counts);
+        true
     }
-    usage.finish(findings);
-    count(&files, &usage, counts);
 }
 
 /// The windows in which the container has blocks must be compared as well.
@@ -183,6 +216,8 @@ pub(crate) fn read_superblock(
 struct Judge<'j> {
     fs: &'j FileSystem<'j>,
     files: &'j Files,
+    /// There are no snapshots, so what the active image does not hold nobody does.
+    is_alone: bool,
 }
 
 impl Judge<'_> {
@@ -197,7 +232,7 @@ impl Judge<'_> {
             }
             return;
         }
-        if number.marked == Some(false) && number.references.is_empty() {
+        if self.is_alone && number.marked == Some(false) && number.references.is_empty() {
             let (object, place) = owner(self.fs, self.files, None, number);
             let expected = "a hole in the container for a free block";
             let found = format_args!("pvbn {}", slot.pvbn);

@@ -1,0 +1,266 @@
+//! The snapshot table: records, each by itself, and the history that they make up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use everglade_format::metafile::{ACTIVE_MAP, INODE_FILE};
+use everglade_format::release::RELEASES_PER_BLOCK;
+use everglade_format::snapshot::{SNAPSHOTS_MAX, State};
+use everglade_format::volume::Scan;
+use everglade_format::{BITS_PER_BLOCK, Inode, Kind as FileKind, SnapshotId, SnapshotRecord};
+
+use super::Volume;
+use crate::findings::Findings;
+use crate::problem::{Kind, Object, Place};
+use crate::tree;
+
+/// Blocks of a table: it holds the most snapshots there can be, and those that are gone, many times over.
+const BLOCKS_MAX: u64 = 4 * SNAPSHOTS_MAX as u64;
+
+/// All records, by id.
+pub(super) struct Table {
+    pub(super) records: Vec<SnapshotRecord>,
+    /// For each record, and last for the active image, the place of its parent among them.
+    pub(super) parents: Vec<Option<usize>>,
+    /// Every parent is there, so that it makes sense to ask who descends from whom.
+    pub(super) is_connected: bool,
+}
+
+/// True if the record stands for an image that can be read as a whole.
+pub(super) fn has_image(record: &SnapshotRecord) -> bool {
+    record.state != State::Gone && !record.is_in_pass
+}
+
+/// A snapshot, for people.
+pub(super) fn object_of(volume: &Volume<'_>, record: &SnapshotRecord) -> Object {
+    volume.fs.image(&record.name, record).object()
+}
+
+/// Without a table there are no snapshots, and nothing of theirs.
+pub(super) fn check_roots_of_none(volume: &Volume<'_>, findings: &mut Findings) {
+    let roots = &volume.superblock.snapshots;
+    let nothing = roots.release.is_none()
+        && roots.parent.is_none()
+        && roots.scan == Scan::None
+        && roots.exclusive == 0;
+    if !nothing {
+        let expected = "no release file, parent, scan or exclusive blocks without a snapshot table";
+        let found = format_args!("{roots:?}");
+        let kind = Kind::SnapshotRoots;
+        findings.add(kind, &volume.fs.object(), Place::NONE, expected, found);
+    }
+}
+
+/// Reads the table. Nothing if some of it cannot be read, since then nothing can be said of who holds what.
+pub(super) fn read(volume: &Volume<'_>, inode: &Inode, findings: &mut Findings) -> Option<Table> {
+    let aggregate = volume.fs.inside.as_ref()?.aggregate;
+    let object = volume.aggregate_files.object_of(aggregate, inode.id);
+    let kind = Kind::SnapshotTableDamaged;
+    if inode.block_count() > BLOCKS_MAX {
+        let expected = format_args!("at most {BLOCKS_MAX} blocks");
+        findings.add(kind, &object, Place::NONE, expected, inode.block_count());
+        return None;
+    }
+    let mut found: BTreeMap<SnapshotId, SnapshotRecord> = BTreeMap::new();
+    let mut is_whole = true;
+    for index in 0..inode.block_count() {
+        let place = Place {
+            level: Some(0),
+            index: Some(index),
+            ..Place::NONE
+        };
+        // What cannot be read was reported with the files of the aggregate.
+        let Ok(block) = tree::leaf_at(aggregate, inode, index) else {
+            is_whole = false;
+            continue;
+        };
+        let Some(block) = block else { continue };
+        match SnapshotRecord::decode(&block) {
+            Ok(records) => {
+                for (_, record) in records {
+                    let id = record.id;
+                    if found.insert(id, record).is_some() {
+                        findings.add(kind, &object, place, "one record for each snapshot", id);
+                        is_whole = false;
+                    }
+                }
+            }
+            Err(damage) => {
+                is_whole = false;
+                findings.damage(kind, &object, place, &damage);
+            }
+        }
+    }
+    is_whole.then(|| Table::new(found.into_values().collect(), volume, findings))
+}
+
+impl Table {
+    /// Puts the history together. A parent must be an older snapshot.
+    fn new(records: Vec<SnapshotRecord>, volume: &Volume<'_>, findings: &mut Findings) -> Table {
+        let place_of = |id: SnapshotId| records.binary_search_by_key(&id, |it| it.id).ok();
+        let mut is_connected = true;
+        let mut wrong = |object: Object, parent: SnapshotId| {
+            is_connected = false;
+            let expected = "an older snapshot as parent";
+            let kind = Kind::SnapshotHistory;
+            findings.add(kind, &object, Place::NONE, expected, parent);
+        };
+        let mut parents = Vec::new();
+        for (at, record) in records.iter().enumerate() {
+            let parent = record.parent.and_then(place_of).filter(|place| *place < at);
+            if let (Some(id), None) = (record.parent, parent) {
+                wrong(object_of(volume, record), id);
+            }
+            parents.push(parent);
+        }
+        let roots = &volume.superblock.snapshots;
+        let parent = roots.parent.and_then(place_of);
+        if let (Some(id), None) = (roots.parent, parent) {
+            wrong(volume.fs.object(), id);
+        }
+        parents.push(parent);
+        Table {
+            records,
+            parents,
+            is_connected,
+        }
+    }
+
+    /// For each record, and last for the active image, parent and children.
+    pub(super) fn neighbours(&self) -> Vec<Vec<usize>> {
+        let mut near = vec![Vec::new(); self.parents.len()];
+        for (at, parent) in self.parents.iter().enumerate() {
+            if let Some(parent) = *parent {
+                near[at].push(parent);
+                near[parent].push(at);
+            }
+        }
+        near
+    }
+
+    /// What records and roots say without looking at any image.
+    pub(super) fn check(&self, volume: &Volume<'_>, findings: &mut Findings) {
+        let mut names = BTreeSet::new();
+        let mut cp = 0;
+        for (at, record) in self.records.iter().enumerate() {
+            let object = object_of(volume, record);
+            let mut rule = |holds: bool, kind: Kind, expected: &str, found: String| {
+                if !holds {
+                    findings.add(kind, &object, Place::NONE, expected, found);
+                }
+            };
+            let (id, next) = (record.id, volume.superblock.snapshots.next);
+            let expected = format!("an id below {next}");
+            rule(id < next, Kind::NextFile, &expected, id.to_string());
+            let flags = format!(
+                "{:?}, unfolded: {}, in the pass: {}, {} holds",
+                record.state,
+                record.is_unfolded,
+                record.is_in_pass,
+                record.holds.len()
+            );
+            let is_sound = match record.state {
+                State::Live => !record.is_in_pass,
+                State::Deleting => {
+                    record.holds.is_empty() && !(record.is_in_pass && record.is_unfolded)
+                }
+                State::Gone => record.holds.is_empty() && !record.is_in_pass && !record.is_unfolded,
+            };
+            let expected = "state, flags and holds that go together";
+            rule(is_sound, Kind::SnapshotRecord, expected, flags);
+            if record.state == State::Gone {
+                let here = |parent: &&Option<usize>| **parent == Some(at);
+                let children = self.parents.iter().filter(here).count();
+                let expected = "a snapshot that is gone to join two others";
+                let found = format!("{children} descend from it");
+                rule(children > 1, Kind::SnapshotHistory, expected, found);
+                continue;
+            }
+            if record.state == State::Live {
+                let name = record.name.clone();
+                let is_new = names.insert(record.name.as_str());
+                rule(is_new, Kind::NameTwice, "each name once", name);
+            }
+            let tags: BTreeSet<&str> = record.holds.iter().map(|hold| &*hold.tag).collect();
+            let found = format!("{:?}", record.holds);
+            let is_single = tags.len() == record.holds.len();
+            rule(is_single, Kind::NameTwice, "each hold once", found);
+            let limit = volume.fs.cp;
+            let expected = format!("consistency point {cp} to {limit}");
+            let is_ordered = (cp..=limit.0).contains(&record.cp.0);
+            rule(
+                is_ordered,
+                Kind::StampAhead,
+                &expected,
+                record.cp.to_string(),
+            );
+            cp = cp.max(record.cp.0);
+            let most = volume.superblock.lost;
+            let expected = format!("at most {most} lost blocks, as the volume has");
+            let found = record.lost.to_string();
+            rule(record.lost <= most, Kind::SnapshotRecord, &expected, found);
+            let most = volume.superblock.next_file;
+            let expected = format!("{most} at most as next file id");
+            let found = record.next_file.to_string();
+            rule(record.next_file <= most, Kind::NextFile, &expected, found);
+            let is_root = record.inode_file.id == INODE_FILE && is_tree(&record.inode_file);
+            let is_map = record.active_map.id == ACTIVE_MAP && is_tree(&record.active_map);
+            let found = format!("{} and {}", record.inode_file.id, record.active_map.id);
+            let expected = "inodes of inode file and active map";
+            rule(is_root && is_map, Kind::InodeUnexpected, expected, found);
+        }
+        self.check_roots(volume, findings);
+    }
+
+    fn check_roots(&self, volume: &Volume<'_>, findings: &mut Findings) {
+        let roots = &volume.superblock.snapshots;
+        let mut rule = |holds: bool, expected: &str, found: String| {
+            if !holds {
+                let kind = Kind::SnapshotRoots;
+                findings.add(kind, &volume.fs.object(), Place::NONE, expected, found);
+            }
+        };
+        let with_image = self.records.iter().filter(|it| it.state != State::Gone);
+        let count = with_image.count();
+        let expected = format!("at most {SNAPSHOTS_MAX} snapshots");
+        rule(count <= SNAPSHOTS_MAX, &expected, count.to_string());
+        let in_pass = || self.records.iter().filter(|record| record.is_in_pass);
+        let found = || format!("{:?}, {} records in a pass", roots.scan, in_pass().count());
+        match roots.scan {
+            Scan::None => rule(in_pass().count() == 0, "no pass without a scan", found()),
+            Scan::Fold { next } => {
+                let is_needed = self.records.iter().any(|record| record.is_unfolded);
+                let is_sound = is_needed && next.is_multiple_of(BITS_PER_BLOCK);
+                let expected = "an unfolded snapshot, and whole map blocks done";
+                rule(is_sound && in_pass().count() == 0, expected, found());
+            }
+            Scan::Delete { next } => {
+                let ends = in_pass().map(|record| record.active_map.block_count());
+                let end = ends.max().map(|end| end.saturating_mul(BITS_PER_BLOCK));
+                let expected = format!("victims, and a place up to {end:?}");
+                rule(end.is_some_and(|end| next <= end), &expected, found());
+            }
+            Scan::Release { .. } => {
+                let is_sound = roots.release.is_some() && in_pass().count() == 0;
+                rule(is_sound, "a release file", found());
+            }
+        }
+        let is_turn = matches!(roots.scan, Scan::None | Scan::Release { .. });
+        let expected = "no other scan before a release file is done";
+        rule(roots.release.is_none() || is_turn, expected, found());
+    }
+}
+
+/// Entries of the release file that were released.
+pub(super) fn released(scan: Scan, release: &Inode) -> Option<u64> {
+    let most = release
+        .block_count()
+        .saturating_mul(RELEASES_PER_BLOCK as u64);
+    match scan {
+        Scan::Release { next } => (next <= most).then_some(next),
+        _ => Some(0),
+    }
+}
+
+fn is_tree(inode: &Inode) -> bool {
+    inode.kind == FileKind::Metafile && inode.inline.is_none()
+}
