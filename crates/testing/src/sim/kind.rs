@@ -56,7 +56,9 @@ impl Kind {
             Kind::Silent,
             Kind::Cuts,
             Kind::Small,
-        ][rng.index(10)]
+            Kind::Snapshots,
+            Kind::Snapshots,
+        ][rng.index(12)]
     }
 
     /// The kind of this name.

@@ -537,7 +537,10 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
         })?;
         states = left;
         let images = cut(&world, &mut rng);
-
+        let offline = SimWorld::restart(images.clone(), seed, 1);
+        maker
+            .check(&offline)
+            .map_err(|error| Failure::new(error).within(format!("check after life {life}")))?;
         world = SimWorld::restart(images, Seed(seed.0.wrapping_add(life + 1)), reactors);
         report.cuts += 1;
         report.recoveries += 1;
