@@ -9,6 +9,7 @@ use everglade_format::{Context, FileId, Header, Inode, Layer, Owner, Pvbn, bitma
 use serde_json::{Map, Value};
 
 use crate::aggregate::context_text;
+use crate::clones;
 use crate::files::{self, Files};
 use crate::filesystem::{FileSystem, Inside};
 use crate::findings::Findings;
@@ -431,6 +432,7 @@ fn inside_of<'a>(
         name: name.text.clone(),
         aggregate,
         container,
+        above: clones::containers_above(aggregate, files, container),
     })
 }
 

@@ -16,6 +16,25 @@ pub(crate) struct Inside<'a> {
     pub(crate) name: Arc<str>,
     pub(crate) aggregate: &'a FileSystem<'a>,
     pub(crate) container: &'a Inode,
+    /// Of a clone, the containers of its parents, the nearest first: blocks of its base are there.
+    pub(crate) above: Vec<Inode>,
+}
+
+impl Inside<'_> {
+    /// The slot of a vvbn: its own, or of a block of the base that of a parent.
+    pub(crate) fn slot(&self, vvbn: u64) -> Result<Pointer, Fault> {
+        let own = tree::pointer_at(self.aggregate, self.container, vvbn)?;
+        if !own.is_hole() {
+            return Ok(own);
+        }
+        for container in &self.above {
+            let slot = tree::pointer_at(self.aggregate, container, vvbn)?;
+            if !slot.is_hole() {
+                return Ok(slot);
+            }
+        }
+        Ok(Pointer::HOLE)
+    }
 }
 
 pub(crate) struct FileSystem<'a> {
@@ -75,11 +94,7 @@ impl FileSystem<'_> {
     pub(crate) fn pvbn_of(&self, pointer: &Pointer) -> Option<Pvbn> {
         let pvbn = match &self.inside {
             None => pointer.pvbn,
-            Some(inside) => {
-                tree::pointer_at(inside.aggregate, inside.container, pointer.vvbn.0)
-                    .ok()?
-                    .pvbn
-            }
+            Some(inside) => inside.slot(pointer.vvbn.0).ok()?.pvbn,
         };
         (pvbn.0 != 0).then_some(pvbn)
     }
@@ -89,7 +104,7 @@ impl FileSystem<'_> {
         let Some(inside) = &self.inside else {
             return self.media.read(pointer.pvbn, pointer.tag);
         };
-        let slot = tree::pointer_at(inside.aggregate, inside.container, pointer.vvbn.0)?;
+        let slot = inside.slot(pointer.vvbn.0)?;
         if slot.is_hole() {
             return Err(Fault::Unmapped);
         }

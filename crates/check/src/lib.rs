@@ -31,6 +31,7 @@
 //! seem unnamed) is not reported.
 
 mod aggregate;
+mod clones;
 mod contents;
 pub mod describe;
 mod files;

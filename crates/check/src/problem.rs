@@ -149,6 +149,8 @@ kinds! {
     SnapshotRecord "snapshot-record" problem;
     /// A snapshot descends from none that is there, or is kept for nothing.
     SnapshotHistory "snapshot-history" problem;
+    /// A clone and the volume that it was cloned from do not agree on the snapshot it began as.
+    CloneBase "clone-base" problem;
     /// A block of a snapshot is protected by nothing, or will not be in time (Theorems 1 to 3).
     Uncovered "uncovered" problem;
     /// The summary map protects a block that nobody holds.

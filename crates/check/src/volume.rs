@@ -6,6 +6,7 @@ use everglade_format::volume::{SUPERBLOCK_VVBN, VOLUME_AREA_BLOCKS};
 use everglade_format::{FileId, Inode, Kind as FileKind, Pointer, VolumeSuperblock, metafile};
 
 use crate::aggregate::{Bad, BadBlocks, report_bad};
+use crate::clones::{self, Clones};
 use crate::files::{self, Files};
 use crate::filesystem::{FileSystem, Inside};
 use crate::findings::Findings;
@@ -27,6 +28,7 @@ pub(crate) fn check_all(
     progress: &mut dyn FnMut(u64),
 ) {
     let mut sides = Sides::default();
+    let mut clones = Clones::default();
     for (id, container) in &files.inodes.all {
         if *id < metafile::FIRST_FILE || container.kind != FileKind::Container {
             continue;
@@ -43,12 +45,15 @@ pub(crate) fn check_all(
         };
         counts.volumes += 1;
         let outside = Outside { aggregate, files };
-        if !outside.check(container, name, &mut sides, &mut bad, findings, counts) {
+        let mut beside = (&mut sides, &mut clones);
+        if !outside.check(container, name, &mut beside, &mut bad, findings, counts) {
             sides.is_partial = true;
+            clones.unread.insert(*id);
         }
         progress(counts.volume_blocks_used);
     }
     sides.finish(aggregate, files, findings);
+    clones.finish(findings);
     for Bad { reference, fault } in bad.values() {
         report_bad(aggregate, files, reference, fault, findings);
     }
@@ -66,7 +71,7 @@ impl Outside<'_> {
         &self,
         container: &Inode,
         name: Arc<str>,
-        sides: &mut Sides,
+        beside: &mut (&mut Sides, &mut Clones),
         bad: &mut BadBlocks,
         findings: &mut Findings,
         counts: &mut Counts,
@@ -81,6 +86,7 @@ impl Outside<'_> {
                 name,
                 aggregate,
                 container,
+                above: clones::containers_above(aggregate, self.files, container),
             }),
         };
         let Some((superblock, pointer)) = read_superblock(&fs, bad, findings) else {
@@ -140,7 +146,7 @@ impl Outside<'_> {
             files: &files,
             aggregate_files: self.files,
         };
-        snapshots::check(&volume, strays, sides, bad, findings, counts);
+        snapshots::check(&volume, strays, beside, bad, findings, counts);
         true
     }
 }
@@ -222,7 +228,8 @@ struct Judge<'j> {
 
 impl Judge<'_> {
     fn compare(&self, number: &Number<'_>, findings: &mut Findings) {
-        let slot = &number.slot;
+        let inherited = self.inherited(number);
+        let slot = inherited.as_ref().unwrap_or(&number.slot);
         if slot.is_hole() {
             let in_use = number.marked == Some(true) || !number.references.is_empty();
             if in_use && number.slot_known && number.number != 0 {
@@ -245,6 +252,13 @@ impl Judge<'_> {
                 findings.add(Kind::ContainerTag, &object, place, expected, reference.tag);
             }
         }
+    }
+
+    /// Of a clone, the slot of a block of its base.
+    fn inherited(&self, number: &Number<'_>) -> Option<Pointer> {
+        let inside = self.fs.inside.as_ref()?;
+        let is_base = number.slot.is_hole() && !inside.above.is_empty();
+        is_base.then(|| inside.slot(number.number).ok()).flatten()
     }
 
     /// Reports a bad block under the files that refer to it. Blocks that the walk read were reported

@@ -5,12 +5,14 @@ use std::rc::Rc;
 
 use everglade_format::metafile::ACTIVE_MAP;
 use everglade_format::snapshot::State;
+use everglade_format::volume::SUPERBLOCK_VVBN;
 use everglade_format::volume::Scan;
 use everglade_format::{BITS_PER_BLOCK, Block, Inode, Pointer, bitmap};
 
 use super::column::{self, Hold, Station, without, zero};
 use super::table::Table;
 use super::{SideFiles, Volume, release, table};
+use crate::clones::BASE;
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
 use crate::tree::{self, Leaves, Visit};
@@ -264,6 +266,22 @@ impl Holders<'_> {
         held
     }
 
+    /// Blocks that a clone's base holds, but for the superblock, which every volume has for itself.
+    fn base(&self, column: &Column, block: u64) -> Box<Block> {
+        let mut bits = zero();
+        let roots = &self.volume.superblock.snapshots;
+        let mut records = self.table.records.iter().zip(&column.at);
+        if roots.base.is_some()
+            && let Some((_, station)) = records.find(|(record, _)| record.id == BASE)
+        {
+            bitmap::unite(&mut bits, &column.held[*station]);
+            if block == 0 {
+                bitmap::clear(&mut bits, SUPERBLOCK_VVBN.0);
+            }
+        }
+        bits
+    }
+
     /// Blocks of unfolded snapshots.
     fn unfolded(&self, column: &Column) -> Box<Block> {
         let mut bits = zero();
@@ -398,8 +416,11 @@ impl Holders<'_> {
         let slots = bits_of(slots.iter().map(|(vvbn, _)| *vvbn), block);
         let mut kept = Box::new(*summary);
         bitmap::unite(&mut kept, &self.unfolded(column));
+        // Blocks of a clone's base are in the parent's container.
+        let foreign = self.base(column, block);
+        let kept = without(&kept, &foreign);
         let mut in_use = kept.clone();
-        bitmap::unite(&mut in_use, &column.active);
+        bitmap::unite(&mut in_use, &without(&column.active, &foreign));
         for bit in bitmap::ones(&without(&slots, &in_use)) {
             let expected = "a hole in the container for a block that nobody holds";
             let kind = Kind::ContainerExtra;

@@ -367,7 +367,7 @@ impl<'p> Pool<'p> {
             return;
         }
         let vvbn = reference.number;
-        let Ok(slot) = tree::pointer_at(inside.aggregate, inside.container, vvbn) else {
+        let Ok(slot) = inside.slot(vvbn) else {
             return;
         };
         let references = [*reference];
@@ -451,7 +451,7 @@ fn report_stray(
     }
     let references = new.within(&(vvbn..vvbn + 1));
     let inside = fs.inside.as_ref();
-    let slot = inside.and_then(|it| tree::pointer_at(it.aggregate, it.container, vvbn).ok());
+    let slot = inside.and_then(|it| it.slot(vvbn).ok());
     let number = Number {
         number: vvbn,
         marked: None,

@@ -35,6 +35,7 @@ use everglade_format::snapshot::State;
 use everglade_format::{Inode, Kind as FileKind, VolumeSuperblock};
 
 use crate::aggregate::BadBlocks;
+use crate::clones::Clones;
 use crate::files::Files;
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
@@ -59,7 +60,7 @@ pub(crate) struct Volume<'v> {
 pub(crate) fn check(
     volume: &Volume<'_>,
     strays: Strays,
-    sides: &mut Sides,
+    (sides, clones): &mut (&mut Sides, &mut Clones),
     bad: &mut BadBlocks,
     findings: &mut Findings,
     counts: &mut Counts,
@@ -79,9 +80,15 @@ pub(crate) fn check(
     let summary = side(summary, FileKind::Summary, findings);
     let table = side(table, FileKind::Snapshots, findings);
     let Some(table) = table.and_then(|table| table::read(volume, table, findings)) else {
+        clones
+            .unread
+            .extend(volume.fs.inside.as_ref().map(|inside| inside.volume));
         return;
     };
     table.check(volume, findings);
+    if let Some(inside) = &volume.fs.inside {
+        clones.note((inside.volume, object), roots.base, &table.records);
+    }
     for record in &table.records {
         counts.snapshots += u64::from(record.state == State::Live);
         counts.snapshots_deleting += u64::from(record.state == State::Deleting);

@@ -134,6 +134,9 @@ impl Rig {
         self.lives += 1;
         let images = self.world.after_cut(Cut::whole(Keep::Nothing));
         drop(self.system);
+        let offline = SimWorld::restart(images.clone(), Seed(self.lives), 1);
+        let checked = self.maker.check(&offline);
+        checked.unwrap_or_else(|error| panic!("life {}: {error}", self.lives));
         let world = SimWorld::restart(images, Seed(self.lives), 1);
         let system = self
             .maker
