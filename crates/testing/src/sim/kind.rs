@@ -1,6 +1,8 @@
 //! Kinds of simulation, by name: what `sim` runs under a seed, and what hunts for planted bugs.
 
-use super::{Failure, Report, creation, cuts, exhaustive, long, moments, small, snapshots};
+use super::{
+    Failure, Report, creation, cuts, exhaustive, histories, long, moments, small, snapshots,
+};
 use crate::engine::EngineMaker;
 use crate::system::Maker;
 use crate::workload::small::sequence_count;
@@ -38,6 +40,8 @@ pub enum Kind {
     Snapshots,
     /// The same while many clients work.
     Moments,
+    /// A case of the exhaustive simulation of snapshots.
+    Histories,
 }
 
 impl Kind {
@@ -58,7 +62,9 @@ impl Kind {
             Kind::Small,
             Kind::Snapshots,
             Kind::Snapshots,
-        ][rng.index(12)]
+            Kind::Moments,
+            Kind::Moments,
+        ][rng.index(14)]
     }
 
     /// The kind of this name.
@@ -76,6 +82,7 @@ impl Kind {
             Kind::Creation,
             Kind::Snapshots,
             Kind::Moments,
+            Kind::Histories,
         ];
         all.into_iter().find(|kind| kind.name() == name)
     }
@@ -116,6 +123,10 @@ impl Kind {
             }
             Kind::Creation => creation::run(seed, &maker.devices(SMALL_BYTES), &maker),
             Kind::Snapshots => snapshots::run(seed, snapshots::Plan::of_seed(seed), &maker),
+            Kind::Histories => {
+                let prepared = histories::Histories::new()?;
+                prepared.run(seed.0 % histories::count())
+            }
             Kind::Moments => moments::run(seed, moments::Plan::of_seed(seed), &maker),
             Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),
             Kind::Fill => long::run(seed, plan.filling(), &maker),

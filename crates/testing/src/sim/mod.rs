@@ -9,6 +9,7 @@
 //!   several start states. Finds what nobody thought of.
 //!
 //! - [`snapshots`]: one volume with snapshots, restores and deletions, against a list of states.
+//! - [`histories`]: all short sequences with snapshot verbs, cut at each write.
 //! - [`moments`]: many clients at once, and snapshots of what they do; devices that fail.
 //!
 //! `trouble` draws the loud faults of a life, `silent` lives through the silent ones. [`driver`] carries
@@ -19,6 +20,7 @@ pub mod creation;
 pub mod cuts;
 pub mod driver;
 pub mod exhaustive;
+pub mod histories;
 pub mod judge;
 mod kind;
 mod known;
@@ -73,6 +75,8 @@ impl Failure {
             "ConsistencyPoint",
             "Unreadable",
             "Exports",
+            "Leak",
+            "Counters",
         ];
         // What is nearest to the end is what was found; before it stands where.
         let has = |words: &str| self.what.contains(words);

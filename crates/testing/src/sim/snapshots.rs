@@ -33,24 +33,24 @@ const SNAPSHOTS_MAX: usize = 12;
 
 /// A LUN: its blocks, and what each holds (the fill of [`contents`]; absent is zero).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Lun {
-    blocks: u64,
-    data: BTreeMap<u64, u64>,
+pub(super) struct Lun {
+    pub(super) blocks: u64,
+    pub(super) data: BTreeMap<u64, u64>,
 }
 
-type Image = BTreeMap<String, Lun>;
+pub(super) type Image = BTreeMap<String, Lun>;
 
 /// Everything a volume shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct State {
-    active: Image,
-    snapshots: BTreeMap<String, Image>,
+pub(super) struct State {
+    pub(super) active: Image,
+    pub(super) snapshots: BTreeMap<String, Image>,
     holds: BTreeMap<String, Vec<String>>,
 }
 
 /// What is asked.
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Write(String, u64, u64, u64),
     Discard(String, u64, u64),
     Flush(String),
@@ -60,13 +60,13 @@ enum Step {
     Look,
 }
 
-struct Life<'a> {
-    world: &'a SimWorld,
-    system: EngineSystem,
+pub(super) struct Life<'a> {
+    pub(super) world: &'a SimWorld,
+    pub(super) system: EngineSystem,
     /// States since the last one that is durable, which is the first.
-    states: Vec<State>,
-    token: u64,
-    trace: Vec<String>,
+    pub(super) states: Vec<State>,
+    pub(super) token: u64,
+    pub(super) trace: Vec<String>,
 }
 
 /// How an operation ended before the power did.
@@ -76,7 +76,7 @@ enum Ended<T> {
 }
 
 impl Life<'_> {
-    fn now(&self) -> &State {
+    pub(super) fn now(&self) -> &State {
         self.states.last().expect("there is always one")
     }
 
@@ -228,7 +228,7 @@ impl Life<'_> {
     }
 
     /// Does one thing. False when the power failed; what was being done may or may not have happened.
-    fn step(&mut self, step: Step) -> Result<bool, Failure> {
+    pub(super) fn step(&mut self, step: Step) -> Result<bool, Failure> {
         self.trace.push(format!("{step:?}"));
         let mut next = self.now().clone();
         let full = |lun: &String| format!("{VOLUME}/{lun}");
@@ -305,7 +305,7 @@ impl Life<'_> {
         }
     }
 
-    fn changed(&mut self, change: Option<Change>, next: State) -> Result<bool, Failure> {
+    pub(super) fn changed(&mut self, change: Option<Change>, next: State) -> Result<bool, Failure> {
         let text = format!("{change:?}");
         match self.administer(change)? {
             Ended::Cut => {
@@ -590,7 +590,7 @@ fn live(
 }
 
 /// Finds which of the states that were possible is there.
-fn settle(life: &mut Life<'_>) -> Result<(), Failure> {
+pub(super) fn settle(life: &mut Life<'_>) -> Result<(), Failure> {
     let states = std::mem::take(&mut life.states);
     let mut last = None;
     // The newest first: most often it is.

@@ -222,6 +222,11 @@ impl Life<'_> {
                     }
                 }
             }
+            Pending::Last => {
+                if let Err(error) = completion.result {
+                    self.excuse("the last discard", &error);
+                }
+            }
             Pending::Read(client) => {
                 self.known.clients[client].is_busy = false;
                 self.may_show_target(client);

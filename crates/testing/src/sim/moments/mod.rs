@@ -14,6 +14,7 @@
 //! 5. Devices may fail, loudly or silently: then an error may be the answer, wrong data never.
 
 mod clients;
+mod finale;
 mod settle;
 mod tasks;
 mod track;
@@ -92,7 +93,7 @@ impl Plan {
             width: [2, 8, 40, 250][rng.index(4)],
             lives: 2 + rng.below(5),
             actions: 50 + rng.below(600),
-            bytes: [64, 128][rng.index(2)] << 20,
+            bytes: [32, 64, 128][rng.index(3)] << 20,
             is_loud: rng.one_in(4),
             is_silent: rng.one_in(3),
         }
@@ -108,6 +109,8 @@ enum Pending {
     Flush(usize),
     /// A client reads what it has written.
     Read(usize),
+    /// The end of all data.
+    Last,
     /// A block range of a volume, for its task.
     Look { volume: usize, client: usize },
 }
@@ -156,6 +159,8 @@ struct Life<'a> {
     is_tolerant: bool,
     /// An error was an answer: the aggregate may be gone.
     is_failed: bool,
+    /// Nobody waits for anything but this time.
+    rests_until: Option<u64>,
     trace: Vec<String>,
     errors: u64,
 }
@@ -219,6 +224,7 @@ impl<'a> Life<'a> {
             failure: None,
             is_tolerant: false,
             is_failed: false,
+            rests_until: None,
             trace: Vec::new(),
             errors: 0,
         }
@@ -263,6 +269,9 @@ impl<'a> Life<'a> {
                         until: Some(until.map_or(next, |until| until.min(next))),
                     }
                 }
+                Turn::Idle { until } => Turn::Idle {
+                    until: until.into_iter().chain(self.rests_until).min(),
+                },
                 said => said,
             }
         });
@@ -366,6 +375,10 @@ impl Run<'_> {
     }
 
     fn live(&mut self, images: Images, is_last: bool) -> Result<Images, Failure> {
+        let offline = self.start(images.clone());
+        self.maker
+            .check(&offline)
+            .map_err(|error| Failure::new(error).within("check"))?;
         let world = self.start(images);
         let system = self
             .maker
@@ -397,8 +410,13 @@ impl Run<'_> {
             if will_cut {
                 world.cut_at_write(world.writes() + cut_after);
             }
-            if life.work_off(actions)? && !life.is_failed && life.rng.one_in(2) {
-                life.stop()?;
+            if life.work_off(actions)? && !life.is_failed {
+                if is_last {
+                    life.end()?;
+                }
+                if life.rng.one_in(2) {
+                    life.stop()?;
+                }
             }
             Ok(())
         };

@@ -11,20 +11,25 @@ impl Life<'_> {
     /// Compares everything with what is known, and goes on from what is there. False when the power failed.
     pub(super) fn settle(&mut self) -> Result<bool, Failure> {
         self.actions = 0;
-        for volume in 0..self.known.volumes.len() {
-            if !self.settle_volume(volume)? {
+        // Nobody goes on with what was under way.
+        let volumes = self.known.volumes.iter_mut();
+        let tasks: Vec<Task> = volumes
+            .map(|volume| {
+                (volume.asked, volume.reads) = (0, 0);
+                std::mem::take(&mut volume.task)
+            })
+            .collect();
+        for (volume, task) in tasks.into_iter().enumerate() {
+            if !self.settle_volume(volume, task)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn settle_volume(&mut self, volume: usize) -> Result<bool, Failure> {
+    fn settle_volume(&mut self, volume: usize, task: Task) -> Result<bool, Failure> {
         let name = self.known.volumes[volume].name.clone();
         let exists = self.system.volumes().is_some_and(|all| all.contains(&name));
-        self.known.volumes[volume].asked = 0;
-        self.known.volumes[volume].reads = 0;
-        let task = std::mem::take(&mut self.known.volumes[volume].task);
         let infos = self.system.snapshots(&name);
         let listed: BTreeSet<String> = infos.into_iter().map(|info| info.name).collect();
         let restored = match task {

@@ -17,6 +17,12 @@ pub(super) enum Asked {
     Delete(String),
     /// A restore of a volume that is deleted meanwhile; any answer is right.
     InVain,
+    /// A snapshot is held, deleted in vain, and released.
+    Hold,
+    DeleteHeld,
+    Release,
+    /// At the end: no answer but yes.
+    Last,
 }
 
 /// A LUN, of a snapshot if there is one.
@@ -50,7 +56,7 @@ impl Life<'_> {
         }
     }
 
-    fn ask(&mut self, volume: usize, asked: Asked, change: Option<Change>) {
+    pub(super) fn ask(&mut self, volume: usize, asked: Asked, change: Option<Change>) {
         self.token += 1;
         let token = self.token;
         self.tick();
@@ -75,8 +81,17 @@ impl Life<'_> {
 
     fn answered(&mut self, volume: usize, asked: Asked, result: Result<(), admin::Error>) {
         let name = self.known.volumes[volume].name.clone();
-        if matches!(asked, Asked::InVain) {
-            return;
+        match (&asked, &result) {
+            (Asked::InVain, _) | (Asked::Last, Ok(())) => return,
+            (Asked::Last, Err(error)) => return self.excuse(&name, error),
+            (Asked::DeleteHeld, Ok(())) => {
+                return self.fail(format!("Exports: a held snapshot of {name} was deleted"));
+            }
+            // The tag of an earlier life may be there.
+            (Asked::Hold, Err(admin::Error::Exists(_))) | (Asked::Hold | Asked::DeleteHeld, _) => {
+                return;
+            }
+            _ => {}
         }
         if let Err(error) = &result
             && !matches!(error, admin::Error::NoSpace | admin::Error::Busy(_))
@@ -492,7 +507,30 @@ impl Life<'_> {
                 self.ask(volume, Asked::Task, None);
                 Task::Point { least }
             }
-            85..98 if !known.is_empty() => {
+            85..87 if !known.is_empty() => {
+                let snapshot = known[self.rng.index(known.len())].clone();
+                self.known.volumes[volume].task = Task::Hold;
+                let tag = "t".to_owned();
+                let hold = Change::HoldSnapshot {
+                    volume: name.clone(),
+                    name: snapshot.clone(),
+                    tag: tag.clone(),
+                };
+                let delete = Change::DeleteSnapshot {
+                    volume: name.clone(),
+                    name: snapshot.clone(),
+                };
+                let release = Change::ReleaseSnapshot {
+                    volume: name,
+                    name: snapshot,
+                    tag,
+                };
+                self.ask(volume, Asked::Hold, Some(hold));
+                self.ask(volume, Asked::DeleteHeld, Some(delete));
+                self.ask(volume, Asked::Release, Some(release));
+                return;
+            }
+            87..98 if !known.is_empty() => {
                 let snapshot = known[self.rng.index(known.len())].clone();
                 self.look(volume, After::Shot(snapshot))
             }

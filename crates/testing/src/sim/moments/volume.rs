@@ -35,6 +35,8 @@ pub(super) enum Task {
     },
     /// It was answered; clients end what they began before or during it.
     Drain { target: String, safety: String },
+    /// A snapshot is held, deleted in vain, and released.
+    Hold,
     /// A consistency point was asked for. So many changes of each client are durable with it.
     Point { least: Vec<usize> },
     /// Somebody looks at all blocks of a snapshot, or of the active image.

@@ -1,0 +1,482 @@
+//! All sequences of up to three operations over an alphabet with snapshot verbs, cut at each device write.
+//!
+//! Each sequence runs from one of four start states (no snapshot; two with diverged data; a branch, whose fork is a
+//! ghost; scans about to begin), and afterwards rests, so that its scans are cut too. One thing is asked at a time,
+//! as in [`super::snapshots`]: at each cut the states that may be there are those from the last durable one to the
+//! one that was being made. Case n is sequence n / 4 from start state n mod 4, the short sequences first.
+
+use super::snapshots::{Image, Life, Lun, State, Step};
+use super::{Failure, Report};
+use crate::engine::{EngineMaker, EngineSystem};
+use crate::system::Maker;
+use crate::world::{Cut, CutPoint, Footprint, Images, Keep};
+use crate::{Rng, Seed, SimWorld};
+use everglade_engine::admin::Change;
+use everglade_env::BLOCK_SIZE;
+
+/// Most operations in a sequence.
+pub const LENGTH_MAX: u32 = 3;
+const VOLUME: &str = "v";
+const LUN: &str = "l";
+/// Two level-1 blocks and a bit.
+const LUN_BLOCKS: u64 = 512;
+const POOL_BYTES: u64 = 16 << 20;
+/// Long enough for the timer to make consistency points until all scans are done.
+const REST: u64 = 900_000_000;
+/// One recovery in so many goes on, and is itself cut at each of its writes.
+const NESTED: u64 = 97;
+
+/// A letter of the alphabet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Letter {
+    Write,
+    WriteAcross,
+    Discard,
+    Flush,
+    ConsistencyPoint,
+    Create,
+    DeleteOldest,
+    DeleteNewest,
+    RestoreOldest,
+    RestoreNewest,
+    /// A LUN comes if there is just one, else goes.
+    Lun,
+}
+
+const ALPHABET: [Letter; 11] = [
+    Letter::Write,
+    Letter::WriteAcross,
+    Letter::Discard,
+    Letter::Flush,
+    Letter::ConsistencyPoint,
+    Letter::Create,
+    Letter::DeleteOldest,
+    Letter::DeleteNewest,
+    Letter::RestoreOldest,
+    Letter::RestoreNewest,
+    Letter::Lun,
+];
+
+/// Where sequences start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begin {
+    Plain,
+    Diverged,
+    Branch,
+    Scanning,
+}
+
+const BEGINS: [Begin; 4] = [
+    Begin::Plain,
+    Begin::Diverged,
+    Begin::Branch,
+    Begin::Scanning,
+];
+
+fn sequence_count(length: u32) -> u64 {
+    (ALPHABET.len() as u64).pow(length)
+}
+
+/// Number of cases.
+#[must_use]
+pub fn count() -> u64 {
+    (1..=LENGTH_MAX).map(sequence_count).sum::<u64>() * BEGINS.len() as u64
+}
+
+fn case(number: u64) -> (usize, Vec<Letter>) {
+    let begins = BEGINS.len() as u64;
+    let mut rest = number / begins;
+    let mut length = 1;
+    while rest >= sequence_count(length) {
+        rest -= sequence_count(length);
+        length += 1;
+    }
+    let mut letters = Vec::new();
+    for _ in 0..length {
+        let index = rest % ALPHABET.len() as u64;
+        letters.push(ALPHABET[usize::try_from(index).expect("below eleven")]);
+        rest /= ALPHABET.len() as u64;
+    }
+    let begin = usize::try_from(number % begins).expect("few");
+    (begin, letters)
+}
+
+fn create(name: &str) -> Step {
+    Step::Change(Change::CreateSnapshot {
+        volume: VOLUME.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+fn delete(name: &str) -> Step {
+    Step::Change(Change::DeleteSnapshot {
+        volume: VOLUME.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+fn restore(snapshot: &str, safety: &str) -> Step {
+    Step::Change(Change::RestoreVolume {
+        volume: VOLUME.to_owned(),
+        snapshot: snapshot.to_owned(),
+        safety: safety.to_owned(),
+    })
+}
+
+fn write(first: u64, count: u64, fill: u64) -> Step {
+    Step::Write(LUN.to_owned(), first, count, fill << 20)
+}
+
+/// What a letter means now; nothing where it means nothing.
+fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
+    let names: Vec<&String> = state.snapshots.keys().collect();
+    let lun = || LUN.to_owned();
+    let volume = || VOLUME.to_owned();
+    let safety = format!("z{position}");
+    Some(match letter {
+        Letter::Write => write(0, 3, 100 + position),
+        Letter::WriteAcross => write(253, 4, 200 + position),
+        Letter::Discard => Step::Discard(lun(), 1, 254),
+        Letter::Flush => Step::Flush(lun()),
+        Letter::ConsistencyPoint => Step::ConsistencyPoint,
+        Letter::Create => create(&format!("y{position}")),
+        Letter::DeleteOldest => delete(names.first()?),
+        Letter::DeleteNewest => delete(names.last()?),
+        Letter::RestoreOldest => restore(names.first()?, &safety),
+        Letter::RestoreNewest => restore(names.last()?, &safety),
+        Letter::Lun if state.active.len() > 1 => Step::Change(Change::DeleteLun {
+            volume: volume(),
+            name: "m".to_owned(),
+        }),
+        Letter::Lun => Step::Change(Change::CreateLun {
+            volume: volume(),
+            name: "m".to_owned(),
+            size_bytes: 8 * BLOCK_SIZE as u64,
+        }),
+    })
+}
+
+impl Begin {
+    /// What is done before anything is cut: durable, and then, once more in each run, what is under way.
+    fn steps(self) -> (Vec<Step>, Vec<Step>) {
+        let plain = [write(0, 2, 1), write(250, 10, 2)];
+        let diverged = [
+            create("a"),
+            write(1, 3, 3),
+            create("b"),
+            write(2, 252, 4),
+            Step::ConsistencyPoint,
+        ];
+        // b is the fork that joins c, the safety snapshot's line and the active image.
+        let branch = [
+            create("c"),
+            write(0, 5, 5),
+            restore("b", "r"),
+            write(3, 2, 6),
+            create("d"),
+            write(0, 1, 7),
+            restore("b", "s"),
+            delete("b"),
+            Step::Rest(REST),
+            Step::ConsistencyPoint,
+        ];
+        let scans = vec![restore("a", "t"), delete("b"), write(0, 3, 8)];
+        let all = |more: &[&[Step]]| {
+            let more = more.iter().flat_map(|steps| steps.iter().cloned());
+            plain.iter().cloned().chain(more).collect()
+        };
+        match self {
+            Begin::Plain => (all(&[&[Step::ConsistencyPoint]]), Vec::new()),
+            Begin::Diverged => (all(&[&diverged]), Vec::new()),
+            Begin::Branch => (all(&[&diverged, &branch]), Vec::new()),
+            Begin::Scanning => (all(&[&diverged]), scans),
+        }
+    }
+}
+
+/// A start state, prepared.
+struct Start {
+    images: Images,
+    state: State,
+    prelude: Vec<Step>,
+}
+
+/// A state that the volume went through.
+struct Entry {
+    state: State,
+    /// Writes of the world when it was asked for, and when that was answered.
+    asked: u64,
+    answered: u64,
+    is_durable: bool,
+}
+
+/// All start states, prepared. See the module's documentation.
+pub struct Histories {
+    maker: EngineMaker,
+    starts: Vec<Start>,
+}
+
+fn life(world: &SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'_> {
+    Life {
+        world,
+        system,
+        states,
+        token: 0,
+        trace: Vec::new(),
+    }
+}
+
+impl Histories {
+    /// Prepares the start states.
+    ///
+    /// # Errors
+    /// Not even that works.
+    pub fn new() -> Result<Histories, Failure> {
+        let maker = EngineMaker {
+            journal_half_blocks: 300,
+            ..EngineMaker::SMALL
+        };
+        let mut starts = Vec::new();
+        for begin in BEGINS {
+            let (steps, prelude) = begin.steps();
+            let world = SimWorld::new(Seed(1), 1, &maker.devices(POOL_BYTES));
+            maker
+                .format(&world)
+                .map_err(|error| Failure::new(error).within("format"))?;
+            let mut life = life(&world, mount(&maker, &world)?, vec![State::default()]);
+            let volume = Change::CreateVolume {
+                name: VOLUME.to_owned(),
+                sync: maker.sync,
+            };
+            life.changed(Some(volume), State::default())?;
+            let lun = Change::CreateLun {
+                volume: VOLUME.to_owned(),
+                name: LUN.to_owned(),
+                size_bytes: LUN_BLOCKS * BLOCK_SIZE as u64,
+            };
+            let mut state = State::default();
+            let empty = Lun {
+                blocks: LUN_BLOCKS,
+                ..Lun::default()
+            };
+            state.active = Image::from([(LUN.to_owned(), empty)]);
+            life.changed(Some(lun), state)?;
+            for step in steps {
+                life.step(step)
+                    .map_err(|failure| failure.within(format!("preparing {begin:?}")))?;
+            }
+            let state = life.now().clone();
+            drop(life);
+            starts.push(Start {
+                images: world.after_cut(Cut::whole(Keep::Nothing)),
+                state,
+                prelude,
+            });
+        }
+        Ok(Histories { maker, starts })
+    }
+
+    /// Runs one case.
+    ///
+    /// # Errors
+    /// A promise was broken.
+    pub fn run(&self, number: u64) -> Result<Report, Failure> {
+        let (begin, letters) = case(number);
+        let start = &self.starts[begin];
+        self.run_from(start, &letters, number).map_err(|failure| {
+            failure.within(format!("case {number}, {:?}, {letters:?}", BEGINS[begin]))
+        })
+    }
+
+    fn run_from(&self, start: &Start, letters: &[Letter], number: u64) -> Result<Report, Failure> {
+        let world = SimWorld::restart(start.images.clone(), Seed(2), 1);
+        let system = mount(&self.maker, &world)?;
+        let mut life = life(&world, system, vec![start.state.clone()]);
+        for step in &start.prelude {
+            life.step(step.clone())?;
+        }
+        world.watch_cuts(1, usize::MAX);
+        let entry = |life: &Life<'_>, asked: u64| Entry {
+            state: life.now().clone(),
+            asked,
+            answered: world.writes(),
+            is_durable: life.states.len() == 1,
+        };
+        // What the prelude left volatile is followed by what is durable at its end: nothing is lost by asking.
+        let mut entries: Vec<Entry> = life
+            .states
+            .iter()
+            .enumerate()
+            .map(|(index, state)| Entry {
+                state: state.clone(),
+                asked: 0,
+                answered: 0,
+                is_durable: index == 0,
+            })
+            .collect();
+        for (position, letter) in (0..).zip(letters) {
+            let Some(step) = spell(*letter, life.now(), position) else {
+                continue;
+            };
+            let asked = world.writes();
+            life.step(step)?;
+            entries.push(entry(&life, asked));
+        }
+        life.step(Step::Rest(REST))?;
+        life.step(Step::Look)?;
+        let mut report = Report {
+            actions: life.token,
+            writes: world.writes(),
+            ..Report::default()
+        };
+        drop(life);
+        let mut points: Vec<(u64, CutPoint)> = world
+            .take_cuts()
+            .into_iter()
+            .map(|point| (point.writes, point))
+            .collect();
+        points.push((world.writes() + 1, world.cut_point()));
+        let mut recoveries = Recoveries {
+            maker: &self.maker,
+            entries: &entries,
+            known: Vec::new(),
+            ticket: number,
+        };
+        let mut rng = Rng::for_part(number, "cuts of histories");
+        for (at, point) in &points {
+            let keeps = [
+                Keep::Nothing,
+                Keep::Everything,
+                Keep::Random(rng.draw()),
+                Keep::Random(rng.draw()),
+            ];
+            for keep in keeps {
+                let images = point.images(Cut::whole(keep));
+                report.cuts += 1;
+                report.add_losses(images.losses);
+                let verdict = recoveries.judge(&images, *at, &mut report);
+                verdict
+                    .map_err(|failure| failure.within(format!("cut at write {at}, {keep:?}")))?;
+            }
+        }
+        Ok(report)
+    }
+}
+
+fn mount(maker: &EngineMaker, world: &SimWorld) -> Result<EngineSystem, Failure> {
+    let mounted = maker.mount(world);
+    mounted.map_err(|error| Failure::new(error).within("mount"))
+}
+
+struct Recoveries<'a> {
+    maker: &'a EngineMaker,
+    entries: &'a [Entry],
+    /// What was read of the media, and what they held.
+    known: Vec<(Footprint, State)>,
+    ticket: u64,
+}
+
+impl Recoveries<'_> {
+    /// States that a cut at write `at` may leave.
+    fn possible(&self, at: u64) -> Vec<State> {
+        let is_sure = |entry: &Entry| entry.is_durable && entry.answered < at;
+        let first = self.entries.iter().rposition(is_sure).unwrap_or(0);
+        let rest = self.entries[first..].iter();
+        rest.take_while(|entry| entry.asked < at)
+            .map(|entry| entry.state.clone())
+            .collect()
+    }
+
+    fn judge(&mut self, images: &Images, at: u64, report: &mut Report) -> Result<(), Failure> {
+        let possible = self.possible(at);
+        report.recoveries += 1;
+        self.ticket += 1;
+        let is_nested = self.ticket.is_multiple_of(NESTED);
+        if !is_nested && let Some(state) = self.recall(images) {
+            report.recoveries_known += 1;
+            return match possible.contains(&state) {
+                true => Ok(()),
+                false => Err(Failure::new("Durable: a state that cannot be")),
+            };
+        }
+        // The recovery that is known was of clean media.
+        let offline = SimWorld::restart(images.clone(), Seed(3), 1);
+        self.maker
+            .check(&offline)
+            .map_err(|error| Failure::new(error).within("check"))?;
+        let world = SimWorld::restart(images.clone(), Seed(3), 1);
+        if is_nested {
+            world.watch_cuts(1, 400);
+        } else {
+            world.track();
+        }
+        let mut life = life(&world, mount(self.maker, &world)?, possible);
+        super::snapshots::settle(&mut life)?;
+        let state = life.now().clone();
+        if !is_nested {
+            drop(life);
+            self.known.insert(0, (world.take_footprint(), state));
+            self.known.truncate(128);
+            return Ok(());
+        }
+        let before = world.writes();
+        // Enough to use again whatever was taken for free.
+        for step in [
+            write(100, 200, 900),
+            Step::ConsistencyPoint,
+            Step::Rest(REST),
+            Step::Look,
+        ] {
+            if !life.step(step)? {
+                return Err(Failure::new("the power failed while going on"));
+            }
+        }
+        let after = life.now().clone();
+        drop(life);
+        for point in world.take_cuts().into_iter().step_by(3) {
+            report.cuts += 1;
+            report.cuts_in_recovery += u64::from(point.writes <= before);
+            report.recoveries += 1;
+            let again = SimWorld::restart(point.images(Cut::whole(Keep::Nothing)), Seed(4), 1);
+            let states = match point.writes <= before {
+                true => self.possible(at),
+                false => vec![state.clone(), after.clone()],
+            };
+            let mut life = self::life(&again, mount(self.maker, &again)?, states);
+            super::snapshots::settle(&mut life)
+                .map_err(|failure| failure.within(format!("cut again at {}", point.writes)))?;
+        }
+        Ok(())
+    }
+
+    fn recall(&mut self, images: &Images) -> Option<State> {
+        let place = self.known.iter().position(|(mark, _)| mark.fits(images))?;
+        self.known[..=place].rotate_right(1);
+        Some(self.known[0].1.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_numbered_without_gaps() {
+        let all: std::collections::BTreeSet<_> = (0..count())
+            .map(|number| format!("{:?}", case(number)))
+            .collect();
+        assert_eq!(all.len() as u64, count());
+        assert_eq!(case(0).1.len(), 1);
+        assert_eq!(case(count() - 1).1.len(), 3);
+    }
+
+    #[test]
+    fn a_sequence_of_each_start_state_survives_its_cuts() {
+        let histories = Histories::new().unwrap_or_else(|failure| panic!("{failure}"));
+        for number in 0..4 {
+            let report = histories.run(44 + 4 * 61 * number + number);
+            let report = report.unwrap_or_else(|failure| panic!("{failure}"));
+            assert!(report.cuts > 20, "{report}");
+        }
+    }
+}

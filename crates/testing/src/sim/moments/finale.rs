@@ -1,0 +1,146 @@
+//! The end: what is deleted gives its space back, and the counters knew how much.
+//!
+//! All clients' blocks are discarded, and of each volume all snapshots but one are deleted. Then that one alone
+//! holds its data, so it must count all of that as exclusive. Without it nothing is left but what empty volumes
+//! have: a block that nobody released shows here.
+
+use everglade_engine::admin::Change;
+use everglade_env::BLOCK_SIZE;
+use everglade_target::Op;
+
+use super::tasks::{Asked, full_name};
+use super::{Failure, LUNS, Life, Pending, lun_bytes};
+use crate::system::System;
+
+/// Blocks of metadata that a volume may keep for good: maps, tables and directories that grew.
+const KEPT_MAX: u64 = 64;
+
+/// Rests in which everything deleted must have been given back.
+const POINTS_MAX: usize = 100;
+/// Longer than any time between consistency points.
+const REST: u64 = 11_000_000_000;
+
+impl Life<'_> {
+    /// See the module's documentation. Nothing else may be under way. False when the power failed.
+    pub(super) fn end(&mut self) -> Result<bool, Failure> {
+        self.actions = 0;
+        let volumes = self.known.volumes.len();
+        for volume in 0..volumes {
+            self.discard_all(volume);
+        }
+        if !self.pump(&|life| life.is_quiet())? {
+            return Ok(false);
+        }
+        let mut kept = Vec::new();
+        for volume in 0..volumes {
+            let shots = &self.known.volumes[volume].snapshots;
+            let mut names: Vec<String> = shots.keys().cloned().collect();
+            self.rng.shuffle(&mut names);
+            let last = names.pop();
+            self.delete_all(volume, &names);
+            kept.push(last);
+        }
+        if !self.rest()? {
+            return Ok(false);
+        }
+        for (volume, last) in kept.into_iter().enumerate() {
+            if let Some(name) = last {
+                self.judge_exclusive(volume, &name)?;
+                self.delete_all(volume, &[name]);
+            }
+        }
+        if !self.rest()? {
+            return Ok(false);
+        }
+        let used = self.system.usage().used_blocks;
+        let most = KEPT_MAX * (1 + volumes as u64);
+        if used > most {
+            return Err(Failure::new(format!(
+                "Leak: everything was deleted, but {used} blocks are in use, more than {most}"
+            )));
+        }
+        Ok(true)
+    }
+
+    fn discard_all(&mut self, volume: usize) {
+        for lun in 0..LUNS {
+            let name = full_name(&self.known.volumes[volume].name, lun, None);
+            let (handle, _) = match self.system.target(0).open(&name) {
+                Ok(opened) => opened,
+                Err(error) => return self.excuse(&format!("{name} cannot be opened"), &error),
+            };
+            let token = self.new_token(Pending::Last);
+            let op = Op::Discard {
+                offset: 0,
+                length: lun_bytes(self.plan),
+                durable: false,
+            };
+            self.system.target(0).submit(handle, op, token);
+            self.system.target(0).close(handle);
+        }
+    }
+
+    fn delete_all(&mut self, volume: usize, names: &[String]) {
+        let name = self.known.volumes[volume].name.clone();
+        let infos = self.system.snapshots(&name);
+        for info in infos.into_iter().filter(|info| names.contains(&info.name)) {
+            for tag in info.holds {
+                let change = Change::ReleaseSnapshot {
+                    volume: name.clone(),
+                    name: info.name.clone(),
+                    tag,
+                };
+                self.ask(volume, Asked::Last, Some(change));
+            }
+            let change = Change::DeleteSnapshot {
+                volume: name.clone(),
+                name: info.name,
+            };
+            self.ask(volume, Asked::Last, Some(change));
+        }
+    }
+
+    /// Lets time pass until everything that was deleted has been given back.
+    fn rest(&mut self) -> Result<bool, Failure> {
+        for _ in 0..POINTS_MAX {
+            if !self.pump(&|life| life.is_quiet())? {
+                return Ok(false);
+            }
+            let before = self.system.usage();
+            let until = self.world.now() + REST;
+            self.rests_until = Some(until);
+            let rested = self.pump(&|life| life.world.now() >= until)?;
+            self.rests_until = None;
+            if !rested {
+                return Ok(false);
+            }
+            let after = self.system.usage();
+            if before.used_blocks == after.used_blocks && after.pending_blocks == 0 {
+                return Ok(true);
+            }
+        }
+        Err(Failure::new("stuck: deletions do not end"))
+    }
+
+    /// A snapshot that nobody shares data with.
+    fn judge_exclusive(&mut self, volume: usize, name: &str) -> Result<(), Failure> {
+        let it = &self.known.volumes[volume];
+        let Some(image) = &it.snapshots[name].image else {
+            return Ok(());
+        };
+        let data = image.iter().flatten().filter(|value| **value != 0).count() as u64;
+        let infos = self.system.snapshots(&it.name);
+        let info = infos.iter().find(|info| info.name == name);
+        let Some(info) = info else {
+            return Err(Failure::new(format!("Exports: {}@{name} is gone", it.name)));
+        };
+        let bytes = data * BLOCK_SIZE as u64;
+        if info.exclusive_bytes < bytes || info.exclusive_bytes > info.logical_bytes {
+            return Err(Failure::new(format!(
+                "Counters: {}@{name} alone has {bytes} bytes of data, but counts {} of {} as exclusive",
+                it.name, info.exclusive_bytes, info.logical_bytes
+            )));
+        }
+        Ok(())
+    }
+}
