@@ -110,6 +110,40 @@ bugs! {
     WaiterForgotten,
     /// A write of a consistency point is forgotten now and then.
     WriteForgotten,
+    /// What the parent snapshot holds does not go into the summary map before the active map changes.
+    FoldSkipped,
+    /// Allocation does not look at the summary map.
+    SummaryIgnored,
+    /// A block that a snapshot holds is punched when the active image frees it.
+    FreedThoughHeld,
+    /// The delete scan's cursor is at the end of a map block when some of it has yet to be released.
+    ScanCursorAhead,
+    /// The delete scan does not protect the snapmaps that it reads.
+    SnapmapReleasedEarly,
+    /// A deleted snapshot that joins several others leaves the history at once.
+    GhostDropped,
+    /// Blocks that become exclusive to a snapshot are not counted now and then.
+    ExclusiveNotCounted,
+    /// After a restore the safety snapshot counts as folded.
+    UnfoldedForgotten,
+    /// After a restore the active image still descends from the safety snapshot.
+    RestoreForgetsParent,
+    /// Clients go on while a volume is restored.
+    PauseMissing,
+    /// After a restore clients keep reading the trees of the image before.
+    RestoreShowsOldRoots,
+    /// A snapshot with holds can be deleted.
+    HoldIgnored,
+    /// A snapshot's record takes the place of another.
+    RecordSlotReused,
+    /// A snapshot shows what was written after it, too.
+    ImageShowsOverlays,
+    /// What is known of who holds blocks is not loaded again after a scan changed it.
+    HeldNotRefreshed,
+    /// The delete scan skips map blocks that one neighbour shares, as if two did.
+    SharedSubtreeSkipped,
+    /// Blocks of deleted snapmaps that the active image took over stay in the summary map.
+    OwnedStaysInSummary,
 }
 
 #[cfg(feature = "planted")]

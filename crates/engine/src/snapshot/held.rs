@@ -9,6 +9,7 @@
 //! passed, whoever changes a block folds them first (F-06 on demand).
 
 use everglade_env::{Page, PageRef};
+use everglade_format::planted::{self, Bug};
 use everglade_format::{BITS_PER_BLOCK, BLOCK_SIZE, Block, SnapshotId, bitmap};
 
 use crate::filesystem::FileSystem;
@@ -43,7 +44,7 @@ impl Held {
     pub(crate) fn freed(&self, bit: u64) -> Freed {
         let heir = self.only.iter().find(|(_, bits)| bitmap::is_set(bits, bit));
         Freed {
-            is_held: bitmap::is_set(&self.summary, bit),
+            is_held: bitmap::is_set(&self.summary, bit) && !planted::is(Bug::FreedThoughHeld),
             was_own: !bitmap::is_set(&self.near, bit),
             heir: heir.map(|(id, _)| *id),
         }
@@ -160,7 +161,8 @@ fn fold(
         let Some(pointer) = gather.add(snapmap_pointer(cx, map, block)) else {
             continue;
         };
-        if pointer.is_hole() || pointer.vvbn != place.vvbn {
+        let is_same = pointer.vvbn == place.vvbn && !planted::is(Bug::FoldSkipped);
+        if pointer.is_hole() || !is_same {
             continue;
         }
         if let Some(page) = gather.add(cx.page(pointer)) {

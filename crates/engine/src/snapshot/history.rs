@@ -17,6 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use everglade_format::SnapshotId;
+use everglade_format::planted::{self, Bug};
 
 /// Somebody who holds blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,7 +106,8 @@ pub(crate) fn prune(
     loop {
         let needless = ghosts.iter().copied().find(|ghost| {
             let children = parents.values().chain([&*active]);
-            children.filter(|parent| **parent == Some(*ghost)).count() <= 1
+            let children = children.filter(|parent| **parent == Some(*ghost));
+            children.count() <= 1 || planted::is(Bug::GhostDropped)
         });
         let Some(ghost) = needless else {
             return pruned;

@@ -14,6 +14,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use everglade_format::planted::{self, Bug};
 use everglade_format::volume::VOLUME_AREA_BLOCKS;
 use everglade_format::{EntryKind, FileId, Layer, SnapshotRecord};
 use everglade_freespace::Areas;
@@ -98,9 +99,11 @@ pub(crate) fn switch(home: &mut Home, id: FileId) {
     let mut snapshots = std::mem::take(&mut volume.fs.snapshots);
     let target = snapshots.restoring.take().expect("it was prepared");
     let safety = snapshots.roots.parent.expect("a safety snapshot was taken");
-    snapshots.get_mut(safety).is_unfolded = true;
+    snapshots.get_mut(safety).is_unfolded = !planted::is(Bug::UnfoldedForgotten);
     snapshots.get_mut(target).exclusive = 0;
-    snapshots.roots.parent = Some(target);
+    if !planted::is(Bug::RestoreForgetsParent) {
+        snapshots.roots.parent = Some(target);
+    }
     snapshots.roots.exclusive = 0;
     snapshots.set_changed();
     snapshots.held.clear();
@@ -163,7 +166,9 @@ impl Restored {
         let before = std::mem::take(&mut *luns);
         for (lun, size, root) in self.luns {
             lun.set_size_bytes(size);
-            lun.set_root(root);
+            if !planted::is(Bug::RestoreShowsOldRoots) {
+                lun.set_root(root);
+            }
             luns.insert(lun.name.clone(), lun);
         }
         for (name, lun) in before {

@@ -21,6 +21,7 @@
 
 use std::collections::BTreeMap;
 
+use everglade_format::planted::{self, Bug};
 use everglade_format::volume::Scan;
 use everglade_format::{
     BITS_PER_BLOCK, BLOCK_SIZE, Block, Entry, EntryKind, FileId, Indirect, Inode, Kind, Layer,
@@ -140,7 +141,7 @@ fn fold(
 
 /// What is known of a block of the active map may be wrong now.
 fn go_stale(volume: &mut FileSystem, block: u64) {
-    if volume.snapshots.held.contains_key(&block) {
+    if volume.snapshots.held.contains_key(&block) && !planted::is(Bug::HeldNotRefreshed) {
         volume.snapshots.stale.insert(block);
     }
 }
@@ -189,6 +190,9 @@ fn protected_bits(volume: &FileSystem, block: u64) -> Box<Block> {
     let (from, to) = (block * BITS_PER_BLOCK, (block + 1) * BITS_PER_BLOCK);
     let first = protected.partition_point(|(vvbn, _)| *vvbn < from);
     let mut bits = Box::new([0; BLOCK_SIZE]);
+    if planted::is(Bug::SnapmapReleasedEarly) {
+        return bits;
+    }
     for (vvbn, _) in protected[first..].iter().take_while(|(vvbn, _)| *vvbn < to) {
         bitmap::set(&mut bits, vvbn - from);
     }
@@ -229,7 +233,12 @@ fn matters(
         let same = near
             .iter()
             .filter(|near| places[near].is_some_and(|other| other.vvbn == place.vvbn));
-        if !place.is_hole() && same.count() < 2 {
+        let enough = if planted::is(Bug::SharedSubtreeSkipped) {
+            1
+        } else {
+            2
+        };
+        if !place.is_hole() && same.count() < enough {
             return Ok(true);
         }
         history.bury(*victim);
@@ -294,7 +303,11 @@ fn release_range(
     if to == BITS_PER_BLOCK {
         volume.score_after_scan(block, &active, &after);
     }
-    set(volume, Scan::Delete { next: first + to });
+    let done = match planted::is(Bug::ScanCursorAhead) {
+        true => BITS_PER_BLOCK,
+        false => to,
+    };
+    set(volume, Scan::Delete { next: first + done });
     go_stale(volume, block);
     Ok(1 + gone.len())
 }
@@ -422,7 +435,9 @@ fn finish_pass(
     for (block, bits) in owned {
         let page = file.changed_page(0, block).expect("made changed above");
         for bit in bits {
-            bitmap::clear(page, bit);
+            if !planted::is(Bug::OwnedStaysInSummary) {
+                bitmap::clear(page, bit);
+            }
         }
         go_stale(volume, block);
     }

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use everglade_format::metafile::ACTIVE_MAP;
+use everglade_format::planted::{self, Bug};
 use everglade_format::snapshot::{Hold, RECORDS_PER_BLOCK, SNAPSHOTS_MAX, State};
 use everglade_format::volume::{Scan, SnapshotRoots};
 use everglade_format::{BITS_PER_BLOCK, Damage, FileId, SnapshotId, SnapshotRecord};
@@ -271,7 +272,7 @@ impl Snapshots {
     /// The slot for a new record.
     fn free_slot(&self) -> u64 {
         (0..)
-            .find(|slot| !self.slots.contains_key(slot))
+            .find(|slot| !self.slots.contains_key(slot) || planted::is(Bug::RecordSlotReused))
             .expect("slots do not run out")
     }
 
@@ -338,6 +339,7 @@ impl Snapshots {
             history::Node::Active => {
                 self.roots.exclusive = self.roots.exclusive.saturating_add_signed(blocks);
             }
+            history::Node::Snapshot(_) if planted::is_now(Bug::ExclusiveNotCounted) => {}
             history::Node::Snapshot(id) => {
                 let (slot, record) = self
                     .records

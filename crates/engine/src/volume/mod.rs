@@ -170,7 +170,7 @@ impl Lun {
         root: Root,
     ) -> Lun {
         Lun {
-            snapshot: Some(snapshot.to_owned()),
+            snapshot: (!planted::is(Bug::ImageShowsOverlays)).then(|| snapshot.to_owned()),
             ..Lun::new(file, name.to_owned(), volume, size, root)
         }
     }

@@ -13,9 +13,10 @@ use everglade_format::planted::{Bug, plant};
 use everglade_testing::Seed;
 use everglade_testing::sim::Kind;
 
-const USAGE: &str = "usage: planted [--bug NAME] [--search] [--seconds S]
+const USAGE: &str = "usage: planted [--bug NAME] [--kind KIND] [--search] [--seconds S]
 
   --bug NAME     only this one
+  --kind KIND    by this kind of simulation, from seed 0 on
   --search       try all kinds of simulation from seed 0 on, and print what finds it first
   --seconds S    time for one bug, and one kind when searching; 60 by default
 ";
@@ -69,6 +70,23 @@ const TABLE: &[Row] = &[
     (Bug::PartLosesRest, Kind::Cuts, 0),
     (Bug::WaiterForgotten, Kind::Exhaustive, 11),
     (Bug::WriteForgotten, Kind::Exhaustive, 1),
+    (Bug::FoldSkipped, Kind::Moments, 0),
+    (Bug::SummaryIgnored, Kind::Moments, 0),
+    (Bug::FreedThoughHeld, Kind::Moments, 0),
+    (Bug::ScanCursorAhead, Kind::Moments, 1),
+    (Bug::SnapmapReleasedEarly, Kind::Moments, 0),
+    (Bug::GhostDropped, Kind::Moments, 2),
+    (Bug::ExclusiveNotCounted, Kind::Moments, 0),
+    (Bug::UnfoldedForgotten, Kind::Moments, 0),
+    (Bug::RestoreForgetsParent, Kind::Moments, 1),
+    (Bug::PauseMissing, Kind::Moments, 0),
+    (Bug::RestoreShowsOldRoots, Kind::Moments, 0),
+    (Bug::HoldIgnored, Kind::Moments, 1),
+    (Bug::RecordSlotReused, Kind::Moments, 0),
+    (Bug::ImageShowsOverlays, Kind::Moments, 0),
+    (Bug::HeldNotRefreshed, Kind::Moments, 0),
+    (Bug::SharedSubtreeSkipped, Kind::Moments, 20),
+    (Bug::OwnedStaysInSummary, Kind::Moments, 1),
 ];
 
 /// What came of a hunt.
@@ -84,18 +102,23 @@ struct Found {
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 fn main() -> ExitCode {
-    let (mut only, mut search, mut seconds) = (None, false, 60);
+    let (mut only, mut kind, mut search, mut seconds) = (None, None, false, 60);
     let mut arguments = std::env::args().skip(1);
     while let Some(option) = arguments.next() {
         match (option.as_str(), option.as_str() != "--search") {
             ("--search", _) => search = true,
-            (name @ ("--bug" | "--seconds"), _) => {
+            (name @ ("--bug" | "--kind" | "--seconds"), _) => {
                 let Some(value) = arguments.next() else {
                     eprint!("planted: {name} needs a value\n{USAGE}");
                     return ExitCode::from(2);
                 };
                 match (name, value.parse()) {
                     ("--bug", _) => only = Some(value),
+                    ("--kind", _) if Kind::named(&value).is_some() => kind = Kind::named(&value),
+                    ("--kind", _) => {
+                        eprint!("planted: there is no kind {value}\n{USAGE}");
+                        return ExitCode::from(2);
+                    }
                     (_, Ok(number)) => seconds = number,
                     _ => {
                         eprint!("planted: not a number of seconds\n{USAGE}");
@@ -130,11 +153,11 @@ fn main() -> ExitCode {
         bugs.into_iter().for_each(|bug| search_for(bug, limit));
         return ExitCode::SUCCESS;
     }
-    prove(&bugs, limit)
+    prove(&bugs, kind, limit)
 }
 
 /// Every bug is found by its row, and its seed passes without it.
-fn prove(bugs: &[Bug], limit: Duration) -> ExitCode {
+fn prove(bugs: &[Bug], by: Option<Kind>, limit: Duration) -> ExitCode {
     println!(
         "{:<26} {:<11} {:>19} {:>5} {:>7}  found by",
         "bug", "kind", "seed", "seeds", "seconds"
@@ -145,6 +168,10 @@ fn prove(bugs: &[Bug], limit: Duration) -> ExitCode {
             println!("{:<26} has no row", format!("{bug:?}"));
             failed += 1;
             continue;
+        };
+        let (kind, seed) = match &by {
+            Some(by) => (by, &0),
+            None => (kind, seed),
         };
         plant(None);
         if let Err(failure) = kind.run(Seed(*seed), 0) {
@@ -198,6 +225,9 @@ fn search_for(bug: Bug, limit: Duration) {
         Kind::Fill,
         Kind::Small,
         Kind::Creation,
+        Kind::Snapshots,
+        Kind::Moments,
+        Kind::Histories,
     ];
     let mut best: Option<(Kind, Found)> = None;
     for kind in kinds {
