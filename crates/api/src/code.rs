@@ -69,13 +69,17 @@ pub enum Code {
     AggregateUnavailable,
     /// Blocks of an aggregate cannot be read.
     BlocksUnreadable,
+    /// A snapshot that was due was not taken.
+    ScheduleFailed,
+    /// Snapshots stay that their policy would have deleted.
+    SnapshotsKept,
     /// The data directory cannot be written.
     Host,
 }
 
 impl Code {
     /// All, in order of their numbers.
-    pub const ALL: [Code; 30] = [
+    pub const ALL: [Code; 32] = [
         Code::NotJson,
         Code::UnknownField,
         Code::MissingField,
@@ -105,6 +109,8 @@ impl Code {
         Code::HostLow,
         Code::AggregateUnavailable,
         Code::BlocksUnreadable,
+        Code::ScheduleFailed,
+        Code::SnapshotsKept,
         Code::Host,
     ];
 
@@ -140,6 +146,8 @@ impl Code {
             Code::HostLow => (4003, 0, "the host is short of space"),
             Code::AggregateUnavailable => (4004, 0, "an aggregate cannot be opened"),
             Code::BlocksUnreadable => (4005, 0, "blocks cannot be read"),
+            Code::ScheduleFailed => (4006, 0, "a snapshot that was due was not taken"),
+            Code::SnapshotsKept => (4007, 0, "snapshots stay longer than their policy says"),
             Code::Host => (9001, 500, "the host refused"),
         }
     }

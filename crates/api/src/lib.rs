@@ -18,6 +18,7 @@ mod lun;
 mod moment;
 mod name;
 pub mod openapi;
+mod policy;
 mod problem;
 mod size;
 mod snapshot;
@@ -38,6 +39,9 @@ pub use job::{Job, JobState, Jobs};
 pub use lun::{CreateLun, Lun, Luns, ResizeLun};
 pub use moment::Moment;
 pub use name::{LunName, Name, NotAName};
+pub use policy::{
+    CreatePolicy, NO_POLICY, Policies, Policy, SetPolicy, TimeOfDay, VolumePolicy, Weekday,
+};
 pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
 pub use size::{NotASize, Size};
 pub use snapshot::{

@@ -52,6 +52,9 @@ pub struct CreateVolume {
     /// When its writes count as done.
     #[schema(required = false)]
     pub sync: Sync,
+    /// Which snapshots it gets by itself: a policy, or `none`. That of the configuration if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot_policy: Option<Name>,
 }
 
 impl CreateVolume {
@@ -64,11 +67,13 @@ impl CreateVolume {
         let name = fields.parsed("name")?;
         let aggregate = fields.parsed("aggregate")?;
         let sync: Option<Sync> = fields.parsed("sync")?;
+        let snapshot_policy = fields.parsed("snapshot_policy")?;
         fields.finish()?;
         Ok(CreateVolume {
             name: required("name", name)?,
             aggregate,
             sync: sync.unwrap_or_default(),
+            snapshot_policy,
         })
     }
 }
@@ -82,6 +87,9 @@ pub struct PutVolume {
     /// When its writes count as done.
     #[schema(required = false)]
     pub sync: Sync,
+    /// Which snapshots it gets by itself: a policy, or `none`. That of the configuration if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot_policy: Option<Name>,
 }
 
 impl PutVolume {
@@ -93,10 +101,12 @@ impl PutVolume {
         let mut fields = Fields::parse(body)?;
         let aggregate = fields.parsed("aggregate")?;
         let sync: Option<Sync> = fields.parsed("sync")?;
+        let snapshot_policy = fields.parsed("snapshot_policy")?;
         fields.finish()?;
         Ok(PutVolume {
             aggregate,
             sync: sync.unwrap_or_default(),
+            snapshot_policy,
         })
     }
 }
@@ -120,6 +130,9 @@ pub struct Volume {
     /// What deleting each of them alone would free, together: what only snapshots hold is at least this.
     #[serde(default)]
     pub snapshot_exclusive_bytes: u64,
+    /// Which snapshots it gets by itself: a policy, or `none`.
+    #[serde(default)]
+    pub snapshot_policy: String,
 }
 
 /// `GET /v1/volumes`.
@@ -139,6 +152,7 @@ mod tests {
             name: "v".parse().expect("a name"),
             aggregate: Some("a".parse().expect("a name")),
             sync: Sync::Always,
+            snapshot_policy: Some("nightly".parse().expect("a name")),
         };
         let body = serde_json::to_vec(&request).expect("JSON");
         assert_eq!(CreateVolume::parse(&body), Ok(request));

@@ -97,6 +97,10 @@ impl From<Problem> for Failure {
             Some("size_bytes") => format!("--size: {}", problem.detail),
             Some("journal_device") => format!("--journal-device: {}", problem.detail),
             Some("journal_half_bytes") => format!("--journal-half: {}", problem.detail),
+            Some(field @ ("hourly" | "daily" | "weekly" | "at" | "weekday")) => {
+                format!("--{field}: {}", problem.detail)
+            }
+            Some("time_zone") => format!("--time-zone: {}", problem.detail),
             Some("discard_volumes") => problem.detail.clone(),
             Some(field @ ("devices" | "aggregate")) => format!("--{field}: {}", problem.detail),
             _ => problem.to_string(),
@@ -134,6 +138,8 @@ fn exit_code(code: Code) -> u8 {
         | Code::HostLow
         | Code::AggregateUnavailable
         | Code::BlocksUnreadable
+        | Code::ScheduleFailed
+        | Code::SnapshotsKept
         | Code::Host => exit::FAILED,
     }
 }

@@ -14,6 +14,7 @@ mod job;
 mod listing;
 mod lun;
 mod output;
+mod policy;
 mod session;
 mod snapshot;
 mod status;
@@ -55,6 +56,7 @@ pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
         Verb::Volume { verb } => volume::run(verb, &session, &output, options.yes),
         Verb::Lun { verb } => lun::run(verb, &session, &output, options.yes),
         Verb::Snapshot { verb } => snapshot::run(verb, &session, &output, options.yes),
+        Verb::Policy { verb } => policy::run(verb, &session, &output),
         Verb::Status => status::run(&session, &output),
         Verb::Df(df) => df::run(df, &session, &output),
         Verb::Job { verb } => job::run(verb, &session, &output),

@@ -1,5 +1,6 @@
 //! The grammar: `everglade NOUN VERB OBJECT [--option]`. What a verb does is in the file of its noun.
 
+mod policy;
 mod snapshot;
 
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use everglade_api::{LunName, Name, Size};
 
+pub(crate) use policy::{PolicyCreate, PolicyVerb};
 pub(crate) use snapshot::{SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
 
 /// Verbs that need a running daemon.
@@ -35,6 +37,12 @@ pub enum Verb {
         /// What to do.
         #[command(subcommand)]
         verb: SnapshotVerb,
+    },
+    /// Say which snapshots volumes get by themselves, and how many of them stay
+    Policy {
+        /// What to do.
+        #[command(subcommand)]
+        verb: PolicyVerb,
     },
     /// Look at work that goes on after its request was answered, and wait for it
     Job {
@@ -199,6 +207,10 @@ pub struct VolumeCreate {
     /// When writes count as done: when the client flushes, or each at once
     #[arg(long, value_enum, default_value_t = SyncOption::Standard)]
     pub sync: SyncOption,
+
+    /// Which snapshots it gets by itself: a policy, or 'none' [default: that of the configuration]
+    #[arg(long, value_name = "POLICY")]
+    pub snapshot_policy: Option<Name>,
 
     /// Do nothing if it exists with the same settings
     #[arg(long)]

@@ -5,12 +5,12 @@ use serde_json::json;
 
 use crate::failure::{Failure, exit};
 use crate::job;
-use crate::listing::{self, Cell, Column};
+use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
 use crate::session::Session;
 use crate::verb::{Removal, SyncOption, VolumeVerb};
 
-const COLUMNS: [Column<Volume>; 7] = [
+const COLUMNS: [Column<Volume>; 8] = [
     Column::left("name", |volume| Cell::text(&volume.name)),
     Column::left("aggregate", |volume| Cell::text(&volume.aggregate)),
     Column::left("sync", |volume| Cell::text(volume.sync)),
@@ -20,6 +20,9 @@ const COLUMNS: [Column<Volume>; 7] = [
     Column::right("snap-own", |volume| {
         Cell::Bytes(volume.snapshot_exclusive_bytes)
     }),
+    if_asked(Column::left("policy", |volume| {
+        Cell::text(&volume.snapshot_policy)
+    })),
 ];
 
 pub(crate) fn run(
@@ -38,6 +41,7 @@ pub(crate) fn run(
                 let request = PutVolume {
                     aggregate: create.aggregate.clone(),
                     sync,
+                    snapshot_policy: create.snapshot_policy.clone(),
                 };
                 session.put::<Volume>(&format!("/v1/volumes/{}", create.name), &request)?
             } else {
@@ -45,6 +49,7 @@ pub(crate) fn run(
                     name: create.name.clone(),
                     aggregate: create.aggregate.clone(),
                     sync,
+                    snapshot_policy: create.snapshot_policy.clone(),
                 };
                 session.post::<Volume>("/v1/volumes", &request)?
             };
@@ -138,6 +143,7 @@ mod tests {
             logical_bytes: lun_count << 30,
             snapshot_count: 0,
             snapshot_exclusive_bytes: 0,
+            snapshot_policy: String::new(),
         };
         assert_eq!(loss(&volume(0)), "volume v, which is empty,");
         assert_eq!(loss(&volume(1)), "volume v with its LUN (1.0 GiB in all)");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::FalseyValueParser;
 use clap::{Parser, Subcommand};
 use everglade_server::config::{IoMode, TcpListen, UnixListen};
-use everglade_server::{Interval, Settings, Size};
+use everglade_server::{Interval, Name, Settings, Size};
 
 /// A copy-on-write storage server in user space: thin volumes on pooled files or devices, served
 /// over NBD.
@@ -203,6 +203,15 @@ pub(crate) struct Serve {
     )]
     pub(crate) cp_interval: Option<Interval>,
 
+    /// Snapshot policy of volumes made without saying which, or 'none' [default: default]
+    #[arg(
+        long,
+        value_name = "POLICY",
+        env = "EVERGLADE_SNAPSHOT_POLICY",
+        hide_env_values = true
+    )]
+    pub(crate) snapshot_policy: Option<Name>,
+
     /// Size of the thin aggregate made at first start [default: 64GiB]
     #[arg(
         long,
@@ -245,6 +254,7 @@ impl Serve {
             aggregate_size: self.aggregate_size,
             lun_size: self.lun_size,
             cp_interval: self.cp_interval,
+            snapshot_policy: self.snapshot_policy.clone(),
         }
     }
 }

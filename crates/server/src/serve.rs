@@ -14,7 +14,8 @@ use crate::records::{Deed, Records};
 use crate::rest::tokens::Tokens;
 use crate::rest::{Doors, Remote};
 use crate::{
-    Config, DataDir, ServeError, StartError, Stop, metrics, reactor, rest, signal, tls, watch,
+    Config, DataDir, ServeError, StartError, Stop, metrics, reactor, rest, schedule, signal, tls,
+    watch,
 };
 use everglade_api::{EventKind, Severity};
 use std::net::{SocketAddr, TcpListener};
@@ -124,6 +125,7 @@ struct Helpers {
     rest: Option<rest::Rest>,
     metrics: Option<metrics::Server>,
     watch: watch::Watch,
+    clerk: schedule::Clerk,
 }
 
 impl Helpers {
@@ -135,6 +137,7 @@ impl Helpers {
             metrics.wait();
         }
         self.watch.wait();
+        self.clerk.wait();
     }
 }
 
@@ -148,6 +151,8 @@ fn begin(
     let refused = |action| move |source| StartError::System { action, source };
     let watch = watch::start(administrator.clone(), records.clone(), stop)
         .map_err(refused("start the watch"))?;
+    let clerk = schedule::start(administrator.clone(), records.clone(), stop)
+        .map_err(refused("start the schedule of snapshots"))?;
     let rest = if doors.are_shut() {
         None
     } else {
@@ -164,6 +169,7 @@ fn begin(
         rest,
         metrics,
         watch,
+        clerk,
     })
 }
 
@@ -184,6 +190,9 @@ fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_fir
             ),
         };
         records.remember(now, "first start", &deed);
+        if let Err(problem) = administrator.begin_policy(&first.volume, None) {
+            tracing::warn!("volume {} has no snapshot policy: {problem}", first.volume);
+        }
     }
     records.events.tell(
         now,

@@ -180,6 +180,9 @@ const VOLUMES: &str = "/v1/volumes";
 const VOLUME: &str = "/v1/volumes/{volume}";
 const LUNS: &str = "/v1/volumes/{volume}/luns";
 const LUN: &str = "/v1/volumes/{volume}/luns/{lun}";
+const VOLUME_POLICY: &str = "/v1/volumes/{volume}/policy";
+const POLICIES: &str = "/v1/policies";
+const POLICY: &str = "/v1/policies/{policy}";
 const SNAPSHOTS: &str = "/v1/volumes/{volume}/snapshots";
 const SNAPSHOT: &str = "/v1/volumes/{volume}/snapshots/{snapshot}";
 
@@ -361,6 +364,34 @@ pub const ROUTES: &[Route] = &[
         "takes a hold away",
         Some("HoldSnapshot"),
         Answers::Found("Snapshot"),
+    ),
+    Route::list(POLICIES, "snapshot policies, by name", "Policies", "Policy"),
+    Route::change(
+        "POST",
+        POLICIES,
+        "makes a snapshot policy",
+        Some("CreatePolicy"),
+        Answers::Made("Policy"),
+    ),
+    Route::one(POLICY, "one snapshot policy", "Policy"),
+    Route::change(
+        "DELETE",
+        POLICY,
+        "deletes a snapshot policy that no volume has",
+        None,
+        Answers::Gone,
+    ),
+    Route::get(
+        VOLUME_POLICY,
+        "what a volume's snapshot policy did and will do",
+        "VolumePolicy",
+    ),
+    Route::change(
+        "PUT",
+        VOLUME_POLICY,
+        "gives a volume a snapshot policy, or none",
+        Some("SetPolicy"),
+        Answers::Found("VolumePolicy"),
     ),
     Route::get("/v1/openapi.json", "this description", ""),
 ];

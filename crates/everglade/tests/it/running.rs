@@ -38,6 +38,8 @@ fn with_data_dir(mut command: Command, data_dir: &Path) -> Command {
     command
         .env("EVERGLADE_CONFIG", "/dev/null")
         .env("EVERGLADE_METRICS_TCP", ":0")
+        // A test that runs at the full hour finds the snapshots that it took, and no others.
+        .env("EVERGLADE_SNAPSHOT_POLICY", "none")
         .env("EVERGLADE_DATA_DIR", data_dir);
     command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
     command

@@ -20,7 +20,7 @@ use super::{ConfigError, Settings, suggest};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
-pub const KEYS: [&str; 19] = [
+pub const KEYS: [&str; 20] = [
     "data_dir",
     "memory",
     "reactors",
@@ -40,6 +40,7 @@ pub const KEYS: [&str; 19] = [
     "journal.device",
     "journal.half_size",
     "cp.interval",
+    "snapshot.policy",
 ];
 
 /// Reads and understands the file.
@@ -134,6 +135,7 @@ impl Source<'_> {
             }
             "journal.half_size" => settings.journal_half_size = Some(self.parsed(key, value)?),
             "cp.interval" => settings.cp_interval = Some(self.parsed(key, value)?),
+            "snapshot.policy" => settings.snapshot_policy = Some(self.parsed(key, value)?),
             _ => return Err(self.refuse(key, at)),
         }
         Ok(())

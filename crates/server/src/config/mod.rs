@@ -25,6 +25,9 @@ pub use address::{TcpListen, UnixListen};
 pub use callers::{Callers, Tls, TlsClients};
 pub use error::ConfigError;
 
+use everglade_api::Name;
+
+use crate::schedule::DEFAULT as DEFAULT_POLICY;
 use crate::{Interval, Size};
 
 /// One hard cap for everything; below 256 MiB the fixed shares of DESIGN §12 do not fit.
@@ -137,6 +140,8 @@ pub struct Settings {
     pub lun_size: Option<Size>,
     /// Longest time between consistency points while there is something to write.
     pub cp_interval: Option<Interval>,
+    /// Snapshot policy of new volumes.
+    pub snapshot_policy: Option<Name>,
 }
 
 impl Settings {
@@ -162,6 +167,7 @@ impl Settings {
             aggregate_size: self.aggregate_size.or(lower.aggregate_size),
             lun_size: self.lun_size.or(lower.lun_size),
             cp_interval: self.cp_interval.or(lower.cp_interval),
+            snapshot_policy: self.snapshot_policy.or(lower.snapshot_policy),
         }
     }
 }
@@ -187,6 +193,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// Longest time between consistency points while there is something to write.
     pub cp_interval: Interval,
+    /// Snapshot policy of new volumes, that of the first start among them; or `none`.
+    pub snapshot_policy: String,
     /// What an empty data directory is filled with.
     pub first_start: FirstStart,
 }
@@ -319,6 +327,9 @@ impl Config {
                 settings.cp_interval.unwrap_or(CP_INTERVAL_DEFAULT),
                 CP_INTERVAL_MIN..=CP_INTERVAL_MAX,
             )?,
+            snapshot_policy: settings
+                .snapshot_policy
+                .map_or_else(|| DEFAULT_POLICY.to_owned(), |name| name.to_string()),
             first_start: first_start(settings.aggregate_size, settings.lun_size, journal)?,
             data_dir,
         })

@@ -45,6 +45,7 @@ fn defaults_are_those_of_the_conventions() {
     assert_eq!(config.nbd.connections_max, 1024);
     assert_eq!(config.api_unix, Some(PathBuf::from("/srv/e/run/api.sock")));
     assert_eq!(config.cp_interval, Interval::seconds(10));
+    assert_eq!(config.snapshot_policy, "default");
     assert_eq!(config.first_start.aggregate_size, Size::gib(64));
     assert_eq!(config.first_start.lun_size, Size::gib(16));
 }

@@ -29,6 +29,7 @@ use super::unavailable::Unavailable;
 use crate::DataDir;
 use crate::datadir::{DataDirError, Endpoints, Phase};
 use crate::records::jobs::Pending;
+use crate::schedule::Schedule;
 
 /// Each has affinities, areas and maps in memory.
 const AGGREGATES_MAX: usize = 64;
@@ -47,6 +48,9 @@ pub struct Administrator {
     /// Those that are recorded and could not be opened.
     unavailable: Mutex<Vec<Unavailable>>,
     pub(super) since: Instant,
+    schedule: Schedule,
+    /// The policy of volumes that are made without saying which.
+    usual_policy: String,
 }
 
 /// What a deletion leaves to be done.
@@ -64,6 +68,7 @@ impl Administrator {
         plane: Arc<Plane>,
         directory: DataDir,
         unavailable: Vec<Unavailable>,
+        usual_policy: &str,
     ) -> Administrator {
         let ready = directory
             .state()
@@ -75,6 +80,8 @@ impl Administrator {
             engine,
             plane,
             ready: Mutex::new(ready.collect()),
+            schedule: Schedule::open(directory.path()),
+            usual_policy: usual_policy.to_owned(),
             directory: Mutex::new(directory),
             populating: RwLock::new(()),
             unavailable: Mutex::new(unavailable),
@@ -87,6 +94,26 @@ impl Administrator {
     pub fn is_alive(&self) -> bool {
         let mut reactors = 0..self.plane.reactors();
         reactors.all(|reactor| self.plane.ask(reactor, Control::Ping).is_some())
+    }
+
+    /// Snapshots that volumes get by themselves.
+    #[must_use]
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Gives a volume that was just made the policy that was asked for, or the usual one.
+    ///
+    /// # Errors
+    /// It has none then.
+    pub fn begin_policy(&self, volume: &str, wanted: Option<&Name>) -> Result<(), Problem> {
+        self.schedule.forget(volume)?;
+        let policy = self.policy_for(wanted);
+        self.schedule.assign(self.now(), volume, policy)
+    }
+
+    fn policy_for<'a>(&'a self, wanted: Option<&'a Name>) -> &'a str {
+        wanted.map_or(&self.usual_policy, Name::as_str)
     }
 
     /// The time of the host.
@@ -246,6 +273,8 @@ impl Administrator {
             .unwrap_or_else(PoisonError::into_inner);
         let aggregate = self.place_for(request.aggregate.as_ref())?;
         let name = request.name.as_str();
+        let wanted = request.snapshot_policy.as_ref();
+        self.schedule.check(self.policy_for(wanted))?;
         let sync = match request.sync {
             Sync::Standard => MediaSync::Standard,
             Sync::Always => MediaSync::Always,
@@ -258,6 +287,9 @@ impl Administrator {
             },
         )?;
         tracing::info!("created volume {name} in aggregate {}", aggregate.name);
+        if let Err(problem) = self.begin_policy(name, wanted) {
+            tracing::error!("volume {name} is made, but without its snapshot policy: {problem}");
+        }
         self.volume(name)
     }
 
@@ -310,6 +342,9 @@ impl Administrator {
             },
         )?;
         tracing::info!("deleted volume {name}");
+        if let Err(problem) = self.schedule.forget(name) {
+            tracing::warn!("volume {name} is deleted, but its snapshot policy is not: {problem}");
+        }
         Ok(Deleted {
             pending: self.pending_of(aggregate),
             detail: format!("{} LUNs, {} bytes", volume.lun_count, volume.logical_bytes),
@@ -421,10 +456,9 @@ impl Administrator {
     /// Makes several changes, in one consistency point if that is possible. Each succeeds or fails by itself.
     pub(super) fn change_all(
         &self,
-        aggregate: u32,
-        changes: impl IntoIterator<Item = admin::Change>,
+        changes: impl IntoIterator<Item = (u32, admin::Change)>,
     ) -> Vec<Result<Timing, Problem>> {
-        let ask = |change| Control::Change(aggregate, change);
+        let ask = |(aggregate, change)| Control::Change(aggregate, change);
         let answers = self.plane.ask_all(0, changes.into_iter().map(ask));
         answers.into_iter().map(changed).collect()
     }

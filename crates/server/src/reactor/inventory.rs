@@ -163,6 +163,7 @@ impl Administrator {
                 .iter()
                 .map(|snapshot| snapshot.exclusive_bytes)
                 .fold(0, u64::saturating_add),
+            snapshot_policy: self.schedule().policy_of(&info.name),
         }
     }
 
@@ -204,7 +205,8 @@ impl Administrator {
     #[must_use]
     pub fn status(&self) -> Status {
         let aggregates = self.aggregates().aggregates;
-        let conditions: Vec<_> = aggregates.iter().flat_map(conditions).collect();
+        let mut conditions: Vec<_> = aggregates.iter().flat_map(conditions).collect();
+        conditions.extend(self.schedule().conditions());
         let online = |aggregate: &&Aggregate| aggregate.state == AggregateState::Online;
         Status {
             health: conditions

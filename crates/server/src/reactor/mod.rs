@@ -19,6 +19,7 @@ mod door;
 mod encryption;
 mod first_start;
 mod inventory;
+mod scheduled;
 mod snapshots;
 mod turn;
 mod unavailable;
@@ -125,6 +126,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         Arc::clone(&running.plane),
         directory,
         unavailable,
+        &config.snapshot_policy,
     ));
     Ok(Reactors {
         exports,

@@ -218,8 +218,8 @@ impl Administrator {
         let doomed = std::mem::take(&mut restored.discarded);
         let changes = doomed
             .iter()
-            .map(|snapshot| deletion(&snapshot.volume, &snapshot.name));
-        let outcomes = self.change_all(aggregate, changes);
+            .map(|snapshot| (aggregate, deletion(&snapshot.volume, &snapshot.name)));
+        let outcomes = self.change_all(changes);
         for (snapshot, outcome) in doomed.into_iter().zip(outcomes) {
             match outcome {
                 Ok(_) => restored.discarded.push(snapshot),
@@ -232,7 +232,7 @@ impl Administrator {
     }
 }
 
-fn deletion(volume: &str, name: &str) -> admin::Change {
+pub(super) fn deletion(volume: &str, name: &str) -> admin::Change {
     admin::Change::DeleteSnapshot {
         volume: volume.to_owned(),
         name: name.to_owned(),

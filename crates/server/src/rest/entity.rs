@@ -4,7 +4,7 @@
 //! decided on the settings decided well even if a client has written meanwhile.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use everglade_api::{Aggregate, Code, Lun, Problem, Snapshot, Volume};
+use everglade_api::{Aggregate, Code, Lun, Policy, Problem, Snapshot, Volume};
 
 /// Longest list of tags that is read.
 const HEADER_BYTES_MAX: usize = 1024;
@@ -32,7 +32,8 @@ impl Tag {
 
     pub(super) fn of_volume(volume: &Volume) -> Tag {
         let sync = volume.sync.to_string();
-        Tag::of(&["volume", &volume.name, &volume.aggregate, &sync])
+        let policy = &volume.snapshot_policy;
+        Tag::of(&["volume", &volume.name, &volume.aggregate, &sync, policy])
     }
 
     pub(super) fn of_lun(lun: &Lun) -> Tag {
@@ -45,6 +46,12 @@ impl Tag {
         let mut parts = vec!["snapshot", &snapshot.volume, &snapshot.name, &id];
         parts.extend(snapshot.holds.iter().map(String::as_str));
         Tag::of(&parts)
+    }
+
+    pub(super) fn of_policy(policy: &Policy) -> Tag {
+        let counts = format!("{} {} {}", policy.hourly, policy.daily, policy.weekly);
+        let when = format!("{} {} {}", policy.at, policy.weekday, policy.time_zone);
+        Tag::of(&["policy", &policy.name, &counts, &when])
     }
 
     /// As a header's value.

@@ -27,6 +27,7 @@ mod jobs;
 mod listing;
 mod luns;
 mod overview;
+mod policies;
 mod routes;
 mod snapshots;
 pub mod tokens;

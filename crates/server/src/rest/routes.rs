@@ -12,7 +12,7 @@ use everglade_api::{Code, Problem};
 use super::answer::Refusal;
 use super::desk::Desk;
 use super::guard::{guard, no_such_path};
-use super::{aggregates, happenings, jobs, luns, overview, snapshots, volumes};
+use super::{aggregates, happenings, jobs, luns, overview, policies, snapshots, volumes};
 
 /// The table of paths.
 pub(super) fn all(desk: Arc<Desk>) -> Router {
@@ -51,6 +51,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
                 .delete(luns::delete),
         )
         .merge(snapshots::routes())
+        .merge(policies::routes())
         .fallback(nowhere)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn(guard))

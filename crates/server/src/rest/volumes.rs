@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
-use everglade_api::{Code, CreateVolume, Problem, PutVolume, Volume};
+use everglade_api::{Code, CreateVolume, Name, Problem, PutVolume, Volume};
 
 use super::answer::{Answer, accepted, created, tagged};
 use super::body::Body;
@@ -61,7 +61,11 @@ pub(super) async fn put(
     headers: HeaderMap,
     Body(body): Body,
 ) -> Answer {
-    let PutVolume { aggregate, sync } = PutVolume::parse(&body)?;
+    let PutVolume {
+        aggregate,
+        sync,
+        snapshot_policy,
+    } = PutVolume::parse(&body)?;
     let name = name
         .parse()
         .map_err(|error| Problem::invalid("volume", error))?;
@@ -69,6 +73,7 @@ pub(super) async fn put(
         name,
         aggregate,
         sync,
+        snapshot_policy,
     };
     match desk.administrator().volume(request.name.as_str()) {
         Ok(volume) if is_same(&volume, &request) => {
@@ -76,8 +81,9 @@ pub(super) async fn put(
         }
         Ok(volume) => {
             let text = format!(
-                "volume {} exists in aggregate {} with sync {}; choose another name, or these settings",
-                volume.name, volume.aggregate, volume.sync
+                "volume {} exists in aggregate {} with sync {} and snapshot policy {}; choose another name, or these \
+                 settings",
+                volume.name, volume.aggregate, volume.sync, volume.snapshot_policy
             );
             Err(Problem::new(Code::Exists, text).into())
         }
@@ -86,8 +92,10 @@ pub(super) async fn put(
 }
 
 fn is_same(volume: &Volume, request: &CreateVolume) -> bool {
-    let wanted = request.aggregate.as_ref();
-    volume.sync == request.sync && wanted.is_none_or(|name| name.as_str() == volume.aggregate)
+    let is = |wanted: Option<&Name>, found: &str| wanted.is_none_or(|name| name.as_str() == found);
+    volume.sync == request.sync
+        && is(request.aggregate.as_ref(), &volume.aggregate)
+        && is(request.snapshot_policy.as_ref(), &volume.snapshot_policy)
 }
 
 pub(super) async fn delete(

@@ -57,6 +57,7 @@ impl Place {
         }
         command
             .env("EVERGLADE_CONFIG", "/dev/null")
+            .env("EVERGLADE_SNAPSHOT_POLICY", "none")
             .env("EVERGLADE_DATA_DIR", self.data_dir())
             .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null());

@@ -2,6 +2,7 @@
 //! the real binary.
 
 mod images;
+mod policies;
 mod refusals;
 mod verbs;
 

@@ -1,0 +1,378 @@
+//! Snapshot policies: which snapshots a volume gets by itself, and how many of them stay.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::fields::required;
+use crate::{Fields, Name, Problem};
+
+/// The word that means that a volume has no policy.
+pub const NO_POLICY: &str = "none";
+/// As many snapshots as a volume can have.
+const KEEP_MAX: u64 = 1_023;
+
+/// A time of day, `HH:MM`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct TimeOfDay {
+    /// 0 to 23.
+    pub hour: i8,
+    /// 0 to 59.
+    pub minute: i8,
+}
+
+impl FromStr for TimeOfDay {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TimeOfDay, String> {
+        let digits = |text: &str| {
+            let is_plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+            is_plain.then(|| text.parse::<i8>().ok()).flatten()
+        };
+        let found = text
+            .split_once(':')
+            .and_then(|(hour, minute)| Some((digits(hour)?, digits(minute)?)));
+        match found {
+            Some((hour @ 0..=23, minute @ 0..=59)) => Ok(TimeOfDay { hour, minute }),
+            _ => {
+                let shown: String = text.chars().take(20).collect();
+                Err(format!("{shown:?} is not a time of day; write HH:MM"))
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for TimeOfDay {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<TimeOfDay, String> {
+        text.parse()
+    }
+}
+
+impl From<TimeOfDay> for String {
+    fn from(time: TimeOfDay) -> String {
+        time.to_string()
+    }
+}
+
+impl fmt::Display for TimeOfDay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02}:{:02}", self.hour, self.minute)
+    }
+}
+
+/// A day of the week.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Weekday {
+    /// The first of the week.
+    Monday,
+    /// The second.
+    Tuesday,
+    /// The third.
+    Wednesday,
+    /// The fourth.
+    Thursday,
+    /// The fifth.
+    Friday,
+    /// The sixth.
+    Saturday,
+    /// The last, and usual.
+    #[default]
+    Sunday,
+}
+
+impl Weekday {
+    /// From Monday on.
+    pub const ALL: [Weekday; 7] = [
+        Weekday::Monday,
+        Weekday::Tuesday,
+        Weekday::Wednesday,
+        Weekday::Thursday,
+        Weekday::Friday,
+        Weekday::Saturday,
+        Weekday::Sunday,
+    ];
+}
+
+impl fmt::Display for Weekday {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Weekday::Monday => "monday",
+            Weekday::Tuesday => "tuesday",
+            Weekday::Wednesday => "wednesday",
+            Weekday::Thursday => "thursday",
+            Weekday::Friday => "friday",
+            Weekday::Saturday => "saturday",
+            Weekday::Sunday => "sunday",
+        })
+    }
+}
+
+impl FromStr for Weekday {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Weekday, String> {
+        let found = Weekday::ALL.into_iter().find(|day| day.to_string() == text);
+        found.ok_or_else(|| {
+            let shown: String = text.chars().take(20).collect();
+            format!("{shown:?} is not a day of the week; use monday to sunday")
+        })
+    }
+}
+
+/// A snapshot policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Policy {
+    /// Its name.
+    pub name: String,
+    /// How many of each hour's snapshots stay; 0: none are taken.
+    pub hourly: u64,
+    /// How many of each day's.
+    pub daily: u64,
+    /// How many of each week's.
+    pub weekly: u64,
+    /// When the daily and weekly ones are taken; its minutes are also when the hourly ones are.
+    #[schema(value_type = String, pattern = "^[0-2][0-9]:[0-5][0-9]$", example = "00:00")]
+    pub at: TimeOfDay,
+    /// On which day the weekly ones are taken.
+    pub weekday: Weekday,
+    /// Whose clock that is: an IANA name, such as `Europe/Berlin`.
+    pub time_zone: String,
+    /// How many volumes have it.
+    #[serde(default)]
+    pub volume_count: u64,
+}
+
+/// `GET /v1/policies`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Policies {
+    /// By name.
+    pub policies: Vec<Policy>,
+}
+
+/// `POST /v1/policies`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct CreatePolicy {
+    /// Unique in the daemon; not `none`.
+    pub name: Name,
+    /// How many of each hour's snapshots stay; none are taken if absent.
+    #[schema(required = false, maximum = 1023)]
+    pub hourly: u64,
+    /// How many of each day's.
+    #[schema(required = false, maximum = 1023)]
+    pub daily: u64,
+    /// How many of each week's.
+    #[schema(required = false, maximum = 1023)]
+    pub weekly: u64,
+    /// When the daily and weekly ones are taken, `HH:MM`; its minutes are also when the hourly ones are. Usually
+    /// `00:00`.
+    #[schema(required = false, value_type = String, pattern = "^[0-2][0-9]:[0-5][0-9]$")]
+    pub at: TimeOfDay,
+    /// On which day the weekly ones are taken; usually Sunday.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weekday: Option<Weekday>,
+    /// Whose clock that is: an IANA name; usually `UTC`.
+    #[schema(required = false)]
+    pub time_zone: String,
+}
+
+impl CreatePolicy {
+    /// Reads a body. Whether the time zone exists is for others to say.
+    ///
+    /// # Errors
+    /// The first field that is wrong, or contradicts another.
+    pub fn parse(body: &[u8]) -> Result<CreatePolicy, Problem> {
+        let mut fields = Fields::parse(body)?;
+        let name: Option<Name> = fields.parsed("name")?;
+        let hourly = fields.integer("hourly")?.unwrap_or(0);
+        let daily = fields.integer("daily")?.unwrap_or(0);
+        let weekly = fields.integer("weekly")?.unwrap_or(0);
+        let at: Option<TimeOfDay> = fields.parsed("at")?;
+        let weekday: Option<Weekday> = fields.parsed("weekday")?;
+        let time_zone: Option<String> = fields.parsed("time_zone")?;
+        fields.finish()?;
+        let request = CreatePolicy {
+            name: required("name", name)?,
+            hourly,
+            daily,
+            weekly,
+            at: at.unwrap_or_default(),
+            weekday,
+            time_zone: time_zone.unwrap_or_else(|| "UTC".to_owned()),
+        };
+        request.check()?;
+        Ok(request)
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        if self.name.as_str() == NO_POLICY {
+            let text = format!("{NO_POLICY:?} means that there is no policy; choose another name");
+            return Err(Problem::invalid("name", text));
+        }
+        let counts = [
+            ("hourly", self.hourly),
+            ("daily", self.daily),
+            ("weekly", self.weekly),
+        ];
+        for (field, count) in counts {
+            if count > KEEP_MAX {
+                let text = format!("a volume has at most {KEEP_MAX} snapshots; keep fewer");
+                return Err(Problem::invalid(field, text));
+            }
+        }
+        let all: u64 = counts.iter().map(|(_, count)| count).sum();
+        if all == 0 {
+            let text =
+                "it would take no snapshots; say how many to keep of hourly, daily or weekly ones";
+            return Err(Problem::of_field(crate::Code::MissingField, "hourly", text));
+        }
+        if all > KEEP_MAX {
+            let text = format!(
+                "it would keep {all} snapshots in all, and a volume has at most {KEEP_MAX}; keep fewer"
+            );
+            return Err(Problem::invalid("hourly", text));
+        }
+        if self.weekday.is_some() && self.weekly == 0 {
+            let text =
+                "it takes no weekly snapshots; leave this out, or say how many to keep of them";
+            return Err(Problem::invalid("weekday", text));
+        }
+        if self.at.hour != 0 && self.daily + self.weekly == 0 {
+            let text =
+                "it takes hourly snapshots only; leave the hour 00, or keep daily or weekly ones";
+            return Err(Problem::invalid("at", text));
+        }
+        Ok(())
+    }
+}
+
+/// `PUT /v1/volumes/{v}/policy`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct SetPolicy {
+    /// Which, or `none`.
+    pub policy: Name,
+}
+
+impl SetPolicy {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<SetPolicy, Problem> {
+        let mut fields = Fields::parse(body)?;
+        let policy = fields.parsed("policy")?;
+        fields.finish()?;
+        let policy = required("policy", policy)?;
+        Ok(SetPolicy { policy })
+    }
+}
+
+/// `GET /v1/volumes/{v}/policy`: what a volume's policy did and will do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VolumePolicy {
+    /// Which volume.
+    pub volume: String,
+    /// Which policy, or `none`.
+    pub policy: String,
+    /// When the next snapshot is to be taken, RFC 3339 in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Snapshots that the policy took and that are there, oldest first.
+    pub snapshots: Vec<String>,
+    /// Those of them that would be deleted if nobody held or used them.
+    pub overdue: Vec<String>,
+    /// Why the last run took no snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+
+    #[test]
+    fn what_a_client_writes_the_daemon_reads() {
+        let request = CreatePolicy {
+            name: "p".parse().expect("a name"),
+            hourly: 0,
+            daily: 7,
+            weekly: 4,
+            at: TimeOfDay {
+                hour: 22,
+                minute: 5,
+            },
+            weekday: Some(Weekday::Friday),
+            time_zone: "Europe/Berlin".to_owned(),
+        };
+        let body = serde_json::to_vec(&request).expect("JSON");
+        assert_eq!(CreatePolicy::parse(&body), Ok(request));
+    }
+
+    #[test]
+    fn contradictions_are_refused_by_name() {
+        for (body, code, field) in [
+            ("{}", Code::MissingField, "name"),
+            ("{\"name\": \"p\"}", Code::MissingField, "hourly"),
+            (
+                "{\"name\": \"none\", \"daily\": 1}",
+                Code::InvalidValue,
+                "name",
+            ),
+            (
+                "{\"name\": \"p\", \"daily\": 1024}",
+                Code::InvalidValue,
+                "daily",
+            ),
+            (
+                "{\"name\": \"p\", \"daily\": 1000, \"weekly\": 24}",
+                Code::InvalidValue,
+                "hourly",
+            ),
+            (
+                "{\"name\": \"p\", \"daily\": 1, \"weekday\": \"monday\"}",
+                Code::InvalidValue,
+                "weekday",
+            ),
+            (
+                "{\"name\": \"p\", \"weekly\": 1, \"weekday\": \"someday\"}",
+                Code::InvalidValue,
+                "weekday",
+            ),
+            (
+                "{\"name\": \"p\", \"hourly\": 1, \"at\": \"03:30\"}",
+                Code::InvalidValue,
+                "at",
+            ),
+            (
+                "{\"name\": \"p\", \"daily\": 1, \"at\": \"24:00\"}",
+                Code::InvalidValue,
+                "at",
+            ),
+            (
+                "{\"name\": \"p\", \"daily\": 1, \"at\": \"3:00\"}",
+                Code::InvalidValue,
+                "at",
+            ),
+            (
+                "{\"name\": \"p\", \"daily\": -1}",
+                Code::InvalidValue,
+                "daily",
+            ),
+            (
+                "{\"name\": \"p\", \"dayly\": 1}",
+                Code::UnknownField,
+                "dayly",
+            ),
+        ] {
+            let problem = CreatePolicy::parse(body.as_bytes()).expect_err(body);
+            assert_eq!(problem.code, code, "{body}");
+            assert_eq!(problem.field.as_deref(), Some(field), "{body}");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Policies: snapshots that volumes get by themselves. What a clock does to them is tested beside the schedule; here
+//! a daemon finds that it was away, because its book was written back while it was stopped.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::names;
+use crate::manage::{ask, ask_json, refused, serve};
+use crate::operate::http;
+use crate::running::{Place, Server, code};
+use crate::wire::Client;
+
+/// The schedule looks at the clock every few seconds.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("never: {what}");
+}
+
+/// Starts a daemon whose book says that everything was seen to long ago.
+fn serve_after_absence(place: &Place) -> Server {
+    let path = place.data_dir().join("policies.toml");
+    let book = fs::read_to_string(&path).expect("a book");
+    let old = book.lines().map(|line| match line.split_once(" = ") {
+        Some(("seen", _)) => "seen = 1700000000".to_owned(),
+        _ => line.to_owned(),
+    });
+    let old: Vec<_> = old.collect();
+    assert_ne!(old.join("\n"), book.trim_end());
+    fs::write(path, old.join("\n") + "\n").expect("write");
+    serve(place)
+}
+
+#[test]
+fn a_volume_has_the_policy_that_was_asked_for_and_the_first_one_the_usual() {
+    let place = Place::new();
+    let server = place.serve(&["--aggregate-size", "2GiB", "--snapshot-policy", "default"]);
+    let policy =
+        |volume: &str| ask_json(&place, &["volume", "show", volume])["snapshot_policy"].clone();
+    assert_eq!(policy("vol0"), "default");
+    ask(&place, &["volume", "create", "a"]);
+    ask(
+        &place,
+        &["volume", "create", "b", "--snapshot-policy", "none"],
+    );
+    let make = [
+        "policy",
+        "create",
+        "office",
+        "--daily",
+        "5",
+        "--weekly",
+        "4",
+        "--at",
+        "22:30",
+        "--weekday",
+        "friday",
+        "--time-zone",
+        "Europe/Berlin",
+    ];
+    ask(&place, &make);
+    ask(
+        &place,
+        &["volume", "create", "c", "--snapshot-policy", "office"],
+    );
+    assert_eq!(
+        [policy("a"), policy("b"), policy("c")],
+        ["default", "none", "office"]
+    );
+    let shown = ask(&place, &["policy", "show"]);
+    for part in [
+        "NAME     HOURLY  DAILY  WEEKLY  AT     WEEKDAY  TIME-ZONE      VOLUMES",
+        "default       6      2       2  00:00  sunday   UTC                  2",
+        "office        0      5       4  22:30  friday   Europe/Berlin        1",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let status = ask_json(&place, &["policy", "status", "c"]);
+    assert!(
+        status["next"]
+            .as_str()
+            .expect("a time")
+            .ends_with(":30:00Z"),
+        "{status}"
+    );
+    ask(&place, &["policy", "set", "c", "none"]);
+    assert_eq!(policy("c"), "none");
+    ask(&place, &["policy", "delete", "office"]);
+    // Creating again says what is different.
+    let again = ["volume", "create", "a", "--if-missing", "--snapshot-policy"];
+    ask(&place, &[&again[..], &["default"]].concat());
+    refused(
+        &place,
+        &[&again[..], &["none"]].concat(),
+        5,
+        &["snapshot policy default"],
+    );
+    // What a volume had is not what the next one of its name has.
+    ask(&place, &["volume", "delete", "a", "--yes"]);
+    ask(
+        &place,
+        &["volume", "create", "a", "--snapshot-policy", "none"],
+    );
+    assert_eq!(policy("a"), "none");
+    server.stop();
+    let server = place.serve(&[]);
+    assert_eq!([policy("vol0"), policy("a")], ["default", "none"]);
+    server.stop();
+}
+
+#[test]
+fn a_daemon_that_was_away_takes_one_of_each_and_deletes_none_that_is_held_or_open() {
+    let place = Place::new();
+    let server = place.serve(&["--aggregate-size", "2GiB", "--lun-size", "64MiB"]);
+    ask(
+        &place,
+        &["policy", "create", "p", "--hourly", "1", "--daily", "1"],
+    );
+    ask(&place, &["policy", "set", "vol0", "p"]);
+    assert!(names(&place, "vol0").is_empty(), "nothing at once");
+    server.stop();
+    let server = serve_after_absence(&place);
+    wait_until("both are taken", || names(&place, "vol0").len() == 2);
+    let first = names(&place, "vol0");
+    assert!(
+        first[0].starts_with("hourly.20") && first[1].starts_with("daily.20"),
+        "{first:?}"
+    );
+    let events = ask(&place, &["event", "show"]);
+    assert!(
+        events.contains("taken by policy p") && events.contains("were missed"),
+        "{events}"
+    );
+    let hourly = format!("vol0@{}", first[0]);
+    ask(&place, &["snapshot", "hold", &hourly, "audit"]);
+    server.stop();
+    let server = serve_after_absence(&place);
+    // The older daily one goes, the held hourly one stays.
+    wait_until("one is deleted", || {
+        let found = names(&place, "vol0");
+        found.len() == 3 && !found.contains(&first[1])
+    });
+    let found = names(&place, "vol0");
+    assert!(found.contains(&first[0]), "{found:?}");
+    let status = ask_json(&place, &["status"]);
+    assert_eq!(
+        status["health"], "healthy",
+        "that is how it is meant: {status}"
+    );
+    let conditions = status["conditions"].as_array().expect("a list").clone();
+    let kept = conditions.iter().find(|found| found["code"] == "EVG-4007");
+    let what = kept.expect("it is said")["what"]
+        .as_str()
+        .expect("words")
+        .to_owned();
+    assert!(
+        what.contains(&first[0]) && what.contains("held by audit"),
+        "{what}"
+    );
+    let status = ask_json(&place, &["policy", "status", "vol0"]);
+    assert_eq!(
+        status["overdue"][0],
+        Value::from(first[0].clone()),
+        "{status}"
+    );
+    // Open in a client is as good as held.
+    let export = format!("vol0/lun0@{}", first[0]);
+    let (client, _) = Client::open(&server.tcp, &export).expect("a client");
+    ask(&place, &["snapshot", "release", &hourly, "audit"]);
+    wait_until("the reason is the client", || {
+        ask(&place, &["status"]).contains("open in a client")
+    });
+    assert!(names(&place, "vol0").contains(&first[0]));
+    drop(client);
+    wait_until("it goes", || !names(&place, "vol0").contains(&first[0]));
+    wait_until("all is said", || {
+        !ask(&place, &["status"]).contains("EVG-4007")
+    });
+    server.stop();
+}
+
+#[test]
+fn a_policy_that_cannot_be_is_refused_with_the_remedy() {
+    let place = Place::new();
+    let server = serve(&place);
+    ask(&place, &["policy", "create", "p", "--hourly", "2"]);
+    ask(&place, &["policy", "set", "vol0", "p"]);
+    for (words, exit, parts) in [
+        (vec!["create", "q"], 2, vec!["--hourly", "no snapshots"]),
+        (
+            vec!["create", "none", "--daily", "1"],
+            2,
+            vec!["none", "another name"],
+        ),
+        (
+            vec!["create", "a/b", "--daily", "1"],
+            2,
+            vec!["is not a name"],
+        ),
+        (
+            vec!["create", "p", "--daily", "1"],
+            5,
+            vec!["policy p exists", "EVG-2002"],
+        ),
+        (vec!["create", "default", "--daily", "1"], 5, vec!["exists"]),
+        (
+            vec!["create", "q", "--daily", "1024"],
+            2,
+            vec!["--daily", "1023"],
+        ),
+        (
+            vec!["create", "q", "--daily", "900", "--hourly", "200"],
+            2,
+            vec!["1100", "1023"],
+        ),
+        (vec!["create", "q", "--daily", "x"], 2, vec!["--daily"]),
+        (
+            vec!["create", "q", "--daily", "1", "--weekday", "monday"],
+            2,
+            vec!["--weekday", "weekly"],
+        ),
+        (
+            vec!["create", "q", "--hourly", "1", "--at", "03:15"],
+            2,
+            vec!["--at"],
+        ),
+        (
+            vec!["create", "q", "--daily", "1", "--at", "25:00"],
+            2,
+            vec!["HH:MM"],
+        ),
+        (
+            vec!["create", "q", "--daily", "1", "--time-zone", "Mars/Olympus"],
+            2,
+            vec!["--time-zone", "IANA"],
+        ),
+        (
+            vec![
+                "create",
+                "q",
+                "--daily",
+                "1",
+                "--time-zone",
+                "../../etc/passwd",
+            ],
+            2,
+            vec!["--time-zone"],
+        ),
+        (
+            vec!["delete", "p"],
+            5,
+            vec!["vol0", "policy set", "EVG-2010"],
+        ),
+        (
+            vec!["delete", "default"],
+            5,
+            vec!["always there", "EVG-2009"],
+        ),
+        (vec!["delete", "nix"], 4, vec!["no policy nix"]),
+        (
+            vec!["set", "vol0", "nix"],
+            4,
+            vec!["no policy nix", "none", "default, p"],
+        ),
+        (vec!["set", "nix", "p"], 4, vec!["no volume nix"]),
+        (vec!["status", "nix"], 4, vec!["no volume nix"]),
+        (vec!["show", "nix"], 4, vec!["no policy nix"]),
+    ] {
+        refused(&place, &[&["policy"], &words[..]].concat(), exit, &parts);
+    }
+    refused(
+        &place,
+        &["volume", "create", "v", "--snapshot-policy", "nix"],
+        4,
+        &["no policy nix"],
+    );
+    refused(&place, &["volume", "show", "v"], 4, &["no volume v"]);
+    for (method, path, body, status, code) in [
+        (
+            "POST",
+            "/v1/policies",
+            "{\"name\": \"q\", \"daily\": \"2\"}",
+            422,
+            "EVG-1004",
+        ),
+        ("POST", "/v1/policies", "{\"daily\": 2}", 400, "EVG-1003"),
+        (
+            "POST",
+            "/v1/policies",
+            "{\"name\": \"q\", \"dayly\": 2}",
+            400,
+            "EVG-1002",
+        ),
+        ("PUT", "/v1/volumes/vol0/policy", "{}", 400, "EVG-1003"),
+        ("DELETE", "/v1/policies/p", "", 409, "EVG-2010"),
+    ] {
+        let answer = http::unix(&place, method, path, "", body);
+        assert_eq!(answer.status, status, "{method} {path} {body}: {answer:?}");
+        assert_eq!(answer.json()["code"], code, "{method} {path} {body}");
+    }
+    let left = ask_json(&place, &["policy", "show"]);
+    assert_eq!(left["policies"].as_array().map(Vec::len), Some(2), "{left}");
+    server.stop();
+}
+
+#[test]
+fn a_book_that_cannot_be_read_is_put_aside_and_data_is_served() {
+    let place = Place::new();
+    let server = serve(&place);
+    ask(&place, &["policy", "set", "vol0", "default"]);
+    server.stop();
+    let path = place.data_dir().join("policies.toml");
+    let book = fs::read(&path).expect("a book");
+    fs::write(&path, &book[..book.len() / 2]).expect("torn");
+    let server = serve(&place);
+    let status = ask(&place, &["status"]);
+    for part in [
+        "health: warning",
+        "EVG-4006",
+        "policies.toml cannot be read",
+        "policy set",
+    ] {
+        assert!(status.contains(part), "{part}: {status}");
+    }
+    let aside = place.data_dir().join("policies.toml.unreadable");
+    assert_eq!(fs::read(aside).expect("kept").len(), book.len() / 2);
+    assert_eq!(code(&place.run(&["policy", "set", "vol0", "default"])), 0);
+    assert!(!ask(&place, &["status"]).contains("EVG-4006"));
+    server.stop();
+}

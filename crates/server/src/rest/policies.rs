@@ -1,0 +1,122 @@
+//! `/v1/policies`, and which of them a volume has.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, header};
+use axum::routing::get;
+use axum::{Extension, Router};
+use everglade_api::{CreatePolicy, Problem, SetPolicy, VolumePolicy};
+
+use super::answer::{Answer, created, found, gone, tagged};
+use super::body::Body;
+use super::caller::Caller;
+use super::desk::Desk;
+use super::entity::{Condition, Tag};
+use super::listing::Listing;
+use crate::reactor::Administrator;
+use crate::records::Deed;
+
+/// Their part of the table of paths.
+pub(super) fn routes() -> Router<Arc<Desk>> {
+    Router::new()
+        .route("/v1/policies", get(list).post(create))
+        .route("/v1/policies/{policy}", get(show).delete(delete))
+        .route("/v1/volumes/{volume}/policy", get(of_volume).put(set))
+}
+
+async fn list(State(desk): State<Arc<Desk>>, listing: Listing) -> Answer {
+    let policies = desk.administrator().schedule().policies();
+    listing.answer("policies", "Policy", &policies)
+}
+
+async fn show(
+    State(desk): State<Arc<Desk>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let policy = desk.administrator().schedule().policy(&name)?;
+    tagged(&headers, &Tag::of_policy(&policy), &policy)
+}
+
+async fn create(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Body(body): Body,
+) -> Answer {
+    let request = CreatePolicy::parse(&body)?;
+    let place = format!("/v1/policies/{}", request.name);
+    let deed = Deed {
+        what: "policy create",
+        object: request.name.to_string(),
+        detail: format!(
+            "hourly {}, daily {}, weekly {}, at {} {}",
+            request.hourly, request.daily, request.weekly, request.at, request.time_zone
+        ),
+    };
+    let policy = desk
+        .change(caller, deed, move |administrator| {
+            administrator.schedule().create(&request)
+        })
+        .await?;
+    created(&place, &Tag::of_policy(&policy), &policy)
+}
+
+async fn delete(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let condition = Condition::read(&headers, &header::IF_MATCH)?;
+    let deed = Deed {
+        what: "policy delete",
+        object: name.clone(),
+        detail: String::new(),
+    };
+    desk.change(caller, deed, move |administrator| {
+        let schedule = administrator.schedule();
+        // Policies never change, so what was seen is what is deleted.
+        condition.allows(&Tag::of_policy(&schedule.policy(&name)?))?;
+        schedule.delete(&name)
+    })
+    .await?;
+    Ok(gone())
+}
+
+async fn of_volume(State(desk): State<Arc<Desk>>, Path(volume): Path<String>) -> Answer {
+    found(view(desk.administrator(), &volume)?)
+}
+
+async fn set(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(volume): Path<String>,
+    Body(body): Body,
+) -> Answer {
+    let request = SetPolicy::parse(&body)?;
+    let editing = desk.edit(&format!("volume {volume}"))?;
+    let deed = Deed {
+        what: "policy set",
+        object: volume.clone(),
+        detail: request.policy.to_string(),
+    };
+    let policy = desk
+        .change(caller, deed, move |administrator| {
+            let _editing = editing;
+            administrator.volume(&volume)?;
+            let (now, policy) = (administrator.now(), request.policy.as_str());
+            administrator.schedule().assign(now, &volume, policy)?;
+            view(administrator, &volume)
+        })
+        .await?;
+    found(policy)
+}
+
+fn view(administrator: &Administrator, volume: &str) -> Result<VolumePolicy, Problem> {
+    administrator.volume(volume)?;
+    // Somebody may delete the volume this moment.
+    let present = administrator.seen(volume);
+    let schedule = administrator.schedule();
+    Ok(schedule.view(administrator.now(), volume, &present))
+}

@@ -1,0 +1,120 @@
+//! The clerk: a thread that makes rounds, and tells what they did.
+//!
+//! It looks at the clock every few seconds rather than sleeping until the next due time, because a clock can be put
+//! forward or back at any moment.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use everglade_api::{EventKind, Severity};
+
+use super::Outcome;
+use crate::Stop;
+use crate::reactor::Administrator;
+use crate::records::Records;
+use crate::records::events::Told;
+
+/// How often the clock is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// The running clerk.
+pub(crate) struct Clerk {
+    thread: JoinHandle<()>,
+}
+
+/// Starts making rounds.
+///
+/// # Errors
+/// The system gives no thread.
+pub(crate) fn start(
+    administrator: Arc<Administrator>,
+    records: Arc<Records>,
+    stop: &Stop,
+) -> io::Result<Clerk> {
+    let (ask, asked) = mpsc::channel();
+    stop.on_ask(move || _ = ask.send(()));
+    let run = move || {
+        while let Err(RecvTimeoutError::Timeout) = {
+            round(&administrator, &records);
+            asked.recv_timeout(LOOK_EVERY)
+        } {}
+    };
+    let thread = std::thread::Builder::new()
+        .name("schedule".to_owned())
+        .spawn(run)?;
+    Ok(Clerk { thread })
+}
+
+impl Clerk {
+    /// Waits for the end after a stop.
+    pub(crate) fn wait(self) {
+        if self.thread.join().is_err() {
+            tracing::error!("the schedule ended by a panic");
+        }
+    }
+}
+
+fn round(administrator: &Administrator, records: &Records) {
+    let now = administrator.now();
+    for outcome in administrator.schedule().round(now, administrator) {
+        let (severity, object, text) = words(&outcome);
+        tracing::info!("{object}: {text}");
+        records.events.tell(
+            administrator.now(),
+            Told {
+                severity,
+                kind: EventKind::Change,
+                object,
+                code: None,
+                text,
+            },
+        );
+    }
+}
+
+fn words(outcome: &Outcome) -> (Severity, String, String) {
+    match outcome {
+        Outcome::Taken {
+            volume,
+            name,
+            policy,
+            missed,
+        } => {
+            let object = format!("{volume}@{name}");
+            let text = format!("taken by policy {policy}");
+            match missed {
+                0 => (Severity::Info, object, text),
+                1 => (
+                    Severity::Warning,
+                    object,
+                    format!("{text}; the run before it was missed"),
+                ),
+                _ => (
+                    Severity::Warning,
+                    object,
+                    format!("{text}; {missed} runs before it were missed"),
+                ),
+            }
+        }
+        Outcome::Deleted {
+            volume,
+            name,
+            policy,
+        } => (
+            Severity::Info,
+            format!("{volume}@{name}"),
+            format!("deleted by policy {policy}, which has enough newer ones"),
+        ),
+        Outcome::ClockBack { volume, every } => (
+            Severity::Warning,
+            format!("volume {volume}"),
+            format!(
+                "the clock was put back; {} snapshots go on from where it is now",
+                every.word()
+            ),
+        ),
+    }
+}

@@ -1,0 +1,354 @@
+//! The schedule: snapshots that volumes get by themselves, and the deletion of those that are old (issue 6, item 5).
+//!
+//! ```text
+//! due ─▶ written down ─▶ taken ─▶ written down ─▶ too many? ─▶ the oldest deleted, unless held or in use
+//!  │        └─ a crash ─▶ the next start finds it by its name
+//!  └─ refused ─▶ told, tried again a minute later
+//! ```
+//!
+//! 1. A schedule of a volume (hourly, daily, weekly) remembers the last due time that it has seen to. It is due when
+//!    there is a later one, so that a daemon that was away takes one snapshot and not one for each run it missed.
+//! 2. Snapshots are named by the clocks of the policy's zone, and by when they were really taken if that was late:
+//!    a name never says that an image is older than it is.
+//! 3. A clock that is put back by less than a period changes nothing: what was seen to is not done again. If it is
+//!    put back by more, the schedule goes on from where the clock is. One that is put forward is the same as having
+//!    been away.
+//! 4. Deleted is only what the book says this policy took, by number and name. Count matters, not age, so no clock
+//!    makes it delete more. The newest `keep` always stay; of the older ones those that are held or open in a client
+//!    stay too, which `status` and an event say, and go when they are let go.
+//! 5. The book is written before a snapshot is taken and after. A crash between leaves a name in it, and what has
+//!    that name belongs to the policy.
+
+mod book;
+mod calendar;
+mod clerk;
+mod rounds;
+
+pub use book::{DEFAULT, NAME};
+pub(crate) use clerk::{Clerk, start};
+pub(crate) use rounds::{Outcome, Seen, Volumes};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use everglade_api::{
+    Code, Condition, CreatePolicy, Health, Moment, NO_POLICY, Policy, Problem, VolumePolicy,
+};
+
+use book::{Book, DataDirShelf, Entry, Run, Shelf};
+use calendar::{Calendar, Every};
+
+/// Policies that somebody may make.
+const POLICIES_MAX: usize = 256;
+
+/// See the module's documentation.
+pub struct Schedule {
+    inner: Mutex<Inner>,
+    /// Those who take snapshots go one at a time.
+    turn: Mutex<()>,
+}
+
+struct Inner {
+    book: Book,
+    shelf: Box<dyn Shelf>,
+    /// Why the last run of a schedule took nothing, and when to try again.
+    failures: BTreeMap<(String, Every), Failure>,
+    /// Snapshots that are beyond what their policy keeps, and why they stay.
+    overdue: BTreeMap<String, BTreeSet<(String, String)>>,
+    /// Why the book of before could not be read.
+    lost: Option<String>,
+}
+
+struct Failure {
+    text: String,
+    again: i64,
+}
+
+impl Schedule {
+    /// That of a data directory. A book that cannot be read is put aside: data is served without it.
+    #[must_use]
+    pub fn open(data_dir: &Path) -> Schedule {
+        Schedule::on(Box::new(DataDirShelf::new(data_dir)))
+    }
+
+    fn on(shelf: Box<dyn Shelf>) -> Schedule {
+        let (book, lost) = match shelf.read() {
+            Ok(book) => (book, None),
+            Err(problem) => {
+                let text = format!("{NAME} cannot be read: {problem}; {}", shelf.put_aside());
+                tracing::error!("{text}");
+                (Book::default(), Some(text))
+            }
+        };
+        Schedule {
+            inner: Mutex::new(Inner {
+                book,
+                shelf,
+                failures: BTreeMap::new(),
+                overdue: BTreeMap::new(),
+                lost,
+            }),
+            turn: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All policies, by name.
+    #[must_use]
+    pub fn policies(&self) -> Vec<Policy> {
+        self.lock().book.policies()
+    }
+
+    /// One.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn policy(&self, name: &str) -> Result<Policy, Problem> {
+        let found = self.lock().book.policy(name);
+        found.ok_or_else(|| Problem::not_found("policy", format!("{name:.64}")))
+    }
+
+    /// Makes a policy.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn create(&self, request: &CreatePolicy) -> Result<Policy, Problem> {
+        calendar::zone(&request.time_zone).map_err(|text| Problem::invalid("time_zone", text))?;
+        let mut inner = self.lock();
+        let name = request.name.as_str();
+        let known = inner.book.policies();
+        if known.iter().any(|policy| policy.name == name) {
+            let text = format!("policy {name} exists already; choose another name");
+            return Err(Problem::new(Code::Exists, text));
+        }
+        if known.len() > POLICIES_MAX {
+            let text = format!("there are {POLICIES_MAX} policies already; delete one first");
+            return Err(Problem::new(Code::TooMany, text));
+        }
+        let policy = Policy {
+            name: name.to_owned(),
+            hourly: request.hourly,
+            daily: request.daily,
+            weekly: request.weekly,
+            at: request.at,
+            weekday: request.weekday.unwrap_or_default(),
+            time_zone: request.time_zone.clone(),
+            volume_count: 0,
+        };
+        inner.change(|book| book.add(policy.clone()))?;
+        Ok(policy)
+    }
+
+    /// Removes a policy that no volume has.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn delete(&self, name: &str) -> Result<(), Problem> {
+        let mut inner = self.lock();
+        let policy = inner.book.policy(name);
+        let policy = policy.ok_or_else(|| Problem::not_found("policy", format!("{name:.64}")))?;
+        if name == DEFAULT {
+            let text = format!(
+                "policy {DEFAULT} is always there; 'policy set VOLUME {NO_POLICY}' does without"
+            );
+            return Err(Problem::new(Code::StillNeeded, text));
+        }
+        if policy.volume_count > 0 {
+            let having = inner.book.volumes.iter();
+            let having = having.filter(|(_, entry)| entry.policy == name).take(10);
+            let names: Vec<_> = having.map(|(volume, _)| volume.as_str()).collect();
+            let text = format!(
+                "policy {name} is the one of {} volumes ({}); 'policy set' gives them another",
+                policy.volume_count,
+                names.join(", ")
+            );
+            return Err(Problem::new(Code::InUse, text));
+        }
+        inner.change(|book| book.remove(name))
+    }
+
+    /// Whether a volume can get it.
+    ///
+    /// # Errors
+    /// There is no such policy.
+    pub fn check(&self, policy: &str) -> Result<(), Problem> {
+        if policy == NO_POLICY {
+            return Ok(());
+        }
+        let known = self.policies();
+        if known.iter().any(|known| known.name == policy) {
+            return Ok(());
+        }
+        let names: Vec<_> = known.iter().map(|known| known.name.as_str()).collect();
+        let text = format!(
+            "there is no policy {policy:.64}; use {NO_POLICY} or one of {}",
+            names.join(", ")
+        );
+        Err(Problem::of_field(Code::NotFound, "policy", text))
+    }
+
+    /// Gives a volume a policy, or `none`. Snapshots that were taken for its policy before are not deleted any more,
+    /// unless it is the same.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn assign(&self, now: Moment, volume: &str, policy: &str) -> Result<(), Problem> {
+        self.check(policy)?;
+        let mut inner = self.lock();
+        if inner.policy_of(volume) == policy {
+            return Ok(());
+        }
+        inner.forget(volume)?;
+        let Some(policy) = inner.book.policy(policy) else {
+            return Ok(());
+        };
+        let entry = Entry {
+            runs: runs(&policy, seconds(now)),
+            policy: policy.name,
+        };
+        inner.change(|book| _ = book.volumes.insert(volume.to_owned(), entry))
+    }
+
+    /// A volume is new, or gone: nothing that is known of its name is true any more.
+    ///
+    /// # Errors
+    /// It could not be written down.
+    pub fn forget(&self, volume: &str) -> Result<(), Problem> {
+        self.lock().forget(volume)
+    }
+
+    /// The name of a volume's policy.
+    #[must_use]
+    pub fn policy_of(&self, volume: &str) -> String {
+        self.lock().policy_of(volume).to_owned()
+    }
+
+    /// What a volume's policy did and will do. `present` are the snapshots that are there.
+    #[must_use]
+    pub(crate) fn view(&self, now: Moment, volume: &str, present: &[Seen]) -> VolumePolicy {
+        let inner = self.lock();
+        let entry = inner.book.volumes.get(volume);
+        let policy = entry.and_then(|entry| inner.book.policy(&entry.policy));
+        let calendar = policy.as_ref().map(Calendar::of);
+        let next = entry.zip(calendar).and_then(|(entry, calendar)| {
+            let due = entry.runs.keys();
+            due.map(|every| calendar.next(*every, seconds(now))).min()
+        });
+        let runs = entry.into_iter().flat_map(|entry| entry.runs.values());
+        let mut taken: Vec<_> = runs.flat_map(|run| &run.taken).collect();
+        taken.retain(|known| present.iter().any(|seen| seen.is(known)));
+        taken.sort_by_key(|known| known.id);
+        let overdue = inner.overdue.get(volume).into_iter().flatten();
+        let failure = inner.failures.iter();
+        let mut failure = failure.filter(|((failed, _), _)| failed == volume);
+        VolumePolicy {
+            volume: volume.to_owned(),
+            policy: inner.policy_of(volume).to_owned(),
+            next: next.map(|next| moment(next).to_string()),
+            snapshots: taken.iter().map(|known| known.name.clone()).collect(),
+            overdue: overdue.map(|(name, _)| name.clone()).collect(),
+            failure: failure.next().map(|(_, failure)| failure.text.clone()),
+        }
+    }
+
+    /// What an operator should know.
+    #[must_use]
+    pub fn conditions(&self) -> Vec<Condition> {
+        let inner = self.lock();
+        let condition = |code: Code, health, object: String, what, action: &str| Condition {
+            code: code.to_string(),
+            health,
+            object,
+            what,
+            action: action.to_owned(),
+            page: code.page(),
+        };
+        let lost = inner.lost.iter().map(|text| {
+            condition(
+                Code::ScheduleFailed,
+                Health::Warning,
+                "policies".to_owned(),
+                text.clone(),
+                "give the volumes their policies again with 'policy set'; what was taken for them stays",
+            )
+        });
+        let failed = inner.failures.iter().map(|((volume, every), failure)| {
+            condition(
+                Code::ScheduleFailed,
+                Health::Warning,
+                format!("volume {volume} ({} snapshots)", every.word()),
+                format!("no snapshot was taken: {}", failure.text),
+                "do what the message says; it is tried again every minute",
+            )
+        });
+        let overdue = inner.overdue.iter().map(|(volume, kept)| {
+            let kept: Vec<_> = kept
+                .iter()
+                .map(|(name, why)| format!("{name} ({why})"))
+                .collect();
+            condition(
+                Code::SnapshotsKept,
+                Health::Healthy,
+                format!("volume {volume}"),
+                format!("its policy would have deleted {}", kept.join(", ")),
+                "none, if that is meant; else release the holds, or disconnect the clients",
+            )
+        });
+        lost.chain(failed).chain(overdue).collect()
+    }
+}
+
+impl Inner {
+    fn policy_of(&self, volume: &str) -> &str {
+        let entry = self.book.volumes.get(volume);
+        entry.map_or(NO_POLICY, |entry| &entry.policy)
+    }
+
+    fn forget(&mut self, volume: &str) -> Result<(), Problem> {
+        self.failures.retain(|(failed, _), _| failed != volume);
+        self.overdue.remove(volume);
+        if self.book.volumes.contains_key(volume) {
+            self.change(|book| _ = book.volumes.remove(volume))?;
+        }
+        Ok(())
+    }
+
+    /// Changes the book, or leaves it as it is if it cannot be written.
+    fn change(&mut self, change: impl FnOnce(&mut Book)) -> Result<(), Problem> {
+        let mut book = self.book.clone();
+        change(&mut book);
+        let written = self.shelf.write(&book);
+        written.map_err(|text| Problem::new(Code::Host, text))?;
+        self.book = book;
+        self.lost = None;
+        Ok(())
+    }
+}
+
+/// A policy begins with the next due time of each of its schedules.
+fn runs(policy: &Policy, now: i64) -> BTreeMap<Every, Run> {
+    let calendar = Calendar::of(policy);
+    let wanted = Every::ALL
+        .into_iter()
+        .filter(|every| every.keep(policy) > 0);
+    let run = |every| Run {
+        seen: calendar.last(every, now),
+        ..Run::default()
+    };
+    wanted.map(|every| (every, run(every))).collect()
+}
+
+fn seconds(moment: Moment) -> i64 {
+    i64::try_from(moment.0).unwrap_or(i64::MAX)
+}
+
+fn moment(seconds: i64) -> Moment {
+    Moment(u64::try_from(seconds).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,371 @@
+//! The schedule with a clock that tests move, and volumes that are lists.
+
+use std::cell::RefCell;
+
+use everglade_api::{Code, CreatePolicy, Moment};
+
+use super::book::{Book, Shelf};
+use super::{Outcome, Schedule, Seen, Volumes};
+
+const HOUR: u64 = 3_600;
+const DAY: u64 = 24 * HOUR;
+/// 2026-11-22 00:00 UTC, a Sunday.
+const SUNDAY: u64 = 1_795_305_600;
+
+/// A book in memory that can be made to refuse.
+#[derive(Clone, Default)]
+struct Paper(std::sync::Arc<std::sync::Mutex<(Book, bool)>>);
+
+impl Shelf for Paper {
+    fn read(&self) -> Result<Book, String> {
+        Ok(self.0.lock().expect("unpoisoned").0.clone())
+    }
+
+    fn write(&self, book: &Book) -> Result<(), String> {
+        let mut inner = self.0.lock().expect("unpoisoned");
+        if inner.1 {
+            return Err("the disk is full".to_owned());
+        }
+        inner.0 = book.clone();
+        Ok(())
+    }
+
+    fn put_aside(&self) -> String {
+        String::new()
+    }
+}
+
+/// One volume `v`.
+#[derive(Default)]
+struct Fake {
+    present: RefCell<Vec<Seen>>,
+    next: RefCell<u64>,
+    refusal: RefCell<Option<String>>,
+    is_away: RefCell<bool>,
+}
+
+impl Volumes for Fake {
+    fn snapshots(&self, volume: &str) -> Option<Vec<Seen>> {
+        (volume == "v" && !*self.is_away.borrow()).then(|| self.present.borrow().clone())
+    }
+
+    fn take(&self, wanted: &[(String, String)]) -> Vec<Result<u64, String>> {
+        let take = |(_, name): &(String, String)| {
+            if let Some(text) = self.refusal.borrow().clone() {
+                return Err(text);
+            }
+            *self.next.borrow_mut() += 1;
+            let id = *self.next.borrow();
+            self.present.borrow_mut().push(Seen {
+                id,
+                name: name.clone(),
+                obstacle: None,
+            });
+            Ok(id)
+        };
+        wanted.iter().map(take).collect()
+    }
+
+    fn delete(&self, doomed: &[(String, String)]) -> Vec<Result<(), String>> {
+        let delete = |(_, name): &(String, String)| {
+            self.present.borrow_mut().retain(|seen| seen.name != *name);
+            Ok(())
+        };
+        doomed.iter().map(delete).collect()
+    }
+}
+
+impl Fake {
+    fn names(&self) -> Vec<String> {
+        let present = self.present.borrow();
+        present.iter().map(|seen| seen.name.clone()).collect()
+    }
+
+    fn hold(&self, name: &str, why: Option<&str>) {
+        let mut present = self.present.borrow_mut();
+        let found = present.iter_mut().find(|seen| seen.name == name);
+        found.expect("it is there").obstacle = why.map(str::to_owned);
+    }
+}
+
+fn policy(text: &str) -> CreatePolicy {
+    CreatePolicy::parse(text.as_bytes()).expect("a policy")
+}
+
+/// A volume whose policy was given to it at `now`.
+fn with(paper: &Paper, now: u64, text: &str) -> Schedule {
+    let schedule = Schedule::on(Box::new(paper.clone()));
+    let request = policy(text);
+    schedule.create(&request).expect("made");
+    let name = request.name.as_str();
+    schedule.assign(Moment(now), "v", name).expect("given");
+    schedule
+}
+
+fn taken(outcomes: &[Outcome]) -> Vec<(String, i64)> {
+    let taken = |outcome: &Outcome| match outcome {
+        Outcome::Taken { name, missed, .. } => Some((name.clone(), *missed)),
+        _ => None,
+    };
+    outcomes.iter().filter_map(taken).collect()
+}
+
+#[test]
+fn a_week_of_the_usual_policy_keeps_six_two_and_two() {
+    let (paper, volumes) = (Paper::default(), Fake::default());
+    let schedule = Schedule::on(Box::new(paper));
+    schedule
+        .assign(Moment(SUNDAY + 60), "v", "default")
+        .expect("given");
+    assert!(
+        schedule.round(Moment(SUNDAY + 61), &volumes).is_empty(),
+        "nothing at once"
+    );
+    for minute in 1..=8 * 24 * 60 {
+        schedule.round(Moment(SUNDAY + 60 + minute * 60), &volumes);
+    }
+    assert_eq!(
+        volumes.names(),
+        [
+            "daily.2026-11-29_0000",
+            "weekly.2026-11-29_0000",
+            "hourly.2026-11-29_1900",
+            "hourly.2026-11-29_2000",
+            "hourly.2026-11-29_2100",
+            "hourly.2026-11-29_2200",
+            "hourly.2026-11-29_2300",
+            "hourly.2026-11-30_0000",
+            "daily.2026-11-30_0000",
+        ]
+    );
+    let view = schedule.view(
+        Moment(SUNDAY + 8 * DAY + 60),
+        "v",
+        &volumes.present.borrow(),
+    );
+    assert_eq!((view.policy.as_str(), view.snapshots.len()), ("default", 9));
+    assert_eq!(view.next.as_deref(), Some("2026-11-30T01:00:00Z"));
+    assert!(schedule.conditions().is_empty());
+}
+
+#[test]
+fn who_was_away_catches_up_once_and_the_name_says_when() {
+    let (paper, volumes) = (Paper::default(), Fake::default());
+    let schedule = with(
+        &paper,
+        SUNDAY,
+        "{\"name\": \"p\", \"hourly\": 6, \"daily\": 2}",
+    );
+    drop(schedule);
+    // Three days and 20 minutes later.
+    let schedule = Schedule::on(Box::new(paper));
+    let now = SUNDAY + 3 * DAY + 1200;
+    let outcomes = schedule.round(Moment(now), &volumes);
+    assert_eq!(
+        taken(&outcomes),
+        [
+            ("hourly.2026-11-25_0020".to_owned(), 71),
+            ("daily.2026-11-25_0020".to_owned(), 2)
+        ]
+    );
+    for second in 1..3000 {
+        let outcomes = schedule.round(Moment(now + second), &volumes);
+        let late = now + second >= SUNDAY + 3 * DAY + HOUR;
+        assert!(outcomes.is_empty() || late, "{outcomes:?}");
+    }
+    assert_eq!(volumes.names().len(), 3);
+}
+
+#[test]
+fn a_clock_that_jumps_makes_no_burst_no_gap_and_deletes_nothing() {
+    let (paper, volumes) = (Paper::default(), Fake::default());
+    let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 100}");
+    let round = |at: u64| taken(&schedule.round(Moment(at), &volumes));
+    assert_eq!(round(SUNDAY + HOUR).len(), 1);
+    // A little back, over the due time and again to it.
+    assert!(round(SUNDAY + HOUR - 5).is_empty());
+    assert!(round(SUNDAY + HOUR).is_empty(), "it was seen to");
+    // Years forward, and back to what is right.
+    assert_eq!(round(SUNDAY + 1000 * DAY).len(), 1);
+    assert!(round(SUNDAY + 1000 * DAY + 7).is_empty());
+    let outcomes = schedule.round(Moment(SUNDAY + HOUR + 600), &volumes);
+    assert!(
+        matches!(outcomes[..], [Outcome::ClockBack { .. }]),
+        "{outcomes:?}"
+    );
+    assert_eq!(round(SUNDAY + 2 * HOUR).len(), 1, "it goes on from there");
+    // Three hours back: the same names come again, with a number.
+    assert_eq!(round(SUNDAY + 3 * HOUR).len(), 1);
+    assert_eq!(round(SUNDAY + 4 * HOUR).len(), 1);
+    assert!(round(SUNDAY + 2 * HOUR - 60).is_empty());
+    assert_eq!(
+        round(SUNDAY + 2 * HOUR),
+        [("hourly.2026-11-22_0200-2".to_owned(), 0)]
+    );
+    assert_eq!(volumes.names().len(), 6, "none was deleted");
+}
+
+#[test]
+fn what_is_held_or_in_use_stays_and_goes_when_it_is_let_go() {
+    let (paper, volumes) = (Paper::default(), Fake::default());
+    let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 2}");
+    let round = |hour: u64| schedule.round(Moment(SUNDAY + hour * HOUR), &volumes);
+    round(1);
+    volumes.hold("hourly.2026-11-22_0100", Some("held by backup"));
+    (2..=5).for_each(|hour| _ = round(hour));
+    assert_eq!(
+        volumes.names(),
+        [
+            "hourly.2026-11-22_0100",
+            "hourly.2026-11-22_0400",
+            "hourly.2026-11-22_0500"
+        ]
+    );
+    let conditions = schedule.conditions();
+    assert_eq!(conditions.len(), 1);
+    assert_eq!(conditions[0].code, Code::SnapshotsKept.to_string());
+    assert!(
+        conditions[0]
+            .what
+            .contains("hourly.2026-11-22_0100 (held by backup)"),
+        "{}",
+        conditions[0].what
+    );
+    assert_eq!(conditions[0].health, everglade_api::Health::Healthy);
+    volumes.hold("hourly.2026-11-22_0100", None);
+    let outcomes = schedule.round(Moment(SUNDAY + 5 * HOUR + 5), &volumes);
+    assert!(
+        matches!(&outcomes[..], [Outcome::Deleted { .. }]),
+        "{outcomes:?}"
+    );
+    assert!(schedule.conditions().is_empty());
+}
+
+#[test]
+fn only_what_the_policy_took_counts_and_goes() {
+    let (paper, volumes) = (Paper::default(), Fake::default());
+    // Somebody's own, with a name as if a policy had taken it.
+    volumes.take(&[("v".to_owned(), "hourly.2026-11-21_0000".to_owned())])[0]
+        .as_ref()
+        .expect("taken");
+    let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 1}");
+    let round = |hour: u64| schedule.round(Moment(SUNDAY + hour * HOUR), &volumes);
+    round(1);
+    // Who renames it takes it out of the policy's hands.
+    volumes.present.borrow_mut()[1].name = "precious".to_owned();
+    (2..=4).for_each(|hour| _ = round(hour));
+    let left = [
+        "hourly.2026-11-21_0000",
+        "precious",
+        "hourly.2026-11-22_0400",
+    ];
+    assert_eq!(volumes.names(), left);
+    // Without a policy nothing goes any more, and the volume that comes after has nothing to do with this one.
+    schedule
+        .assign(Moment(SUNDAY + 5 * HOUR), "v", "none")
+        .expect("given");
+    (5..=9).for_each(|hour| _ = round(hour));
+    assert_eq!(volumes.names(), left);
+    schedule.forget("v").expect("forgotten");
+    assert_eq!(schedule.policy_of("v"), "none");
+}
+
+#[test]
+fn a_refusal_is_told_and_tried_again_and_a_volume_that_is_away_waits() {
+    let (paper, volumes) = (Paper::default(), Fake::default());
+    let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 3}");
+    *volumes.refusal.borrow_mut() = Some("no space left".to_owned());
+    let round = |at: u64| schedule.round(Moment(SUNDAY + at), &volumes);
+    assert!(round(HOUR).is_empty());
+    let conditions = schedule.conditions();
+    assert_eq!(conditions[0].code, Code::ScheduleFailed.to_string());
+    assert!(conditions[0].what.contains("no space left"));
+    *volumes.refusal.borrow_mut() = None;
+    assert!(round(HOUR + 30).is_empty(), "not every second");
+    assert_eq!(taken(&round(HOUR + 60)).len(), 1);
+    assert!(schedule.conditions().is_empty());
+    *volumes.is_away.borrow_mut() = true;
+    assert!(round(3 * HOUR).is_empty());
+    assert!(
+        schedule.conditions().is_empty(),
+        "its aggregate says more about that"
+    );
+    *volumes.is_away.borrow_mut() = false;
+    assert_eq!(taken(&round(3 * HOUR + 1)).len(), 1);
+}
+
+#[test]
+fn a_crash_between_taking_and_writing_it_down_loses_no_snapshot_and_takes_none_twice() {
+    let (paper, volumes) = (Paper::default(), Fake::default());
+    let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 1}");
+    // As if power had failed right after the snapshot.
+    struct Cut<'a>(&'a Fake, &'a Paper);
+    impl Volumes for Cut<'_> {
+        fn snapshots(&self, volume: &str) -> Option<Vec<Seen>> {
+            self.0.snapshots(volume)
+        }
+        fn take(&self, wanted: &[(String, String)]) -> Vec<Result<u64, String>> {
+            let result = self.0.take(wanted);
+            self.1.0.lock().expect("unpoisoned").1 = true;
+            result
+        }
+        fn delete(&self, doomed: &[(String, String)]) -> Vec<Result<(), String>> {
+            self.0.delete(doomed)
+        }
+    }
+    schedule.round(Moment(SUNDAY + HOUR), &Cut(&volumes, &paper));
+    paper.0.lock().expect("unpoisoned").1 = false;
+    let schedule = Schedule::on(Box::new(paper));
+    assert!(
+        schedule
+            .round(Moment(SUNDAY + HOUR + 9), &volumes)
+            .is_empty()
+    );
+    assert_eq!(volumes.names(), ["hourly.2026-11-22_0100"]);
+    schedule.round(Moment(SUNDAY + 2 * HOUR), &volumes);
+    assert_eq!(
+        volumes.names(),
+        ["hourly.2026-11-22_0200"],
+        "it was the policy's"
+    );
+}
+
+#[test]
+fn where_the_book_cannot_be_written_nothing_is_taken() {
+    let (paper, volumes) = (Paper::default(), Fake::default());
+    let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 1}");
+    paper.0.lock().expect("unpoisoned").1 = true;
+    assert!(schedule.round(Moment(SUNDAY + HOUR), &volumes).is_empty());
+    assert!(volumes.names().is_empty());
+    assert!(schedule.conditions()[0].what.contains("the disk is full"));
+    let problem = schedule.create(&policy("{\"name\": \"q\", \"daily\": 1}"));
+    assert_eq!(problem.expect_err("refused").code, Code::Host);
+    assert_eq!(schedule.policies().len(), 2, "default and p");
+}
+
+#[test]
+fn a_policy_that_volumes_have_is_not_deleted() {
+    let paper = Paper::default();
+    let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 1}");
+    for (name, code) in [
+        ("p", Code::InUse),
+        ("default", Code::StillNeeded),
+        ("nix", Code::NotFound),
+    ] {
+        assert_eq!(schedule.delete(name).expect_err(name).code, code, "{name}");
+    }
+    let again = schedule.create(&policy("{\"name\": \"p\", \"daily\": 1}"));
+    assert_eq!(again.expect_err("taken").code, Code::Exists);
+    let nowhere = policy("{\"name\": \"q\", \"daily\": 1, \"time_zone\": \"Mars/Olympus\"}");
+    let problem = schedule.create(&nowhere).expect_err("no such zone");
+    assert_eq!(problem.field.as_deref(), Some("time_zone"));
+    let problem = schedule
+        .assign(Moment(SUNDAY), "v", "nix")
+        .expect_err("none");
+    assert_eq!(problem.code, Code::NotFound);
+    schedule
+        .assign(Moment(SUNDAY), "v", "default")
+        .expect("given");
+    schedule.delete("p").expect("nobody has it");
+    assert_eq!(schedule.policies().len(), 1);
+}
