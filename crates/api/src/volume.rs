@@ -124,6 +124,12 @@ pub struct Volume {
     pub lun_count: u64,
     /// Sizes of its LUNs together.
     pub logical_bytes: u64,
+    /// What its active image holds, metadata included.
+    #[serde(default)]
+    pub used_bytes: u64,
+    /// What deletions of its LUNs and snapshots have yet to give back.
+    #[serde(default)]
+    pub pending_free_bytes: u64,
     /// How many snapshots it has.
     #[serde(default)]
     pub snapshot_count: u64,

@@ -1,6 +1,6 @@
 //! `everglade df`: where the space is, as of the last consistency point.
 
-use everglade_api::{Aggregate, Aggregates};
+use everglade_api::{Aggregate, Aggregates, Volume, Volumes};
 
 use crate::failure::{Failure, exit};
 use crate::listing::{self, Cell, Column, if_asked};
@@ -25,7 +25,23 @@ const COLUMNS: [Column<Aggregate>; 12] = [
     if_asked(Column::left("state", |it| Cell::text(it.state))),
 ];
 
+const VOLUMES: [Column<Volume>; 7] = [
+    Column::left("volume", |it| Cell::text(&it.name)),
+    Column::left("aggregate", |it| Cell::text(&it.aggregate)),
+    Column::right("logical", |it| Cell::Bytes(it.logical_bytes)),
+    Column::right("active", |it| Cell::Bytes(it.used_bytes)),
+    Column::right("snapshots", |it| Cell::Count(it.snapshot_count)),
+    Column::right("snap-own", |it| Cell::Bytes(it.snapshot_exclusive_bytes)),
+    Column::right("pending", |it| Cell::Bytes(it.pending_free_bytes)),
+];
+
 pub(crate) fn run(df: &Df, session: &Session, output: &Output) -> Result<u8, Failure> {
+    if df.volumes {
+        let told = session.get::<Volumes>("/v1/volumes")?;
+        let items = ("volumes", told.meant.volumes.as_slice());
+        listing::print(&told, items, &VOLUMES, &df.listing, output)?;
+        return Ok(exit::OK);
+    }
     let told = session.get::<Aggregates>("/v1/aggregates")?;
     let items = ("aggregates", told.meant.aggregates.as_slice());
     listing::print(&told, items, &COLUMNS, &df.listing, output)?;

@@ -323,6 +323,10 @@ pub struct Show {
 /// Options of `df`.
 #[derive(Debug, Args)]
 pub struct Df {
+    /// Show volumes, with what their snapshots hold, instead of aggregates
+    #[arg(long)]
+    pub volumes: bool,
+
     /// How to show it.
     #[command(flatten)]
     pub listing: Listing,

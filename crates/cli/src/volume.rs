@@ -141,6 +141,8 @@ mod tests {
             sync: Sync::Standard,
             lun_count,
             logical_bytes: lun_count << 30,
+            used_bytes: 0,
+            pending_free_bytes: 0,
             snapshot_count: 0,
             snapshot_exclusive_bytes: 0,
             snapshot_policy: String::new(),

@@ -363,6 +363,8 @@ pub(crate) fn new_volume(
         luns: std::sync::RwLock::default(),
         images: std::sync::RwLock::default(),
         snapshots: std::sync::RwLock::default(),
+        used_blocks: 0.into(),
+        pending_blocks: 0.into(),
         base: std::sync::OnceLock::new(),
         is_paused: false.into(),
     })

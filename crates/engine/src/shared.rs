@@ -118,6 +118,10 @@ pub struct VolumeInfo {
     pub sync: Sync,
     /// Of a clone, `parent@snapshot`.
     pub base: Option<String>,
+    /// Blocks of its active image at the last consistency point.
+    pub used_blocks: u64,
+    /// Blocks that deletions of its LUNs and snapshots have yet to give back.
+    pub pending_blocks: u64,
 }
 
 /// A LUN, for people.
@@ -346,6 +350,8 @@ impl Engine {
                         .base
                         .get()
                         .and_then(|base| clone::base_name(&known, *base)),
+                    used_blocks: volume.used_blocks.load(Ordering::Relaxed),
+                    pending_blocks: volume.pending_blocks.load(Ordering::Relaxed),
                 }
             }));
         }

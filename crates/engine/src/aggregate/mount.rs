@@ -137,6 +137,7 @@ impl Mounting {
             };
             join(&mut home, loaded, affinities);
         }
+        home.tell_usage();
         home.aggregate.space.set_pending(home.pending_blocks());
         Ok(home)
     }

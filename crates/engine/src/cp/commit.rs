@@ -13,7 +13,7 @@ use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot
 use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Superblock};
 
-use crate::cp::{Home, Run};
+use crate::cp::{Home, Run, VolumeHome};
 use crate::load::Stop;
 
 /// Submits what is left and waits for all writes.
@@ -77,6 +77,7 @@ pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
 pub(crate) fn superblock(home: &mut Home) -> Result<bool, Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate)?;
+    home.tell_usage();
     let pending = home.pending_blocks();
     home.run.as_mut().expect("under way").pending = pending;
     Ok(true)
@@ -129,21 +130,34 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
     run
 }
 
+/// Blocks of files under deletion.
+fn hidden_blocks(fs: &super::FileSystem) -> u64 {
+    let of = |id: FileId| fs.files.get(&id).map_or(0, |file| file.inode.blocks);
+    fs.hidden.iter().map(|entry| of(entry.file)).sum()
+}
+
+impl VolumeHome {
+    /// Blocks that deletions in it have yet to give back.
+    fn pending_blocks(&self) -> u64 {
+        hidden_blocks(&self.fs) + self.fs.snapshots.pending_blocks()
+    }
+}
+
 impl Home {
     /// Blocks that deletions have yet to give back.
     pub(crate) fn pending_blocks(&self) -> u64 {
-        let of =
-            |fs: &super::FileSystem, id: FileId| fs.files.get(&id).map_or(0, |f| f.inode.blocks);
-        let luns = self
-            .volumes
-            .values()
-            .flat_map(|v| v.fs.hidden.iter().map(move |e| of(&v.fs, e.file)));
-        let containers = self.fs.hidden.iter().map(|entry| of(&self.fs, entry.file));
-        let snapshots = self
-            .volumes
-            .values()
-            .map(|v| v.fs.snapshots.pending_blocks());
-        luns.chain(containers).chain(snapshots).sum()
+        let volumes = self.volumes.values().map(VolumeHome::pending_blocks);
+        volumes.sum::<u64>() + hidden_blocks(&self.fs)
+    }
+
+    /// Tells people how much each volume holds.
+    pub(crate) fn tell_usage(&self) {
+        for volume in self.volumes.values() {
+            let shared = &volume.shared;
+            shared.used_blocks.store(volume.fs.used, Ordering::Relaxed);
+            let pending = volume.pending_blocks();
+            shared.pending_blocks.store(pending, Ordering::Relaxed);
+        }
     }
 
     /// Blocks of areas for which the host has given space.

@@ -66,6 +66,10 @@ pub(crate) struct Volume {
     pub(crate) images: RwLock<BTreeMap<String, Image>>,
     /// Snapshots, for people. Changed when a consistency point is published only.
     pub(crate) snapshots: RwLock<Vec<SnapshotInfo>>,
+    /// Blocks of its active image, for people: as of the last consistency point.
+    pub(crate) used_blocks: AtomicU64,
+    /// Blocks that deletions in it have yet to give back, likewise.
+    pub(crate) pending_blocks: AtomicU64,
     /// Of a clone: its parent and the snapshot of it that it began as.
     pub(crate) base: OnceLock<(FileId, SnapshotId)>,
     /// Operations wait for the next commit: another image is about to take the place of this one. Set in the

@@ -158,6 +158,8 @@ impl Administrator {
             },
             lun_count: luns.clone().count() as u64,
             logical_bytes: luns.map(|lun| lun.size_bytes).fold(0, u64::saturating_add),
+            used_bytes: bytes(info.used_blocks),
+            pending_free_bytes: bytes(info.pending_blocks),
             snapshot_count: snapshots.len() as u64,
             snapshot_exclusive_bytes: snapshots
                 .iter()

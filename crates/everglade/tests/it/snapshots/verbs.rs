@@ -45,6 +45,22 @@ fn a_snapshot_is_taken_shown_renamed_held_and_deleted() {
     assert_eq!(volume["snapshot_count"], 2);
     assert!(volume["snapshot_exclusive_bytes"].as_u64() >= Some(1 << 20));
 
+    let df = ask_json(&place, &["df", "--volumes"]);
+    let row = &df["volumes"][0];
+    assert!(row["used_bytes"].as_u64() > Some(1 << 20), "{df}");
+    assert!(
+        row["snapshot_exclusive_bytes"].as_u64() >= Some(1 << 20),
+        "{df}"
+    );
+    let shown = ask(
+        &place,
+        &["df", "--volumes", "--columns", "volume,snapshots,pending"],
+    );
+    assert_eq!(
+        shown,
+        "VOLUME  SNAPSHOTS  PENDING\nvol0            2      0 B\n"
+    );
+
     ask(&place, &["snapshot", "rename", "vol0@a", "first"]);
     assert_eq!(names(&place, "vol0"), ["first", "b"]);
     assert_eq!(
