@@ -55,7 +55,7 @@ pub fn start(
     let device = Loop::of(&sparse)?;
     let words = ["--aggregate-size", "4GiB", "--lun-size", "1GiB"];
     let daemon = place.serve(&words)?;
-    place.must(&["aggregate", "create", "huge", "--device", &device.0])?;
+    place.must(&["aggregate", "create", "huge", "--devices", &device.0])?;
     place.must(&["volume", "create", "huge", "--aggregate", "huge"])?;
     place.must(&["lun", "create", "huge/lun", "--size", size])?;
     let server = Server::of_daemon(daemon, "huge/lun")?;
