@@ -6,6 +6,7 @@
 //! however small the cache is.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use everglade_env::PageRef;
 use everglade_format::{Damage, Layer, Pointer};
@@ -56,9 +57,37 @@ impl From<Missing> for Stop {
 /// What became of a page that was waited for.
 pub(crate) type Arrival = Result<PageRef, Missing>;
 
+/// Hashes places and contents of blocks. The contents' tags are keyed codes, so nobody can choose them to
+/// collide, and a multiplication spreads what they leave.
+#[derive(Default)]
+pub(crate) struct Spread(u64);
+
+/// For hash tables with blocks as keys.
+pub(crate) type BySpread = BuildHasherDefault<Spread>;
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes
+            .iter()
+            .for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
 /// Pages a handler waited for, by place and content.
 #[derive(Default)]
-pub(crate) struct Pinned(HashMap<(u64, u64), Arrival>);
+pub(crate) struct Pinned(HashMap<(u64, u64), Arrival, BySpread>);
 
 impl Pinned {
     pub(crate) fn insert(&mut self, pointer: Pointer, arrival: Arrival) {
@@ -67,7 +96,7 @@ impl Pinned {
 
     pub(crate) fn clear(&mut self) {
         if self.0.len() > 64 {
-            self.0 = HashMap::new();
+            self.0 = HashMap::default();
         } else {
             self.0.clear();
         }
@@ -87,16 +116,35 @@ pub(crate) struct LoadCx<'a> {
 }
 
 impl LoadCx<'_> {
-    /// The page a pointer names.
+    /// The node a pointer names: a block that says where others are, or how they are.
     pub(crate) fn page(&mut self, pointer: Pointer) -> Result<PageRef, Stop> {
         self.page_or_damage(pointer)?
             .map_err(|reason| Missing::Damaged(reason).into())
     }
 
-    /// The page a pointer names, or how it is damaged for good.
+    /// The data a pointer names.
+    pub(crate) fn data(&mut self, pointer: Pointer) -> Result<PageRef, Stop> {
+        self.find(pointer, PageCache::get)?
+            .map_err(|reason| Missing::Damaged(reason).into())
+    }
+
+    /// The node a pointer names, or how it is damaged for good.
     pub(crate) fn page_or_damage(
         &mut self,
         pointer: Pointer,
+    ) -> Result<Result<PageRef, String>, Stop> {
+        let found = self.find(pointer, PageCache::get_node)?;
+        if found.is_ok() && self.pinned.get(pointer).is_some() {
+            // It came from the device, where nobody knew what it is.
+            self.cache.hold_node(&self.key(pointer));
+        }
+        Ok(found)
+    }
+
+    fn find(
+        &mut self,
+        pointer: Pointer,
+        get: fn(&PageCache, &Key) -> Option<PageRef>,
     ) -> Result<Result<PageRef, String>, Stop> {
         assert!(!pointer.is_hole(), "a hole has no page");
         if pointer.is_lost() {
@@ -110,15 +158,25 @@ impl LoadCx<'_> {
             Some(Err(device)) => return Err(device.clone().into()),
             None => {}
         }
-        if let Some(page) = self.cache.get(&self.key(pointer)) {
+        if let Some(page) = get(self.cache, &self.key(pointer)) {
             return Ok(Ok(page));
         }
         self.wants.push(pointer);
         Err(Stop::Load)
     }
 
-    /// Remembers a page just written under its new place (C-10).
+    /// True if the page is in memory. Nothing is noted if it is not.
+    pub(crate) fn has(&self, pointer: Pointer) -> bool {
+        self.cache.contains(&self.key(pointer))
+    }
+
+    /// Remembers a node just written under its new place (C-10).
     pub(crate) fn keep(&self, pointer: Pointer, page: PageRef) {
+        self.cache.insert_node(self.key(pointer), page);
+    }
+
+    /// The same for data.
+    pub(crate) fn keep_data(&self, pointer: Pointer, page: PageRef) {
         self.cache.insert(self.key(pointer), page);
     }
 

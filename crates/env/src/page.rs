@@ -71,10 +71,30 @@ impl PageRef {
         a.0.address() == b.0.address()
     }
 
+    /// What `author` noted about the contents with [`PageRef::leave_note`]; nothing if somebody else noted
+    /// something before.
+    #[must_use]
+    pub fn note(&self, author: u32) -> Option<u64> {
+        self.0.note(author)
+    }
+
+    /// Remembers a number that follows from the contents and is dear to compute, such as their code under a key
+    /// (`author` stands for that). It stays until the memory is written again. One page has one note, the
+    /// first; the page of zeroes has none, because everybody shares it.
+    ///
+    /// # Panics
+    /// If `author` is 0 or 1.
+    pub fn leave_note(&self, author: u32, note: u64) {
+        if !PageRef::same_memory(self, &PageRef::zero()) {
+            self.0.leave_note(author, note);
+        }
+    }
+
     /// Writable again, without a copy if nobody else holds it.
     #[must_use]
-    pub fn thaw(self) -> Page {
+    pub fn thaw(mut self) -> Page {
         if self.0.is_unique() {
+            self.0.wipe_note();
             Page(self.0)
         } else {
             Page::copy_of(&self)

@@ -24,6 +24,14 @@ pub const SECRET_BYTES: usize = 32;
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tag(pub u64);
 
+impl Tag {
+    /// The tag in a code.
+    #[must_use]
+    pub fn of(code: u64) -> Tag {
+        Tag(code & ((1 << TAG_BITS) - 1))
+    }
+}
+
 impl std::fmt::Debug for Tag {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Tag({:012x})", self.0)
@@ -40,6 +48,8 @@ impl std::fmt::Display for Tag {
 pub struct TagKey {
     words: Box<[u64; BLOCK_SIZE / 8]>,
     sip: (u64, u64),
+    /// See [`TagKey::name`].
+    name: u32,
     kernel: kernel::Kernel,
 }
 
@@ -56,17 +66,27 @@ impl TagKey {
             u64::from_le_bytes(bytes)
         };
         let words = Box::new(std::array::from_fn(|_| word()));
+        let sip = (word(), word());
+        let [a, b, c, d, ..] = word().to_le_bytes();
         TagKey {
             words,
-            sip: (word(), word()),
+            sip,
+            name: u32::from_le_bytes([a, b, c, d]) | 2,
             kernel: kernel::Kernel::best(),
         }
+    }
+
+    /// A number that tells this key from others in the memory of a process, at least 2. It says nothing about
+    /// the key and is never stored.
+    #[must_use]
+    pub fn name(&self) -> u32 {
+        self.name
     }
 
     /// The tag of a block.
     #[must_use]
     pub fn tag(&self, block: &Block) -> Tag {
-        Tag(self.code(block) & ((1 << TAG_BITS) - 1))
+        Tag::of(self.code(block))
     }
 
     /// The same code with all 64 bits, for blocks that carry their own check.

@@ -106,7 +106,7 @@ impl Group {
                 place.operations,
                 "entries of a record"
             );
-            header.codes = payload.iter().map(|page| key.code(page)).collect();
+            header.codes = payload.iter().map(|page| page_code(key, page)).collect();
             let mut page = Page::for_read();
             code = header.encode_into(&mut page, key);
             sequence = header.next_sequence();
@@ -116,6 +116,20 @@ impl Group {
         assert_eq!(sequence, last + 1, "all entries are in records");
         (writes, Finished { last, code })
     }
+}
+
+/// The code of a page under the key of its aggregate, computed once for as long as the page is in memory. An
+/// operation asks for it when the bytes have just arrived and are in the processor's cache; the journal, minutes
+/// or a millisecond later, and the cleaner then find it. Whatever happens to the memory in between does not
+/// go unnoticed either.
+#[must_use]
+pub fn page_code(key: &TagKey, page: &PageRef) -> u64 {
+    if let Some(known) = page.note(key.name()) {
+        return known;
+    }
+    let code = key.code(page);
+    page.leave_note(key.name(), code);
+    code
 }
 
 /// Adds pages from `block` on, behind the last write where they join it.

@@ -47,7 +47,7 @@ mod log;
 mod scan;
 
 pub use entry::{Action, Entry};
-pub use group::{Finished, Group, GroupWrite};
+pub use group::{Finished, Group, GroupWrite, page_code};
 pub use log::{Journal, Position, Settings};
 pub use scan::{End, Outcome, Scan};
 

@@ -26,6 +26,12 @@ use everglade_journal::{Entry, Finished, Group, Journal, Position, Scan, Setting
 /// Payload not yet under way beyond which a group begins although nobody waits, in blocks: 8 MiB (DESIGN §5).
 /// It bounds what a flush after bulk writes has to log.
 const EAGER_BLOCKS: u64 = (8 << 20) / BLOCK_SIZE as u64;
+/// The same while nobody has asked for durability for [`TRUST_BLOCKS`]: whoever writes so much without a flush
+/// is copying or filling, and consistency points take it to its place long before it is asked for. Logging it as
+/// well would write everything twice. The first flush after that may have so much to log; a disk of 1 GB/s
+/// needs an eighth of a second for it.
+const EAGER_BLOCKS_UNASKED: u64 = (128 << 20) / BLOCK_SIZE as u64;
+const TRUST_BLOCKS: u64 = (64 << 20) / BLOCK_SIZE as u64;
 
 /// Queued operations that take the memory of a page, payload aside.
 const OPERATIONS_PER_PAGE: u64 = 16;
@@ -43,6 +49,8 @@ pub(crate) struct Log {
     wanted: AtomicU64,
     /// Pages that wait for a group.
     unlogged: AtomicU64,
+    /// Payload queued since somebody asked for durability, in blocks.
+    unasked: AtomicU64,
     /// A group should begin although nobody waits.
     eager: AtomicBool,
     /// Reactors with operations that wait, one bit each (modulo 64).
@@ -111,6 +119,7 @@ impl Log {
             durable: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
             unlogged: AtomicU64::new(0),
+            unasked: AtomicU64::new(0),
             eager: AtomicBool::new(false),
             waiting: AtomicU64::new(0),
             filling: AtomicBool::new(false),
@@ -155,12 +164,29 @@ impl Log {
     /// Queues an operation, in its modify phase. Returns its sequence number.
     pub(crate) fn push(&self, entry: Entry) -> u64 {
         let mut queue = self.queue();
+        // Nobody else adds to it without the mutex, and a reset that is missed comes again.
+        let unasked = self.unasked.load(Ordering::Relaxed) + entry.blocks();
+        self.unasked.store(unasked, Ordering::Relaxed);
         let sequence = queue.push(entry);
         let unlogged = self.note_unlogged(&queue);
-        if unlogged >= EAGER_BLOCKS && !queue.is_busy() {
+        if unlogged >= self.eager_blocks() && !queue.is_busy() {
             self.eager.store(true, Ordering::Release);
         }
         sequence
+    }
+
+    /// Payload at which a group begins although nobody waits.
+    fn eager_blocks(&self) -> u64 {
+        if self.unasked.load(Ordering::Relaxed) >= TRUST_BLOCKS {
+            EAGER_BLOCKS_UNASKED
+        } else {
+            EAGER_BLOCKS
+        }
+    }
+
+    /// A client asks for durability.
+    pub(crate) fn note_asked(&self) {
+        self.unasked.store(0, Ordering::Relaxed);
     }
 
     /// The last sequence number taken.
@@ -194,7 +220,7 @@ impl Log {
     pub(crate) fn begin(&self) -> Begun {
         let mut queue = self.queue();
         let is_wanted = self.wanted.load(Ordering::Acquire) > queue.durable();
-        if !is_wanted && self.note_unlogged(&queue) < EAGER_BLOCKS {
+        if !is_wanted && self.note_unlogged(&queue) < self.eager_blocks() {
             return Begun::Nothing;
         }
         let begun = queue.begin();

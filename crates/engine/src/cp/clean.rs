@@ -308,12 +308,13 @@ fn store(
         .get_mut(&volume_id)
         .expect("planned volumes exist");
     let mut pointer = take_virtual(&mut home.fs, &mut volume.fs, purpose);
-    pointer.tag = home.aggregate.key.tag(page);
-    record(home, cx, volume_id, pointer, page.clone());
+    pointer.tag = Tag::of(everglade_journal::page_code(&home.aggregate.key, page));
+    cx.keep_data(pointer, page.clone());
+    enter(home, volume_id, pointer, page.clone());
     pointer
 }
 
-/// Enters a sealed block of a volume into the container and the context map, and writes it.
+/// Enters a sealed node of a volume into the container and the context map, and writes it.
 pub(crate) fn record(
     home: &mut Home,
     cx: &mut LoadCx<'_>,
@@ -321,6 +322,11 @@ pub(crate) fn record(
     pointer: Pointer,
     page: PageRef,
 ) {
+    cx.keep(pointer, page.clone());
+    enter(home, volume, pointer, page);
+}
+
+fn enter(home: &mut Home, volume: FileId, pointer: Pointer, page: PageRef) {
     let mut slot = Pointer {
         vvbn: Vvbn(0),
         ..pointer
@@ -348,7 +354,6 @@ pub(crate) fn record(
             tag: pointer.tag,
         },
     );
-    cx.keep(pointer, page.clone());
     let run = home.run.as_mut().expect("under way");
     run.writer.push(&home.aggregate, pointer.pvbn, page);
 }

@@ -361,7 +361,7 @@ fn committed_content(cx: &mut OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Result<Opti
     if pointer.is_hole() {
         Ok(None)
     } else {
-        cx.load.page(pointer).map(Some)
+        cx.load.data(pointer).map(Some)
     }
 }
 
@@ -398,8 +398,13 @@ pub(crate) fn throttle(lun: &Lun, pages: usize) -> Result<(), Stop> {
         return Err(Stop::Commit);
     }
     // What was overwritten since stays in memory until the journal has it, or a commit makes that needless.
+    // Pages that are dirty are counted already, as most are that wait for the journal in a bulk write.
+    let limit = aggregate.space.dirty_limit();
+    let most = (limit / 2)
+        .max(dirty.min(limit / 4 * 3))
+        .max(LEAST_UNLOGGED);
     if let Some(log) = &aggregate.log
-        && log.unlogged_pages() > (aggregate.space.dirty_limit() / 2).max(LEAST_UNLOGGED)
+        && log.unlogged_pages() > most
     {
         return Err(Stop::Log);
     }

@@ -44,7 +44,7 @@ pub(crate) fn run(
                         if pointer.is_hole() {
                             Some(PageRef::zero())
                         } else {
-                            gather.add(cx.load.page(pointer))
+                            gather.add(cx.load.data(pointer))
                         }
                     }
                     Some((_, None)) => Some(PageRef::zero()),

@@ -38,6 +38,8 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         stored.push(match edge {
             None => {
                 let page = page.freeze();
+                // It has just arrived, so its bytes are at hand.
+                let _ = everglade_journal::page_code(&lun.volume.aggregate.key, &page);
                 leave(cx, &lun, cp, leaf, Change::Data(page.clone()));
                 page
             }

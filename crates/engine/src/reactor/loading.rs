@@ -30,6 +30,8 @@ pub(crate) enum Inflight {
         aggregate: u32,
         pointers: Vec<Pointer>,
         attempt: u32,
+        /// Nobody had asked for them when it was submitted.
+        is_ahead: bool,
     },
     /// Of some block, to see whether a device answers at all after another could not be read.
     Probe {
@@ -85,10 +87,35 @@ impl<O: Outside> Core<O> {
             self.operations[id].loads > 0,
             "an operation stopped for pages and asked for none"
         );
+        self.read(aggregate, reads, false);
+    }
+
+    /// Starts reading pages that somebody may want soon, in ascending order of their places where they touch.
+    /// Returns how many were not under way already.
+    pub(super) fn load_for_nobody(&mut self, aggregate: u32, mut pointers: Vec<Pointer>) -> u64 {
+        pointers.sort_unstable_by_key(|pointer| (pointer.pvbn, pointer.tag));
+        pointers.dedup_by_key(|pointer| (pointer.pvbn, pointer.tag));
+        pointers.retain(
+            |pointer| match self.loading.entry(key(aggregate, *pointer)) {
+                Entry::Occupied(_) => false,
+                Entry::Vacant(place) => {
+                    place.insert(Vec::new());
+                    true
+                }
+            },
+        );
+        let started = pointers.len() as u64;
+        self.read(aggregate, pointers, true);
+        started
+    }
+
+    /// Reads pages, in runs where they touch.
+    fn read(&mut self, aggregate: u32, reads: Vec<Pointer>, is_ahead: bool) {
         let shared = self.shared.aggregate(aggregate);
         let mut reads = reads.into_iter().peekable();
         while let Some(first) = reads.next() {
             let Some((device, offset, run)) = shared.locate(first.pvbn) else {
+                self.ahead_blocks -= u64::from(is_ahead);
                 self.arrive(
                     aggregate,
                     first,
@@ -121,6 +148,7 @@ impl<O: Outside> Core<O> {
                     aggregate,
                     pointers,
                     attempt: 1,
+                    is_ahead,
                 },
             );
         }
@@ -139,6 +167,7 @@ impl<O: Outside> Core<O> {
             aggregate,
             pointers: vec![pointer],
             attempt,
+            is_ahead: false,
         };
         self.submit(op, inflight);
     }
@@ -166,7 +195,13 @@ impl<O: Outside> Core<O> {
                 aggregate,
                 pointers,
                 attempt,
-            } => self.complete_read(aggregate, pointers, attempt, completion),
+                is_ahead,
+            } => {
+                if is_ahead {
+                    self.ahead_blocks -= pointers.len() as u64;
+                }
+                self.complete_read(aggregate, pointers, attempt, completion);
+            }
             Inflight::Probe {
                 aggregate,
                 pointer,

@@ -14,6 +14,7 @@
 //! 2. One turn does a bounded amount of work ([`TURN_OPERATIONS`]); what is left waits for the next.
 //! 3. Memory handed to a device comes back with a completion; nothing here forgets an operation in flight.
 
+mod ahead;
 mod home;
 mod leaving;
 mod loading;
@@ -37,10 +38,11 @@ use crate::admin;
 use crate::aggregate::State;
 use crate::aggregate::mount::Mounting;
 use crate::cp::Home;
-use crate::load::Pinned;
+use crate::load::{BySpread, Pinned};
 use crate::ops::{Client, Durability};
 use crate::shared::{Engine, Message, Shared};
 use crate::volume::Lun;
+use ahead::{Ahead, Stream};
 use loading::{Inflight, LoadKey};
 use logging::LeadGroup;
 use replay::Replay;
@@ -81,6 +83,8 @@ enum Work {
     Merge(Arc<Lun>, u64),
     /// Does again what the journal has.
     Replay(Box<Replay>),
+    /// Loads what a client will read next.
+    Ahead(Box<Ahead>),
     /// Waits until something is durable; then answers.
     Durable(Waiter),
 }
@@ -114,7 +118,7 @@ pub struct Core<O: Outside> {
     ready: VecDeque<usize>,
     granted: VecDeque<(usize, Permit)>,
     inflight: Slab<Inflight>,
-    loading: HashMap<LoadKey, Vec<usize>>,
+    loading: HashMap<LoadKey, Vec<usize>, BySpread>,
     /// Operations that wait for progress of an aggregate.
     waiting: BTreeMap<u32, Vec<usize>>,
     /// Operations that wait for the journal of an aggregate, by what they wait for.
@@ -127,6 +131,10 @@ pub struct Core<O: Outside> {
     /// Deleted aggregates whose homes are still here.
     leaving: BTreeSet<u32>,
     luns: HashMap<u64, Arc<Lun>>,
+    /// By open LUN, where it is being read.
+    streams: HashMap<u64, Stream>,
+    /// Blocks that are being loaded for nobody.
+    ahead_blocks: u64,
     done: Vec<contract::Completion>,
     admin_done: Vec<AdminDone>,
     /// For tests: where each finished change is in the order of things.
@@ -150,7 +158,7 @@ impl<O: Outside> Core<O> {
             ready: VecDeque::new(),
             granted: VecDeque::new(),
             inflight: Slab::new(),
-            loading: HashMap::new(),
+            loading: HashMap::default(),
             waiting: BTreeMap::new(),
             logging: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -158,6 +166,8 @@ impl<O: Outside> Core<O> {
             drivers: BTreeMap::new(),
             leaving: BTreeSet::new(),
             luns: HashMap::new(),
+            streams: HashMap::new(),
+            ahead_blocks: 0,
             done: Vec::new(),
             admin_done: Vec::new(),
             joined: None,

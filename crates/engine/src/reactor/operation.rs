@@ -43,6 +43,7 @@ impl<O: Outside> Core<O> {
             Work::Mount(_) => self.run_mount(id),
             Work::Merge(..) => self.run_merge(id, permit),
             Work::Replay(_) => self.run_replay(id),
+            Work::Ahead(_) => self.run_ahead(id),
             Work::Durable(_) => self.run_durable(id),
         }
     }
@@ -301,7 +302,8 @@ impl<O: Outside> Core<O> {
             Some(log) if is_logged(log) => {
                 aggregate.want_cp(durability.topology);
             }
-            Some(_) if durability.sequence < u64::MAX => {
+            Some(log) if durability.sequence < u64::MAX => {
+                log.note_asked();
                 return self.wait_for_log(id, &aggregate, durability.sequence);
             }
             _ => {

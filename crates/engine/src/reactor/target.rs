@@ -62,6 +62,7 @@ impl<O: Outside> Target for Core<O> {
 
     fn close(&mut self, lun: LunHandle) {
         self.luns.remove(&lun.0);
+        self.streams.remove(&lun.0);
     }
 
     fn size_bytes(&self, lun: LunHandle) -> Option<u64> {
@@ -72,13 +73,17 @@ impl<O: Outside> Target for Core<O> {
     }
 
     fn submit(&mut self, lun: LunHandle, op: Op, token: Token) {
-        let Some(lun) = self.luns.get(&lun.0).cloned() else {
+        let LunHandle(handle) = lun;
+        let Some(lun) = self.luns.get(&handle).cloned() else {
             self.done.push(Completion {
                 token,
                 result: Err(Error::Gone),
             });
             return;
         };
+        if let Op::Read { offset, length } = op {
+            self.look_ahead(handle, &lun, offset, length);
+        }
         let since = match &op {
             Op::Changes { since, .. } => self.luns.get(&since.0).cloned(),
             _ => None,

@@ -41,6 +41,8 @@ pub(crate) struct Region {
     /// Whatever the tree has below this block is gone.
     pub(crate) punched_whole: bool,
     entries: Vec<(u8, Change)>,
+    /// How many of the entries are blocks.
+    blocks: usize,
 }
 
 /// See the module's documentation.
@@ -83,13 +85,23 @@ impl Region {
 
     /// Pages this region counts for.
     pub(crate) fn weight(&self) -> i64 {
-        let data = self
-            .entries
-            .iter()
-            .filter(|(_, change)| change.is_block())
-            .count();
-        let holes = self.punched_whole || data < self.entries.len();
-        i64::try_from(data).expect("at most 255") + i64::from(holes)
+        let holes = self.punched_whole || self.blocks < self.entries.len();
+        i64::try_from(self.blocks).expect("at most 255") + i64::from(holes)
+    }
+
+    fn put(&mut self, slot: u8, change: Change) {
+        self.blocks += usize::from(change.is_block());
+        // What is written in order comes in order.
+        if self.entries.last().is_none_or(|(last, _)| *last < slot) {
+            return self.entries.push((slot, change));
+        }
+        match self.place(slot) {
+            Ok(index) => {
+                let old = std::mem::replace(&mut self.entries[index].1, change);
+                self.blocks -= usize::from(old.is_block());
+            }
+            Err(index) => self.entries.insert(index, (slot, change)),
+        }
     }
 }
 
@@ -122,10 +134,7 @@ impl Overlay {
         let (region, slot) = split(leaf);
         let region = self.regions.entry((file, region)).or_default();
         let before = region.weight();
-        match region.place(slot) {
-            Ok(index) => region.entries[index].1 = change,
-            Err(index) => region.entries.insert(index, (slot, change)),
-        }
+        region.put(slot, change);
         Growth {
             pages: region.weight() - before,
         }
@@ -137,6 +146,7 @@ impl Overlay {
         let before = region.weight();
         region.punched_whole = true;
         region.entries.clear();
+        region.blocks = 0;
         Growth {
             pages: region.weight() - before,
         }

@@ -1,7 +1,7 @@
 //! The memory of all pages of the process, and who holds which.
 //!
-//! Memory comes in chunks of 2 MiB, aligned to 2 MiB. The first 4 KiB of a chunk are its header, an
-//! array of holder counts; the other 511 are pages. The header of a page is therefore found by
+//! Memory comes in chunks of 2 MiB, aligned to 2 MiB. The first 8 KiB of a chunk are its header, a card for
+//! each page with the count of its holders; the other 510 blocks are pages. The header of a page is therefore found by
 //! masking its address, and neither a page nor its count is ever allocated one by one.
 //!
 //! free: depot (all threads) --64 at a time--> shelf (this thread) --take()--> held, count 1
@@ -9,7 +9,9 @@
 //!
 //! 1. A page on a shelf or in the depot has no holder and is named exactly once there.
 //! 2. Only a holder that found itself alone (count 1) writes.
-//! 3. Chunks are never unmapped, so the header of any page ever lent stays valid. The pool is as
+//! 3. A note is about the present contents: it is wiped when the page is lent, and when its sole holder may
+//!    write again. It is made once; whoever comes second finds it, or finds it being made and goes without.
+//! 4. Chunks are never unmapped, so the header of any page ever lent stays valid. The pool is as
 //!    large as the largest number of pages ever in use at once; the memory cap is kept by those who
 //!    take pages.
 //!
@@ -26,7 +28,7 @@
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -45,13 +47,29 @@ const HOLDERS_MAX: u32 = u32::MAX / 2;
 /// Counters of pages in use, so that threads do not share a cache line for it.
 const TALLIES: usize = 16;
 
+/// Blocks of a chunk that its header takes.
+const HEADER_BLOCKS: usize = 2;
+/// Nobody has left a note.
+const NO_NOTE: u32 = 0;
+/// Somebody is about to.
+const WRITING: u32 = 1;
+
 #[repr(C, align(4096))]
 struct Header {
-    /// By block of the chunk; the first is the header itself and stays 0.
-    holders: [AtomicU32; CHUNK_BLOCKS],
+    /// By block of the chunk; those of the header itself stay empty.
+    cards: [Card; CHUNK_BLOCKS],
 }
 
-const _: () = assert!(size_of::<Header>() == BLOCK_SIZE);
+/// What is known of a page.
+#[repr(C)]
+struct Card {
+    holders: AtomicU32,
+    /// Who left the note, or `NO_NOTE`, or `WRITING`.
+    author: AtomicU32,
+    note: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Header>() == HEADER_BLOCKS * BLOCK_SIZE);
 
 /// One holder's handle to a page.
 pub(super) struct Memory(NonNull<[u8; BLOCK_SIZE]>);
@@ -68,7 +86,8 @@ impl Memory {
         let free = SHELF
             .try_with(|shelf| shelf.borrow_mut().take())
             .unwrap_or_else(|_| take_without_shelf());
-        let memory = Memory(free.0);
+        let mut memory = Memory(free.0);
+        memory.wipe_note();
         let before = memory.holders().swap(1, Ordering::Relaxed);
         assert_eq!(before, 0, "a free page has no holder");
         memory
@@ -84,7 +103,7 @@ impl Memory {
     }
 
     pub(super) fn bytes(&self) -> &[u8; BLOCK_SIZE] {
-        // SAFETY: a held page is mapped and initialised (invariant 3), and nobody writes to it while
+        // SAFETY: a held page is mapped and initialised (invariant 4), and nobody writes to it while
         // a shared borrow of a handle exists (invariant 2).
         unsafe { self.0.as_ref() }
     }
@@ -96,7 +115,39 @@ impl Memory {
         unsafe { self.0.as_mut() }
     }
 
+    /// The note that `author` left about the contents.
+    pub(super) fn note(&self, author: u32) -> Option<u64> {
+        let card = self.card();
+        let is_there = card.author.load(Ordering::Acquire) == author;
+        is_there.then(|| card.note.load(Ordering::Relaxed))
+    }
+
+    /// Leaves a note, if nobody has.
+    pub(super) fn leave_note(&self, author: u32, note: u64) {
+        assert!(author > WRITING, "the first numbers are ours");
+        let card = self.card();
+        let (from, to) = (NO_NOTE, WRITING);
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        if card
+            .author
+            .compare_exchange(from, to, order.0, order.1)
+            .is_ok()
+        {
+            card.note.store(note, Ordering::Relaxed);
+            card.author.store(author, Ordering::Release);
+        }
+    }
+
+    /// The contents are about to change; the caller is the only holder.
+    pub(super) fn wipe_note(&mut self) {
+        self.card().author.store(NO_NOTE, Ordering::Relaxed);
+    }
+
     fn holders(&self) -> &AtomicU32 {
+        &self.card().holders
+    }
+
+    fn card(&self) -> &Card {
         let page = self.0.as_ptr().cast::<u8>();
         let block = (page.addr() % CHUNK_BYTES) / BLOCK_SIZE;
         let header = page
@@ -104,7 +155,7 @@ impl Memory {
             .cast::<Header>();
         // SAFETY: every page lies in a chunk aligned to its size which starts with a header, is
         // never unmapped, and whose header is only touched through atomics.
-        unsafe { &(*header).holders[block] }
+        unsafe { &(*header).cards[block] }
     }
 }
 
@@ -234,10 +285,10 @@ fn refill(count: usize) -> Vec<Free> {
 /// Maps a chunk and adds its pages.
 fn carve(depot: &mut Vec<Free>) {
     let chunk = map_aligned();
-    depot.reserve(CHUNK_BLOCKS - 1);
+    depot.reserve(CHUNK_BLOCKS - HEADER_BLOCKS);
     // Backwards, because the depot is taken from its end: a batch is then an ascending run, which a
     // gathered transfer can name in few pieces.
-    for block in (1..CHUNK_BLOCKS).rev() {
+    for block in (HEADER_BLOCKS..CHUNK_BLOCKS).rev() {
         // SAFETY: within the chunk just mapped, and aligned to a block.
         let page = unsafe { chunk.add(block * BLOCK_SIZE) };
         depot.push(Free(page.cast()));
@@ -257,7 +308,7 @@ fn map_aligned() -> NonNull<u8> {
     };
     let Ok(mapped) = mapped else {
         // As any failed allocation of the process.
-        std::alloc::handle_alloc_error(std::alloc::Layout::new::<[Header; CHUNK_BLOCKS]>());
+        std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; CHUNK_BYTES]>());
     };
     let start = mapped.cast::<u8>();
     let before = start.addr().next_multiple_of(CHUNK_BYTES) - start.addr();

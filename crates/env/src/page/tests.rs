@@ -100,3 +100,21 @@ fn churn_on_many_threads_neither_loses_nor_doubles_pages() {
     // Other tests hold a few thousand at most; this one took 80,000.
     assert!(pages_in_use() < 4_000, "{} pages leaked", pages_in_use());
 }
+
+#[test]
+fn a_note_is_its_authors_and_ends_with_the_contents() {
+    let page = Page::zeroed().freeze();
+    assert_eq!(page.note(7), None);
+    page.leave_note(7, 42);
+    page.leave_note(8, 43);
+    assert_eq!(
+        (page.note(7), page.note(8)),
+        (Some(42), None),
+        "the first stays"
+    );
+    assert_eq!(page.clone().note(7), Some(42), "all holders see it");
+    let page = page.thaw().freeze();
+    assert_eq!(page.note(7), None, "it could have been written");
+    PageRef::zero().leave_note(7, 1);
+    assert_eq!(PageRef::zero().note(7), None, "it is everybody's");
+}

@@ -1,0 +1,150 @@
+//! Reading ahead of clients that read in order (N-04, "iobuffer readahead").
+//!
+//! Each open LUN remembers where its last read ended. When what began there adds up to [`STREAM_BYTES`], the
+//! blocks after it are loaded into the page cache, so far ahead that the client finds them: the level-1 blocks
+//! first, then what they point at, in runs of a device read. Nobody waits for them, and nobody is told if they
+//! cannot be read: whoever wants such a block reads it again and hears why.
+//!
+//! 1. What is under way for nobody is bounded by a share of the memory for requests, per reactor.
+//! 2. Only committed trees are looked at, and no affinity is entered: a page in the cache is found by place and
+//!    content, so one that is loaded needlessly is wasted and never wrong.
+//! 3. Blocks that are in the cache already push the horizon on; a stream through them asks once a window.
+
+use std::sync::Arc;
+
+use everglade_env::{BLOCK_SIZE, Outside};
+use everglade_format::{Indirect, Layer, Pointer, SPAN};
+
+use crate::aggregate::State;
+use crate::load::{Gather, LoadCx, Stop};
+use crate::reactor::{Core, Work};
+use crate::volume::Lun;
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+/// Bytes in order that make a stream.
+const STREAM_BYTES: u64 = 256 << 10;
+/// How far ahead of a stream is loaded, and never further than it is long. A device (a virtual one above all)
+/// completes what it was given together, and while that is verified and sent it should have the next to do: so
+/// several times what a client has in flight that reads 128 KiB at a depth of 8.
+const AHEAD_BYTES: u64 = 8 << 20;
+/// Blocks loaded by one operation.
+const UNIT_BLOCKS: u64 = 64;
+/// The part of the memory that may be under way for nobody.
+const MEMORY_SHARE: u64 = 32;
+
+/// Reads of one open LUN.
+#[derive(Default)]
+pub(super) struct Stream {
+    /// Where the last read ended.
+    next: u64,
+    /// Bytes that were read in order up to there.
+    run: u64,
+    /// Up to where blocks were asked for.
+    ahead: u64,
+}
+
+/// Blocks to be loaded.
+pub(super) struct Ahead {
+    lun: Arc<Lun>,
+    first: u64,
+    count: u64,
+}
+
+impl<O: Outside> Core<O> {
+    /// Takes note of a read, and begins to load what will be read next.
+    pub(super) fn look_ahead(&mut self, handle: u64, lun: &Arc<Lun>, offset: u64, length: u32) {
+        let end = offset.saturating_add(u64::from(length));
+        let stream = self.streams.entry(handle).or_default();
+        if offset != stream.next {
+            *stream = Stream {
+                next: end,
+                run: 0,
+                ahead: end,
+            };
+            return;
+        }
+        stream.next = end;
+        stream.run += u64::from(length);
+        if stream.run < STREAM_BYTES {
+            return;
+        }
+        let (mut from, run) = (stream.ahead.max(end).div_ceil(BLOCK), stream.run);
+        let memory = self.shared.options.memory_bytes / MEMORY_SHARE / BLOCK;
+        let most = memory / self.shared.options.reactors as u64;
+        let unit = UNIT_BLOCKS.min(most / 2);
+        let horizon = (end + run.min(AHEAD_BYTES)).min(lun.size_bytes()) / BLOCK;
+        // Whole units, so that a stream of small reads does not make small device reads.
+        while unit > 0 && from + unit <= horizon && self.ahead_blocks + unit <= most {
+            self.ahead_blocks += unit;
+            let id = self.add(Work::Ahead(Box::new(Ahead {
+                lun: lun.clone(),
+                first: from,
+                count: unit,
+            })));
+            self.enqueue(id);
+            from += unit;
+        }
+        if let Some(stream) = self.streams.get_mut(&handle) {
+            stream.ahead = from * BLOCK;
+        }
+    }
+
+    /// Finds out what is to be loaded, waiting for level-1 blocks, and starts that.
+    pub(super) fn run_ahead(&mut self, id: usize) {
+        let Work::Ahead(ahead) = &self.operations[id].work else {
+            unreachable!("checked by the caller")
+        };
+        let (lun, first, count) = (ahead.lun.clone(), ahead.first, ahead.count);
+        let aggregate = lun.volume.aggregate.clone();
+        let mut wants = Vec::new();
+        let mut load = LoadCx {
+            aggregate: &aggregate,
+            cache: &self.shared.cache,
+            pinned: &self.operations[id].pinned,
+            wants: &mut wants,
+        };
+        let is_vain = lun.is_gone() || aggregate.state() != State::Online;
+        let outcome = if is_vain {
+            Ok(Vec::new())
+        } else {
+            missing(&mut load, &lun, first, count)
+        };
+        match outcome {
+            Err(Stop::Load) => self.load(id, aggregate.id, wants),
+            Ok(pointers) => {
+                self.operations.remove(id);
+                let started = self.load_for_nobody(aggregate.id, pointers);
+                self.ahead_blocks -= count - started;
+            }
+            Err(_) => {
+                self.operations.remove(id);
+                self.ahead_blocks -= count;
+            }
+        }
+    }
+}
+
+/// Committed blocks in a range that are not in the cache.
+fn missing(cx: &mut LoadCx<'_>, lun: &Lun, first: u64, count: u64) -> Result<Vec<Pointer>, Stop> {
+    let root = lun.root();
+    let regions = first / SPAN..=(first + count - 1) / SPAN;
+    let mut gather = Gather::default();
+    let mut blocks = Vec::new();
+    for region in regions {
+        if let Some(Some(block)) = gather.add(root.level1(cx, Layer::Volume, region)) {
+            blocks.push((region, block));
+        }
+    }
+    gather.finish()?;
+    let mut pointers = Vec::new();
+    for (region, block) in &blocks {
+        let slots = first.max(region * SPAN)..(first + count).min((region + 1) * SPAN);
+        for leaf in slots {
+            let pointer = Indirect(block).pointer(leaf % SPAN, Layer::Volume)?;
+            if pointer.has_block() && !cx.has(pointer) {
+                pointers.push(pointer);
+            }
+        }
+    }
+    Ok(pointers)
+}
