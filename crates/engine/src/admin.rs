@@ -196,6 +196,7 @@ pub(crate) struct Context<'a> {
     /// Operations that waited for a stripe that is no more.
     pub(crate) stranded: &'a mut Vec<Stranded<u64>>,
     pub(crate) seconds: u64,
+    pub(crate) reclaim_regions: u64,
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {

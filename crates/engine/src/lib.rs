@@ -43,6 +43,7 @@ pub use aggregate::labels::{Expected, Refusal};
 pub use aggregate::log::{JournalInfo, RecoveryInfo};
 pub use aggregate::lost::LostInfo;
 pub use aggregate::space::Usage;
+pub use cp::freeze::RECLAIM_REGIONS;
 pub use cp::trigger::CpCounts;
 pub use reactor::{AdminDone, Core, Joined};
 pub use shared::{AggregateInfo, Engine, LunInfo, Options, VolumeInfo};

@@ -17,6 +17,7 @@ use crate::aggregate::lost::LostInfo;
 use crate::aggregate::mount::Mounting;
 use crate::aggregate::space::{Space, Usage};
 use crate::aggregate::{Aggregate, State};
+use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::cp::trigger::CpCounts;
 use crate::snapshot::clone;
 use crate::snapshot::info::SnapshotInfo;
@@ -30,6 +31,9 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Longest time between consistency points while there are changes, nanoseconds.
     pub cp_interval: Nanos,
+    /// Level-1 blocks of deleted files, or as many blocks released by scans, that one consistency point frees.
+    /// With fewer than usual scans are seen in the middle.
+    pub reclaim_regions: u64,
 }
 
 impl Default for Options {
@@ -38,6 +42,7 @@ impl Default for Options {
             reactors: 1,
             memory_bytes: 1 << 30,
             cp_interval: 10_000_000_000,
+            reclaim_regions: RECLAIM_REGIONS,
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::cp::{Home, Job, Phase, Run};
 use crate::load::Stop;
 
 /// Level-1 blocks of deleted files freed in one consistency point: about a GiB of data.
-pub(crate) const RECLAIM_REGIONS: u64 = 1024;
+pub const RECLAIM_REGIONS: u64 = 1024;
 
 /// Begins a consistency point. Returns what the affinity tree's owner must take out of it.
 pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Context<'_>) {
@@ -83,7 +83,8 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
         frozen,
         plan: VecDeque::new(),
         active,
-        reclaim_budget: RECLAIM_REGIONS,
+        reclaim_regions: context.reclaim_regions,
+        reclaim_budget: context.reclaim_regions,
         roots: Vec::new(),
         images: Vec::new(),
         restored: Vec::new(),

@@ -144,6 +144,8 @@ pub(crate) struct Run {
     pub(crate) active: BTreeSet<FileId>,
     /// Level-1 blocks of deleted files that may still be freed in this consistency point.
     pub(crate) reclaim_budget: u64,
+    /// What it began with.
+    pub(crate) reclaim_regions: u64,
     pub(crate) roots: Vec<(Arc<Lun>, Root)>,
     /// New snapshots, for clients.
     pub(crate) images: Vec<(Arc<Volume>, String, Image)>,

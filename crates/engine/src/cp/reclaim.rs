@@ -9,7 +9,6 @@ use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN, Vvbn};
 
 use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
 use crate::cp::Home;
-use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::scan;
@@ -34,7 +33,7 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let changed = home.fs.changed_count() + volumes.sum::<usize>();
     let quarter = usize::try_from(home.aggregate.space.reserve() / 4).unwrap_or(usize::MAX);
     // At least one, so that deletions end.
-    let is_begun = run.reclaim_budget < RECLAIM_REGIONS;
+    let is_begun = run.reclaim_budget < run.reclaim_regions;
     if run.reclaim_budget == 0 || (is_begun && changed >= CHANGED_MAX.min(quarter)) {
         return Ok(true);
     }

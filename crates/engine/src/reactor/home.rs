@@ -284,6 +284,7 @@ impl<O: Outside> Core<O> {
             names: &self.shared.volume_names,
             stranded: &mut stranded,
             seconds: home.wall_seconds,
+            reclaim_regions: self.shared.options.reclaim_regions,
         };
         freeze::freeze(home, &permit, &mut context);
         if planted::is(Bug::ChangeAnsweredEarly) {

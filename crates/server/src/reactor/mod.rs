@@ -91,6 +91,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         memory_bytes: config.memory.bytes(),
         cp_interval: u64::try_from(config.cp_interval.duration().as_nanos())
             .expect("at most an hour"),
+        ..Options::default()
     });
     let plane = Arc::new(Plane::new(world.clone(), stop.clone(), config.reactors));
     creation::undo_unfinished(&world, &mut directory);

@@ -1,7 +1,7 @@
 //! Devices, labels, mounting, offline checks.
 
 use everglade_check::Kind;
-use everglade_engine::{Engine, Options, Plan, State};
+use everglade_engine::{Engine, Options, Plan, RECLAIM_REGIONS, State};
 use everglade_env::{BLOCK_SIZE, Nanos};
 use everglade_format::label::{LABEL_BLOCKS, size_for};
 use everglade_format::tag::SECRET_BYTES;
@@ -39,6 +39,9 @@ pub struct EngineMaker {
     pub journal_half_blocks: u64,
     /// The journal has a device of its own, besides the others: the first.
     pub journal_device: bool,
+    /// What a consistency point frees of deleted files and snapshots at most; with less, scans are cut in the
+    /// middle.
+    pub reclaim_regions: u64,
 }
 
 impl EngineMaker {
@@ -53,6 +56,7 @@ impl EngineMaker {
         sync: Sync::Standard,
         journal_half_blocks: 0,
         journal_device: false,
+        reclaim_regions: RECLAIM_REGIONS,
     };
 
     /// The same with a journal whose halves fill up.
@@ -75,6 +79,7 @@ impl EngineMaker {
             sync: [Sync::Standard, Sync::Standard, Sync::Standard, Sync::Always][rng.index(4)],
             journal_half_blocks: [0, 64, 96, 300, 512, 2048][rng.index(6)],
             journal_device: rng.one_in(5),
+            reclaim_regions: RECLAIM_REGIONS,
         }
         .with_a_journal_to_put_there()
     }
@@ -101,6 +106,7 @@ impl EngineMaker {
             reactors,
             memory_bytes: self.memory_bytes,
             cp_interval: self.cp_interval,
+            reclaim_regions: self.reclaim_regions,
         }
     }
 

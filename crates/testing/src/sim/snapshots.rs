@@ -502,6 +502,12 @@ impl Plan {
 /// A promise was broken.
 pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failure> {
     let reactors = 1 + Rng::for_part(seed.0, "reactors").index(2);
+    // Otherwise a consistency point would do a whole scan, and none would ever be cut in the middle.
+    let regions = [1, 1, 2, 5, maker.reclaim_regions];
+    let maker = &EngineMaker {
+        reclaim_regions: regions[Rng::for_part(seed.0, "reclaim").index(5)],
+        ..*maker
+    };
     let mut rng = Rng::for_part(seed.0, "snapshots");
     let mut world = SimWorld::new(seed, reactors, &maker.devices(plan.bytes));
     maker

@@ -67,6 +67,7 @@ fn fill(paths: &[impl AsRef<Path>]) {
         reactors: 1,
         memory_bytes: 256 << 20,
         cp_interval: 10_000_000_000,
+        ..Options::default()
     });
     engine.open(&world, &devices, None).expect("opened");
     let mut core = Core::new(&engine, 0, world.reactor(0).expect("a reactor"));

@@ -44,6 +44,7 @@ impl Rig {
             memory_bytes,
             // Consistency points come when they are asked for.
             cp_interval: 1 << 60,
+            ..Options::default()
         });
         engine
             .open(&ram, &device, None)

@@ -35,6 +35,7 @@ fn start(world: SimWorld) -> Rig {
         reactors: REACTORS,
         memory_bytes: 16 << 20,
         cp_interval: 100_000_000,
+        ..Options::default()
     });
     for device in 0..2 {
         let opened = engine.open(&*world.storage(), &[DeviceId(device)], None);
