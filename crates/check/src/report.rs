@@ -53,6 +53,8 @@ pub struct Counts {
     pub snapshots: u64,
     /// Snapshots whose deletion is under way.
     pub snapshots_deleting: u64,
+    /// Volumes with a scan for their snapshots under way.
+    pub scans: u64,
     /// Files and volumes whose deletion is under way.
     pub hidden_files: u64,
     /// Blocks in use in all volumes.
@@ -161,6 +163,7 @@ impl Report {
                 "luns": counts.luns,
                 "snapshots": counts.snapshots,
                 "snapshots_deleting": counts.snapshots_deleting,
+                "scans": counts.scans,
                 "hidden_files": counts.hidden_files,
                 "volume_blocks_used": counts.volume_blocks_used,
                 "lun_blocks": counts.lun_blocks,

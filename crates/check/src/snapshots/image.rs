@@ -163,7 +163,13 @@ impl<'p> Pool<'p> {
         while let Some(window) = windows.iter().nth(position).copied() {
             // Walking again must not say again what is wrong.
             findings.mute(position > 0);
-            let mut difference = self.difference(&fs, &mut image, base, window, findings);
+            let mut difference = self.difference(
+                &fs,
+                &mut image,
+                (base, &record.active_map),
+                window,
+                findings,
+            );
             if position == 0 {
                 for references in [&difference.new, &difference.old] {
                     windows.extend(&references.touched);
@@ -184,7 +190,7 @@ impl<'p> Pool<'p> {
         &mut self,
         fs: &FileSystem<'_>,
         image: &mut Image,
-        base: Option<&Image>,
+        (base, map): (Option<&Image>, &Inode),
         window: u64,
         findings: &mut Findings,
     ) -> Difference {
@@ -219,17 +225,18 @@ impl<'p> Pool<'p> {
             .collect();
         for id in ids.into_iter().filter(|id| is_large(*id)) {
             let blocks = base.and_then(|base| base.files.blocks.get(&id));
-            let (old, new) = (known.get(&id), image.files.inodes.all.get(&id));
+            // Where the image's own inode cannot be read, the record still has that of its map.
+            let kept = (id == ACTIVE_MAP).then_some(map);
+            let (old, new) = (known.get(&id), image.files.inodes.all.get(&id).or(kept));
             let before = match old {
                 Some(_) => blocks.copied(),
                 None => Some(0),
             };
             let counted = self.pair(fs, image, (old, new), &mut difference, findings);
             if let (Some(before), Some((plus, minus)), Some(inode)) = (before, counted, new) {
-                let is_told = old.is_some_and(|old| {
-                    (old.blocks, Some(&before)) == (inode.blocks, Some(&(before + plus - minus)))
-                });
                 let blocks = (before + plus).saturating_sub(minus);
+                // The other image may say the same, and be wrong about it too.
+                let is_told = old.is_some_and(|old| (old.blocks, before) == (inode.blocks, blocks));
                 image.files.blocks.insert(id, blocks);
                 let is_counted = inode.kind != FileKind::Lun || !fs.has_lost;
                 if is_counted && !is_told && inode.blocks != blocks {

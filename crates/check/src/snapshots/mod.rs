@@ -32,6 +32,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use everglade_format::snapshot::State;
+use everglade_format::volume::Scan;
 use everglade_format::{Inode, Kind as FileKind, VolumeSuperblock};
 
 use crate::aggregate::BadBlocks;
@@ -89,6 +90,7 @@ pub(crate) fn check(
     if let Some(inside) = &volume.fs.inside {
         clones.note((inside.volume, object), roots.base, &table.records);
     }
+    counts.scans += u64::from(roots.scan != Scan::None);
     for record in &table.records {
         counts.snapshots += u64::from(record.state == State::Live);
         counts.snapshots_deleting += u64::from(record.state == State::Deleting);

@@ -14,6 +14,7 @@ use everglade_testing::{Rng, SimWorld};
 
 use crate::corrupter::{self, Atlas, Damage, Way, harmless};
 use crate::lived::{self, Lived};
+use crate::snapped;
 
 /// Images in an ordinary run: some seconds.
 const IMAGES: u64 = 40;
@@ -62,13 +63,12 @@ fn try_way(
     })
 }
 
-#[test]
-fn images_that_lived_are_acquitted_and_damaged_ones_convicted() {
-    let ways = corrupter::all();
+/// Acquits images, damages each in every way, and convicts.
+fn judge(make: fn(u64) -> Lived, images: u64, ways: &[Way]) {
     let mut tries: BTreeMap<&str, u64> = ways.iter().map(|(name, _)| (*name, 0)).collect();
     let (mut blocks, mut unreplayed, mut wrong) = (0, 0, Vec::new());
-    for seed in 0..images() {
-        let lived = lived::image(seed);
+    for seed in 0..images {
+        let lived = make(seed);
         let report = lived::report(&lived.world());
         assert!(report.is_clean(), "image {seed}: {report}");
         blocks += report.counts.blocks_used;
@@ -76,7 +76,7 @@ fn images_that_lived_are_acquitted_and_damaged_ones_convicted() {
         let before = report.totals.keys().copied().collect();
         let atlas = Atlas::of(&lived.world());
         let mut rng = Rng::for_part(seed, "corrupter");
-        for way in &ways {
+        for way in ways {
             let verdict = try_way(way, &lived, &atlas, &before, &mut rng);
             *tries.get_mut(way.0).expect("listed") += u64::from(verdict.is_some());
             wrong.extend(verdict.and_then(Result::err));
@@ -90,8 +90,7 @@ fn images_that_lived_are_acquitted_and_damaged_ones_convicted() {
         wrong.join("\n\n")
     );
     println!(
-        "{} images with {blocks} blocks, {unreplayed} of them with an unreplayed journal: all acquitted",
-        images()
+        "{images} images with {blocks} blocks, {unreplayed} of them with an unreplayed journal: all acquitted"
     );
     println!(
         "{} damaged in {} ways: all convicted",
@@ -101,10 +100,38 @@ fn images_that_lived_are_acquitted_and_damaged_ones_convicted() {
     for (name, tries) in &tries {
         println!("  {tries:6} {name}");
         assert!(
-            *tries >= TRIES_MIN.min(images()),
+            *tries >= TRIES_MIN.min(images),
             "{name} was tried {tries} times"
         );
     }
+}
+
+#[test]
+fn images_that_lived_are_acquitted_and_damaged_ones_convicted() {
+    judge(lived::image, images(), &corrupter::all());
+}
+
+#[test]
+fn images_with_snapshots_are_acquitted_and_damaged_ones_convicted() {
+    judge(snapped::image, 3 * images(), corrupter::of_snapshots());
+}
+
+#[test]
+fn a_snapshot_marked_unfolded_for_nothing_is_harmless() {
+    let mut changed = 0;
+    for seed in 0..12 {
+        let lived = snapped::image(seed);
+        let (world, mut rng) = (lived.world(), Rng::for_part(seed, "harmless"));
+        let atlas = Atlas::of(&world);
+        let Some(change) = corrupter::snapshots::unfold(&atlas, &mut rng) else {
+            continue;
+        };
+        change.apply(&atlas, &world);
+        let report = lived::report(&world);
+        assert!(report.is_clean(), "image {seed}: {report}");
+        changed += 1;
+    }
+    assert!(changed > 3, "{changed}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ const SCALE: Scale = Scale {
 pub(crate) struct Lived {
     pub(crate) images: Images,
     pub(crate) seed: u64,
-    maker: EngineMaker,
+    pub(crate) maker: EngineMaker,
 }
 
 impl Lived {

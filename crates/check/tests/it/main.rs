@@ -13,4 +13,5 @@ mod journal;
 mod lived;
 mod memory;
 mod planned;
+mod snapped;
 mod sound;

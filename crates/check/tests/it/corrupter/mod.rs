@@ -27,6 +27,7 @@ mod names;
 mod records;
 mod seal;
 mod slots;
+pub(crate) mod snapshots;
 
 use everglade_check::Kind;
 use everglade_format::{Block, Superblock};
@@ -110,6 +111,11 @@ pub(crate) fn all() -> Vec<Way> {
         records::WAYS,
     ]
     .concat()
+}
+
+/// Those that need snapshots.
+pub(crate) fn of_snapshots() -> &'static [Way] {
+    snapshots::WAYS
 }
 
 /// One of `items`.

@@ -9,8 +9,8 @@ use everglade_format::context::place;
 use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
 use everglade_format::metafile::{CONTEXT_MAP, FIRST_FILE, INODE_FILE};
 use everglade_format::{
-    Block, Context, FileId, Indirect, IndirectMut, Inode, Layer, Pointer, Pvbn, SPAN, Tag,
-    VolumeSuperblock,
+    Block, Context, FileId, Indirect, IndirectMut, Inode, Kind as FileKind, Layer, Pointer, Pvbn,
+    SPAN, Tag, VolumeSuperblock,
 };
 use everglade_testing::SimWorld;
 
@@ -155,6 +155,10 @@ impl Sealing<'_> {
         let is_live = |file: u32| atlas.volumes.contains_key(&file);
         self.files(fs, |file| file != CONTEXT_MAP.0, |file| !is_live(file));
         for (_, tree) in fs.files.range(FIRST_FILE.0..) {
+            // Contexts of side files have no tags.
+            if tree.inode.kind != FileKind::Container {
+                continue;
+            }
             for (_, node) in tree.leaves() {
                 if let Some(tag) = self.new_tag(node.pvbn) {
                     self.context(node.pvbn, tag);

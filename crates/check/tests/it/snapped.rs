@@ -1,0 +1,193 @@
+//! Images with snapshots as the engine leaves them: a seed becomes a volume whose snapshots came, went and were
+//! restored, for some lives, each ended by a power cut at any write. Many of them are cut in the middle of scans.
+
+use everglade_engine::admin::Change;
+use everglade_target::{Op, WriteSpan};
+use everglade_testing::engine::{EngineMaker, EngineSystem};
+use everglade_testing::system::{Maker, System};
+use everglade_testing::world::{Cut, Keep, Turn};
+use everglade_testing::{Rng, Seed, SimWorld};
+
+use crate::lived::{Lived, report};
+
+const TURNS_MAX: u64 = 1_000_000;
+const VOLUME: &str = "v";
+const BLOCK: u64 = 4096;
+/// Blocks of the LUN.
+const LUN_BLOCKS: u64 = 2_000;
+
+struct Life<'l> {
+    world: &'l SimWorld,
+    system: EngineSystem,
+    rng: &'l mut Rng,
+}
+
+/// The image of a seed.
+pub(crate) fn image(seed: u64) -> Lived {
+    let mut rng = Rng::for_part(seed, "snapped");
+    let regions = [1, 2, 5][rng.index(3)];
+    let maker = EngineMaker {
+        journal_half_blocks: 64,
+        memory_bytes: 4 << 20,
+        reclaim_regions: regions,
+        ..EngineMaker::of_seed(Seed(seed))
+    };
+    let mut world = SimWorld::new(Seed(seed), 1, &maker.devices(40 << 20));
+    maker.format(&world).expect("devices are large enough");
+    for life in 0..rng.between(1, 3) {
+        let system = maker.mount(&world).expect("it mounts");
+        let mut running = Life {
+            world: &world,
+            system,
+            rng: &mut rng,
+        };
+        running.live(life);
+        let keep = [Keep::Nothing, Keep::Everything][rng.index(2)];
+        let images = world.after_cut(Cut::whole(keep));
+        world = SimWorld::restart(images, Seed(rng.draw()), 1);
+    }
+    Lived {
+        images: world.after_cut(Cut::whole(Keep::Everything)),
+        seed,
+        maker,
+    }
+}
+
+impl Life<'_> {
+    fn live(&mut self, number: u64) {
+        let (volume, name) = (VOLUME.to_owned(), "l".to_owned());
+        if number == 0 {
+            let (sync, made) = (Default::default(), volume.clone());
+            self.change(Change::CreateVolume { name: made, sync });
+        }
+        let size_bytes = LUN_BLOCKS * BLOCK;
+        // There already, but for the first life or one that was cut short.
+        self.change(Change::CreateLun {
+            volume,
+            name,
+            size_bytes,
+        });
+        if self.rng.one_in(2) {
+            let magnitude = self.rng.between(5, 11);
+            let write = self.world.writes() + self.rng.between(1, 1 << magnitude);
+            self.world.cut_at_write(write);
+        }
+        for step in 0..self.rng.between(5, 60) {
+            if self.world.is_cut() {
+                return;
+            }
+            self.step(number * 1000 + step);
+        }
+        self.world.cut_now();
+    }
+
+    fn step(&mut self, number: u64) {
+        let volume = VOLUME.to_owned();
+        let known = self.system.snapshots(VOLUME);
+        let mut any = || {
+            let index = self.rng.index(known.len().max(1));
+            known.get(index).map(|info| info.name.clone())
+        };
+        let (one, other) = (any(), any());
+        let change = match (self.rng.below(20), one) {
+            (0..9, _) => return self.write(number),
+            (9..14, _) => Change::CreateSnapshot {
+                volume,
+                name: format!("s{number}"),
+            },
+            (14..17, Some(name)) => {
+                if let Some(other) = other {
+                    let (volume, name) = (volume.clone(), other);
+                    self.submit(Change::DeleteSnapshot { volume, name }, 1);
+                }
+                Change::DeleteSnapshot { volume, name }
+            }
+            (17, Some(snapshot)) => Change::RestoreVolume {
+                volume,
+                snapshot,
+                safety: format!("r{number}"),
+            },
+            (18, Some(name)) => Change::HoldSnapshot {
+                volume,
+                name,
+                tag: format!("h{number}"),
+            },
+            _ => return self.rest(),
+        };
+        self.change(change);
+    }
+
+    fn write(&mut self, number: u64) {
+        let Ok((handle, _)) = self.system.target(0).open("v/l") else {
+            return;
+        };
+        let count = [1, 16, 200, 1_500][self.rng.index(4)];
+        let first = self.rng.below(LUN_BLOCKS - count);
+        let bytes: Vec<u8> = (first..first + count)
+            .flat_map(|block| [(number * 7 + block) as u8 | 1; BLOCK as usize])
+            .collect();
+        let data = WriteSpan::copy_of(first * BLOCK, &bytes);
+        let durable = self.rng.one_in(4);
+        let op = Op::Write { data, durable };
+        self.system.target(0).submit(handle, op, 1);
+        let mut done = Vec::new();
+        self.run(&mut |system| {
+            system.target(0).poll(&mut done);
+            !done.is_empty()
+        });
+        self.system.target(0).close(handle);
+    }
+
+    fn submit(&mut self, change: Change, token: u64) {
+        self.system.core(0).change(0, change, token);
+    }
+
+    fn change(&mut self, change: Change) {
+        self.submit(change, 2);
+        let mut done = Vec::new();
+        self.run(&mut |system| {
+            system.core(0).poll_admin(&mut done);
+            done.iter().any(|done| done.token == 2)
+        });
+    }
+
+    /// Lets the engine do what it wants to for a while.
+    fn rest(&mut self) {
+        let until = self.world.now() + self.rng.between(1, 100_000_000);
+        while self.world.now() < until && !self.world.is_cut() {
+            let before = self.world.now();
+            let system = &mut self.system;
+            self.world.run(64, &mut |reactor| system.turn(reactor));
+            if self.world.now() == before {
+                self.world.pass(until - before);
+            }
+        }
+    }
+
+    fn run(&mut self, is_done: &mut dyn FnMut(&mut EngineSystem) -> bool) {
+        self.world.wake(0);
+        let (system, mut done) = (&mut self.system, false);
+        self.world.run(TURNS_MAX, &mut |reactor| {
+            let said = system.turn(reactor);
+            done |= is_done(system);
+            if done { Turn::Stop } else { said }
+        });
+    }
+}
+
+#[test]
+fn images_with_snapshots_are_acquitted_in_the_middle_of_scans_too() {
+    let (mut snapshots, mut deleting, mut scans) = (0, 0, 0);
+    for seed in 0..40 {
+        let report = report(&image(seed).world());
+        assert!(report.is_clean(), "image {seed}: {report}");
+        snapshots += report.counts.snapshots;
+        deleting += report.counts.snapshots_deleting;
+        scans += report.counts.scans;
+    }
+    println!("{snapshots} snapshots, {deleting} of them being deleted; {scans} scans under way");
+    assert!(
+        snapshots > 40 && deleting > 5 && scans > 5,
+        "{snapshots} {deleting} {scans}"
+    );
+}
