@@ -36,7 +36,7 @@ pub use event::{Event, EventKind, Events, Severity};
 pub use fields::Fields;
 pub use history::{Change, History};
 pub use job::{Job, JobState, Jobs};
-pub use lun::{CreateLun, Lun, Luns, ResizeLun};
+pub use lun::{CreateLun, Lun, Luns, PutLun, ResizeLun};
 pub use moment::Moment;
 pub use name::{LunName, Name, NotAName};
 pub use policy::{

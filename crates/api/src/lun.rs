@@ -33,12 +33,37 @@ impl CreateLun {
     }
 }
 
+/// `PUT /v1/volumes/{v}/luns/{l}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct PutLun {
+    /// A multiple of 4,096.
+    #[schema(minimum = 4096, multiple_of = 4096)]
+    pub size_bytes: u64,
+}
+
+impl PutLun {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<PutLun, Problem> {
+        let mut fields = Fields::parse(body)?;
+        let size_bytes = fields.integer("size_bytes")?;
+        fields.finish()?;
+        let size_bytes = required("size_bytes", size_bytes)?;
+        Ok(PutLun { size_bytes })
+    }
+}
+
 /// `PATCH /v1/volumes/{v}/luns/{l}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ResizeLun {
-    /// A multiple of 4,096, not below the present size.
+    /// A multiple of 4,096.
     #[schema(minimum = 4096, multiple_of = 4096)]
     pub size_bytes: u64,
+    /// Whether it may become smaller, and what lies beyond the new end be lost.
+    #[schema(required = false)]
+    pub discard_beyond: bool,
 }
 
 impl ResizeLun {
@@ -49,9 +74,12 @@ impl ResizeLun {
     pub fn parse(body: &[u8]) -> Result<ResizeLun, Problem> {
         let mut fields = Fields::parse(body)?;
         let size_bytes = fields.integer("size_bytes")?;
+        let discard_beyond = fields.flag("discard_beyond")?;
         fields.finish()?;
-        let size_bytes = required("size_bytes", size_bytes)?;
-        Ok(ResizeLun { size_bytes })
+        Ok(ResizeLun {
+            size_bytes: required("size_bytes", size_bytes)?,
+            discard_beyond,
+        })
     }
 }
 
@@ -64,6 +92,9 @@ pub struct Lun {
     pub volume: String,
     /// What clients see.
     pub size_bytes: u64,
+    /// What it takes of the aggregate, its metadata included, as of the last consistency point.
+    #[serde(default)]
+    pub used_bytes: u64,
     /// The name of its NBD export.
     pub nbd_export: String,
     /// How to reach it over NBD.
@@ -91,7 +122,13 @@ mod tests {
         };
         let body = serde_json::to_vec(&request).expect("JSON");
         assert_eq!(CreateLun::parse(&body), Ok(request));
-        let request = ResizeLun { size_bytes: 4096 };
+        let request = PutLun { size_bytes: 4096 };
+        let body = serde_json::to_vec(&request).expect("JSON");
+        assert_eq!(PutLun::parse(&body), Ok(request));
+        let request = ResizeLun {
+            size_bytes: 4096,
+            discard_beyond: true,
+        };
         let body = serde_json::to_vec(&request).expect("JSON");
         assert_eq!(ResizeLun::parse(&body), Ok(request));
     }

@@ -94,7 +94,7 @@ impl Files {
             object: &object,
             leaves: leaves_of(inode),
             range: 0..u64::MAX,
-            bounded: visible,
+            bounded: visible && !inode.is_cut,
         };
         let mut next_leaf = 0;
         let walked = tree::walk(fs, &file, findings, &mut |findings, visit| {

@@ -86,7 +86,10 @@ impl From<Problem> for Failure {
                 "; add --discard-volumes if that is meant"
             }
             Code::WouldLoseData
-                if matches!(problem.field.as_deref(), Some("devices" | "journal_device")) =>
+                if matches!(
+                    problem.field.as_deref(),
+                    Some("devices" | "journal_device" | "discard_beyond")
+                ) =>
             {
                 "; add --yes if that is meant"
             }
@@ -101,7 +104,7 @@ impl From<Problem> for Failure {
                 format!("--{field}: {}", problem.detail)
             }
             Some("time_zone") => format!("--time-zone: {}", problem.detail),
-            Some("discard_volumes") => problem.detail.clone(),
+            Some("discard_volumes" | "discard_beyond") => problem.detail.clone(),
             Some(field @ ("devices" | "aggregate")) => format!("--{field}: {}", problem.detail),
             _ => problem.to_string(),
         };

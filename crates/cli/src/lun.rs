@@ -1,7 +1,8 @@
 //! `everglade lun …`.
 
 use everglade_api::{
-    CreateLun, Lun, LunName, Luns, Name, ResizeLun, SCHEMA_VERSION, Size, Versioned, Volumes,
+    CreateLun, Lun, LunName, Luns, Name, PutLun, ResizeLun, SCHEMA_VERSION, Size, Versioned,
+    Volumes,
 };
 use serde_json::json;
 
@@ -12,12 +13,13 @@ use crate::output::Output;
 use crate::session::{Session, Told};
 use crate::verb::{LunCreate, LunResize, LunShow, LunVerb, Removal};
 
-const COLUMNS: [Column<Lun>; 4] = [
+const COLUMNS: [Column<Lun>; 5] = [
     Column::left("name", |lun| {
         Cell::text(format!("{}/{}", lun.volume, lun.name))
     }),
     if_asked(Column::left("volume", |lun| Cell::text(&lun.volume))),
     Column::right("size", |lun| Cell::Bytes(lun.size_bytes)),
+    Column::right("used", |lun| Cell::Bytes(lun.used_bytes)),
     Column::left("nbd", |lun| {
         Cell::text(lun.nbd_uri.as_deref().unwrap_or("off"))
     }),
@@ -32,7 +34,7 @@ pub(crate) fn run(
     match verb {
         LunVerb::Create(create) => run_create(create, session, output)?,
         LunVerb::Show(show) => run_show(show, session, output)?,
-        LunVerb::Resize(resize) => run_resize(resize, session, output)?,
+        LunVerb::Resize(resize) => run_resize(resize, session, output, yes)?,
         LunVerb::Delete(delete) => {
             return remove(&delete.name, &delete.removal, session, output, yes);
         }
@@ -43,7 +45,7 @@ pub(crate) fn run(
 fn run_create(create: &LunCreate, session: &Session, output: &Output) -> Result<(), Failure> {
     let size_bytes = create.size.bytes();
     let told = if create.if_missing {
-        session.put::<Lun>(&place(&create.name), &ResizeLun { size_bytes })?
+        session.put::<Lun>(&place(&create.name), &PutLun { size_bytes })?
     } else {
         let request = CreateLun {
             name: create.name.lun.clone(),
@@ -54,7 +56,12 @@ fn run_create(create: &LunCreate, session: &Session, output: &Output) -> Result<
     output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))
 }
 
-fn run_resize(resize: &LunResize, session: &Session, output: &Output) -> Result<(), Failure> {
+fn run_resize(
+    resize: &LunResize,
+    session: &Session,
+    output: &Output,
+    yes: bool,
+) -> Result<(), Failure> {
     let (path, size_bytes) = (place(&resize.name), resize.size.bytes());
     if resize.dry_run {
         let lun = session.get::<Lun>(&path)?.meant;
@@ -68,14 +75,19 @@ fn run_resize(resize: &LunResize, session: &Session, output: &Output) -> Result<
             match lost {
                 0 => format!("{} would grow from {from} to {to}; nothing is lost\n", resize.name),
                 _ => format!(
-                    "{} would lose what lies beyond {to} ({}); LUNs cannot shrink in this version\n",
+                    "{} would shrink from {from} to {to}; what lies in its last {} would be lost for good\n\
+                     it needs --yes; shrink the file system or partition in it first\n",
                     resize.name,
                     Size(lost)
                 ),
             }
         });
     }
-    let told = session.patch::<Lun>(&path, &ResizeLun { size_bytes })?;
+    let request = ResizeLun {
+        size_bytes,
+        discard_beyond: yes,
+    };
+    let told = session.patch::<Lun>(&path, &request)?;
     output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))
 }
 

@@ -246,7 +246,7 @@ pub enum LunVerb {
     /// List all LUNs, those of a volume, or show one
     #[command(visible_alias = "list")]
     Show(LunShow),
-    /// Make a LUN larger, while clients use it
+    /// Make a LUN larger, while clients use it, or smaller; smaller needs --yes
     Resize(LunResize),
     /// Delete a LUN; needs --yes
     Delete(LunDelete),
@@ -287,11 +287,11 @@ pub struct LunResize {
     #[arg(value_name = "VOLUME/LUN")]
     pub name: LunName,
 
-    /// The new size, not below the present one
+    /// The new size; what lies beyond it is lost
     #[arg(long, value_name = "SIZE")]
     pub size: Size,
 
-    /// Only say what would happen
+    /// Only say what would happen, and what would be lost
     #[arg(long)]
     pub dry_run: bool,
 }

@@ -10,12 +10,13 @@ use crate::output::Output;
 use crate::session::Session;
 use crate::verb::{Removal, SyncOption, VolumeVerb};
 
-const COLUMNS: [Column<Volume>; 8] = [
+const COLUMNS: [Column<Volume>; 9] = [
     Column::left("name", |volume| Cell::text(&volume.name)),
     Column::left("aggregate", |volume| Cell::text(&volume.aggregate)),
     Column::left("sync", |volume| Cell::text(volume.sync)),
     Column::right("luns", |volume| Cell::Count(volume.lun_count)),
     Column::right("lun-sizes", |volume| Cell::Bytes(volume.logical_bytes)),
+    Column::right("used", |volume| Cell::Bytes(volume.used_bytes)),
     Column::right("snapshots", |volume| Cell::Count(volume.snapshot_count)),
     Column::right("snap-own", |volume| {
         Cell::Bytes(volume.snapshot_exclusive_bytes)

@@ -49,7 +49,16 @@ pub enum Change {
         /// Which.
         name: String,
     },
-    /// Makes a LUN larger.
+    /// Cuts off the end of a LUN, with what is there. Space returns in the background.
+    ShrinkLun {
+        /// Where.
+        volume: String,
+        /// Which.
+        name: String,
+        /// A multiple of the block size, not above the present size.
+        size_bytes: u64,
+    },
+    /// Makes a LUN larger. Waits until what was cut off of it before is gone.
     GrowLun {
         /// Where.
         volume: String,
@@ -131,6 +140,7 @@ impl Change {
             Change::CreateLun { .. } | Change::GrowLun { .. } => 4,
             Change::DeleteVolume { .. }
             | Change::DeleteLun { .. }
+            | Change::ShrinkLun { .. }
             | Change::RenameSnapshot { .. }
             | Change::DeleteSnapshot { .. }
             | Change::HoldSnapshot { .. }
@@ -241,6 +251,11 @@ pub(crate) fn execute(
             size_bytes,
         } => create_lun(home, context, cp, volume, name, *size_bytes),
         Change::DeleteLun { volume, name } => delete_lun(home, volume, name),
+        Change::ShrinkLun {
+            volume,
+            name,
+            size_bytes,
+        } => shrink_lun(home, volume, name, *size_bytes),
         Change::GrowLun {
             volume,
             name,
@@ -504,6 +519,58 @@ fn set_size(file: &mut File, size: u64) {
     file.inode_changed = true;
 }
 
+/// What is beyond the new end is not seen from this moment on: operations are refused there, the frozen overlays'
+/// part of it is not cleaned, and the consistency points free what the tree has ([`crate::cp::reclaim`]).
+fn shrink_lun(home: &mut Home, volume: &str, name: &str, size: u64) -> Result<(), Error> {
+    check_size(size)?;
+    let volume = find(home, volume)?;
+    let Some(lun) = volume.shared.lun(name) else {
+        return Err(Error::NotFound(format!(
+            "LUN {}/{name}",
+            volume.shared.name
+        )));
+    };
+    let present = lun.size_bytes();
+    if size > present {
+        let problem = format!(
+            "{} has {present} bytes; shrinking does not make it larger",
+            lun.full_name()
+        );
+        return Err(Error::Invalid {
+            field: "size_bytes",
+            problem,
+        });
+    }
+    if size == present {
+        return Ok(());
+    }
+    volume.fs.cut.insert(lun.file);
+    let file = volume.fs.file(lun.file);
+    file.inode.is_cut = true;
+    file.inode.size_bytes = size;
+    file.inode_changed = true;
+    lun.set_size_bytes(size);
+    Ok(())
+}
+
+/// Whether a change must wait for a later freeze: a LUN grows after what was cut off of it is gone, or what was
+/// there would be seen again.
+pub(crate) fn must_wait(home: &Home, change: &Change) -> bool {
+    let Change::GrowLun { volume, name, .. } = change else {
+        return false;
+    };
+    let is_cut_next = home.requests.iter().any(|request| {
+        matches!(&request.change, Change::ShrinkLun { volume: v, name: n, .. }
+            if v == volume && n == name)
+    });
+    let known = home.volumes.values().find(|v| v.shared.name == *volume);
+    let is_cut = known.is_some_and(|known| {
+        let lun = known.shared.lun(name);
+        lun.is_some_and(|lun| known.fs.cut.contains(&lun.file))
+    });
+    is_cut_next || is_cut
+}
+
 fn delete_lun(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
     let volume = find(home, volume)?;
     let mut luns = volume
@@ -524,6 +591,7 @@ fn delete_lun(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
         .directory
         .remove(lun.file)
         .expect("every LUN has a name");
+    volume.fs.cut.remove(&lun.file);
     if !planted::is(Bug::HiddenEntryLost) {
         volume.fs.hidden.add(entry);
     }
@@ -541,7 +609,7 @@ fn grow_lun(home: &mut Home, volume: &str, name: &str, size: u64) -> Result<(), 
     };
     if size < lun.size_bytes() {
         let problem = format!(
-            "{} has {} bytes already; a LUN cannot shrink yet",
+            "{} has {} bytes already; growing does not make it smaller",
             lun.full_name(),
             lun.size_bytes()
         );
@@ -549,6 +617,13 @@ fn grow_lun(home: &mut Home, volume: &str, name: &str, size: u64) -> Result<(), 
             field: "size_bytes",
             problem,
         });
+    }
+    // Growth waits for this before it is admitted; a volume that was restored meanwhile may have it again.
+    if volume.fs.cut.contains(&lun.file) {
+        return Err(Error::Busy(format!(
+            "what was cut off of {} is being freed; try again",
+            lun.full_name()
+        )));
     }
     if !planted::is(Bug::GrowthLost) {
         set_size(volume.fs.file(lun.file), size);

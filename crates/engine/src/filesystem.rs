@@ -48,6 +48,8 @@ pub(crate) struct FileSystem {
     pub(crate) next_file: FileId,
     pub(crate) directory: Names,
     pub(crate) hidden: Names,
+    /// LUNs that were made shorter and still have blocks beyond their ends.
+    pub(crate) cut: BTreeSet<FileId>,
     /// For each extent, the map block to look at next when areas are searched for free space.
     pub(crate) scan_next: Vec<u64>,
     /// Used-up areas that were looked through once more in this consistency point.
@@ -87,6 +89,7 @@ impl FileSystem {
             next_file: FIRST_FILE,
             directory: Names::default(),
             hidden: Names::default(),
+            cut: BTreeSet::new(),
             scan_next: vec![0; extents],
             reopened: BTreeSet::new(),
             container: None,
@@ -139,6 +142,11 @@ impl FileSystem {
             || self.hidden.is_changed()
             || self.snapshots.is_changed()
             || self.files.values().any(File::is_changed)
+    }
+
+    /// True if something deleted, or cut off, still has blocks, or a scan has anything else to do.
+    pub(crate) fn has_leftovers(&self) -> bool {
+        !self.hidden.is_empty() || !self.cut.is_empty() || self.snapshots.has_scan()
     }
 
     /// Blocks held in memory until they are sealed.

@@ -136,6 +136,8 @@ pub struct LunInfo {
     pub name: String,
     /// Bytes.
     pub size_bytes: u64,
+    /// Blocks of its tree, data and metadata, as of the last consistency point.
+    pub used_blocks: u64,
 }
 
 impl Engine {
@@ -377,6 +379,7 @@ impl Engine {
             let info = |lun: &crate::volume::Lun| LunInfo {
                 name: lun.full_name(),
                 size_bytes: lun.size_bytes(),
+                used_blocks: lun.used_blocks(),
             };
             luns.extend(volume.all_luns().iter().map(|lun| info(lun)));
         }

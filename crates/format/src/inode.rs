@@ -4,7 +4,8 @@
 //! | --- | --- | --- |
 //! | 0 | 4 | file id (0 in a free slot, which is all zero) |
 //! | 4 | 1 | kind ([`Kind`]) |
-//! | 5 | 1 | flags: bit 0 = data in the inode |
+//! | 5 | 1 | flags: bit 0 = data in the inode; bit 1 = cut short: the tree may have blocks beyond the end, which are
+//! being freed (LUNs only) |
 //! | 6 | 1 | levels: 0 = the root pointer is the only leaf, n = it points at an indirect block of level n |
 //! | 7 | 1 | zero |
 //! | 8 | 8 | size in bytes |
@@ -31,6 +32,7 @@ pub const INODES_PER_BLOCK: u64 = 14;
 pub const INLINE_BYTES_MAX: usize = 192;
 const INLINE_OFFSET: usize = 96;
 const FLAG_INLINE: u8 = 1;
+const FLAG_CUT: u8 = 2;
 
 /// What a file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,8 @@ pub struct Inode {
     pub root: Pointer,
     /// The file's data, if it is held here instead of in a tree (B-05).
     pub inline: Option<Vec<u8>>,
+    /// It was made shorter: the tree may have blocks beyond the end, which are being freed. LUNs only.
+    pub is_cut: bool,
 }
 
 impl Inode {
@@ -87,6 +91,7 @@ impl Inode {
             created_seconds,
             root: Pointer::HOLE,
             inline: None,
+            is_cut: false,
         }
     }
 
@@ -166,6 +171,8 @@ impl Inode {
         put(&mut out, 24, self.cp_created.0.to_le_bytes());
         put(&mut out, 32, self.created_seconds.to_le_bytes());
         put(&mut out, 40, self.root.encode(layer));
+        assert!(!self.is_cut || self.kind == Kind::Lun, "{self:?}");
+        out[5] = if self.is_cut { FLAG_CUT } else { 0 };
         if let Some(data) = &self.inline {
             assert!(
                 data.len() <= INLINE_BYTES_MAX,
@@ -173,7 +180,7 @@ impl Inode {
                 data.len()
             );
             assert!(self.root.is_hole(), "data in the inode and in a tree");
-            out[5] = FLAG_INLINE;
+            out[5] |= FLAG_INLINE;
             let length = u16::try_from(data.len()).expect("at most 192");
             put(&mut out, 56, length.to_le_bytes());
             out[INLINE_OFFSET..INLINE_OFFSET + data.len()].copy_from_slice(data);
@@ -195,8 +202,14 @@ impl Inode {
             6 => Kind::Release,
             other => return Err(Damage::new("inode kind", "1 to 3", other)),
         };
-        if bytes[5] & !FLAG_INLINE != 0 {
-            return Err(Damage::new("inode flags", "0 or 1", bytes[5]));
+        let is_cut = bytes[5] & FLAG_CUT != 0;
+        let possible = match kind {
+            Kind::Lun => FLAG_INLINE | FLAG_CUT,
+            _ => FLAG_INLINE,
+        };
+        if bytes[5] & !possible != 0 {
+            let expected = format!("those of {possible} for this kind");
+            return Err(Damage::new("inode flags", expected, bytes[5]));
         }
         let levels = bytes[6];
         if levels > LEVELS_MAX {
@@ -227,6 +240,7 @@ impl Inode {
             created_seconds: u64_at(bytes, 32),
             root,
             inline,
+            is_cut,
         };
         let limit = crate::number::NUMBER_END * BLOCK_SIZE as u64;
         if inode.size_bytes > limit {

@@ -39,6 +39,13 @@ pub enum Admin {
         /// More than it has.
         size_bytes: u64,
     },
+    /// A LUN gets shorter; what was beyond is gone for good.
+    ShrinkLun {
+        /// `volume/lun`.
+        name: String,
+        /// Less than it has.
+        size_bytes: u64,
+    },
     /// Everything acknowledged so far becomes durable.
     ConsistencyPoint,
 }

@@ -1,7 +1,7 @@
 //! What administrators send: request bodies, names, sizes.
 
 use everglade_api::{
-    CreateAggregate, CreateLun, CreateVolume, LunName, Name, PutVolume, ResizeLun, Size,
+    CreateAggregate, CreateLun, CreateVolume, LunName, Name, PutLun, PutVolume, ResizeLun, Size,
 };
 
 use super::Target;
@@ -26,6 +26,7 @@ pub(super) const BODY: Target = Target {
         let _ = PutVolume::parse(input);
         let _ = CreateLun::parse(input);
         let _ = ResizeLun::parse(input);
+        let _ = PutLun::parse(input);
     },
 };
 

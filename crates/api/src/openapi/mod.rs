@@ -47,6 +47,7 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::Policies,
     crate::Policy,
     crate::ProblemBody,
+    crate::PutLun,
     crate::PutVolume,
     crate::RenameSnapshot,
     crate::ResizeLun,

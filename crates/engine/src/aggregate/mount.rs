@@ -162,6 +162,7 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
             inode.size_bytes,
             Root::of(inode),
         );
+        lun.set_used_blocks(inode.blocks);
         luns.insert(entry.name.clone(), Arc::new(lun));
     }
     drop(luns);
@@ -262,6 +263,9 @@ pub(crate) fn load_file_system(
             return Err(
                 Damage::new("inode", "a file with levels and an id in use", entry.file).into(),
             );
+        }
+        if inode.is_cut && directory.contains(entry.file) {
+            fs.cut.insert(entry.file);
         }
         let known = fs.files.insert(entry.file, File::new(inode, fs.layer));
         if known.is_some() {

@@ -70,10 +70,8 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
                 None => continue,
             },
         };
-        let has_data = changes
-            .entries()
-            .iter()
-            .any(|(_, change)| change.is_block());
+        let end = file.inode.block_count();
+        let has_data = within(region, changes, end).any(|(_, change)| change.is_block());
         if !has_data && pointer.is_hole() && file.peek(1, region).is_none() {
             continue;
         }
@@ -106,18 +104,15 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
                 old.vvbn,
             ));
         }
-        leaves += changes
-            .entries()
-            .iter()
-            .filter(|(_, change)| change.is_block())
-            .count();
+        let end = volume.fs.file(job.lun).inode.block_count();
+        let blocks = within(*region, changes, end).filter(|(_, change)| change.is_block());
+        leaves += blocks.count();
         placed += 1;
         // Fragments that were not merged in time go over the blocks they belong to.
-        for (slot, change) in changes.entries() {
+        for (leaf, change) in within(*region, changes, end) {
             let Change::Fragment(fragment) = change else {
                 continue;
             };
-            let leaf = region * SPAN + u64::from(*slot);
             let pointer = match changes.punched_whole {
                 true => Pointer::HOLE,
                 false => volume.fs.file(job.lun).leaf_pointer(leaf)?,
@@ -180,12 +175,23 @@ fn some_regions(job: &Job) -> Vec<(u64, &Region)> {
     regions
 }
 
+/// The changes of a region, without those beyond the file's end: the file was cut short after they were made.
+fn within(region: u64, changes: &Region, end: u64) -> impl Iterator<Item = (u64, &Change)> {
+    let leaf = move |slot: u8| region * SPAN + u64::from(slot);
+    let entries = changes.entries().iter();
+    entries
+        .map(move |(slot, change)| (leaf(*slot), change))
+        .filter(move |(leaf, _)| *leaf < end)
+}
+
 /// The blocks that the changes of a region replace.
 fn replaced(file: &File, region: u64, changes: &Region) -> Result<Vec<Pointer>, Stop> {
+    let end = file.inode.block_count();
     let mut pointers = Vec::new();
     for (leaf, pointer) in leaves_of(file, region)? {
         let slot = u8::try_from(leaf % SPAN).expect("below 255");
-        if pointer.has_block() && (changes.punched_whole || changes.mentions(slot)) {
+        let is_replaced = leaf < end && changes.mentions(slot);
+        if pointer.has_block() && (changes.punched_whole || is_replaced) {
             pointers.push(pointer);
         }
     }
@@ -211,8 +217,8 @@ fn clean_region(
             volume.fs.file(job.lun).set_leaf(leaf, Pointer::HOLE)?;
         }
     }
-    for (slot, change) in changes.entries() {
-        let leaf = region * SPAN + u64::from(*slot);
+    let end = volume.fs.file(job.lun).inode.block_count();
+    for (leaf, change) in within(region, changes, end) {
         match change {
             Change::Data(_) | Change::Fragment(_) => {
                 let page = match change {

@@ -139,7 +139,9 @@ fn hidden_blocks(fs: &super::FileSystem) -> u64 {
 impl VolumeHome {
     /// Blocks that deletions in it have yet to give back.
     fn pending_blocks(&self) -> u64 {
-        hidden_blocks(&self.fs) + self.fs.snapshots.pending_blocks()
+        let cut = self.fs.cut.iter();
+        let cut = cut.map(|id| self.fs.files[id].blocks_beyond_least());
+        hidden_blocks(&self.fs) + self.fs.snapshots.pending_blocks() + cut.sum::<u64>()
     }
 }
 
@@ -171,9 +173,8 @@ impl Home {
         (self.fs.areas_used + ready) * self.fs.area_blocks
     }
 
-    /// True if deleted files or snapshots still own blocks, or a scan has anything else to do.
+    /// True if what was deleted, or cut off, still owns blocks, or a scan has anything else to do.
     pub(crate) fn has_hidden(&self) -> bool {
-        let has = |v: &super::VolumeHome| !v.fs.hidden.is_empty() || v.fs.snapshots.has_scan();
-        !self.fs.hidden.is_empty() || self.volumes.values().any(has)
+        !self.fs.hidden.is_empty() || self.volumes.values().any(|v| v.fs.has_leftovers())
     }
 }

@@ -257,6 +257,7 @@ fn finish_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
     for lun in volume.shared.all_luns() {
         let file = &volume.fs.files[&lun.file];
         if file.inode_changed {
+            lun.set_used_blocks(file.inode.blocks);
             run.roots.push((lun, Root::of(&file.inode)));
         }
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use everglade_affinity::Permit;
-use everglade_format::FileId;
 use everglade_format::planted::{self, Bug};
+use everglade_format::{FileId, SPAN};
 use everglade_journal::Position;
 
 use crate::admin;
@@ -110,7 +110,11 @@ pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
         };
         for (file, region) in overlay.regions.keys() {
             let is_hidden = known.fs.hidden.contains(*file);
-            if known.fs.files.contains_key(file) && !is_hidden {
+            let is_there = known.fs.files.get(file).is_some_and(|found| {
+                // What lies beyond the end was cut off in the freeze.
+                region * SPAN < found.inode.block_count()
+            });
+            if is_there && !is_hidden {
                 jobs.entry((volume.id, *file))
                     .or_default()
                     .push((*region, overlay.clone()));
@@ -130,7 +134,7 @@ pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
     run.active.extend(
         home.volumes
             .iter()
-            .filter(|(_, v)| !v.fs.hidden.is_empty() || v.fs.snapshots.has_scan())
+            .filter(|(_, v)| v.fs.has_leftovers())
             .map(|(id, _)| *id),
     );
     Ok(())

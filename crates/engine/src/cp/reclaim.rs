@@ -1,8 +1,11 @@
-//! Reclaim: deleted LUNs and volumes shrink a little in each consistency point (B-16, E-11, E-29).
+//! Reclaim: deleted LUNs and volumes shrink a little in each consistency point (B-16, E-11, E-29), and so does what
+//! LUNs have beyond their ends after they were cut short (S003, G-01, G-02).
 //!
 //! A deleted file keeps its tree under the hidden namespace; each step frees the leaves of its last
 //! level-1 block and that block itself. What is left is on media after every commit, so the work goes on
-//! after a restart. When nothing is left the inode is erased and the name removed.
+//! after a restart. When nothing is left the inode is erased and the name removed. Of a LUN that was cut short all
+//! from its end on goes, in the same steps; its inode says so until nothing is left there, and nobody makes it longer
+//! before, so that what was cut off is never seen again.
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN, Vvbn};
@@ -41,7 +44,11 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let victim = home
         .volumes
         .iter()
-        .find_map(|(id, volume)| volume.fs.hidden.first().map(|file| (Some(*id), file)));
+        .find_map(|(id, volume)| {
+            let file = volume.fs.hidden.first();
+            let file = file.or_else(|| volume.fs.cut.first().copied())?;
+            Some((Some(*id), file))
+        });
     if victim.is_none()
         && let Some(volume) = scan::next_volume(home)
     {
@@ -67,8 +74,17 @@ fn shrink(
     id: FileId,
 ) -> Result<(), Stop> {
     let fs = file_system(home, volume);
+    let is_cut = fs.cut.contains(&id);
     let file = fs.file(id);
-    let Some(region) = file.last_region(cx)? else {
+    // Leaves that stay.
+    let kept = if is_cut { file.inode.block_count() } else { 0 };
+    let last = file.last_region(cx)?;
+    let last = last.filter(|region| (region + 1) * SPAN > kept);
+    let Some(region) = last else {
+        if is_cut {
+            end_cut(fs, id);
+            return Ok(());
+        }
         let inode = file.inode.clone();
         assert!(
             inode.blocks == 0 || fs.lost > 0,
@@ -87,7 +103,8 @@ fn shrink(
         volume.note_lost(&home.aggregate, id, lost);
     }
     let file = file_system(home, volume).file(id);
-    let leaves = leaves_of(file, region)?;
+    let mut leaves = leaves_of(file, region)?;
+    leaves.retain(|(leaf, _)| *leaf >= kept);
     let mut blocks: Vec<Pointer> = leaves.iter().map(|(_, pointer)| *pointer).collect();
     blocks.retain(Pointer::has_block);
     blocks.extend(file.path(1, region).filter(|pointer| !pointer.is_hole()));
@@ -128,7 +145,19 @@ fn shrink(
             None => home.fs.free(old.pvbn.0),
         }
     }
+    if is_cut && region * SPAN < kept {
+        // It went from the end backwards, and this was the block that has the last leaf that stays.
+        end_cut(file_system(home, volume), id);
+    }
     Ok(())
+}
+
+/// Nothing is left beyond the end of a LUN that was cut short.
+fn end_cut(fs: &mut FileSystem, id: FileId) {
+    fs.cut.remove(&id);
+    let file = fs.file(id);
+    file.inode.is_cut = false;
+    file.inode_changed = true;
 }
 
 /// The file system that a deleted file is in: that of a volume, or the aggregate's.

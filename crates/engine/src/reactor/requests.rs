@@ -11,7 +11,7 @@
 
 use everglade_env::{Nanos, Outside};
 
-use crate::admin::{Error, Request};
+use crate::admin::{Error, Request, must_wait};
 use crate::aggregate::State;
 use crate::aggregate::space::Class;
 use crate::reactor::Core;
@@ -41,6 +41,10 @@ impl<O: Outside> Core<O> {
         let mut refused = Vec::new();
         let mut is_admitted = false;
         for request in std::mem::take(&mut home.arrived) {
+            if must_wait(home, &request.change) {
+                home.arrived.push_back(request);
+                continue;
+            }
             let growth = request.change.growth();
             // Freezes happen on this reactor, so what is joined stays the same meanwhile.
             if growth == 0 || shared.space.charge(Class::Grow, growth, shared.joining()) {

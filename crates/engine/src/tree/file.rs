@@ -523,6 +523,17 @@ impl File {
         })
     }
 
+    /// Blocks that the tree has beyond the file's end, at least; one if that cannot be told from their number.
+    pub(crate) fn blocks_beyond_least(&self) -> u64 {
+        let mut row = self.inode.block_count();
+        let mut kept_most = row;
+        for _ in 0..self.inode.levels {
+            row = row.div_ceil(SPAN);
+            kept_most += row;
+        }
+        self.inode.blocks.saturating_sub(kept_most).max(1)
+    }
+
     /// Index of the last level-1 block of a file that has at least one level. Only for files that
     /// nobody adds to.
     pub(crate) fn last_region(&self, cx: &mut LoadCx<'_>) -> Result<Option<u64>, Stop> {
@@ -549,7 +560,11 @@ impl File {
                         Ok(page) => Indirect(&page).last_used(SPAN),
                         // Whoever changes something below makes it lost; all of it is to be gone through.
                         Err(_) => {
-                            let end = self.inode.block_count().div_ceil(SPAN).max(1);
+                            let end = match self.inode.is_cut {
+                                // What is beyond the end is meant.
+                                true => u64::MAX,
+                                false => self.inode.block_count().div_ceil(SPAN).max(1),
+                            };
                             let reach = Inode::reach(level - 1);
                             return Ok(Some(((index + 1) * reach).min(end) - 1));
                         }

@@ -85,6 +85,8 @@ pub(crate) struct Lun {
     pub(crate) snapshot: Option<String>,
     pub(crate) volume: Arc<Volume>,
     size_bytes: AtomicU64,
+    /// Blocks of its tree as of the last consistency point, for people.
+    used_blocks: AtomicU64,
     root: Mutex<Root>,
     gone: AtomicBool,
 }
@@ -159,6 +161,7 @@ impl Lun {
             snapshot: None,
             volume,
             size_bytes: AtomicU64::new(size),
+            used_blocks: AtomicU64::new(0),
             root: Mutex::new(root),
             gone: AtomicBool::new(false),
         }
@@ -181,6 +184,14 @@ impl Lun {
 
     pub(crate) fn size_bytes(&self) -> u64 {
         self.size_bytes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn used_blocks(&self) -> u64 {
+        self.used_blocks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_used_blocks(&self, blocks: u64) {
+        self.used_blocks.store(blocks, Ordering::Relaxed);
     }
 
     /// In the freeze only.

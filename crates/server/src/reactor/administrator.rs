@@ -370,7 +370,7 @@ impl Administrator {
         self.lun(volume, name)
     }
 
-    /// Makes a LUN larger.
+    /// Makes a LUN larger or, if that is meant, smaller.
     ///
     /// # Errors
     /// Nothing was changed.
@@ -382,23 +382,33 @@ impl Administrator {
     ) -> Result<Lun, Problem> {
         let size_bytes = request.size_bytes;
         let now = self.lun(volume, name)?.size_bytes;
-        if size_bytes < now {
+        if size_bytes < now && !request.discard_beyond {
             let text = format!(
-                "{volume}/{name} has {now} bytes; what lies beyond {size_bytes} would be lost, and LUNs \
-                 cannot shrink in this version"
+                "{volume}/{name} has {now} bytes, and what lies beyond {size_bytes} would be lost"
             );
-            return Err(Problem::of_field(Code::WouldLoseData, "size_bytes", text));
+            return Err(Problem::of_field(
+                Code::WouldLoseData,
+                "discard_beyond",
+                text,
+            ));
         }
         let aggregate = self.aggregate_of(volume)?;
-        self.change(
-            aggregate,
-            admin::Change::GrowLun {
-                volume: volume.to_owned(),
-                name: name.to_owned(),
+        let (volume_name, name_) = (volume.to_owned(), name.to_owned());
+        let change = if size_bytes < now {
+            admin::Change::ShrinkLun {
+                volume: volume_name,
+                name: name_,
                 size_bytes,
-            },
-        )?;
-        tracing::info!("grew LUN {volume}/{name} to {size_bytes} bytes");
+            }
+        } else {
+            admin::Change::GrowLun {
+                volume: volume_name,
+                name: name_,
+                size_bytes,
+            }
+        };
+        self.change(aggregate, change)?;
+        tracing::info!("resized LUN {volume}/{name} from {now} to {size_bytes} bytes");
         self.lun(volume, name)
     }
 

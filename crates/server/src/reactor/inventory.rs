@@ -331,6 +331,7 @@ fn view_lun(info: &LunInfo) -> Lun {
         name: name.lun.to_string(),
         volume: name.volume.to_string(),
         size_bytes: info.size_bytes,
+        used_bytes: bytes(info.used_blocks),
         nbd_export: info.name.clone(),
         nbd_uri: None,
     }

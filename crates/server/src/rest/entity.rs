@@ -124,6 +124,7 @@ mod tests {
             name: "l".to_owned(),
             volume: "v".to_owned(),
             size_bytes,
+            used_bytes: 0,
             nbd_export: "v/l".to_owned(),
             nbd_uri: None,
         }

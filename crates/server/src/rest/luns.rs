@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
-use everglade_api::{Code, CreateLun, Lun, Problem, ResizeLun};
+use everglade_api::{Code, CreateLun, Lun, Problem, PutLun, ResizeLun};
 
 use super::answer::{Answer, accepted, created, tagged, with_tag};
 use super::body::Body;
@@ -65,7 +65,7 @@ pub(super) async fn put(
     headers: HeaderMap,
     Body(body): Body,
 ) -> Answer {
-    let ResizeLun { size_bytes } = ResizeLun::parse(&body)?;
+    let PutLun { size_bytes } = PutLun::parse(&body)?;
     let name = name
         .parse()
         .map_err(|error| Problem::invalid("lun", error))?;

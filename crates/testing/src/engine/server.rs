@@ -138,6 +138,14 @@ fn change_of(request: Admin, sync: Sync) -> Option<Change> {
                 size_bytes,
             }
         }
+        Admin::ShrinkLun { name, size_bytes } => {
+            let (volume, name) = split(name);
+            Change::ShrinkLun {
+                volume,
+                name,
+                size_bytes,
+            }
+        }
         Admin::ConsistencyPoint => return None,
     })
 }

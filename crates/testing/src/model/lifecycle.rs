@@ -1,4 +1,4 @@
-//! Volumes and LUNs come, grow and go.
+//! Volumes and LUNs come, grow, shrink and go.
 
 use super::{Lun, LunId, Model, OpId, Volume, VolumeId, What};
 
@@ -75,6 +75,20 @@ impl Model {
         op
     }
 
+    /// Shrinkage of a LUN was asked for: whatever is beyond the new end is zeroes from then on, though nobody can look
+    /// before it grows again.
+    pub fn begin_shrink(&mut self, lun: LunId, size_bytes: u64) -> OpId {
+        let before = self.size_bytes(lun);
+        let op = self.begin(What::Shrink(lun, size_bytes), lun, true);
+        let gone = size_bytes / super::BLOCK..before.div_ceil(super::BLOCK);
+        self.occupy(op, lun, gone.clone());
+        for (_, versions) in self.luns[lun.0].blocks.range_mut(gone) {
+            versions.push(op, vec![super::Content::zero()], true);
+        }
+        self.luns[lun.0].sizes.push((Some(op), size_bytes));
+        op
+    }
+
     pub(super) fn withdraw_lifecycle(&mut self, op: OpId) {
         match self.ops[op.0].what {
             // It was never there: as if deleted by its own creation.
@@ -89,7 +103,9 @@ impl Model {
                     .for_each(|lun| lun.deletes.retain(|&delete| delete != op));
             }
             What::DeleteLun(lun) => self.luns[lun.0].deletes.retain(|&delete| delete != op),
-            What::Grow(lun, _) => self.luns[lun.0].sizes.retain(|&(by, _)| by != Some(op)),
+            What::Grow(lun, _) | What::Shrink(lun, _) => {
+                self.luns[lun.0].sizes.retain(|&(by, _)| by != Some(op))
+            }
             _ => {}
         }
     }

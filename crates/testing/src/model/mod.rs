@@ -138,6 +138,7 @@ enum What {
     CreateLun(LunId),
     DeleteLun(LunId),
     Grow(LunId, u64),
+    Shrink(LunId, u64),
 }
 
 impl What {
@@ -202,7 +203,7 @@ struct Lun {
     created: Option<OpId>,
     /// Its own deletion and those of its volume.
     deletes: Vec<OpId>,
-    /// First size, then one per growth.
+    /// First size, then one per growth or shrinkage.
     sizes: Vec<(Option<OpId>, u64)>,
     blocks: BTreeMap<u64, BlockHistory>,
     reads_in_flight: usize,
@@ -266,6 +267,12 @@ impl Model {
         busy.any(|(other, blocks)| {
             *other == lun && blocks.start < range.end && range.start < blocks.end
         })
+    }
+
+    /// True if somebody reads the LUN.
+    #[must_use]
+    pub fn is_read(&self, lun: LunId) -> bool {
+        self.luns[lun.0].reads_in_flight > 0
     }
 
     /// Operations and reads under way.
@@ -454,6 +461,7 @@ impl Model {
             What::CreateLun(l) => format!("create LUN {}", lun(l)),
             What::DeleteLun(l) => format!("delete LUN {}", lun(l)),
             What::Grow(l, size) => format!("grow LUN {} to {size}", lun(l)),
+            What::Shrink(l, size) => format!("shrink LUN {} to {size}", lun(l)),
         };
         let acked = record.acked.map_or("never".to_owned(), |acked| {
             format!("at {} with {} device writes", acked.order, acked.writes)

@@ -215,19 +215,19 @@ impl<'m> Recovery<'m> {
             .iter()
             .rposition(|&(op, _)| durable(op))
             .unwrap_or(0);
-        let possible: Vec<u64> = known
-            .sizes
-            .iter()
-            .skip(first)
-            .map(|&(_, size)| size)
-            .collect();
-        if !possible.contains(&size) {
+        let fitting = |index: &usize| *index >= first && known.sizes[*index].1 == size;
+        let fits: Vec<usize> = (0..known.sizes.len()).filter(fitting).collect();
+        let (Some(&least), Some(&greatest)) = (fits.first(), fits.last()) else {
+            let possible: Vec<u64> = known.sizes[first..].iter().map(|(_, size)| *size).collect();
             let detail = format!("{} has {size} bytes, not one of {possible:?}", known.name);
             return Err(Violation::new(Rule::Exports, detail));
+        };
+        // The same size may have come twice: then neither is proven.
+        if least == greatest {
+            self.saw(known.sizes[least].0, &known.name);
         }
-        for &(op, known_size) in &known.sizes {
+        for &(op, _) in &known.sizes[greatest + 1..] {
             match op {
-                Some(op) if known_size <= size => self.saw(Some(op), &known.name),
                 Some(op) if self.model.happened(op, self.at) => self.missed(op, &known.name),
                 _ => {}
             }

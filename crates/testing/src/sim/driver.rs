@@ -285,6 +285,14 @@ impl<'a, S: System> Driver<'a, S> {
                 length,
                 ..
             } => busy(lun, *offset, *length),
+            Action::Admin(Admin::ShrinkLun { name, size_bytes }) => {
+                // Whoever is told that something is beyond the end asked for it too late.
+                let reads = |lun| self.model.is_read(lun);
+                let tail = u64::MAX - size_bytes;
+                admin_under_way()
+                    || self.model.lun(name).is_some_and(reads)
+                    || busy(name, *size_bytes, tail)
+            }
             // Requests about names are asked one at a time, so that the model knows which exist.
             Action::Admin(Admin::ConsistencyPoint) => false,
             Action::Admin(_) => admin_under_way(),
@@ -314,8 +322,12 @@ impl<'a, S: System> Driver<'a, S> {
         }
         match self.system.target(reactor).open(name) {
             Ok((handle, export)) => {
-                // It may be growing just now.
-                if export.size_bytes > self.model.size_bytes(lun) {
+                // It may be growing, or shrinking, just now.
+                let is_shrinking = self.pending.values().any(|pending| {
+                    matches!(pending, Pending::Admin(_, Admin::ShrinkLun { name: other, .. })
+                        if other == name)
+                });
+                if export.size_bytes > self.model.size_bytes(lun) && !is_shrinking {
                     self.fail(format!("{name} has {} bytes, too many", export.size_bytes));
                 }
                 self.handles.insert(key, handle);
@@ -467,6 +479,11 @@ impl<'a, S: System> Driver<'a, S> {
                 let lun = lun.filter(|&lun| self.model.size_bytes(lun) < *size_bytes);
                 lun.map(|lun| self.model.begin_grow(lun, *size_bytes))
             }
+            Admin::ShrinkLun { name, size_bytes } => {
+                let lun = self.model.lun(name);
+                let lun = lun.filter(|&lun| self.model.size_bytes(lun) > *size_bytes);
+                lun.map(|lun| self.model.begin_shrink(lun, *size_bytes))
+            }
             Admin::ConsistencyPoint => Some(self.model.begin_cp(0)),
         };
         // What an earlier request failed to make cannot be asked about.
@@ -539,7 +556,7 @@ impl<'a, S: System> Driver<'a, S> {
             if outcome == Outcome::Refused
                 && matches!(
                     request,
-                    Admin::DeleteLun { .. } | Admin::DeleteVolume { .. }
+                    Admin::DeleteLun { .. } | Admin::DeleteVolume { .. } | Admin::ShrinkLun { .. }
                 )
             {
                 self.fail(format!("{request:?} was refused; deletion always succeeds"));

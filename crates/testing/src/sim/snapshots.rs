@@ -359,6 +359,13 @@ fn apply(state: &mut State, change: &Change) {
         } => {
             active.get_mut(name).expect("known").blocks = size_bytes / BLOCK;
         }
+        Change::ShrinkLun {
+            name, size_bytes, ..
+        } => {
+            let lun = active.get_mut(name).expect("known");
+            lun.blocks = size_bytes / BLOCK;
+            lun.data.retain(|block, _| *block < size_bytes / BLOCK);
+        }
         Change::CreateSnapshot { name, .. } => {
             snapshots.insert(name.clone(), active.clone());
         }
@@ -428,11 +435,21 @@ fn draw(rng: &mut Rng, state: &State, number: u64) -> Step {
         },
         70..71 if !luns.is_empty() => {
             let name = luns[rng.index(luns.len())].clone();
-            let size_bytes = (state.active[&name].blocks + rng.below(500)) * BLOCK;
-            Change::GrowLun {
-                volume,
-                name,
-                size_bytes,
+            let blocks = state.active[&name].blocks;
+            if blocks > 1 && rng.one_in(2) {
+                let size_bytes = (1 + rng.below(blocks - 1)) * BLOCK;
+                Change::ShrinkLun {
+                    volume,
+                    name,
+                    size_bytes,
+                }
+            } else {
+                let size_bytes = (blocks + rng.below(500)) * BLOCK;
+                Change::GrowLun {
+                    volume,
+                    name,
+                    size_bytes,
+                }
             }
         }
         71..84 if snapshots.len() < SNAPSHOTS_MAX => Change::CreateSnapshot {

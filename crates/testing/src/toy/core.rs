@@ -150,6 +150,12 @@ impl Core {
                     lun.size_bytes = length;
                 }
             }
+            Kind::Shrink => {
+                if let Some(lun) = self.luns.get_mut(name) {
+                    lun.size_bytes = length;
+                    lun.blocks.retain(|block, _| *block < length / BLOCK);
+                }
+            }
             Kind::Write => self.store(name, offset, length, pages),
             Kind::Zeroes => self.zero(name, offset, length),
         }
@@ -202,7 +208,7 @@ impl Core {
             return Err(Error::Io("a record could not be written".to_owned()));
         }
         let blocks = 1 + pages.len() as u64;
-        let is_deletion = matches!(kind, Kind::DeleteLun | Kind::DeleteVolume);
+        let is_deletion = matches!(kind, Kind::DeleteLun | Kind::DeleteVolume | Kind::Shrink);
         let reserve = if is_deletion { 0 } else { RESERVE };
         if blocks + reserve > self.device_blocks - self.tail {
             return Err(Error::NoSpace);

@@ -33,9 +33,10 @@ pub(super) enum Kind {
     CreateLun,
     DeleteLun,
     Grow,
+    Shrink,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind::Write,
     Kind::Zeroes,
     Kind::CreateVolume,
@@ -43,6 +44,7 @@ const KINDS: [Kind; 7] = [
     Kind::CreateLun,
     Kind::DeleteLun,
     Kind::Grow,
+    Kind::Shrink,
 ];
 
 #[derive(Clone, Debug)]

@@ -121,6 +121,7 @@ impl System for Toy {
             Admin::CreateLun { name, size_bytes } => (Kind::CreateLun, name.as_str(), *size_bytes),
             Admin::DeleteLun { name } => (Kind::DeleteLun, name.as_str(), 0),
             Admin::GrowLun { name, size_bytes } => (Kind::Grow, name.as_str(), *size_bytes),
+            Admin::ShrinkLun { name, size_bytes } => (Kind::Shrink, name.as_str(), *size_bytes),
             Admin::ConsistencyPoint => {
                 core.wait(reactor, token, true);
                 return core.outsides[reactor].wake(reactor);

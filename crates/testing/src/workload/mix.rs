@@ -23,6 +23,8 @@ pub struct Mix {
     pub delete_lun: u64,
     /// LUNs grown.
     pub grow: u64,
+    /// LUNs made shorter.
+    pub shrink: u64,
     /// Volumes created.
     pub create_volume: u64,
     /// Volumes deleted.
@@ -47,6 +49,7 @@ impl Mix {
         create_lun: 8,
         delete_lun: 6,
         grow: 8,
+        shrink: 0,
         create_volume: 3,
         delete_volume: 2,
         pause: 10,
@@ -87,11 +90,22 @@ impl Mix {
         create_lun: 5,
         delete_lun: 1,
         grow: 5,
+        shrink: 0,
         create_volume: 2,
         delete_volume: 0,
         pause: 2,
         durable: 64,
         long: false,
+    };
+
+    /// Sizes that change all the time.
+    pub const RESIZE: Mix = Mix {
+        flush: 60,
+        create_lun: 4,
+        delete_lun: 3,
+        grow: 60,
+        shrink: 60,
+        ..Mix::EVERYTHING
     };
 
     /// No administrator.

@@ -128,6 +128,7 @@ impl Workload {
             (m.create_lun, Workload::create_lun),
             (m.delete_lun, Workload::delete_lun),
             (m.grow, Workload::grow),
+            (m.shrink, Workload::shrink),
             (m.create_volume, Workload::create_volume),
             (m.delete_volume, Workload::delete_volume),
             (m.pause, Workload::pause),
@@ -294,6 +295,26 @@ impl Workload {
         let lun = &mut self.luns[index];
         lun.size_bytes += self.rng.between(1, room) * BLOCK;
         Action::Admin(Admin::GrowLun {
+            name: lun.name.clone(),
+            size_bytes: lun.size_bytes,
+        })
+    }
+
+    fn shrink(&mut self) -> Action {
+        let index = self.lun_index();
+        let lun = &mut self.luns[index];
+        let blocks = lun.size_bytes / BLOCK;
+        if blocks < 2 {
+            return self.read();
+        }
+        // Often a little, because the end of a span is where mistakes are made.
+        let kept = match self.rng.below(3) {
+            0 => blocks - self.rng.between(1, 3.min(blocks - 1)),
+            1 => (blocks / place::SPAN * place::SPAN).clamp(1, blocks - 1),
+            _ => self.rng.between(1, blocks - 1),
+        };
+        lun.size_bytes = kept * BLOCK;
+        Action::Admin(Admin::ShrinkLun {
             name: lun.name.clone(),
             size_bytes: lun.size_bytes,
         })

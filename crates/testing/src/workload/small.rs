@@ -67,6 +67,59 @@ pub fn alphabet() -> Vec<Action> {
     ]
 }
 
+/// The letters of worlds in which the LUN becomes shorter and longer again, and is written where its end is.
+#[must_use]
+pub fn resizing() -> Vec<Action> {
+    let lun = || LUN.to_owned();
+    let write = |block: u64, blocks: u64, durable| Action::Write {
+        lun: lun(),
+        offset: block * BLOCK,
+        length: blocks * BLOCK,
+        fill: 0,
+        durable,
+    };
+    let shrink = |blocks: u64| {
+        Action::Admin(Admin::ShrinkLun {
+            name: lun(),
+            size_bytes: blocks * BLOCK,
+        })
+    };
+    let span = super::place::SPAN;
+    vec![
+        write(span - 2, 4, false),
+        write(2 * span, 2, true),
+        write(span + 1, 1, false),
+        shrink(span - 1),
+        shrink(span),
+        shrink(span + 2),
+        shrink(1),
+        Action::Admin(Admin::GrowLun {
+            name: lun(),
+            size_bytes: LUN_BYTES,
+        }),
+        Action::Admin(Admin::DeleteLun { name: lun() }),
+        Action::Flush { lun: lun() },
+        Action::Admin(Admin::ConsistencyPoint),
+    ]
+}
+
+/// Sequence `number` of those of exactly `length` of these letters; contents differ from write to write.
+#[must_use]
+pub fn spelled(letters: &[Action], length: u32, mut number: u64) -> Vec<Action> {
+    let count = letters.len() as u64;
+    let mut sequence = Vec::new();
+    for position in 0..length {
+        let index = usize::try_from(number % count).expect("an index into the alphabet");
+        let mut action = letters[index].clone();
+        if let Action::Write { fill, .. } = &mut action {
+            *fill = 1000 + u64::from(position);
+        }
+        sequence.push(action);
+        number /= count;
+    }
+    sequence
+}
+
 /// How many sequences of exactly `length` letters there are.
 #[must_use]
 pub fn sequence_count(length: u32) -> u64 {

@@ -84,9 +84,9 @@ fn bad_input_has_its_exit_code_and_changes_nothing() {
             &["multiple of 4096"],
         ),
         (
-            &["lun", "resize", "vol0/lun0", "--size", "4K", "--yes"],
+            &["lun", "resize", "vol0/lun0", "--size", "4K"],
             6,
-            &["EVG-2004"],
+            &["EVG-2004", "--yes"],
         ),
         // What does not exist.
         (

@@ -203,7 +203,7 @@ fn bad_requests_are_problems_with_code_and_field() {
             "{\"size_bytes\": 4096}",
             409,
             "EVG-2004",
-            Some("size_bytes"),
+            Some("discard_beyond"),
         ),
         (
             "PATCH",

@@ -200,7 +200,7 @@ fn tables_are_for_people_and_exact_when_asked() {
     let server = serve(&place);
     let luns = ask(&place, &["lun", "list"]);
     let uri = server.uri("vol0/lun0");
-    let expected = format!("NAME           SIZE  NBD\nvol0/lun0  64.0 MiB  {uri}\n");
+    let expected = format!("NAME           SIZE  USED  NBD\nvol0/lun0  64.0 MiB   0 B  {uri}\n");
     assert_eq!(luns, expected);
     let exact = ask(&place, &["lun", "show", "vol0/lun0", "--exact"]);
     assert!(exact.contains(" 67108864 "), "{exact}");

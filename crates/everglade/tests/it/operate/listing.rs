@@ -63,7 +63,7 @@ fn a_list_is_as_the_one_who_asks_wants_it() {
     for (args, part) in [
         (
             &["lun", "show", "--columns", "nmae"][..],
-            "name, volume, size, nbd",
+            "name, volume, size, used, nbd",
         ),
         (&["lun", "show", "--where", "nmae=1"], "--where"),
         (&["lun", "show", "--where", "name"], "COLUMN=VALUE"),

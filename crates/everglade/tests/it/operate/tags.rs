@@ -90,7 +90,7 @@ fn a_dry_run_says_what_would_be_lost_and_changes_nothing() {
         &["lun", "resize", "vol0/lun0", "--size", "32M", "--dry-run"],
     );
     assert!(
-        said.contains("would lose what lies beyond 32.0 MiB"),
+        said.contains("what lies in its last 32.0 MiB would be lost"),
         "{said}"
     );
     let file = place.file("device");

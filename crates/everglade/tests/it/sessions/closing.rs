@@ -2,7 +2,7 @@
 //! under a live connection (DESIGN §5); a new size shows on a connection that stays.
 
 use super::{LUN, MIB, ask, serve};
-use crate::running::Place;
+use crate::running::{Place, code, stderr};
 use crate::wire::{CMD_WRITE, Client, ENOSPC};
 
 const ESHUTDOWN: u32 = 108;
@@ -44,4 +44,60 @@ fn a_new_size_shows_on_connections_that_stay() {
     assert_eq!(beyond(&mut client), Some(0));
     assert_eq!(client.read(256 * MIB, 3), Ok(b"abc".to_vec()));
     server.stop();
+}
+
+/// Smaller under a connection: what is beyond is refused from that moment on, the rest goes on, and growing back
+/// shows zeroes, also after a crash.
+#[test]
+fn a_lun_shrinks_under_its_clients_and_growing_back_shows_zeroes() {
+    const EINVAL: u32 = 22;
+    let place = Place::new();
+    let mut server = serve(&place, &[]);
+    let (mut client, _) = Client::open(&server.tcp, LUN).expect("a client");
+    for mib in 0..32 {
+        client.write(mib * MIB, &vec![9; 1 << 20]).expect("written");
+    }
+    client.flush().expect("flushed");
+    let resize = |size: &'static str| ["lun", "resize", LUN, "--size", size];
+    let refused = place.run(&resize("8MiB"));
+    assert_eq!(code(&refused), 6, "{}", stderr(&refused));
+    let said = place.run(&[&resize("8MiB")[..], &["--dry-run"]].concat());
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(
+        said.contains("last 248.0 MiB would be lost") && said.contains("--yes"),
+        "{said}"
+    );
+    assert_eq!(client.read(31 * MIB, 3), Ok(vec![9; 3]), "nothing happened");
+    ask(&place, &[&resize("8MiB")[..], &["--yes"]].concat());
+    assert_eq!(client.read(8 * MIB - 3, 3), Ok(vec![9; 3]));
+    assert_eq!(client.read(8 * MIB - 3, 4), Err(EINVAL));
+    let beyond = client.request(CMD_WRITE, 8 * MIB, 3, b"abc").ok();
+    assert_eq!(beyond, Some(ENOSPC));
+    let (mut fresh, size) = Client::open(&server.tcp, LUN).expect("a client");
+    assert_eq!(size, 8 * MIB);
+    fresh.write(8 * MIB - 3, b"end").expect("written");
+    fresh.flush().expect("flushed");
+    server.kill();
+    server = serve(&place, &[]);
+    ask(&place, &resize("64MiB"));
+    let (mut client, size) = Client::open(&server.tcp, LUN).expect("a client");
+    assert_eq!(size, 64 * MIB);
+    assert_eq!(client.read(8 * MIB - 3, 3), Ok(b"end".to_vec()));
+    for mib in 8..64 {
+        assert!(client.read(mib * MIB, 1 << 20) == Ok(vec![0; 1 << 20]));
+    }
+    let used = place.run(&[
+        "lun",
+        "show",
+        LUN,
+        "--columns",
+        "used",
+        "--exact",
+        "--no-header",
+    ]);
+    let used = String::from_utf8_lossy(&used.stdout).trim().to_owned();
+    let used: u64 = used.parse().expect("a number");
+    assert!((8 * MIB..9 * MIB).contains(&used), "{used} bytes are used");
+    server.stop();
+    ask(&place, &["check"]);
 }

@@ -6,6 +6,7 @@ mod conformance;
 mod cutting;
 mod faults;
 mod lives;
+mod resizing;
 mod rig;
 mod several;
 mod space;
