@@ -10,6 +10,7 @@ mod dist;
 mod fuzz;
 mod generate;
 mod guest;
+mod judge;
 mod place;
 mod sim;
 mod step;
@@ -32,7 +33,7 @@ struct Verb {
 /// Wrong usage, with what would be right.
 struct Usage(String);
 
-const VERBS: [Verb; 9] = [
+const VERBS: [Verb; 10] = [
     Verb {
         name: "check",
         arguments: "",
@@ -62,6 +63,12 @@ const VERBS: [Verb; 9] = [
         arguments: "[--minutes M] [--seed N] [TARGET …]",
         summary: "every decoder of disk and wire, with coverage",
         run: fuzz::run,
+    },
+    Verb {
+        name: "judge",
+        arguments: "rest",
+        summary: "an outside suite; 'rest': Schemathesis against the built daemon",
+        run: judge::run,
     },
     Verb {
         name: "gen",

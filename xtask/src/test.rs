@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use crate::step::{cargo, counted};
 use crate::tally::Tally;
-use crate::{Usage, bench, check, dist, fuzz, generate, guest, place, sim, tools, torture};
+use crate::{Usage, bench, check, dist, fuzz, generate, guest, judge, place, sim, tools, torture};
 
 /// The variable that names the file of skips.
 const SKIPS: &str = "EVERGLADE_SKIPS";
@@ -40,6 +40,7 @@ fn everything(tally: &mut Tally) {
     sim::short(tally);
     let binary = generate::Binary::built_by_tests();
     generate::verify(tally, &binary);
+    judge::verify(tally, &binary);
     dist::verify(tally, &binary);
     torture::planted(tally);
     fuzz::short(tally);
