@@ -182,6 +182,8 @@ impl Client {
             match self.stream.read(&mut scrap) {
                 Ok(0) => return true,
                 Ok(_) => {}
+                // The whole machine may be paused and go on.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return error.kind() == io::ErrorKind::ConnectionReset,
             }
         }

@@ -1,5 +1,6 @@
 //! What a service manager hears: ready, alive, stopping (systemd's `Type=notify` with a watchdog).
 
+use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -14,7 +15,12 @@ fn hear(socket: &UnixDatagram, wanted: &str) {
     let begun = Instant::now();
     let mut message = [0; 4096];
     loop {
-        let length = socket.recv(&mut message).unwrap_or_else(|error| {
+        let heard = socket.recv(&mut message);
+        // The whole machine may be paused and go on.
+        if matches!(&heard, Err(error) if error.kind() == ErrorKind::Interrupted) {
+            continue;
+        }
+        let length = heard.unwrap_or_else(|error| {
             panic!(
                 "{wanted} was not said within {:?}: {error}",
                 begun.elapsed()
