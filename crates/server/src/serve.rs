@@ -13,10 +13,9 @@ use crate::records::events::Told;
 use crate::records::{Deed, Records};
 use crate::rest::tokens::Tokens;
 use crate::rest::{Doors, Remote};
-use crate::{
-    Config, DataDir, ServeError, StartError, Stop, metrics, reactor, rest, schedule, signal, tls,
-    watch,
-};
+use crate::signal::{self, Again};
+use crate::tls::Certificates;
+use crate::{Config, DataDir, ServeError, StartError, Stop, metrics, reactor, rest, schedule, watch};
 use everglade_api::{EventKind, Severity};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -27,7 +26,8 @@ use std::sync::Arc;
 /// [`ServeError::Start`] before the ready line, [`ServeError::Failed`] after it.
 pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     let stop = Stop::new();
-    signal::watch(stop.clone()).map_err(|source| StartError::System {
+    let again = Again::default();
+    signal::watch(stop.clone(), again.clone()).map_err(|source| StartError::System {
         action: "listen for signals",
         source,
     })?;
@@ -35,7 +35,9 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     let listeners = Listeners::bind(&config.nbd)?;
     let unix = config.api_unix.as_deref().map(listen::bind_api);
     let unix = unix.transpose()?;
-    let (tcp, api_tcp) = config.api_tcp.as_ref().map(open_api).transpose()?.unzip();
+    let api_tcp = config.api_tcp.as_ref();
+    let api_tcp = api_tcp.map(|api| open_api(api, &again)).transpose()?;
+    let (tcp, api_tcp) = api_tcp.unzip();
     let doors = Doors { unix, tcp };
     let (metrics, metrics_at) = listen::bind_metrics(&config.metrics)?.unzip();
     let is_first = directory.state().aggregates.is_empty();
@@ -51,6 +53,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
         directory,
         listeners,
         stop: stop.clone(),
+        again,
     };
     match reactor::start(parts) {
         Ok(reactors) => {
@@ -70,10 +73,11 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
 }
 
 /// Opens the door for administrators from elsewhere.
-fn open_api(api: &ApiTcp) -> Result<(Remote, SocketAddr), StartError> {
+fn open_api(api: &ApiTcp, again: &Again) -> Result<(Remote, SocketAddr), StartError> {
     let tokens = Tokens::read(&api.tokens).map_err(StartError::Tokens)?;
     let folder = api.tls_certificates.as_deref();
-    let tls = folder.map(|folder| tls::load(folder, false)).transpose()?;
+    let tls = folder.map(|folder| Certificates::open(folder, false));
+    let tls = tls.transpose()?.map(|tls| again.add(tls));
     let (socket, address) = listen::bind_tcp(api.address, "--api-tcp")?;
     if !address.ip().is_loopback() && tls.is_none() {
         tracing::warn!(

@@ -1,4 +1,5 @@
-//! SIGTERM and SIGINT: the first asks for an orderly stop, the second ends the process at once.
+//! SIGTERM and SIGINT: the first asks for an orderly stop, the second ends the process at once. SIGHUP: certificates
+//! are read again.
 //!
 //! An orderly stop writes a consistency point, which on a slow device may take seconds; an operator
 //! who cannot wait sends the signal again. What clients had flushed is safe either way.
@@ -6,24 +7,56 @@
 //! SIGPIPE is already ignored by the Rust runtime, so a vanished reader of stdout is an error value.
 
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::Stop;
+use crate::tls::Certificates;
 
 /// Exit code of a process ended by a second signal: not clean, not refused, not broken.
 const EXIT_CUT_SHORT: i32 = 1;
+
+/// What is to be read again. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Again(Arc<Mutex<Vec<Arc<Certificates>>>>);
+
+impl Again {
+    /// One thing more, which is returned.
+    #[must_use]
+    pub fn add(&self, certificates: Arc<Certificates>) -> Arc<Certificates> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Arc::clone(&certificates));
+        certificates
+    }
+
+    fn read(&self) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.is_empty() {
+            tracing::info!("SIGHUP: there are no certificates to read again");
+        }
+        for certificates in all.iter() {
+            if let Err(error) = certificates.read_again() {
+                tracing::error!("SIGHUP: {error}; the certificates of before stay in use");
+            }
+        }
+    }
+}
 
 /// Starts listening; `stop` is asked at the first signal.
 ///
 /// # Errors
 /// The operating system refused the handlers or the thread.
-pub fn watch(stop: Stop) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+pub fn watch(stop: Stop, again: Again) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let listen = move || {
         for signal in signals.forever() {
+            if signal == SIGHUP {
+                again.read();
+                continue;
+            }
             let name = if signal == SIGINT {
                 "SIGINT"
             } else {

@@ -1,10 +1,13 @@
 //! Certificates, where libnbd, nbdkit and QEMU expect them: a folder with `server-cert.pem`, `server-key.pem`, and
 //! `ca-cert.pem` if clients are to have certificates too.
+//!
+//! They expire, so they can be read again while connections use them ([`Certificates::read_again`], at SIGHUP): what is
+//! open goes on with what it began with.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::RootCertStore;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -37,11 +40,51 @@ pub enum TlsError {
     },
 }
 
-/// Reads the certificates below `folder`.
-///
-/// # Errors
-/// A file is missing or senseless, or others may read the key.
-pub fn load(folder: &Path, clients_need_certificates: bool) -> Result<Arc<ServerConfig>, TlsError> {
+/// The certificates below a folder, as they were when they were read last.
+#[derive(Debug)]
+pub struct Certificates {
+    folder: PathBuf,
+    clients_need_certificates: bool,
+    now: RwLock<Arc<ServerConfig>>,
+}
+
+impl Certificates {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// A file is missing or senseless, or others may read the key.
+    pub fn open(
+        folder: &Path,
+        clients_need_certificates: bool,
+    ) -> Result<Arc<Certificates>, TlsError> {
+        let now = load(folder, clients_need_certificates)?;
+        Ok(Arc::new(Certificates {
+            folder: folder.to_owned(),
+            clients_need_certificates,
+            now: RwLock::new(now),
+        }))
+    }
+
+    /// For a connection that begins now.
+    #[must_use]
+    pub fn now(&self) -> Arc<ServerConfig> {
+        let now = self.now.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&now)
+    }
+
+    /// Reads them again, for connections that begin from now on.
+    ///
+    /// # Errors
+    /// As at first. Then nothing changes.
+    pub fn read_again(&self) -> Result<(), TlsError> {
+        let fresh = load(&self.folder, self.clients_need_certificates)?;
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        tracing::info!("read the certificates in {} again", self.folder.display());
+        Ok(())
+    }
+}
+
+fn load(folder: &Path, clients_need_certificates: bool) -> Result<Arc<ServerConfig>, TlsError> {
     let together = |error: &dyn std::fmt::Display| TlsError::Together {
         folder: folder.to_owned(),
         problem: error.to_string(),

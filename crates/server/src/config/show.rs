@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use super::Config;
 use crate::reactor::Door;
 use crate::rest::tokens::Tokens;
-use crate::tls;
+use crate::signal::Again;
+use crate::tls::Certificates;
 
 /// The only key whose value is no text.
 const ALLOW: &str = "nbd.allow";
@@ -120,13 +121,13 @@ impl Config {
     /// # Errors
     /// One line about the first that cannot be used.
     pub fn check_files(&self) -> Result<(), String> {
-        Door::open(&self.nbd).map_err(|error| error.to_string())?;
+        Door::open(&self.nbd, &Again::default()).map_err(|error| error.to_string())?;
         let Some(api) = &self.api_tcp else {
             return Ok(());
         };
         Tokens::read(&api.tokens)?;
         match &api.tls_certificates {
-            Some(folder) => tls::load(folder, false)
+            Some(folder) => Certificates::open(folder, false)
                 .map(drop)
                 .map_err(|error| error.to_string()),
             None => Ok(()),

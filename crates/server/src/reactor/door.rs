@@ -3,23 +3,23 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use everglade_nbd::{AllowList, Caller, TlsMode};
-use rustls::ServerConfig;
-
+use crate::StartError;
 use crate::config::{Nbd, Tls, TlsClients};
-use crate::{StartError, tls};
+use crate::signal::Again;
+use crate::tls::Certificates;
+use everglade_nbd::{AllowList, Caller, TlsMode};
 
 /// The same for all reactors.
 #[derive(Clone)]
 pub(crate) struct Door {
     mode: TlsMode,
-    certificates: Option<Arc<ServerConfig>>,
+    certificates: Option<Arc<Certificates>>,
     allow_list: Option<Arc<dyn AllowList>>,
 }
 
 impl Door {
     /// Reads the certificates, if there are to be any.
-    pub(crate) fn open(nbd: &Nbd) -> Result<Door, StartError> {
+    pub(crate) fn open(nbd: &Nbd, again: &Again) -> Result<Door, StartError> {
         let callers = &nbd.callers;
         let mode = match callers.tls {
             None | Some(Tls::Off) => TlsMode::Off,
@@ -29,7 +29,7 @@ impl Door {
         let certificates = match (&callers.tls_certificates, mode) {
             (Some(folder), TlsMode::Offered | TlsMode::Required) => {
                 let is_strict = callers.tls_clients == Some(TlsClients::Certified);
-                Some(tls::load(folder, is_strict)?)
+                Some(again.add(Certificates::open(folder, is_strict)?))
             }
             _ => None,
         };
@@ -60,7 +60,7 @@ impl Door {
     }
 
     /// What a connection is encrypted with.
-    pub(super) fn certificates(&self) -> Option<&Arc<ServerConfig>> {
+    pub(super) fn certificates(&self) -> Option<&Arc<Certificates>> {
         self.certificates.as_ref()
     }
 }

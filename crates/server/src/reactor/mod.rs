@@ -33,6 +33,7 @@ use everglade_target::Export;
 
 use crate::datadir::{AggregateState, Phase};
 use crate::listen::Listeners;
+use crate::signal::Again;
 use crate::{Config, DataDir, ServeError, StartError, Stop, devices};
 use control::{Answer, Control, Plane};
 pub(crate) use door::Door;
@@ -51,6 +52,8 @@ pub struct Parts<'a> {
     pub listeners: Listeners,
     /// Asked when it is time to end.
     pub stop: Stop,
+    /// Told what is to be read again at SIGHUP.
+    pub again: Again,
 }
 
 /// The running data plane.
@@ -77,8 +80,9 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         mut directory,
         listeners,
         stop,
+        again,
     } = parts;
-    let door = Door::open(&config.nbd)?;
+    let door = Door::open(&config.nbd, &again)?;
     let options = WorldOptions {
         io: config.io.into(),
         reactors: config.reactors,

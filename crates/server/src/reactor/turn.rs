@@ -301,7 +301,7 @@ impl Reactor {
     /// The session has acknowledged TLS, and that was sent.
     fn encrypt(&mut self, session: SessionId, index: usize) {
         let certificates = self.door.certificates().expect("TLS was offered");
-        match self.connections[index].socket.encrypt(certificates) {
+        match self.connections[index].socket.encrypt(&certificates.now()) {
             Ok(()) => self.sessions.tls_begun(session),
             Err(error) => {
                 tracing::warn!("a connection cannot be encrypted: {error}");

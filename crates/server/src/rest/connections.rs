@@ -26,6 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use super::caller::Caller;
 use super::guard::Origin;
 use super::tokens::Tokens;
+use crate::tls::Certificates;
 
 /// From the first byte of a request to the end of its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
@@ -41,7 +42,7 @@ pub(crate) enum Door {
     /// Who may open the socket may do everything.
     Unix(Listener),
     /// A token says who asks, in clear or through TLS.
-    Tcp(StdTcpListener, Arc<Tokens>, Option<TlsAcceptor>),
+    Tcp(StdTcpListener, Arc<Tokens>, Option<Arc<Certificates>>),
     /// Nobody is asked who they are.
     Open(StdTcpListener),
 }
@@ -116,7 +117,8 @@ impl Connections {
                 let listener = from_std(socket)?;
                 let serve = |stream, routes, asked| {
                     let origin = Origin::Remote(Arc::clone(&tokens));
-                    carry_from_afar(stream, tls.clone(), origin, routes, asked)
+                    let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.now()));
+                    carry_from_afar(stream, tls, origin, routes, asked)
                 };
                 self.accept_from(|| async { Ok(listener.accept().await?.0) }, serve)
                     .await;

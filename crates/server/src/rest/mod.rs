@@ -42,13 +42,12 @@ use std::time::Duration;
 use everglade_env::net::Listener;
 use tokio::sync::watch;
 use tokio::time::sleep;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 
 use crate::Stop;
 use crate::datadir::Endpoints;
 use crate::reactor::Administrator;
 use crate::records::Records;
+use crate::tls::Certificates;
 use connections::{Connections, Door};
 use desk::Desk;
 use tokens::Tokens;
@@ -77,7 +76,7 @@ pub struct Remote {
     /// Who may.
     pub tokens: Tokens,
     /// With which certificates; none: in clear.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<Arc<Certificates>>,
 }
 
 impl Doors {
@@ -127,10 +126,9 @@ pub fn start(
 /// Answers at both doors until the stop, then lets those who are being answered finish.
 async fn serve(doors: Doors, desk: &Arc<Desk>) {
     let unix = doors.unix.map(Door::Unix);
-    let tcp = doors.tcp.map(|remote| {
-        let tls = remote.tls.map(TlsAcceptor::from);
-        Door::Tcp(remote.socket, Arc::new(remote.tokens), tls)
-    });
+    let tcp = doors
+        .tcp
+        .map(|remote| Door::Tcp(remote.socket, Arc::new(remote.tokens), remote.tls));
     tokio::join!(serve_one(unix, desk), serve_one(tcp, desk));
 }
 

@@ -192,6 +192,58 @@ fn offered_encryption_may_be_used_or_not() {
     server.stop();
 }
 
+/// Certificates expire: new ones are taken up without a restart, and bad ones change nothing.
+#[test]
+fn certificates_are_read_again_at_sighup_and_connections_stay() {
+    if !have(&["openssl", "nbdinfo"]) {
+        return;
+    }
+    let place = Place::new();
+    let certificates = Certificates::new(&place);
+    let lines = format!(
+        "tls = \"offered\"\ntls_certificates = \"{}\"",
+        certificates.path("")
+    );
+    let server = serve(&place, &lines);
+    let (mut stays, _) = Client::open(&server.tcp, LUN).expect("a client");
+    let hang_up = || {
+        let pid = rustix::process::Pid::from_raw(server.pid().cast_signed()).expect("a process");
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).expect("sent");
+    };
+    let knows = |folder: &Path| {
+        let uri = encrypted_uri(&server, LUN, folder);
+        let output = std::process::Command::new("nbdinfo")
+            .args(["--size", &uri])
+            .output();
+        output.expect("nbdinfo runs").status.success()
+    };
+    let before = certificates.without_client(&place);
+    assert!(knows(&before));
+    // Another authority, another certificate.
+    let other_place = Place::new();
+    let others = Certificates::new(&other_place);
+    let after = others.without_client(&other_place);
+    assert!(!knows(&after));
+    fs::write(certificates.path("server-key.pem"), "no key").expect("write");
+    hang_up();
+    assert!(knows(&before), "bad ones change nothing");
+    for file in ["server-key.pem", "server-cert.pem"] {
+        fs::copy(others.path(file), certificates.path(file)).expect("copy");
+    }
+    hang_up();
+    let begun = std::time::Instant::now();
+    while !knows(&after) {
+        let waited = begun.elapsed();
+        assert!(
+            waited < std::time::Duration::from_secs(30),
+            "it is not read"
+        );
+    }
+    assert!(!knows(&before));
+    stays.write(0, b"abc").expect("written");
+    server.stop();
+}
+
 #[test]
 fn certificates_that_cannot_be_used_refuse_the_start() {
     if !have(&["openssl"]) {
