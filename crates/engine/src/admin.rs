@@ -376,6 +376,7 @@ pub(crate) fn new_volume(
         affinities,
         dirty_stripes: 0.into(),
         frozen_stripes: 0.into(),
+        traffic: crate::volume::Traffic::default(),
         luns: std::sync::RwLock::default(),
         images: std::sync::RwLock::default(),
         snapshots: std::sync::RwLock::default(),

@@ -44,7 +44,7 @@ pub use aggregate::log::{JournalInfo, RecoveryInfo};
 pub use aggregate::lost::LostInfo;
 pub use aggregate::space::Usage;
 pub use cp::freeze::RECLAIM_REGIONS;
-pub use cp::trigger::CpCounts;
+pub use cp::trigger::{CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use reactor::{AdminDone, Core, Joined};
 pub use shared::{AggregateInfo, Engine, LunInfo, Options, VolumeInfo};
 pub use snapshot::info::SnapshotInfo;

@@ -127,6 +127,10 @@ pub struct VolumeInfo {
     pub used_blocks: u64,
     /// Blocks that deletions of its LUNs and snapshots have yet to give back.
     pub pending_blocks: u64,
+    /// Bytes that clients read since it was opened.
+    pub read_bytes: u64,
+    /// Bytes that clients wrote since then.
+    pub written_bytes: u64,
 }
 
 /// A LUN, for people.
@@ -359,6 +363,8 @@ impl Engine {
                         .and_then(|base| clone::base_name(&known, *base)),
                     used_blocks: volume.used_blocks.load(Ordering::Relaxed),
                     pending_blocks: volume.pending_blocks.load(Ordering::Relaxed),
+                    read_bytes: volume.traffic.read.load(Ordering::Relaxed),
+                    written_bytes: volume.traffic.written.load(Ordering::Relaxed),
                 }
             }));
         }
@@ -391,6 +397,12 @@ impl Engine {
     /// each other. Nothing may run any more.
     pub fn dissolve(&self) {
         self.0.all().iter().for_each(|known| dissolve(known));
+    }
+
+    /// Operations that had to wait for the stripe they are in, instead of running at once where they arrived.
+    #[must_use]
+    pub fn queued_operations(&self) -> u64 {
+        self.0.affinities.counts()[everglade_affinity::Class::Stripe as usize].queued
     }
 
     /// Look-ups in the page cache that found a page, and those that did not.

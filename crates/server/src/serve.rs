@@ -15,7 +15,9 @@ use crate::rest::tokens::Tokens;
 use crate::rest::{Doors, Remote};
 use crate::signal::{self, Again};
 use crate::tls::Certificates;
-use crate::{Config, DataDir, ServeError, StartError, Stop, metrics, reactor, rest, schedule, watch};
+use crate::{
+    Config, DataDir, ServeError, StartError, Stop, metrics, reactor, rest, schedule, watch,
+};
 use everglade_api::{EventKind, Severity};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

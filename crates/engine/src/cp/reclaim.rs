@@ -41,14 +41,11 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
         return Ok(true);
     }
     // LUNs first: their volumes may be deleted next.
-    let victim = home
-        .volumes
-        .iter()
-        .find_map(|(id, volume)| {
-            let file = volume.fs.hidden.first();
-            let file = file.or_else(|| volume.fs.cut.first().copied())?;
-            Some((Some(*id), file))
-        });
+    let victim = home.volumes.iter().find_map(|(id, volume)| {
+        let file = volume.fs.hidden.first();
+        let file = file.or_else(|| volume.fs.cut.first().copied())?;
+        Some((Some(*id), file))
+    });
     if victim.is_none()
         && let Some(volume) = scan::next_volume(home)
     {

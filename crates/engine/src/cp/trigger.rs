@@ -1,6 +1,20 @@
-//! Why consistency points begin (DESIGN §6), counted.
+//! Why consistency points begin (DESIGN §6), counted, and how long their phases take.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use everglade_env::Nanos;
+
+/// Upper bounds of the buckets of durations; one more holds what took longer. A freeze is to stay in the first.
+pub const PHASE_BOUNDS: [Nanos; 6] = [
+    100_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+    1_000_000_000,
+    10_000_000_000,
+];
 
 /// What made a consistency point begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +70,23 @@ impl Trigger {
 pub(crate) struct Counts {
     begun: [AtomicU64; Trigger::ALL.len()],
     back_to_back: AtomicU64,
+    phases: Mutex<Phases>,
+}
+
+#[derive(Default)]
+struct Phases {
+    /// The one that runs, and since when.
+    now: Option<(&'static str, Nanos)>,
+    times: BTreeMap<&'static str, PhaseTimes>,
+}
+
+/// How long a phase took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PhaseTimes {
+    /// How often by duration: bucket `i` holds those up to `PHASE_BOUNDS[i]`. Not cumulative.
+    pub buckets: [u64; PHASE_BOUNDS.len() + 1],
+    /// In all.
+    pub sum: Nanos,
 }
 
 /// Counts of consistency points since start, for people.
@@ -65,9 +96,32 @@ pub struct CpCounts {
     pub by_trigger: Vec<(&'static str, u64)>,
     /// Those that began under pressure as soon as the one before was committed.
     pub back_to_back: u64,
+    /// How long each phase took, by name.
+    pub phases: Vec<(&'static str, PhaseTimes)>,
 }
 
 impl Counts {
+    fn phases(&self) -> std::sync::MutexGuard<'_, Phases> {
+        self.phases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The phase that runs from now on; none between consistency points.
+    pub(crate) fn enter_phase(&self, phase: Option<&'static str>, now: Nanos) {
+        let mut phases = self.phases();
+        if phases.now.map(|(name, _)| name) == phase {
+            return;
+        }
+        if let Some((name, since)) = phases.now {
+            phases.note(name, now.saturating_sub(since));
+        }
+        phases.now = phase.map(|name| (name, now));
+    }
+
+    /// A phase that is not entered, because nothing else happens meanwhile, took so long.
+    pub(crate) fn note_phase(&self, phase: &'static str, took: Nanos) {
+        self.phases().note(phase, took);
+    }
+
     pub(crate) fn note(&self, trigger: Trigger, is_back_to_back: bool) {
         self.begun[trigger as usize].fetch_add(1, Ordering::Relaxed);
         if is_back_to_back {
@@ -83,6 +137,42 @@ impl Counts {
                 .map(|trigger| (trigger.name(), count(trigger)))
                 .collect(),
             back_to_back: self.back_to_back.load(Ordering::Relaxed),
+            phases: {
+                let phases = self.phases();
+                let times = phases.times.iter();
+                times.map(|(name, times)| (*name, times.clone())).collect()
+            },
         }
+    }
+}
+
+impl Phases {
+    fn note(&mut self, phase: &'static str, took: Nanos) {
+        let times = self.times.entry(phase).or_default();
+        let bucket = PHASE_BOUNDS.partition_point(|bound| *bound < took);
+        times.buckets[bucket] += 1;
+        times.sum = times.sum.saturating_add(took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_lasts_until_the_next_begins() {
+        let counts = Counts::default();
+        counts.enter_phase(Some("plan"), 1_000);
+        counts.enter_phase(Some("plan"), 2_000);
+        counts.enter_phase(Some("clean"), 101_000);
+        counts.enter_phase(None, 101_000 + 2_000_000);
+        counts.enter_phase(None, u64::MAX);
+        counts.note_phase("freeze", 7);
+        let phases: BTreeMap<_, _> = counts.read().phases.into_iter().collect();
+        assert_eq!(phases["plan"].buckets, [1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(phases["plan"].sum, 100_000);
+        assert_eq!(phases["clean"].buckets, [0, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(phases["freeze"].sum, 7);
+        assert_eq!(phases.len(), 3);
     }
 }

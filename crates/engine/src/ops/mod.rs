@@ -221,6 +221,18 @@ impl Client {
         Ok(())
     }
 
+    /// Counts what was read or written.
+    pub(crate) fn count(&self) {
+        let traffic = &self.lun.volume.traffic;
+        let (counter, length) = match &self.op {
+            Op::Read { length, .. } => (&traffic.read, *length),
+            Op::Write { data, .. } => (&traffic.written, data.length),
+            _ => return,
+        };
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        counter.fetch_add(u64::from(length), relaxed);
+    }
+
     /// Runs the operation inside its stripes.
     pub(crate) fn run(&mut self, cx: &mut OpCx<'_, '_>) -> Result<Outcome, Stop> {
         self.validate().map_err(Stop::Failed)?;

@@ -210,6 +210,8 @@ impl<O: Outside> Core<O> {
                 return self.leave(permit);
             }
             home.wall_seconds = self.outside.wall_seconds();
+            let phase = home.run.as_ref().map(|run| run.phase.name());
+            home.aggregate.counts.enter_phase(phase, now);
             let mut trigger = Trigger::Timer;
             let publish = match &home.run {
                 Some(run) => run.phase == crate::cp::Phase::Publish,
@@ -234,6 +236,9 @@ impl<O: Outside> Core<O> {
                     self.publish(aggregate, inside);
                 } else {
                     self.freeze(aggregate, inside, now, trigger);
+                    let took = self.outside.now().saturating_sub(now);
+                    let counts = &self.homes[&aggregate].aggregate.counts;
+                    counts.note_phase("freeze", took);
                 }
                 continue;
             }

@@ -194,6 +194,11 @@ impl<O: Outside> Core<O> {
             unreachable!("a client's")
         };
         let aggregate = client.lun.volume.aggregate.clone();
+        if let (Origin::Session(_), Ok(Outcome::Done(_) | Outcome::Durable(_))) =
+            (client.origin, &outcome)
+        {
+            client.count();
+        }
         match outcome {
             Ok(Outcome::Done(reply)) => self.finish_client(id, Ok(reply)),
             Ok(Outcome::Again) => {

@@ -60,6 +60,7 @@ pub(crate) struct Volume {
     pub(crate) dirty_stripes: AtomicU64,
     /// Stripes with a frozen overlay. Changed in the Aggregate affinity only.
     pub(crate) frozen_stripes: AtomicU64,
+    pub(crate) traffic: Traffic,
     /// By name. Changed in the freeze only.
     pub(crate) luns: RwLock<BTreeMap<String, Arc<Lun>>>,
     /// Snapshots that clients can open, by name. Changed in the Aggregate affinity only.
@@ -75,6 +76,13 @@ pub(crate) struct Volume {
     /// Operations wait for the next commit: another image is about to take the place of this one. Set in the
     /// freeze, cleared when the consistency point is published.
     pub(crate) is_paused: AtomicBool,
+}
+
+/// Bytes that clients read and wrote since the volume was opened.
+#[derive(Default)]
+pub(crate) struct Traffic {
+    pub(crate) read: AtomicU64,
+    pub(crate) written: AtomicU64,
 }
 
 /// A LUN.

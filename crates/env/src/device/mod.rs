@@ -114,6 +114,8 @@ pub struct DeviceInfo {
     pub preallocates: bool,
     /// Bytes the host could still give; `None` for block devices, and where the host does not say.
     pub host_free_bytes: Option<u64>,
+    /// Operations that failed since it was opened, by why.
+    pub errors: [(&'static str, u64); 3],
 }
 
 /// An opened device, shared by all reactors and workers.
@@ -134,6 +136,15 @@ pub(crate) struct Device {
     host_free: AtomicU64,
     /// The errno of the first flush that failed, 0 if none did.
     flush_failed: AtomicI32,
+    errors: Errors,
+}
+
+/// Operations that failed, by why.
+#[derive(Default)]
+struct Errors {
+    no_space: AtomicU64,
+    io: AtomicU64,
+    gone: AtomicU64,
 }
 
 /// A run of bytes within one segment.
@@ -193,6 +204,7 @@ impl Device {
             closed: AtomicBool::new(false),
             host_free: AtomicU64::new(UNKNOWN),
             flush_failed: AtomicI32::new(0),
+            errors: Errors::default(),
         };
         device.measure_host();
         device
@@ -232,7 +244,22 @@ impl Device {
             direct: self.direct,
             preallocates: self.preallocates.load(Ordering::Relaxed),
             host_free_bytes: self.host_free_bytes(),
+            errors: {
+                let Errors { no_space, io, gone } = &self.errors;
+                let named = [("no_space", no_space), ("io", io), ("gone", gone)];
+                named.map(|(name, count)| (name, count.load(Ordering::Relaxed)))
+            },
         }
+    }
+
+    /// An operation failed.
+    pub(crate) fn note_error(&self, error: DiskError) {
+        let counter = match error {
+            DiskError::NoSpace => &self.errors.no_space,
+            DiskError::Io(_) => &self.errors.io,
+            DiskError::Gone => &self.errors.gone,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Stops the process if the range is not whole blocks of this device: the caller checked it.

@@ -130,6 +130,9 @@ impl Real {
         job.parts_left -= 1;
         if job.parts_left == 0 {
             let job = self.jobs.remove(key);
+            if let Some(error) = job.error {
+                job.device.note_error(error);
+            }
             self.complete(job.token, job.error.map_or(Ok(()), Err), job.pages);
         }
     }

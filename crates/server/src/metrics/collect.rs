@@ -6,7 +6,7 @@ use everglade_api::{Aggregate, AggregateState, Health, JobState};
 use everglade_nbd::metrics::{DURATION_BOUNDS, OPERATIONS, Snapshot};
 
 use super::page::{Page, seconds};
-use crate::reactor::Administrator;
+use crate::reactor::{Administrator, PHASE_BOUNDS};
 use crate::records::Records;
 
 /// Everything, as text.
@@ -18,6 +18,7 @@ pub(super) fn all(administrator: &Administrator, records: &Records) -> String {
     nbd(&mut page, &administrator.nbd());
     consistency_points(&mut page, &aggregates);
     journals(&mut page, &aggregates);
+    engine(&mut page, administrator);
     memory(&mut page, administrator);
     process(&mut page);
     page.text()
@@ -168,6 +169,38 @@ fn journals(page: &mut Page, aggregates: &[Aggregate]) {
     recoveries().for_each(|(name, recovery)| family.value(&[name], recovery.bytes));
     let mut family = page.family("everglade_recovery_seconds");
     recoveries().for_each(|(name, recovery)| family.ratio(&[name], recovery.duration_ms, 1000));
+}
+
+fn engine(page: &mut Page, administrator: &Administrator) {
+    let counts = administrator.engine_counts();
+    let mut family = page.family("everglade_cp_phase_seconds");
+    for (aggregate, phases) in &counts.phases {
+        for (phase, times) in phases {
+            let labels = [aggregate.as_str(), *phase];
+            family.histogram(&labels, &PHASE_BOUNDS, &times.buckets, times.sum);
+        }
+    }
+    let mut family = page.family("everglade_volume_read_bytes_total");
+    for volume in &counts.volumes {
+        family.value(&[&volume.name], volume.read_bytes);
+    }
+    let mut family = page.family("everglade_volume_written_bytes_total");
+    for volume in &counts.volumes {
+        family.value(&[&volume.name], volume.written_bytes);
+    }
+    let mut family = page.family("everglade_volume_space_bytes");
+    for volume in administrator.volumes().volumes {
+        family.value(&[&volume.name, "logical"], volume.logical_bytes);
+        family.value(&[&volume.name, "used"], volume.used_bytes);
+    }
+    let mut family = page.family("everglade_device_errors_total");
+    for (device, errors) in &counts.device_errors {
+        for (kind, count) in errors {
+            family.value(&[device, *kind], *count);
+        }
+    }
+    page.family("everglade_fallthrough_total")
+        .value(&["inline", "stripe_busy"], counts.queued_operations);
 }
 
 fn memory(page: &mut Page, administrator: &Administrator) {

@@ -10,7 +10,9 @@ use everglade_api::{
     ConsistencyPoints, Damage, Device, DeviceKind, Health, Journal, Lun, Luns, Operation, Problem,
     Recovery, Size, Statistics, Status, Sync, Version, Volume, Volumes,
 };
-use everglade_engine::{AggregateInfo, JournalInfo, LunInfo, RecoveryInfo, State, VolumeInfo};
+use everglade_engine::{
+    AggregateInfo, JournalInfo, LunInfo, PhaseTimes, RecoveryInfo, State, VolumeInfo,
+};
 use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::volume::Sync as MediaSync;
 use everglade_nbd::metrics::{OPERATIONS, Snapshot};
@@ -18,6 +20,18 @@ use everglade_nbd::metrics::{OPERATIONS, Snapshot};
 use super::administrator::{Administrator, split};
 use super::unavailable::Unavailable;
 use crate::datadir::{Uuid, format_file};
+
+/// See [`Administrator::engine_counts`].
+pub struct EngineCounts {
+    /// With what clients read and wrote.
+    pub volumes: Vec<VolumeInfo>,
+    /// Path of each device, and operations that failed, by why.
+    pub device_errors: Vec<(String, [(&'static str, u64); 3])>,
+    /// How long phases of consistency points took, by aggregate.
+    pub phases: Vec<(String, Vec<(&'static str, PhaseTimes)>)>,
+    /// Operations that did not run at once.
+    pub queued_operations: u64,
+}
 
 pub(super) fn bytes(blocks: u64) -> u64 {
     blocks.saturating_mul(BLOCK_SIZE as u64)
@@ -231,6 +245,25 @@ impl Administrator {
     #[must_use]
     pub fn nbd(&self) -> Snapshot {
         self.plane.nbd()
+    }
+
+    /// What the engine knows of volumes, aggregates and devices, for metrics.
+    #[must_use]
+    pub fn engine_counts(&self) -> EngineCounts {
+        let aggregates = self.engine.aggregates();
+        let devices = aggregates.iter().flat_map(|info| info.devices.iter());
+        let infos = devices.filter_map(|id| self.plane.world.info(*id));
+        EngineCounts {
+            volumes: self.engine.volumes(),
+            device_errors: infos
+                .map(|info| (info.path.to_string_lossy().into_owned(), info.errors))
+                .collect(),
+            phases: aggregates
+                .iter()
+                .map(|info| (info.name.clone(), info.cp_counts.phases.clone()))
+                .collect(),
+            queued_operations: self.engine.queued_operations(),
+        }
     }
 
     /// Counters, for `top`.

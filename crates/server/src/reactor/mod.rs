@@ -37,6 +37,8 @@ use crate::signal::Again;
 use crate::{Config, DataDir, ServeError, StartError, Stop, devices};
 use control::{Answer, Control, Plane};
 pub(crate) use door::Door;
+pub(crate) use everglade_engine::PHASE_BOUNDS;
+pub use inventory::EngineCounts;
 
 pub use administrator::{Administrator, Deleted};
 pub use deletion::Cleared;

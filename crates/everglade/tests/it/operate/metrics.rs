@@ -86,6 +86,18 @@ fn what_clients_do_is_counted() {
     );
     assert!(value(&after, "everglade_nbd_requests_total{op=\"flush\"}") >= 1.0);
     assert!(value(&after, "process_resident_memory_bytes") > 1e6);
+    let written = "everglade_volume_written_bytes_total{volume=\"vol0\"}";
+    assert_eq!(value(&after, written), f64::from(8 << 20));
+    let logical = "everglade_volume_space_bytes{volume=\"vol0\",kind=\"logical\"}";
+    assert_eq!(value(&after, logical), f64::from(64 << 20));
+    let freezes = "everglade_cp_phase_seconds_count{aggregate=\"aggr0\",phase=\"freeze\"}";
+    assert!(value(&after, freezes) >= 1.0);
+    let device = place.data_dir().join("aggregates/aggr0/dev0");
+    let errors = format!(
+        "everglade_device_errors_total{{device=\"{}\",kind=\"io\"}}",
+        device.display()
+    );
+    assert_eq!(value(&after, &errors), 0.0);
     assert_eq!(
         value(&after, "everglade_aggregate_up{aggregate=\"aggr0\"}"),
         1.0
