@@ -59,6 +59,7 @@ fn describe(op: &Op) -> String {
             length,
             count_max,
         } => format!("extents {offset}+{length} at most {count_max}"),
+        Op::Changes { offset, length, .. } => format!("changes {offset}+{length}"),
         Op::Discard {
             offset,
             length,
