@@ -14,6 +14,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use webpki::EndEntityCert;
 
 const CERTIFICATE: &str = "server-cert.pem";
 const KEY: &str = "server-key.pem";
@@ -82,6 +83,15 @@ impl Certificates {
         tracing::info!("read the certificates in {} again", self.folder.display());
         Ok(())
     }
+}
+
+/// The DNS names in the certificate that a client has shown, which was verified before. None if it showed none.
+pub(crate) fn names_of(shown: &[CertificateDer<'_>]) -> Vec<String> {
+    let certificate = shown
+        .first()
+        .and_then(|first| EndEntityCert::try_from(first).ok());
+    let names = certificate.iter().flat_map(|shown| shown.valid_dns_names());
+    names.map(str::to_ascii_lowercase).collect()
 }
 
 fn load(folder: &Path, clients_need_certificates: bool) -> Result<Arc<ServerConfig>, TlsError> {

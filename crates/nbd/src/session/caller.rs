@@ -2,7 +2,7 @@
 //! and which exports there are for it.
 
 use core::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use everglade_target::{Completion, Error, Export, LunHandle, Op, Target, Token};
 
@@ -20,8 +20,9 @@ pub enum TlsMode {
 
 /// Decides which exports a caller may see. Names of others do not exist for it.
 pub trait AllowList: Send + Sync {
-    /// Whether `address` may use `export`. `None` is a local socket.
-    fn allows(&self, export: &str, address: Option<IpAddr>) -> bool;
+    /// Whether somebody at `address`, `None` is a local socket, whose certificate has these `names`, may use
+    /// `export`.
+    fn allows(&self, export: &str, address: Option<IpAddr>, names: &[String]) -> bool;
 }
 
 /// The other end.
@@ -29,6 +30,8 @@ pub trait AllowList: Send + Sync {
 pub struct Caller {
     /// Where it is; `None` for a local socket.
     pub address: Option<IpAddr>,
+    /// Names in the certificate it showed; set before anything comes from it that was encrypted.
+    pub names: Arc<OnceLock<Vec<String>>>,
     /// What it may or must do about encryption.
     pub tls: TlsMode,
     /// Nothing: it may see everything.
@@ -38,7 +41,8 @@ pub struct Caller {
 impl Caller {
     fn allows(&self, export: &str) -> bool {
         let list = self.allow_list.as_ref();
-        list.is_none_or(|list| list.allows(export, self.address))
+        let names = self.names.get().map_or(&[][..], Vec::as_slice);
+        list.is_none_or(|list| list.allows(export, self.address, names))
     }
 }
 

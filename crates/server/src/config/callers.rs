@@ -11,6 +11,7 @@
 //! [nbd.allow]                         # who may use what; an export that no line names is for all
 //! "vol0/*" = ["10.1.0.0/16", "local"] # local: the Unix socket
 //! "vol0/lun7" = "10.1.2.3"            # the longest pattern that fits decides
+//! "vol0/lun8" = "cert:db.example.org" # who shows a certificate with this DNS name
 //! ```
 
 use std::fmt;
@@ -69,12 +70,14 @@ struct Rule {
 }
 
 /// Where callers come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The Unix socket.
     Local,
     /// An address, or all with the same first bits.
     Network(IpAddr, u8),
+    /// Wherever they come from: those with a certificate of our authority that has this DNS name.
+    Certificate(String),
 }
 
 impl Callers {
@@ -115,6 +118,12 @@ impl Callers {
                 "certified",
                 "anyone, since nbd.tls is off",
             );
+        }
+        let origins = self.allow.0.iter().flat_map(|rule| &rule.origins);
+        let is_named = |origin: &Origin| matches!(origin, Origin::Certificate(_));
+        if self.tls_clients != Some(TlsClients::Certified) && origins.into_iter().any(is_named) {
+            let expected = "certified, since nbd.allow names certificates";
+            return contradiction("nbd.tls_clients", "anyone", expected);
         }
         if self
             .idle_timeout
@@ -157,7 +166,7 @@ impl Rules {
 }
 
 impl everglade_nbd::AllowList for Rules {
-    fn allows(&self, export: &str, address: Option<IpAddr>) -> bool {
+    fn allows(&self, export: &str, address: Option<IpAddr>, names: &[String]) -> bool {
         // Who may not read a LUN may not read what it was either, unless a rule for the snapshot says so.
         let lun = export.split_once('@').map(|(lun, _)| lun);
         let fits = |rule: &&Rule| {
@@ -167,16 +176,19 @@ impl everglade_nbd::AllowList for Rules {
         // A name is more than a pattern of the same length.
         let rank = |rule: &&Rule| (rule.pattern.len(), !rule.is_prefix);
         let rule = self.0.iter().filter(fits).max_by_key(rank);
-        rule.is_none_or(|rule| rule.origins.iter().any(|origin| origin.contains(address)))
+        let is_from = |origin: &Origin| origin.contains(address, names);
+        rule.is_none_or(|rule| rule.origins.iter().any(is_from))
     }
 }
 
 impl Origin {
-    fn contains(self, address: Option<IpAddr>) -> bool {
+    fn contains(&self, address: Option<IpAddr>, names: &[String]) -> bool {
         match (self, address.map(|address| address.to_canonical())) {
             (Origin::Local, None) => true,
+            (Origin::Certificate(name), _) => names.contains(name),
             (Origin::Network(network, bits), Some(address)) => {
-                let (network, address) = (words(network), words(address));
+                let bits = *bits;
+                let (network, address) = (words(*network), words(address));
                 match (network, address) {
                     ((a, 32), (b, 32)) => same_bits(a, b, 32, bits),
                     ((a, 128), (b, 128)) => same_bits(a, b, 128, bits),
@@ -204,7 +216,7 @@ fn same_bits(a: u128, b: u128, width: u8, bits: u8) -> bool {
 /// Why a text is not where callers come from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not where callers come from; expected an address, a network such as 10.1.0.0/16, or local"
+    "'{0}' is not where callers come from; expected an address, a network such as 10.1.0.0/16, cert:NAME, or local"
 )]
 pub struct NotAnOrigin(String);
 
@@ -215,6 +227,13 @@ impl FromStr for Origin {
         let refuse = || NotAnOrigin(text.to_owned());
         if text == "local" {
             return Ok(Origin::Local);
+        }
+        if let Some(name) = text.strip_prefix("cert:") {
+            let is_fine = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+            if name.is_empty() || name.len() > 253 || !name.chars().all(is_fine) {
+                return Err(refuse());
+            }
+            return Ok(Origin::Certificate(name.to_ascii_lowercase()));
         }
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -281,6 +300,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Local => f.write_str("local"),
+            Origin::Certificate(name) => write!(f, "cert:{name}"),
             Origin::Network(address, bits) => write!(f, "{address}/{bits}"),
         }
     }
@@ -346,7 +366,7 @@ mod tests {
             ("v/none", "local", false),
         ] {
             assert_eq!(
-                rules.allows(export, at(address)),
+                rules.allows(export, at(address), &[]),
                 allowed,
                 "{export} {address}"
             );
@@ -370,7 +390,7 @@ mod tests {
             ("v/m", "10.1.2.3", true),
             ("v/lx@monday", "10.9.9.9", true),
         ] {
-            let found = rules.allows(export, at(address));
+            let found = rules.allows(export, at(address), &[]);
             assert_eq!(found, allowed, "{export} {address}");
         }
     }
@@ -378,9 +398,9 @@ mod tests {
     #[test]
     fn an_export_that_no_rule_names_is_for_all() {
         let rules = rules(&[("v/l", &["10.0.0.0/0"])]);
-        assert!(rules.allows("v/m", at("::1")));
-        assert!(rules.allows("v/l", at("192.168.0.1")));
-        assert!(!rules.allows("v/l", at("::1")));
+        assert!(rules.allows("v/m", at("::1"), &[]));
+        assert!(rules.allows("v/l", at("192.168.0.1"), &[]));
+        assert!(!rules.allows("v/l", at("::1"), &[]));
     }
 
     #[test]
@@ -402,5 +422,38 @@ mod tests {
                 "{pattern}"
             );
         }
+    }
+
+    #[test]
+    fn a_certificate_is_known_by_its_name() {
+        let mut rules = Rules::default();
+        let origin: Origin = "cert:DB1.example.org".parse().expect("a name");
+        assert_eq!(origin.to_string(), "cert:db1.example.org");
+        rules.add("v/*", vec![origin]).expect("a pattern");
+        let name = |name: &str| vec![name.to_owned()];
+        let somewhere = "10.1.2.3".parse().ok();
+        assert!(rules.allows("v/l", somewhere, &name("db1.example.org")));
+        assert!(!rules.allows("v/l", somewhere, &name("db2.example.org")));
+        assert!(!rules.allows("v/l", somewhere, &[]));
+        assert!(
+            !rules.allows("v/l", None, &[]),
+            "the Unix socket has no names"
+        );
+        for bad in ["cert:", "cert:a b", "cert:*", "certs:a"] {
+            assert!(bad.parse::<Origin>().is_err(), "{bad}");
+        }
+        let callers = Callers {
+            tls: Some(Tls::Required),
+            tls_certificates: Some("/tls".into()),
+            allow: rules,
+            ..Callers::default()
+        };
+        let error = callers.check().expect_err("names that nobody verifies");
+        assert!(error.to_string().contains("nbd.tls_clients"), "{error}");
+        let callers = Callers {
+            tls_clients: Some(TlsClients::Certified),
+            ..callers
+        };
+        assert!(callers.check().is_ok());
     }
 }

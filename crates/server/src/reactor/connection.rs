@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use everglade_env::reactor::Interest;
 use everglade_nbd::SessionId;
@@ -24,6 +24,8 @@ pub(super) struct Socket {
     /// Where the other end is; nothing for a Unix socket.
     pub(super) address: Option<IpAddr>,
     encryption: Option<Box<Encryption>>,
+    /// Where the names in the client's certificate go.
+    pub(super) names: Arc<OnceLock<Vec<String>>>,
 }
 
 enum Stream {
@@ -41,6 +43,7 @@ impl Socket {
             stream: Stream::Tcp(stream),
             address: Some(address.ip()),
             encryption: None,
+            names: Arc::default(),
         })
     }
 
@@ -51,6 +54,7 @@ impl Socket {
             stream: Stream::Unix(stream),
             address: None,
             encryption: None,
+            names: Arc::default(),
         })
     }
 
@@ -60,7 +64,10 @@ impl Socket {
         certificates: &Arc<ServerConfig>,
     ) -> Result<(), rustls::Error> {
         assert!(self.encryption.is_none(), "a socket is encrypted once");
-        self.encryption = Some(Box::new(Encryption::new(certificates)?));
+        self.encryption = Some(Box::new(Encryption::new(
+            certificates,
+            Arc::clone(&self.names),
+        )?));
         Ok(())
     }
 

@@ -54,6 +54,7 @@ impl Door {
         };
         Caller {
             address,
+            names: Arc::default(),
             tls,
             allow_list: self.allow_list.clone(),
         }

@@ -8,9 +8,11 @@
 //! 2. Bytes that were written may be waiting here for the socket: [`Encryption::wants_write`].
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::{ServerConfig, ServerConnection};
+
+use crate::tls;
 
 /// Bytes of plaintext taken before some ciphertext was sent.
 const WRITE_BUFFER_BYTES: usize = 256 << 10;
@@ -19,15 +21,21 @@ const WRITE_BUFFER_BYTES: usize = 256 << 10;
 pub(super) struct Encryption {
     tls: ServerConnection,
     may_hold_more: bool,
+    /// Of the client's certificate, once the handshake is over.
+    names: Arc<OnceLock<Vec<String>>>,
 }
 
 impl Encryption {
-    pub(super) fn new(certificates: &Arc<ServerConfig>) -> Result<Encryption, rustls::Error> {
+    pub(super) fn new(
+        certificates: &Arc<ServerConfig>,
+        names: Arc<OnceLock<Vec<String>>>,
+    ) -> Result<Encryption, rustls::Error> {
         let mut tls = ServerConnection::new(Arc::clone(certificates))?;
         tls.set_buffer_limit(Some(WRITE_BUFFER_BYTES));
         Ok(Encryption {
             tls,
             may_hold_more: false,
+            names,
         })
     }
 
@@ -65,6 +73,11 @@ impl Encryption {
             let sent = self.flush(stream);
             if let Err(error) = processed {
                 return Err(io::Error::new(ErrorKind::InvalidData, error));
+            }
+            // Before anybody sees what was encrypted.
+            if !self.tls.is_handshaking() {
+                let shown = self.tls.peer_certificates().unwrap_or_default();
+                self.names.get_or_init(|| tls::names_of(shown));
             }
             match sent {
                 Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),

@@ -211,6 +211,8 @@ impl Reactor {
             return self.plane.forget_connection(self.index);
         }
         let caller = self.door.caller(socket.address);
+        let mut socket = socket;
+        socket.names = Arc::clone(&caller.names);
         let Some(session) = self.sessions.attach_caller(now, caller) else {
             return self.plane.forget_connection(self.index);
         };

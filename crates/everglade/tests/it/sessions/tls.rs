@@ -30,7 +30,10 @@ impl Certificates {
         ];
         certificates.request("ca", &authority);
         certificates.certify("server", "subjectAltName=DNS:localhost,IP:127.0.0.1");
-        certificates.certify("client", "extendedKeyUsage=clientAuth");
+        certificates.certify(
+            "client",
+            "extendedKeyUsage=clientAuth\nsubjectAltName=DNS:db1.example.org",
+        );
         certificates
     }
 
@@ -296,6 +299,33 @@ fn an_allow_list_hides_what_a_caller_may_not_use() {
         must("nbdinfo", &["--size", &server.unix_uri("vol0/near")]);
         must_fail("nbdinfo", &["--size", &server.unix_uri("vol0/far")]);
     }
+    server.stop();
+}
+
+#[test]
+fn an_allow_list_knows_clients_by_the_names_in_their_certificates() {
+    if !have(&["openssl", "nbdinfo"]) {
+        return;
+    }
+    let place = Place::new();
+    let certificates = Certificates::new(&place);
+    let lines = format!(
+        "tls = \"offered\"\ntls_certificates = \"{}\"\ntls_clients = \"certified\"\n\
+         allow.\"vol0/mine\" = \"cert:db1.example.org\"\nallow.\"vol0/other\" = \"cert:db2.example.org\"",
+        certificates.path("")
+    );
+    let server = serve(&place, &lines);
+    for lun in ["vol0/mine", "vol0/other"] {
+        ask(&place, &["lun", "create", lun, "--size", "64MiB"]);
+    }
+    let uri = |lun: &str| encrypted_uri(&server, lun, &certificates.folder);
+    must("nbdinfo", &["--size", &uri("vol0/mine")]);
+    must("nbdinfo", &["--size", &uri(LUN)]);
+    must_fail("nbdinfo", &["--size", &uri("vol0/other")]);
+    // In clear nobody has a name.
+    assert!(Client::open(&server.tcp, "vol0/mine").is_err());
+    must_fail("nbdinfo", &["--size", &server.unix_uri("vol0/mine")]);
+    Client::open(&server.tcp, LUN).expect("it is for all");
     server.stop();
 }
 
