@@ -1,6 +1,6 @@
 //! The book of the schedule: policies, which volume has which, and what was taken for them.
 //!
-//! It is kept behind [`Shelf`], because its place is a temporary one (docs/decisions/0009): the data directory now,
+//! It is kept behind [`Shelf`], because its place is a temporary one (docs/decisions/0010): the data directory now,
 //! the pool when the pool has room for it.
 
 use std::collections::BTreeMap;
