@@ -1,7 +1,7 @@
 //! The journal: what the next start will do again, and whether it can be what was written (C-02, C-08).
 //!
 //! An unreplayed journal is no damage: it is there to be replayed. So this follows the records from the
-//! superblock's position as section 7 of the format says, counts them, and stops without complaint where they
+//! superblock's position as section 8 of the format says, counts them, and stops without complaint where they
 //! stop. A record that was begun is a warning, since a power cut leaves one. Problems are what no
 //! power cut leaves:
 //!
