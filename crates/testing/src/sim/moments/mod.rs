@@ -336,6 +336,8 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
         }
         images = run.live(images, life + 1 == plan.lives).map_err(within)?;
     }
+    run.check(&images)
+        .map_err(|failure| failure.within("at the end"))?;
     Ok(run.report)
 }
 
@@ -370,15 +372,19 @@ impl Run<'_> {
         images
     }
 
+    /// Verifies the media as they are.
+    fn check(&mut self, images: &Images) -> Result<(), Failure> {
+        let offline = self.start(images.clone());
+        let checked = self.maker.check(&offline);
+        checked.map_err(|error| Failure::new(error).within("check"))
+    }
+
     fn is_always(&self) -> bool {
         self.maker.promises().changes_are_durable
     }
 
     fn live(&mut self, images: Images, is_last: bool) -> Result<Images, Failure> {
-        let offline = self.start(images.clone());
-        self.maker
-            .check(&offline)
-            .map_err(|error| Failure::new(error).within("check"))?;
+        self.check(&images)?;
         let world = self.start(images);
         let system = self
             .maker
