@@ -424,7 +424,9 @@ fn delete_volume(
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .remove(name);
-    volume.images_mut().clear();
+    for image in std::mem::take(&mut *volume.images_mut()).into_values() {
+        image.luns.values().for_each(|lun| lun.set_gone());
+    }
     let removed = home.volumes.remove(&volume.id);
     let entry = home
         .fs

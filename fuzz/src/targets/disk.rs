@@ -166,6 +166,7 @@ pub(super) const VOLUME: Target = Target {
                 id: FileId(1),
                 ..inode()
             },
+            snapshots: everglade_format::volume::SnapshotRoots::default(),
         };
         vec![volume.encode().to_vec()]
     },

@@ -124,7 +124,9 @@ impl Life<'_> {
         let count = [1, 16, 200, 1_500][self.rng.index(4)];
         let first = self.rng.below(LUN_BLOCKS - count);
         let bytes: Vec<u8> = (first..first + count)
-            .flat_map(|block| [(number * 7 + block).to_le_bytes()[0] | 1; everglade_format::BLOCK_SIZE])
+            .flat_map(|block| {
+                [(number * 7 + block).to_le_bytes()[0] | 1; everglade_format::BLOCK_SIZE]
+            })
             .collect();
         let data = WriteSpan::copy_of(first * BLOCK, &bytes);
         let durable = self.rng.one_in(4);

@@ -109,6 +109,9 @@ pub(crate) fn switch(home: &mut Home, id: FileId) {
     snapshots.held.clear();
     volume.fs.finish_cp();
     next.snapshots = snapshots;
+    // Areas may have been opened since the target was read: what was ever used stays below the frontier.
+    let now = &volume.fs.areas[0];
+    next.areas = vec![Areas::new(now.count(), VOLUME_AREA_BLOCKS, now.frontier())];
     // Areas lent to the cursors of the image before are known to nobody now, and will be searched.
     volume.fs = *next;
     let run = home.run.as_mut().expect("under way");
