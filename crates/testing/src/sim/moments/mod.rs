@@ -1,6 +1,6 @@
 //! Moments: snapshots come, go and are restored while many clients write, discard, flush and read.
 //!
-//! Each client has some blocks of a LUN to itself and asks for one change at a time ([`track`]), so every image of
+//! Each client has some blocks of a LUN to itself and asks for one change at a time (`track`), so every image of
 //! a volume is, for each client, a number of its changes. Several clients, on several reactors and LUNs, work at
 //! once; administrators work on each volume meanwhile. Promises:
 //!
