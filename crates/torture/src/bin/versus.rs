@@ -7,14 +7,17 @@ use std::time::{Duration, Instant};
 
 use everglade_torture::Failure;
 use everglade_torture::versus::page::{self, Results};
-use everglade_torture::versus::{Stage, facts, load, measure, plot, row, steady, tail};
+use everglade_torture::versus::{Stage, anatomy, facts, load, measure, plot, row, steady, tail};
 
-const USAGE: &str = "everglade-versus nbd|steady [--rounds N] [--quick] [--only KEY,…] [--lun-size BYTES] \
+const USAGE: &str = "everglade-versus nbd|steady|anatomy [--rounds N] [--quick] [--only KEY,…] [--lun-size BYTES] \
     [--memory SIZE] [--seconds S] [--scale F] [--folder DIR] [--write FILE]";
 /// Fewer pairs say nothing about a ratio on a shared machine.
 const ROUNDS: u64 = 9;
 /// Four times the cache of a server with 1 GiB, which is half of that.
 const LUN_BYTES: u64 = 2 << 30;
+/// Where the measured part of the anatomy begins.
+const MEASURED: &str =
+    "<!-- Below: written by `cargo xtask bench anatomy --write docs/benchmarks/anatomy.md`. -->";
 /// Of the run that is looked at second by second.
 const STEADY_SECONDS: u64 = 600;
 
@@ -46,7 +49,7 @@ impl Arguments {
             folder: std::env::temp_dir(),
             page: None,
         };
-        if !["nbd", "steady"].contains(&arguments.rig.as_str()) {
+        if !["nbd", "steady", "anatomy"].contains(&arguments.rig.as_str()) {
             return Err(format!("no rig '{}'", arguments.rig));
         }
         while let Some(option) = words.next() {
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
     };
     let outcome = match arguments.rig.as_str() {
         "steady" => run_steady(&arguments),
+        "anatomy" => run_anatomy(&arguments),
         _ => run_nbd(&arguments),
     };
     match outcome {
@@ -136,6 +140,7 @@ fn run_nbd(arguments: &Arguments) -> Result<(), Failure> {
             row.seconds * arguments.scale,
         )?;
         results.outcomes.push(outcome);
+        write_down(arguments, &results)?;
     }
     if arguments.wants("tail") {
         eprintln!(
@@ -159,17 +164,21 @@ fn run_nbd(arguments: &Arguments) -> Result<(), Failure> {
         "duration",
         format!("{:.0} s", begun.elapsed().as_secs_f64()),
     ));
-    let plot = beside(arguments, "svg");
-    let text = page::page(&results, &plot);
-    print!("{text}");
-    let json = serde_json::to_string_pretty(&page::json(&results));
-    let json = json.map_err(|error| Failure::rig("write JSON", &error))?;
-    if let Some(path) = &arguments.page {
-        put(path, &text)?;
-        put(&path.with_extension("json"), &(json + "\n"))?;
-        put(&path.with_extension("svg"), &page::picture(&results))?;
-    }
+    write_down(arguments, &results)?;
+    print!("{}", page::page(&results, &beside(arguments, "svg")));
     Ok(())
+}
+
+/// After every row, so that a run that is cut short was not in vain.
+fn write_down(arguments: &Arguments, results: &Results) -> Result<(), Failure> {
+    let Some(path) = &arguments.page else {
+        return Ok(());
+    };
+    let json = serde_json::to_string_pretty(&page::json(results));
+    let json = json.map_err(|error| Failure::rig("write JSON", &error))?;
+    put(path, &page::page(results, &beside(arguments, "svg")))?;
+    put(&path.with_extension("json"), &(json + "\n"))?;
+    put(&path.with_extension("svg"), &page::picture(results))
 }
 
 /// What is measured of ours alone.
@@ -225,6 +234,26 @@ fn run_steady(arguments: &Arguments) -> Result<(), Failure> {
             &steady::panels(&outcome),
         );
         put(&path.with_extension("svg"), &svg)?;
+    }
+    Ok(())
+}
+
+/// Replaces the measured part of the page, which begins at [`MEASURED`]; what is above it is written by people.
+fn run_anatomy(arguments: &Arguments) -> Result<(), Failure> {
+    let folder = tempfile::tempdir_in(&arguments.folder)
+        .map_err(|error| Failure::rig("make a temporary folder", &error))?;
+    let place = everglade_torture::rig::Place::new(&programs().join("everglade"), folder.path());
+    let server = steady::start(&place, arguments.lun_bytes, &arguments.memory)?;
+    let mut text = format!("{MEASURED}\n\n");
+    for (name, value) in about(arguments) {
+        text.push_str(&format!("- {name}: {value}\n"));
+    }
+    text.push_str(&anatomy::run(&server, arguments.lun_bytes)?);
+    print!("{text}");
+    if let Some(path) = &arguments.page {
+        let known = std::fs::read_to_string(path).unwrap_or_default();
+        let above = known.split(MEASURED).next().unwrap_or_default();
+        put(path, &format!("{above}{text}"))?;
     }
     Ok(())
 }
