@@ -274,7 +274,8 @@ impl<'p> Pool<'p> {
             object: &object,
             old,
             new,
-            is_bounded: new.is_some() && image.files.is_whole(file),
+            // A LUN that was being cut short has blocks beyond its end.
+            is_bounded: new.is_some_and(|inode| !inode.is_cut) && image.files.is_whole(file),
         };
         let map_blocks = &mut self.map_blocks;
         let walked = pair::walk(&pair, findings, &mut |findings, visit| match visit {
