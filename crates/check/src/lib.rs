@@ -21,7 +21,7 @@
 //! 4. *Journal* (`journal`): what the next start will do again, counted; it changes nothing of the above,
 //!    which is about the consistency point that is on media.
 //!
-//! 5. *Snapshots* ([`snapshots`]): images share most blocks, and what they share is looked at once.
+//! 5. *Snapshots* (`snapshots`): images share most blocks, and what they share is looked at once.
 //!
 //! Memory: 40 bytes for each used block of one window (16 Mi blocks, 64 GiB); a larger aggregate is walked
 //! once per window, its findings reported the first time only. One block of every snapshot's map, at most 32 MiB.
