@@ -20,7 +20,7 @@ use crate::aggregate::Aggregate;
 pub(crate) enum Stop {
     /// Pages were requested; run again when they are here.
     Load,
-    /// Run again after the next commit of the aggregate.
+    /// Run again after the next commit of the aggregate, or when a consistency point has got on.
     Commit,
     /// Run again when the journal has got on.
     Log,
@@ -128,6 +128,36 @@ impl LoadCx<'_> {
             .map_err(|reason| Missing::Damaged(reason).into())
     }
 
+    /// The data that many pointers name; `found` gets it by their places in `pointers`. Neighbours are looked up
+    /// together. All that is missing is asked for before this stops.
+    pub(crate) fn data_all(
+        &mut self,
+        pointers: &[Pointer],
+        mut found: impl FnMut(usize, PageRef),
+    ) -> Result<(), Stop> {
+        let mut gather = Gather::default();
+        let mut places = Vec::with_capacity(pointers.len());
+        let mut keys = Vec::with_capacity(pointers.len());
+        for (place, pointer) in pointers.iter().enumerate() {
+            if pointer.is_lost() || self.pinned.get(*pointer).is_some() {
+                if let Some(page) = gather.add(self.data(*pointer)) {
+                    found(place, page);
+                }
+            } else {
+                places.push(place);
+                keys.push(self.key(*pointer));
+            }
+        }
+        let before = self.wants.len();
+        self.cache.get_all(&keys, |index, page| match page {
+            Some(page) => found(places[index], page),
+            None => self.wants.push(pointers[places[index]]),
+        });
+        let absent = self.wants.len() > before;
+        gather.add(if absent { Err(Stop::Load) } else { Ok(()) });
+        gather.finish()
+    }
+
     /// The node a pointer names, or how it is damaged for good.
     pub(crate) fn page_or_damage(
         &mut self,
@@ -165,9 +195,11 @@ impl LoadCx<'_> {
         Err(Stop::Load)
     }
 
-    /// True if the page is in memory. Nothing is noted if it is not.
-    pub(crate) fn has(&self, pointer: Pointer) -> bool {
-        self.cache.contains(&self.key(pointer))
+    /// Those whose pages are not in memory. Nothing is noted of them.
+    pub(crate) fn missing(&self, pointers: &[Pointer]) -> Vec<Pointer> {
+        let keys: Vec<Key> = pointers.iter().map(|pointer| self.key(*pointer)).collect();
+        let missing = self.cache.missing(&keys).into_iter();
+        missing.map(|place| pointers[place]).collect()
     }
 
     /// Remembers a node just written under its new place (C-10).
@@ -175,9 +207,11 @@ impl LoadCx<'_> {
         self.cache.insert_node(self.key(pointer), page);
     }
 
-    /// The same for data.
-    pub(crate) fn keep_data(&self, pointer: Pointer, page: PageRef) {
-        self.cache.insert(self.key(pointer), page);
+    /// The same for data, which comes in the order of its places.
+    pub(crate) fn keep_data(&self, stored: Vec<(Pointer, PageRef)>) {
+        let stored = stored.into_iter();
+        let pages = stored.map(|(pointer, page)| (self.key(pointer), page));
+        self.cache.insert_all(pages.collect());
     }
 
     fn key(&self, pointer: Pointer) -> Key {

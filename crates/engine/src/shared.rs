@@ -322,6 +322,17 @@ impl Engine {
         listed.map(info).collect()
     }
 
+    /// How many aggregates are at home on each reactor: their consistency points run there.
+    #[must_use]
+    pub fn homes(&self) -> Vec<usize> {
+        let mut homes = vec![0; self.0.options.reactors];
+        let all = self.0.all();
+        for aggregate in all.iter().filter(|aggregate| !aggregate.is_forgotten()) {
+            homes[aggregate.home] += 1;
+        }
+        homes
+    }
+
     /// Snapshots of a volume that clients can name, by number.
     ///
     /// # Errors

@@ -42,6 +42,15 @@ impl Page {
         Page(Memory::take())
     }
 
+    /// Pages to be overwritten whole, in ascending order of their addresses: where they are neighbours, which
+    /// they often are if they were let go together, a transfer finds one piece of memory.
+    #[must_use]
+    pub fn several(count: usize) -> Vec<Page> {
+        let mut pages: Vec<Page> = (0..count).map(|_| Page::for_read()).collect();
+        pages.sort_unstable_by_key(|page| page.0.address().addr());
+        pages
+    }
+
     /// A page holding a copy of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8; BLOCK_SIZE]) -> Self {

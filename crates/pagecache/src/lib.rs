@@ -4,22 +4,37 @@
 //! another owner's page, and two owners of one block share one page. Pages here never change; dirty
 //! data lives in the overlays of `everglade-engine` until its consistency point commits.
 //!
-//! Sixty-four shards, each a hash table whose places a CLOCK hand sweeps. A *node*, a block that says where
-//! others are, outlives several of its rounds: it stands for 255 blocks, and a stream of data that is used once
-//! would else drive out what every next step needs. The entry is in the table itself,
-//! 32 bytes that never straddle two cache lines, because a look-up is paid in cache misses: the control bytes,
-//! the entry, and the count of the page's holders. The locks are leaf locks: nothing is entered, suspended or
-//! submitted under them.
+//! ```text
+//! key ─▶ shard (of 64, a lock each) ─▶ cell: eight neighbouring blocks ─▶ page
+//!                                       ▲ a CLOCK hand sweeps the cells of a shard
+//! ```
+//!
+//! A look-up is paid in cache misses of the processor, and so are an insertion and the departure of a page. So
+//! blocks that lie side by side on media, which is how streams are written and read, share a [`cell`]: one
+//! look-up, one lock and a few cache lines for eight of them. They also leave together, so their memory, if it was
+//! one piece when they came, is one piece for who comes next; whoever takes many pages at once sorts them by
+//! address and finds such pieces ([`everglade_env::Page::several`]).
+//!
+//! A *node*, a block that says where others are, outlives several rounds of the hand: it stands for 255 blocks,
+//! and a stream of data that is used once would else drive out what every next step needs.
+//!
+//! The locks are leaf locks: nothing is entered, suspended or submitted under them, and no page is let go.
 //!
 //! 1. A shard never holds more pages than its share of the capacity.
 //! 2. A page found under a key was inserted under that key: the caller verified its tag.
+//! 3. A block has at most one content here, the one that came last: who asks for an older one reads it again,
+//!    and hears that it is no more.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod cell;
+mod shard;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_env::PageRef;
 use everglade_format::{Pvbn, Tag};
-use hashbrown::HashTable;
+
+use cell::CellKey;
+use shard::Shard;
 
 const SHARDS: usize = 64;
 /// Rounds of the hand that data lasts after its last use, and nodes.
@@ -37,71 +52,15 @@ pub struct Key {
     pub tag: Tag,
 }
 
-impl Key {
-    fn hash(&self) -> u64 {
-        // The tag is a keyed code already; the multiplication spreads neighbours with equal content.
-        (self.tag.0
-            ^ self.pvbn.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            ^ u64::from(self.aggregate) << 56)
-            .wrapping_mul(0xff51_afd7_ed55_8ccd)
-    }
-}
-
-#[repr(align(32))]
-struct Slot {
-    pvbn: Pvbn,
-    tag: Tag,
-    aggregate: u32,
-    /// Rounds of the hand it lasts yet.
-    rounds: u8,
-    page: PageRef,
-}
-
-impl Slot {
-    fn key(&self) -> Key {
-        Key {
-            aggregate: self.aggregate,
-            pvbn: self.pvbn,
-            tag: self.tag,
-        }
-    }
-}
-
-const _: () = assert!(size_of::<Slot>() == 32);
-
+/// A lock that shares no cache line with another.
 #[derive(Default)]
-struct Shard {
-    table: HashTable<Slot>,
-    /// The place of the table that is looked at next for a page to let go.
-    hand: usize,
-}
-
-impl Shard {
-    /// Lets one page go: the next whose rounds are over. Bounded: every round of the hand takes one from all.
-    fn evict(&mut self) -> Option<Slot> {
-        let rounds = usize::from(NODE_ROUNDS) + 1;
-        for _ in 0..=rounds * self.table.num_buckets() {
-            let place = self.hand;
-            self.hand = (place + 1) % self.table.num_buckets();
-            match self.table.get_bucket_mut(place) {
-                Some(slot) if slot.rounds > 0 => slot.rounds -= 1,
-                Some(_) => {
-                    let entry = self.table.get_bucket_entry(place).ok()?;
-                    return Some(entry.remove().0);
-                }
-                None => {}
-            }
-        }
-        None
-    }
-}
+#[repr(align(128))]
+struct Seat(Mutex<Shard>);
 
 /// The cache. See the crate's documentation.
 pub struct PageCache {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Seat]>,
     pages_per_shard: usize,
-    hits: AtomicU64,
-    misses: AtomicU64,
 }
 
 impl PageCache {
@@ -109,19 +68,16 @@ impl PageCache {
     #[must_use]
     pub fn new(pages: usize) -> Self {
         PageCache {
-            shards: (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
+            shards: (0..SHARDS).map(|_| Seat::default()).collect(),
             pages_per_shard: pages.div_ceil(SHARDS).max(1),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
         }
     }
 
-    fn shard(&self, hash: u64) -> std::sync::MutexGuard<'_, Shard> {
-        // The top six bits; the table uses the others.
-        let index = (hash >> 58) as usize;
-        self.shards[index]
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        // Six bits from the middle: the table uses the ends.
+        let index = (hash >> 40) as usize % SHARDS;
+        let lock = self.shards[index].0.lock();
+        lock.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The page under `key`, if it is here.
@@ -136,83 +92,114 @@ impl PageCache {
         self.get_for(key, NODE_ROUNDS)
     }
 
-    /// Keeps the page under `key` here for as long as a node, if it is here.
-    pub fn hold_node(&self, key: &Key) {
-        let hash = key.hash();
-        let mut shard = self.shard(hash);
-        if let Some(slot) = shard.table.find_mut(hash, |slot| slot.key() == *key) {
-            slot.rounds = NODE_ROUNDS;
+    /// Looks for many pages: `found` gets what is here of each, by its place in `keys`. Neighbours cost one look-up.
+    pub fn get_all(&self, keys: &[Key], mut found: impl FnMut(usize, Option<PageRef>)) {
+        let mut places = 0..keys.len();
+        for keys in keys.chunk_by(|a, b| CellKey::of(a) == CellKey::of(b)) {
+            let cell_key = CellKey::of(&keys[0]);
+            let hash = cell_key.hash();
+            let mut shard = self.shard(hash);
+            let mut hits = 0;
+            let mut cell = shard.cell_mut(cell_key, hash);
+            for (key, place) in keys.iter().zip(&mut places) {
+                let page = cell.as_mut().and_then(|cell| cell.touch(key, DATA_ROUNDS));
+                hits += u64::from(page.is_some());
+                found(place, page.cloned());
+            }
+            shard.hits += hits;
+            shard.misses += keys.len() as u64 - hits;
         }
-    }
-
-    fn get_for(&self, key: &Key, rounds: u8) -> Option<PageRef> {
-        let hash = key.hash();
-        let mut shard = self.shard(hash);
-        let Some(slot) = shard.table.find_mut(hash, |slot| slot.key() == *key) else {
-            drop(shard);
-            self.misses.fetch_add(1, Ordering::Relaxed);
-            return None;
-        };
-        slot.rounds = slot.rounds.max(rounds);
-        let page = slot.page.clone();
-        drop(shard);
-        self.hits.fetch_add(1, Ordering::Relaxed);
-        Some(page)
     }
 
     /// True if a page is under `key`. Asking does not keep it here for longer, and is not counted.
     #[must_use]
     pub fn contains(&self, key: &Key) -> bool {
-        let hash = key.hash();
-        let shard = self.shard(hash);
-        shard.table.find(hash, |slot| slot.key() == *key).is_some()
+        self.missing(std::slice::from_ref(key)).is_empty()
+    }
+
+    /// Keeps the page under `key` here for as long as a node, if it is here.
+    pub fn hold_node(&self, key: &Key) {
+        let cell = CellKey::of(key);
+        let hash = cell.hash();
+        let mut shard = self.shard(hash);
+        if let Some(cell) = shard.cell_mut(cell, hash) {
+            let _ = cell.touch(key, NODE_ROUNDS);
+        }
+    }
+
+    fn get_for(&self, key: &Key, rounds: u8) -> Option<PageRef> {
+        let cell = CellKey::of(key);
+        let hash = cell.hash();
+        let mut shard = self.shard(hash);
+        let cell = shard.cell_mut(cell, hash);
+        let found = cell.and_then(|cell| cell.touch(key, rounds)).cloned();
+        match found {
+            Some(_) => shard.hits += 1,
+            None => shard.misses += 1,
+        }
+        found
+    }
+
+    /// Which of many pages are not under their keys, by their places in `keys`. Asking does not keep a page here for
+    /// longer, and is not counted.
+    #[must_use]
+    pub fn missing(&self, keys: &[Key]) -> Vec<usize> {
+        let mut missing = Vec::new();
+        let mut places = 0..keys.len();
+        for keys in keys.chunk_by(|a, b| CellKey::of(a) == CellKey::of(b)) {
+            let cell = CellKey::of(&keys[0]);
+            let hash = cell.hash();
+            let shard = self.shard(hash);
+            let cell = shard.cell(cell, hash);
+            for (key, place) in keys.iter().zip(&mut places) {
+                if !cell.is_some_and(|cell| cell.contains(key)) {
+                    missing.push(place);
+                }
+            }
+        }
+        missing
     }
 
     /// Adds a page whose tag was verified. The page under an equal key stays, if there is one.
     pub fn insert(&self, key: Key, page: PageRef) {
-        self.insert_for(key, page, 0);
+        self.insert_one(key, page, 0);
     }
 
     /// The same for a node.
     pub fn insert_node(&self, key: Key, page: PageRef) {
-        self.insert_for(key, page, NODE_ROUNDS);
+        self.insert_one(key, page, NODE_ROUNDS);
     }
 
-    fn insert_for(&self, key: Key, page: PageRef, rounds: u8) {
-        let hash = key.hash();
-        let mut shard = self.shard(hash);
-        if shard.table.find(hash, |slot| slot.key() == key).is_some() {
-            return;
+    fn insert_one(&self, key: Key, page: PageRef, rounds: u8) {
+        let cell = CellKey::of(&key);
+        let hash = cell.hash();
+        let pages = std::iter::once((key, page));
+        let leaving = self
+            .shard(hash)
+            .put((cell, hash), pages, rounds, self.pages_per_shard);
+        drop(leaving);
+    }
+
+    /// Adds many pages whose tags were verified. Neighbours cost one look-up.
+    pub fn insert_all(&self, pages: Vec<(Key, PageRef)>) {
+        let mut rest = pages.into_iter();
+        while let Some((first, _)) = rest.as_slice().first() {
+            let cell = CellKey::of(first);
+            let same = |(key, _): &&(Key, PageRef)| CellKey::of(key) == cell;
+            let count = rest.as_slice().iter().take_while(same).count();
+            let hash = cell.hash();
+            let pages = rest.by_ref().take(count);
+            let leaving = self
+                .shard(hash)
+                .put((cell, hash), pages, 0, self.pages_per_shard);
+            drop(leaving);
         }
-        let is_full = shard.table.len() >= self.pages_per_shard;
-        let evicted = is_full.then(|| shard.evict()).flatten();
-        let slot = Slot {
-            pvbn: key.pvbn,
-            tag: key.tag,
-            aggregate: key.aggregate,
-            rounds,
-            page,
-        };
-        shard
-            .table
-            .insert_unique(hash, slot, |slot| slot.key().hash());
-        drop(shard);
-        drop(evicted);
     }
 
     /// Pages held.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shards
-            .iter()
-            .map(|shard| {
-                shard
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-                    .table
-                    .len()
-            })
-            .sum()
+        self.all(Shard::pages).sum()
     }
 
     /// True if nothing is held.
@@ -224,10 +211,13 @@ impl PageCache {
     /// Look-ups that found a page, and those that did not, since start.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
-        (
-            self.hits.load(Ordering::Relaxed),
-            self.misses.load(Ordering::Relaxed),
-        )
+        let counts = self.all(|shard| (shard.hits, shard.misses));
+        counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    fn all<T>(&self, what: impl Fn(&Shard) -> T) -> impl Iterator<Item = T> {
+        let locks = self.shards.iter().map(|seat| seat.0.lock());
+        locks.map(move |lock| what(&lock.unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -283,6 +273,81 @@ mod tests {
             "another aggregate"
         );
         assert_eq!(cache.counts(), (1, 3));
+    }
+
+    #[test]
+    fn many_are_found_as_each_of_them_would_be() {
+        let cache = PageCache::new(4096);
+        let keys: Vec<Key> = (5..100).chain(300..310).chain([7, 2000]).map(key).collect();
+        let inserted = |place: usize| !place.is_multiple_of(3);
+        let some = (0..keys.len()).filter(|place| inserted(*place));
+        cache.insert_all(
+            some.map(|place| (keys[place], page(keys[place].pvbn.0)))
+                .collect(),
+        );
+        let expected: Vec<Option<u64>> = keys
+            .iter()
+            .map(|key| cache.contains(key).then_some(key.pvbn.0))
+            .collect();
+        assert!(expected.iter().any(Option::is_none) && expected.iter().any(Option::is_some));
+        let mut found = Vec::new();
+        cache.get_all(&keys, |place, page| {
+            assert_eq!(place, found.len(), "each is told of once, in order");
+            let number = |page: PageRef| u64::from_le_bytes(page[..8].try_into().expect("eight"));
+            found.push(page.map(number));
+        });
+        assert_eq!(found, expected);
+        let absent = (0..keys.len()).filter(|place| expected[*place].is_none());
+        assert_eq!(cache.missing(&keys), absent.collect::<Vec<_>>());
+        let hits = expected.iter().flatten().count() as u64;
+        assert_eq!(cache.counts(), (hits, keys.len() as u64 - hits));
+    }
+
+    #[test]
+    fn a_block_has_the_content_that_came_last() {
+        let cache = PageCache::new(1000);
+        let newer = Key {
+            tag: Tag(999),
+            ..key(5)
+        };
+        cache.insert(key(5), page(1));
+        cache.insert(newer, page(2));
+        assert!(cache.get(&key(5)).is_none());
+        assert_eq!(cache.get(&newer).map(|page| page[0]), Some(2));
+        assert_eq!(cache.len(), 1);
+        cache.insert(newer, page(3));
+        assert_eq!(
+            cache.get(&newer).map(|page| page[0]),
+            Some(2),
+            "the first of equals"
+        );
+    }
+
+    #[test]
+    fn the_smallest_cache_holds_one_page_of_a_cell() {
+        let cache = PageCache::new(1);
+        cache.insert_all((0..8).map(|n| (key(n), page(n))).collect());
+        assert_eq!(cache.len(), 1);
+        cache.insert(key(3), page(3));
+        assert!(cache.len() <= 1);
+    }
+
+    #[test]
+    fn neighbours_leave_together() {
+        let cache = PageCache::new(64 * 64);
+        for n in 0..64 * 64 * 2 {
+            cache.insert(key(n), page(n));
+        }
+        let left = |group: u64| {
+            (0..8)
+                .filter(|n| cache.contains(&key(group * 8 + n)))
+                .count()
+        };
+        let groups: Vec<usize> = (0..64 * 16).map(left).collect();
+        assert!(
+            groups.iter().all(|left| *left == 0 || *left == 8),
+            "{groups:?}"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub(crate) mod labels;
 pub(crate) mod log;
 pub(crate) mod lost;
 pub(crate) mod mount;
+pub(crate) mod share;
 pub(crate) mod space;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use crate::cp::trigger::Counts;
 use crate::volume::Volume;
 use log::{Log, RecoveryInfo};
 use lost::LostBlocks;
+use share::DeviceShare;
 use space::Space;
 
 /// How an aggregate is doing.
@@ -54,6 +56,7 @@ pub(crate) struct Aggregate {
     /// By name. Changed in the freeze only.
     pub(crate) volumes: RwLock<BTreeMap<String, Arc<Volume>>>,
     pub(crate) space: Space,
+    pub(crate) share: DeviceShare,
     /// The consistency point it was opened with.
     pub(crate) opened: CpNumber,
     /// The journal, unless it has none.
@@ -107,6 +110,7 @@ impl Aggregate {
             home,
             volumes: RwLock::default(),
             space,
+            share: DeviceShare::new(),
             joining: AtomicU64::new(committed.0 + 1),
             committed: AtomicU64::new(committed.0),
             wanted: AtomicU64::new(0),

@@ -16,7 +16,7 @@
 //! Charging is loose by design: a racing pair of operations may overdraw by one operation each, which the
 //! reserve covers.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use everglade_format::CpNumber;
 use everglade_format::planted::{self, Bug};
@@ -25,6 +25,11 @@ use everglade_format::planted::{self, Bug};
 /// container for the replaced block, for the replaced level-1 block and for the new ones, and map blocks
 /// (four and a half of six are left when overwrites are admitted last).
 const METADATA_FACTOR: u64 = 6;
+
+/// The progress of a consistency point that is about to commit.
+pub(crate) const WHOLE: u32 = 16;
+/// Of what a running consistency point leaves of the dirty limit, writers may take so many parts of [`WHOLE`] at once.
+const AT_ONCE: u32 = 4;
 
 /// What an operation does to consumption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +54,10 @@ pub(crate) struct Space {
     /// Dirty pages, by parity of the consistency point.
     dirty: [AtomicI64; 2],
     dirty_limit: AtomicI64,
+    /// How much of the running consistency point is done, of [`WHOLE`].
+    progress: AtomicU32,
+    /// A writer waits for more of it.
+    paced: AtomicBool,
     host_full: AtomicBool,
     /// Somebody waits for space.
     hungry: AtomicBool,
@@ -90,6 +99,8 @@ impl Space {
             pending: AtomicU64::new(0),
             dirty: Default::default(),
             dirty_limit: AtomicI64::new(i64::MAX),
+            progress: AtomicU32::new(0),
+            paced: AtomicBool::new(false),
             host_full: AtomicBool::new(false),
             hungry: AtomicBool::new(false),
         }
@@ -156,6 +167,43 @@ impl Space {
             .iter()
             .map(|dirty| dirty.load(Ordering::Relaxed))
             .sum()
+    }
+
+    /// Dirty pages of one consistency point.
+    pub(crate) fn dirty_in(&self, cp: CpNumber) -> u64 {
+        let pages = self.dirty[parity(cp)].load(Ordering::Relaxed);
+        u64::try_from(pages).unwrap_or(0)
+    }
+
+    /// True if `pages` more may be dirty in `cp`, which is being joined. While a consistency point runs, writers get
+    /// the rest of the dirty limit as it gets on (DESIGN §6): they slow down to its pace instead of running into
+    /// the limit and standing still until it commits. A lone operation always may.
+    pub(crate) fn has_room(&self, pages: i64, cp: CpNumber) -> bool {
+        let active = self.dirty[parity(cp)].load(Ordering::Relaxed);
+        let frozen = self.dirty() - active;
+        if frozen <= 0 || active <= 0 {
+            return true;
+        }
+        let parts = AT_ONCE + self.progress.load(Ordering::Relaxed) * (WHOLE - AT_ONCE) / WHOLE;
+        let left = (self.dirty_limit() - frozen).max(0);
+        let room = left / i64::from(WHOLE) * i64::from(parts);
+        if active + pages <= room {
+            return true;
+        }
+        self.paced.store(true, Ordering::Release);
+        false
+    }
+
+    /// A consistency point begins. True if somebody should be told, because there is room again.
+    pub(crate) fn begin_progress(&self) -> bool {
+        self.progress.store(0, Ordering::Release);
+        self.paced.swap(false, Ordering::AcqRel)
+    }
+
+    /// The running consistency point got on. True if somebody should be told.
+    pub(crate) fn set_progress(&self, progress: u32) -> bool {
+        let before = self.progress.swap(progress.min(WHOLE), Ordering::AcqRel);
+        before != progress && self.paced.swap(false, Ordering::AcqRel)
     }
 
     /// A consistency point committed: its charges end, its real use counts.
@@ -245,6 +293,34 @@ mod tests {
         assert!(!space.may_improve());
         assert!(!space.charge(Class::Grow, 1, cp.next()));
         assert!(space.charge(Class::Overwrite, 25, cp.next()));
+    }
+
+    #[test]
+    fn writers_keep_pace_with_a_consistency_point() {
+        let space = Space::new(100_000, 9_600, 0, 100_000);
+        space.set_dirty_limit(1_600);
+        let (running, joining) = (CpNumber(2), CpNumber(3));
+        assert!(!space.note_dirty(700, running));
+        assert!(space.has_room(900, running), "nothing runs yet");
+        space.note_dirty(100, running);
+        assert!(
+            space.has_room(5_000, joining),
+            "a lone operation always may"
+        );
+        space.note_dirty(100, joining);
+        assert!(space.has_room(100, joining));
+        assert!(!space.has_room(101, joining), "a quarter of what is left");
+        assert!(space.set_progress(WHOLE / 2), "somebody waits");
+        assert!(space.has_room(400, joining));
+        assert!(!space.has_room(401, joining));
+        assert!(space.set_progress(WHOLE));
+        assert!(space.has_room(700, joining));
+        assert!(!space.set_progress(WHOLE - 1), "nobody waits");
+        space.set_progress(WHOLE);
+        assert!(!space.has_room(701, joining), "never beyond the limit");
+        assert!(space.begin_progress());
+        space.commit(running, 0, 100_000, 0);
+        assert!(space.has_room(5_000, joining), "nothing runs");
     }
 
     #[test]

@@ -12,12 +12,12 @@ use everglade_format::planted::{self, Bug};
 use everglade_format::{BITS_PER_BLOCK, bitmap};
 use everglade_target::Error;
 
-use crate::load::{LoadCx, Stop, layer_name};
+use crate::load::{BySpread, LoadCx, Stop, layer_name};
 use crate::tree::{Content, File};
 
 /// Safe copies of the running consistency point.
 #[derive(Default)]
-pub(crate) struct SafeCopies(HashMap<u64, Page>);
+pub(crate) struct SafeCopies(HashMap<u64, Page, BySpread>);
 
 impl SafeCopies {
     /// Numbers freed in this consistency point become allocatable.

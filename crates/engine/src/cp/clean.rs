@@ -36,7 +36,11 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let mut job = job;
     match outcome {
         Ok(done) => {
-            job.regions.drain(..done);
+            let lun = job.lun;
+            for (region, overlay) in job.regions.drain(..done) {
+                let weight = overlay.regions[&(lun, region)].weight();
+                run.cleaned += u64::try_from(weight).unwrap_or(0);
+            }
             if !job.regions.is_empty() {
                 run.plan.push_front(job);
             }
@@ -218,6 +222,7 @@ fn clean_region(
         }
     }
     let end = volume.fs.file(job.lun).inode.block_count();
+    let mut stored = Vec::with_capacity(changes.entries().len());
     for (leaf, change) in within(region, changes, end) {
         match change {
             Change::Data(_) | Change::Fragment(_) => {
@@ -228,7 +233,11 @@ fn clean_region(
                         .filter(|_| !planted::is_now(Bug::LostWithoutReason)),
                 };
                 let pointer = match page {
-                    Some(page) => store(home, cx, job.volume, Purpose::Data, page),
+                    Some(page) => {
+                        let pointer = store(home, job.volume, Purpose::Data, page);
+                        stored.push((pointer, page.clone()));
+                        pointer
+                    }
                     None => Pointer::LOST,
                 };
                 let volume = home
@@ -246,6 +255,7 @@ fn clean_region(
             }
         }
     }
+    cx.keep_data(stored);
     let volume = home
         .volumes
         .get_mut(&job.volume)
@@ -302,20 +312,13 @@ pub(crate) fn take_virtual(
 }
 
 /// Stores a page in a new block of a volume.
-fn store(
-    home: &mut Home,
-    cx: &mut LoadCx<'_>,
-    volume_id: FileId,
-    purpose: Purpose,
-    page: &PageRef,
-) -> Pointer {
+fn store(home: &mut Home, volume_id: FileId, purpose: Purpose, page: &PageRef) -> Pointer {
     let volume = home
         .volumes
         .get_mut(&volume_id)
         .expect("planned volumes exist");
     let mut pointer = take_virtual(&mut home.fs, &mut volume.fs, purpose);
     pointer.tag = Tag::of(everglade_journal::page_code(&home.aggregate.key, page));
-    cx.keep_data(pointer, page.clone());
     enter(home, volume_id, pointer, page.clone());
     pointer
 }

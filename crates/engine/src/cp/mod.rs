@@ -52,6 +52,7 @@ use everglade_journal::Position;
 use crate::admin;
 use crate::aggregate::Aggregate;
 use crate::aggregate::heal::Healing;
+use crate::aggregate::space::WHOLE;
 use crate::alloc::blocks::Host;
 use crate::filesystem::FileSystem;
 use crate::load::{LoadCx, Stop};
@@ -140,6 +141,9 @@ pub(crate) struct Run {
     pub(crate) phase: Phase,
     pub(crate) frozen: Vec<(Arc<Volume>, usize, Arc<Overlay>)>,
     pub(crate) plan: VecDeque<Job>,
+    /// Pages of the frozen overlays, and how many of them were cleaned.
+    pub(crate) pages: u64,
+    pub(crate) cleaned: u64,
     /// Volumes that have anything to write.
     pub(crate) active: BTreeSet<FileId>,
     /// Level-1 blocks of deleted files that may still be freed in this consistency point.
@@ -159,6 +163,22 @@ pub(crate) struct Run {
     pub(crate) pending: u64,
     /// The aggregate stops after this one.
     pub(crate) last: bool,
+}
+
+impl Run {
+    /// How much of it is done, of [`WHOLE`]: cleaning is most of the work.
+    pub(crate) fn progress(&self) -> u32 {
+        match self.phase {
+            Phase::Plan | Phase::Drain | Phase::Reclaim => 0,
+            Phase::Clean => {
+                let parts = self.cleaned * u64::from(WHOLE - 4) / self.pages.max(1);
+                u32::try_from(parts).map_or(WHOLE - 4, |parts| parts.min(WHOLE - 4))
+            }
+            Phase::FinishVolume(..) | Phase::FinishAggregate(..) | Phase::Write => WHOLE - 4,
+            Phase::Flush | Phase::Superblock => WHOLE - 2,
+            Phase::Publish => WHOLE,
+        }
+    }
 }
 
 /// Regions of one LUN that changed.

@@ -15,8 +15,6 @@ use crate::load::Stop;
 const BATCH_BLOCKS: usize = 1024;
 /// Blocks in one device write: 1 MiB.
 const RUN_BLOCKS: usize = 256;
-/// Blocks under way to the devices at which the consistency point waits: 16 MiB.
-const INFLIGHT_BLOCKS_MAX: usize = 4096;
 
 /// See the module's documentation.
 #[derive(Default)]
@@ -26,6 +24,8 @@ pub(crate) struct Writer {
     pub(crate) ready: Vec<Op>,
     inflight_ops: usize,
     inflight_blocks: usize,
+    /// Blocks under way to the devices at which the consistency point waits; set from outside.
+    pub(crate) share: u64,
     failure: Option<DiskError>,
     pub(crate) blocks_written: u64,
 }
@@ -42,7 +42,7 @@ impl Writer {
 
     /// Waits while too much is under way.
     pub(crate) fn throttle(&self) -> Result<(), Stop> {
-        if self.inflight_blocks >= INFLIGHT_BLOCKS_MAX {
+        if self.inflight_blocks as u64 >= self.share {
             Err(Stop::Io)
         } else {
             Ok(())
@@ -139,7 +139,12 @@ impl Writer {
         }
         self.failure.is_some()
             || self.inflight_ops == 0
-            || self.inflight_blocks <= INFLIGHT_BLOCKS_MAX / 2
+            || self.inflight_blocks as u64 <= self.share / 2
+    }
+
+    /// True if the devices have something to write.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.inflight_ops > 0
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -25,6 +25,7 @@ use everglade_target::{Error, Op, Reply};
 
 use crate::aggregate::Aggregate;
 use crate::load::{LoadCx, Stop};
+use crate::tree::Shortcuts;
 use crate::volume::overlay::{Change, Found, Overlay};
 use crate::volume::{Lun, STRIPE_BLOCKS, StripeState};
 
@@ -113,6 +114,22 @@ pub(crate) enum Outcome {
 pub(crate) struct OpCx<'a, 'b> {
     pub(crate) load: &'a mut LoadCx<'b>,
     pub(crate) permit: &'a Permit,
+    pub(crate) shortcuts: &'a mut Shortcuts,
+}
+
+impl OpCx<'_, '_> {
+    /// The committed level-1 block of a region, or nothing if the region is a hole.
+    pub(crate) fn level1(&mut self, lun: &Lun, region: u64) -> Result<Option<PageRef>, Stop> {
+        let root = lun.root();
+        if let Some(block) = self.shortcuts.find(root, region) {
+            return Ok(Some(block.clone()));
+        }
+        let found = root.level1(self.load, Layer::Volume, region)?;
+        if let Some(block) = &found {
+            self.shortcuts.note(root, region, block);
+        }
+        Ok(found)
+    }
 }
 
 impl Client {
@@ -330,7 +347,7 @@ pub(crate) fn committed_pointer(
     lun: &Lun,
     leaf: u64,
 ) -> Result<Pointer, Stop> {
-    match lun.root().level1(cx.load, Layer::Volume, leaf / SPAN)? {
+    match cx.level1(lun, leaf / SPAN)? {
         Some(page) => Ok(Indirect(&page).pointer(leaf % SPAN, Layer::Volume)?),
         None => Ok(Pointer::HOLE),
     }
@@ -400,13 +417,16 @@ pub(crate) fn note(lun: &Lun, stripe: usize, cp: CpNumber, pages: i64) {
     }
 }
 
-/// Waits while the aggregate has all the dirty memory it may have.
+/// Waits while the aggregate has all the dirty memory it may have, or has for now.
 pub(crate) fn throttle(lun: &Lun, pages: usize) -> Result<(), Stop> {
     let aggregate = &lun.volume.aggregate;
     let pages = i64::try_from(pages).expect("some hundred at most");
     let dirty = aggregate.space.dirty();
     if dirty > 0 && dirty + pages > aggregate.space.dirty_limit() {
         aggregate.want_cp(aggregate.joining());
+        return Err(Stop::Commit);
+    }
+    if !aggregate.space.has_room(pages, aggregate.joining()) {
         return Err(Stop::Commit);
     }
     // What was overwritten since stays in memory until the journal has it, or a commit makes that needless.

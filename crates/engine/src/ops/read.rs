@@ -6,9 +6,18 @@ use everglade_target::span::block_count;
 use everglade_target::{ReadSpan, Reply};
 
 use crate::load::{Gather, Stop};
-use crate::ops::{BLOCK, OpCx, Outcome, content, find_in_overlays};
+use crate::ops::{BLOCK, OpCx, Outcome, content, find_in_overlays, is_mentioned};
 use crate::volume::Lun;
 use crate::volume::overlay::Found;
+
+/// What is known of a region while its leaves are read.
+struct Below {
+    region: u64,
+    /// By an overlay.
+    is_mentioned: bool,
+    /// Once it was looked for: its level-1 block, unless that is yet to be loaded; nothing in it for a hole.
+    level1: Option<Option<Option<PageRef>>>,
+}
 
 pub(crate) fn run(
     cx: &mut OpCx<'_, '_>,
@@ -21,11 +30,24 @@ pub(crate) fn run(
     let mut pages: Vec<Option<PageRef>> =
         Vec::with_capacity(usize::try_from(count).expect("at most 257"));
     let mut gather = Gather::default();
-    // The committed root is looked up after the overlays: a consistency point publishes roots before it
-    // drops overlays, both while nobody is in a stripe.
-    let mut level1: Option<(u64, Option<PageRef>)> = None;
+    // Of blocks that only the tree has: their pointers, and their places among the pages.
+    let (mut pointers, mut places) = (Vec::new(), Vec::new());
+    let mut region_now: Option<Below> = None;
     for leaf in first..first + count {
-        let page = match find_in_overlays(cx, lun, leaf) {
+        let region = leaf / SPAN;
+        let below = match &mut region_now {
+            Some(below) if below.region == region => below,
+            other => other.insert(Below {
+                region,
+                is_mentioned: is_mentioned(cx, lun, region),
+                level1: None,
+            }),
+        };
+        let newest = match below.is_mentioned {
+            true => find_in_overlays(cx, lun, leaf),
+            false => Found::Older,
+        };
+        let page = match newest {
             Found::Data(page) => Some(page),
             Found::Hole => Some(PageRef::zero()),
             Found::Fragment(_) => {
@@ -33,26 +55,37 @@ pub(crate) fn run(
                 whole.map(|page| page.expect("a fragment is no hole"))
             }
             Found::Older => {
-                let region = leaf / SPAN;
-                if level1.as_ref().is_none_or(|(known, _)| *known != region) {
-                    let found = lun.root().level1(cx.load, Layer::Volume, region);
-                    level1 = gather.add(found).map(|page| (region, page));
+                // The committed root is looked up after the overlays: a consistency point publishes roots before
+                // it drops overlays, both while nobody is in a stripe.
+                if below.level1.is_none() {
+                    let found = cx.level1(lun, region);
+                    below.level1 = Some(gather.add(found));
                 }
-                match &level1 {
-                    Some((_, Some(block))) => {
+                match &below.level1 {
+                    Some(Some(Some(block))) => {
                         let pointer = Indirect(block).pointer(leaf % SPAN, Layer::Volume)?;
                         if pointer.is_hole() {
                             Some(PageRef::zero())
-                        } else {
+                        } else if count == 1 {
                             gather.add(cx.load.data(pointer))
+                        } else {
+                            places.push(pages.len());
+                            pointers.push(pointer);
+                            None
                         }
                     }
-                    Some((_, None)) => Some(PageRef::zero()),
-                    None => None,
+                    Some(Some(None)) => Some(PageRef::zero()),
+                    Some(None) | None => None,
                 }
             }
         };
         pages.push(page);
+    }
+    if !pointers.is_empty() {
+        let found = cx
+            .load
+            .data_all(&pointers, |index, page| pages[places[index]] = Some(page));
+        gather.add(found);
     }
     gather.finish()?;
     let pages = pages

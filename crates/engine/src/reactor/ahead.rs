@@ -141,10 +141,10 @@ fn missing(cx: &mut LoadCx<'_>, lun: &Lun, first: u64, count: u64) -> Result<Vec
         let slots = first.max(region * SPAN)..(first + count).min((region + 1) * SPAN);
         for leaf in slots {
             let pointer = Indirect(block).pointer(leaf % SPAN, Layer::Volume)?;
-            if pointer.has_block() && !cx.has(pointer) {
+            if pointer.has_block() {
                 pointers.push(pointer);
             }
         }
     }
-    Ok(pointers)
+    Ok(cx.missing(&pointers))
 }

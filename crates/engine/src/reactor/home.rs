@@ -302,6 +302,9 @@ impl<O: Outside> Core<O> {
             }
         }
         self.leave(Some(permit));
+        if self.homes[&aggregate].aggregate.space.begin_progress() {
+            self.tell_progress(aggregate);
+        }
         for message in stranded {
             self.post(message.reactor, Message::Stranded(message.message));
         }
@@ -322,6 +325,7 @@ impl<O: Outside> Core<O> {
             pinned: &operation.pinned,
             wants: &mut wants,
         };
+        home.run.as_mut().expect("under way").writer.share = shared.share.blocks();
         let outcome = crate::cp::step(home, &mut cx);
         if outcome.is_ok() {
             operation.pinned.clear();
@@ -329,8 +333,16 @@ impl<O: Outside> Core<O> {
         let ops = std::mem::take(&mut home.run.as_mut().expect("under way").writer.ready);
         let wanted = home.host.wanted.filter(|_| !home.host.asked);
         let phase = home.run.as_ref().expect("under way").phase.name();
+        let progress = home.run.as_ref().expect("under way").progress();
+        let is_awaited = shared.space.set_progress(progress);
+        if !ops.is_empty() {
+            shared.share.set_writing(true);
+        }
         for op in ops {
             self.submit_cp(aggregate, op);
+        }
+        if is_awaited {
+            self.tell_progress(aggregate);
         }
         if planted::is(Bug::PunchBeforeCommit) && phase == "write" {
             self.punch(aggregate);

@@ -5,13 +5,13 @@
 
 use std::collections::hash_map::Entry;
 
-use everglade_env::{Completion, Op, Outside, Page};
+use everglade_env::{Completion, Nanos, Op, Outside, Page};
 use everglade_format::planted::{self, Bug};
 use everglade_format::{Pointer, Pvbn};
 
 use crate::cp::writer::blocks_of;
 use crate::load::Missing;
-use crate::reactor::{Core, Operation};
+use crate::reactor::{Core, Operation, Work};
 
 /// Blocks in one device read: 1 MiB.
 const RUN_BLOCKS: usize = 256;
@@ -24,14 +24,26 @@ const PROBE_BYTES: u64 = 1 << 30;
 /// Aggregate, place and content of a page being read.
 pub(crate) type LoadKey = (u32, u64, u64);
 
+/// Whom a read was submitted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// A client waits for it.
+    Client,
+    /// Nobody does: it is read ahead.
+    Nobody,
+    /// A consistency point, a mount and such.
+    Ourselves,
+}
+
 /// Device operations in flight, by their tokens.
 pub(crate) enum Inflight {
     Read {
         aggregate: u32,
         pointers: Vec<Pointer>,
         attempt: u32,
-        /// Nobody had asked for them when it was submitted.
-        is_ahead: bool,
+        reader: Reader,
+        /// When it was submitted.
+        since: Nanos,
     },
     /// Of some block, to see whether a device answers at all after another could not be read.
     Probe {
@@ -87,7 +99,11 @@ impl<O: Outside> Core<O> {
             self.operations[id].loads > 0,
             "an operation stopped for pages and asked for none"
         );
-        self.read(aggregate, reads, false);
+        let reader = match self.operations[id].work {
+            Work::Client(_) => Reader::Client,
+            _ => Reader::Ourselves,
+        };
+        self.read(aggregate, reads, reader);
     }
 
     /// Starts reading pages that somebody may want soon, in ascending order of their places where they touch.
@@ -105,17 +121,18 @@ impl<O: Outside> Core<O> {
             },
         );
         let started = pointers.len() as u64;
-        self.read(aggregate, pointers, true);
+        self.read(aggregate, pointers, Reader::Nobody);
         started
     }
 
     /// Reads pages, in runs where they touch.
-    fn read(&mut self, aggregate: u32, reads: Vec<Pointer>, is_ahead: bool) {
+    fn read(&mut self, aggregate: u32, reads: Vec<Pointer>, reader: Reader) {
         let shared = self.shared.aggregate(aggregate);
+        let since = self.outside.now();
         let mut reads = reads.into_iter().peekable();
         while let Some(first) = reads.next() {
             let Some((device, offset, run)) = shared.locate(first.pvbn) else {
-                self.ahead_blocks -= u64::from(is_ahead);
+                self.ahead_blocks -= u64::from(reader == Reader::Nobody);
                 self.arrive(
                     aggregate,
                     first,
@@ -137,7 +154,7 @@ impl<O: Outside> Core<O> {
                 }
                 pointers.push(reads.next().expect("peeked"));
             }
-            let pages = pointers.iter().map(|_| Page::for_read()).collect();
+            let pages = Page::several(pointers.len());
             self.submit(
                 Op::Read {
                     device,
@@ -148,7 +165,8 @@ impl<O: Outside> Core<O> {
                     aggregate,
                     pointers,
                     attempt: 1,
-                    is_ahead,
+                    reader,
+                    since,
                 },
             );
         }
@@ -167,7 +185,8 @@ impl<O: Outside> Core<O> {
             aggregate,
             pointers: vec![pointer],
             attempt,
-            is_ahead: false,
+            reader: Reader::Ourselves,
+            since: self.outside.now(),
         };
         self.submit(op, inflight);
     }
@@ -195,10 +214,17 @@ impl<O: Outside> Core<O> {
                 aggregate,
                 pointers,
                 attempt,
-                is_ahead,
+                reader,
+                since,
             } => {
-                if is_ahead {
-                    self.ahead_blocks -= pointers.len() as u64;
+                match reader {
+                    Reader::Nobody => self.ahead_blocks -= pointers.len() as u64,
+                    Reader::Client => {
+                        let now = self.outside.now();
+                        let share = &self.shared.aggregate(aggregate).share;
+                        share.note_read(now.saturating_sub(since), now);
+                    }
+                    Reader::Ourselves => {}
                 }
                 self.complete_read(aggregate, pointers, attempt, completion);
             }
@@ -222,7 +248,10 @@ impl<O: Outside> Core<O> {
                     .run
                     .as_mut()
                     .expect("writes belong to the running consistency point");
-                if run.writer.completed(blocks, completion.result) {
+                run.writer.share = home.aggregate.share.blocks();
+                let is_due = run.writer.completed(blocks, completion.result);
+                home.aggregate.share.set_writing(run.writer.is_writing());
+                if is_due {
                     self.enqueue(self.drivers[&aggregate]);
                 }
             }
@@ -276,6 +305,7 @@ impl<O: Outside> Core<O> {
             pointers.len(),
             "a read returns its pages"
         );
+        let mut verified = Vec::with_capacity(pointers.len());
         for (pointer, page) in pointers.into_iter().zip(completion.pages) {
             let found = shared.key.tag(&page);
             if found == pointer.tag || planted::is(Bug::TagNotChecked) {
@@ -285,7 +315,7 @@ impl<O: Outside> Core<O> {
                     pvbn: pointer.pvbn,
                     tag: pointer.tag,
                 };
-                self.shared.cache.insert(key, page.clone());
+                verified.push((key, page.clone()));
                 self.arrive(aggregate, pointer, Ok(page));
             } else if attempt < ATTEMPTS_MAX {
                 // It may have been damaged on the way.
@@ -298,5 +328,7 @@ impl<O: Outside> Core<O> {
                 self.arrive(aggregate, pointer, Err(Missing::Damaged(text)));
             }
         }
+        // Whoever waited runs after this.
+        self.shared.cache.insert_all(verified);
     }
 }

@@ -41,6 +41,7 @@ use crate::cp::Home;
 use crate::load::{BySpread, Pinned};
 use crate::ops::{Client, Durability};
 use crate::shared::{Engine, Message, Shared};
+use crate::tree::Shortcuts;
 use crate::volume::Lun;
 use ahead::{Ahead, Stream};
 use loading::{Inflight, LoadKey};
@@ -131,6 +132,7 @@ pub struct Core<O: Outside> {
     /// Deleted aggregates whose homes are still here.
     leaving: BTreeSet<u32>,
     luns: HashMap<u64, Arc<Lun>>,
+    shortcuts: Shortcuts,
     /// By open LUN, where it is being read.
     streams: HashMap<u64, Stream>,
     /// Blocks that are being loaded for nobody.
@@ -166,6 +168,7 @@ impl<O: Outside> Core<O> {
             drivers: BTreeMap::new(),
             leaving: BTreeSet::new(),
             luns: HashMap::new(),
+            shortcuts: Shortcuts::new(engine.0.options.memory_bytes, engine.0.options.reactors),
             streams: HashMap::new(),
             ahead_blocks: 0,
             done: Vec::new(),

@@ -104,6 +104,7 @@ impl<O: Outside> Core<O> {
                 client.run(&mut OpCx {
                     load: &mut load,
                     permit,
+                    shortcuts: &mut self.shortcuts,
                 })
             }
         };
@@ -172,6 +173,7 @@ impl<O: Outside> Core<O> {
             let mut cx = OpCx {
                 load: &mut load,
                 permit: &permit,
+                shortcuts: &mut self.shortcuts,
             };
             crate::ops::part::merge(&mut cx, &lun, leaf)
         };

@@ -14,8 +14,6 @@
 //! Every function that may stop changes nothing that a second run would not find done already, so the
 //! handlers of a consistency point can be run again from the top.
 
-use std::collections::BTreeMap;
-
 use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_format::indirect::BlockKind;
 use everglade_format::metafile::{METAFILES, TOP_AREAS};
@@ -24,6 +22,7 @@ use everglade_format::{
     metafile,
 };
 
+use super::blocks::Blocks;
 use crate::load::{LoadCx, Stop};
 
 /// Level and index of a block in its file.
@@ -79,7 +78,7 @@ pub(crate) struct File {
     pub(crate) inode: Inode,
     pub(crate) layer: Layer,
     pub(crate) inode_changed: bool,
-    changed: BTreeMap<Position, Changed>,
+    changed: Blocks<Changed>,
     /// Blocks that became lost, for the caller to take note of.
     pub(crate) lost: Vec<Lost>,
 }
@@ -98,7 +97,7 @@ impl File {
             inode,
             layer,
             inode_changed: false,
-            changed: BTreeMap::new(),
+            changed: Blocks::default(),
             lost: Vec::new(),
         }
     }
@@ -124,7 +123,7 @@ impl File {
         if level > levels || index >= Inode::reach(levels - level) {
             return Ok(Pointer::HOLE);
         }
-        if let Some(changed) = self.changed.get(&(level, index)) {
+        if let Some(changed) = self.changed.get((level, index)) {
             return Ok(changed.old);
         }
         let mut pointer = self.inode.root;
@@ -132,7 +131,7 @@ impl File {
         while at > level {
             let above = index / Inode::reach(at - level);
             let slot = index / Inode::reach(at - 1 - level) % SPAN;
-            pointer = if let Some(changed) = self.changed.get(&(at, above)) {
+            pointer = if let Some(changed) = self.changed.get((at, above)) {
                 Indirect(&changed.page).pointer(slot, self.layer)?
             } else if pointer.is_hole() {
                 return Ok(Pointer::HOLE);
@@ -154,7 +153,7 @@ impl File {
 
     /// A leaf as of now.
     pub(crate) fn leaf(&self, cx: &mut LoadCx<'_>, index: u64) -> Result<Leaf<'_>, Stop> {
-        if let Some(changed) = self.changed.get(&(0, index)) {
+        if let Some(changed) = self.changed.get((0, index)) {
             return Ok(Leaf::Changed(&changed.page));
         }
         let pointer = self.pointer(cx, 0, index)?;
@@ -171,7 +170,7 @@ impl File {
         while self.inode.levels < levels {
             let below = (self.inode.levels, 0);
             self.inode.levels += 1;
-            if !self.inode.root.is_hole() || self.changed.contains_key(&below) {
+            if !self.inode.root.is_hole() || self.changed.contains(below) {
                 let mut page = Page::zeroed();
                 IndirectMut(&mut page).set(0, self.layer, self.inode.root);
                 let top = Changed {
@@ -204,7 +203,7 @@ impl File {
             "block ({level}, {index}) is beyond the tree of {:?}",
             self.inode
         );
-        if !self.changed.contains_key(&(level, index)) {
+        if !self.changed.contains((level, index)) {
             let old = if level == self.inode.levels {
                 self.inode.root
             } else {
@@ -231,7 +230,7 @@ impl File {
         }
         let changed = self
             .changed
-            .get_mut(&(level, index))
+            .get_mut((level, index))
             .expect("inserted above");
         assert!(
             changed.new.is_none() || level > 0 || self.inode.kind == Kind::Metafile,
@@ -287,14 +286,14 @@ impl File {
     /// A block that was made changed before.
     pub(crate) fn changed_page(&mut self, level: u8, index: u64) -> Option<&mut Page> {
         self.changed
-            .get_mut(&(level, index))
+            .get_mut((level, index))
             .map(|changed| &mut changed.page)
     }
 
     /// The same, to look at.
     pub(crate) fn peek(&self, level: u8, index: u64) -> Option<&Page> {
         self.changed
-            .get(&(level, index))
+            .get((level, index))
             .map(|changed| &changed.page)
     }
 
@@ -330,7 +329,7 @@ impl File {
     /// Removes an indirect block if nothing is left below it. Its old place, if it had one.
     pub(crate) fn remove_if_empty(&mut self, level: u8, index: u64) -> Option<Pointer> {
         assert!(level > 0, "leaves are punched");
-        let changed = self.changed.get(&(level, index))?;
+        let changed = self.changed.get((level, index))?;
         let below = (level - 1, index * SPAN)..(level - 1, (index + 1) * SPAN);
         if changed.new.is_some()
             || !Indirect(&changed.page).is_empty()
@@ -340,7 +339,7 @@ impl File {
         }
         let gone = self
             .changed
-            .remove(&(level, index))
+            .remove((level, index))
             .expect("looked up above");
         self.inode.blocks -= 1;
         self.inode_changed = true;
@@ -355,7 +354,7 @@ impl File {
             let these: Vec<u64> = self
                 .changed
                 .range((level, 0)..(level + 1, 0))
-                .map(|((_, index), _)| *index)
+                .map(|(_, index)| index)
                 .collect();
             for index in these {
                 freed.extend(
@@ -410,7 +409,7 @@ impl File {
         self.changed
             .iter()
             .filter(|(_, c)| c.new.is_none())
-            .map(|(position, _)| *position)
+            .map(|(position, _)| position)
             .collect()
     }
 
@@ -418,7 +417,7 @@ impl File {
     pub(crate) fn place(&mut self, position: Position, new: Pointer) -> Pointer {
         let changed = self
             .changed
-            .get_mut(&position)
+            .get_mut(position)
             .expect("only changed blocks are placed");
         assert!(
             changed.new.is_none(),
@@ -432,14 +431,14 @@ impl File {
     /// Old place of a changed block.
     pub(crate) fn old_place(&self, position: Position) -> Pointer {
         self.changed
-            .get(&position)
+            .get(position)
             .expect("only changed blocks are asked for")
             .old
     }
 
     /// Changed blocks in the order in which they are sealed.
     pub(crate) fn first_changed(&self) -> Option<Position> {
-        self.changed.keys().next().copied()
+        self.changed.first()
     }
 
     /// Finishes a placed block: header, tag, pointer in its parent. It is no longer changed. All changed
@@ -453,7 +452,7 @@ impl File {
         let (level, index) = position;
         let Changed { mut page, new, .. } = self
             .changed
-            .remove(&position)
+            .remove(position)
             .expect("only changed blocks are sealed");
         let mut pointer = new.expect("a block is sealed after it was placed");
         if let Some(kind) = self.header_kind(level) {
@@ -517,7 +516,7 @@ impl File {
         (level..=self.inode.levels).map(move |at| {
             let above = index / Inode::reach(at - level);
             self.changed
-                .get(&(at, above))
+                .get((at, above))
                 .expect("ancestors of a changed block are changed")
                 .old
         })
@@ -539,19 +538,15 @@ impl File {
     pub(crate) fn last_region(&self, cx: &mut LoadCx<'_>) -> Result<Option<u64>, Stop> {
         let (mut level, mut index) = (self.inode.levels, 0);
         assert!(level > 0, "{:?} has no level-1 blocks", self.inode.id);
-        if self.inode.root.is_hole() && !self.changed.contains_key(&(level, 0)) {
+        if self.inode.root.is_hole() && !self.changed.contains((level, 0)) {
             return Ok(None);
         }
         while level > 1 {
-            let last = match self.changed.get(&(level, index)) {
+            let last = match self.changed.get((level, index)) {
                 Some(changed) => {
                     let on_media = Indirect(&changed.page).last_used(SPAN);
                     let below = (level - 1, index * SPAN)..(level - 1, (index + 1) * SPAN);
-                    let new = self
-                        .changed
-                        .range(below)
-                        .next_back()
-                        .map(|((_, i), _)| i % SPAN);
+                    let new = self.changed.range(below).next_back().map(|(_, i)| i % SPAN);
                     on_media.max(new)
                 }
                 None => {

@@ -118,3 +118,19 @@ fn a_note_is_its_authors_and_ends_with_the_contents() {
     PageRef::zero().leave_note(7, 1);
     assert_eq!(PageRef::zero().note(7), None, "it is everybody's");
 }
+
+#[test]
+fn pages_let_go_together_come_back_as_one_piece() {
+    let _alone = ALONE.lock().unwrap();
+    drop(Page::several(64));
+    let pages = Page::several(64);
+    let address = |page: &Page| page.as_ptr().addr();
+    assert!(pages.is_sorted_by(|a, b| address(a) < address(b)));
+    drop(pages);
+    let again = Page::several(32);
+    let breaks = again
+        .windows(2)
+        .filter(|pair| address(&pair[1]) - address(&pair[0]) != BLOCK_SIZE)
+        .count();
+    assert!(breaks < 16, "{breaks} breaks among 32 pages");
+}

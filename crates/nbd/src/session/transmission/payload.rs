@@ -118,16 +118,15 @@ impl Payload {
 /// A span to receive into. Pages that will be received whole are not cleared first: no span leaves
 /// here before it is full. Pages at the edges are, because parts of them stay as they are.
 fn empty_span((offset, length): (u64, u32)) -> WriteSpan {
-    let page = |(_, range): (usize, std::ops::Range<usize>)| {
-        if range.len() == BLOCK_SIZE {
-            Page::for_read()
-        } else {
-            Page::zeroed()
+    let mut pages = Page::several(span::parts(offset, length).count());
+    for (page, (_, range)) in pages.iter_mut().zip(span::parts(offset, length)) {
+        if range.len() < BLOCK_SIZE {
+            page.fill(0);
         }
-    };
+    }
     WriteSpan {
         offset,
         length,
-        pages: span::parts(offset, length).map(page).collect(),
+        pages,
     }
 }

@@ -1,0 +1,124 @@
+//! How much of the devices a consistency point may use at once, set from what clients' reads meet (DESIGN §6).
+//!
+//! A consistency point writes as much as devices take while nobody reads. Reads that wait behind those writes take
+//! longer; when they take several times what they take without, the writes under way are halved, down to
+//! [`LEAST_BLOCKS`]; while they do not, a step is given back. Both happen once in a [`PERIOD`] at most, so that the
+//! effect of one change is seen before the next.
+//!
+//! 1. Between [`LEAST_BLOCKS`] and [`MOST_BLOCKS`], always: a consistency point never stands still.
+//! 2. Races between reactors cost a step more or less, nothing else.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use everglade_env::Nanos;
+
+/// Blocks under way to the devices: 16 MiB.
+pub(crate) const MOST_BLOCKS: u64 = 4096;
+/// Enough to keep a device busy with writes that it can join: 2 MiB.
+pub(crate) const LEAST_BLOCKS: u64 = 512;
+const STEP_BLOCKS: u64 = 256;
+const PERIOD: Nanos = 5_000_000;
+/// A read is slow when it takes so many times as long as one without writes beside it.
+const SLOW_FACTOR: u64 = 4;
+/// And never slow below this.
+const FAST_ENOUGH: Nanos = 2_000_000;
+/// The weight of a new read in the average is one of so many.
+const MEMORY: u64 = 16;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct DeviceShare {
+    blocks: AtomicU64,
+    /// Average time of a read while nothing is written.
+    alone: AtomicU64,
+    changed: AtomicU64,
+    /// A consistency point has writes under way.
+    is_writing: AtomicBool,
+}
+
+impl DeviceShare {
+    pub(crate) fn new() -> DeviceShare {
+        DeviceShare {
+            blocks: AtomicU64::new(MOST_BLOCKS),
+            alone: AtomicU64::new(FAST_ENOUGH / SLOW_FACTOR),
+            changed: AtomicU64::new(0),
+            is_writing: AtomicBool::new(false),
+        }
+    }
+
+    /// Blocks that a consistency point may have under way.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Relaxed)
+    }
+
+    /// Writes of a consistency point are under way from now on, or no more.
+    pub(crate) fn set_writing(&self, is_writing: bool) {
+        if self.is_writing.load(Ordering::Relaxed) != is_writing {
+            self.is_writing.store(is_writing, Ordering::Relaxed);
+        }
+    }
+
+    /// A client's read came back from a device at `now` after so long.
+    pub(crate) fn note_read(&self, took: Nanos, now: Nanos) {
+        let alone = self.alone.load(Ordering::Relaxed);
+        if !self.is_writing.load(Ordering::Relaxed) {
+            let average = alone - alone / MEMORY + took / MEMORY;
+            return self.alone.store(average, Ordering::Relaxed);
+        }
+        let changed = self.changed.load(Ordering::Relaxed);
+        if now.saturating_sub(changed) < PERIOD {
+            return;
+        }
+        let is_slow = took > (alone * SLOW_FACTOR).max(FAST_ENOUGH);
+        let blocks = self.blocks();
+        let next = match is_slow {
+            true => (blocks / 2).max(LEAST_BLOCKS),
+            false => (blocks + STEP_BLOCKS).min(MOST_BLOCKS),
+        };
+        if next != blocks {
+            self.blocks.store(next, Ordering::Relaxed);
+            self.changed.store(now, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Nanos = 1_000_000;
+
+    #[test]
+    fn slow_reads_beside_writes_take_from_a_consistency_point_and_fast_ones_give_back() {
+        let share = DeviceShare::new();
+        assert_eq!(share.blocks(), MOST_BLOCKS);
+        for turn in 1..100 {
+            share.note_read(MS / 2, turn * MS);
+        }
+        share.note_read(50 * MS, 100 * MS);
+        assert_eq!(share.blocks(), MOST_BLOCKS, "nothing is written");
+        share.set_writing(true);
+        share.note_read(60 * MS, 200 * MS);
+        share.note_read(60 * MS, 201 * MS);
+        assert_eq!(share.blocks(), MOST_BLOCKS / 2, "once in a period");
+        for turn in 0..10 {
+            share.note_read(60 * MS, 300 * MS + turn * PERIOD);
+        }
+        assert_eq!(share.blocks(), LEAST_BLOCKS);
+        for turn in 0..100 {
+            share.note_read(MS, 500 * MS + turn * PERIOD);
+        }
+        assert_eq!(share.blocks(), MOST_BLOCKS);
+    }
+
+    #[test]
+    fn a_device_that_is_slow_without_writes_is_not_slow_because_of_them() {
+        let share = DeviceShare::new();
+        for turn in 1..200 {
+            share.note_read(20 * MS, turn * MS);
+        }
+        share.set_writing(true);
+        share.note_read(60 * MS, 300 * MS);
+        assert_eq!(share.blocks(), MOST_BLOCKS);
+    }
+}
