@@ -211,16 +211,27 @@ impl Plane {
     }
 
     /// Counts a connection and says which reactor is to have it: one with the fewest, so that a client with one
-    /// request at a time does not share the thread of a busy one while another has nobody. Among equals the first
-    /// from `from` on. `None` if there are too many. Called by one reactor, the one that accepts.
-    pub(super) fn admit(&self, connections_max: u32, from: usize) -> Option<usize> {
+    /// request at a time does not share the thread of a busy one while another has nobody. Among equals one where
+    /// the fewest aggregates are at home (`homes`, by reactor), because their consistency points run there; then the
+    /// first from `from` on. `None` if there are too many. Called by one reactor, the one that accepts.
+    pub(super) fn admit(
+        &self,
+        connections_max: u32,
+        from: usize,
+        homes: &[usize],
+    ) -> Option<usize> {
         if self.connections.load(Ordering::Acquire) >= connections_max {
             return None;
         }
         let count = self.reactors();
         let reactor = (from..from + count)
             .map(|reactor| reactor % count)
-            .min_by_key(|reactor| self.loads[*reactor].load(Ordering::Acquire))?;
+            .min_by_key(|reactor| {
+                (
+                    self.loads[*reactor].load(Ordering::Acquire),
+                    homes[*reactor],
+                )
+            })?;
         self.connections.fetch_add(1, Ordering::AcqRel);
         self.loads[reactor].fetch_add(1, Ordering::AcqRel);
         Some(reactor)
@@ -244,7 +255,7 @@ mod tests {
         let plane = Plane::new(world, Stop::default(), 3);
         let mut next = 0;
         let mut admit = || {
-            let reactor = plane.admit(7, next);
+            let reactor = plane.admit(7, next, &[0; 3]);
             next = reactor.map_or(next, |reactor| (reactor + 1) % 3);
             reactor
         };
@@ -259,5 +270,14 @@ mod tests {
         assert_eq!(admit(), None, "as many as can be");
         plane.forget_connection(2);
         assert_eq!(admit(), Some(2));
+    }
+
+    #[test]
+    fn among_equals_a_connection_goes_where_no_aggregate_is_at_home() {
+        let world = World::new(&WorldOptions::default()).expect("a world");
+        let plane = Plane::new(world, Stop::default(), 3);
+        let admit = || plane.admit(9, 0, &[2, 1, 0]);
+        assert_eq!([admit(), admit(), admit()], [Some(2), Some(1), Some(0)]);
+        assert_eq!(admit(), Some(2), "but never where more are already");
     }
 }

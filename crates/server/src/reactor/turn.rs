@@ -181,7 +181,11 @@ impl Reactor {
             match accepted {
                 None => return,
                 Some(Ok(socket)) => {
-                    let admitted = self.plane.admit(self.connections_max, self.next_reactor);
+                    let admitted = self.plane.admit(
+                        self.connections_max,
+                        self.next_reactor,
+                        &self.engine.homes(),
+                    );
                     let Some(reactor) = admitted else {
                         tracing::warn!(
                             "a connection was refused: {} are open already",
