@@ -54,6 +54,9 @@ use staging::Staging;
 use terms::Terms;
 use transmission::Transmission;
 
+/// What is left of a payload that is not worth copying twice: a call to receive costs less.
+const LONG_PAYLOAD_BYTES: usize = 16 << 10;
+
 /// A connection.
 pub struct Session {
     settings: Settings,
@@ -177,24 +180,35 @@ impl Session {
             return 0;
         }
         let mut count = 0;
-        if let Phase::Transmission(transmission) = &mut self.phase
-            && let Some(payload) = transmission.payload()
-        {
-            let more_slices = payload.more_slices();
-            for piece in payload.unfilled() {
-                if count == buffers.len() {
+        let mut staged = usize::MAX;
+        if let Phase::Transmission(transmission) = &mut self.phase {
+            let header_bytes = transmission.header_bytes();
+            if let Some(payload) = transmission.payload() {
+                let more_slices = payload.more_slices();
+                let mut unfilled = 0;
+                for piece in payload.unfilled() {
+                    if count == buffers.len() {
+                        return count;
+                    }
+                    unfilled += piece.len();
+                    buffers[count] = IoSliceMut::new(piece);
+                    count += 1;
+                }
+                // What follows belongs into pages that do not exist yet.
+                if more_slices {
                     return count;
                 }
-                buffers[count] = IoSliceMut::new(piece);
-                count += 1;
-            }
-            // What follows belongs into pages that do not exist yet.
-            if more_slices {
-                return count;
+                // After a long payload comes probably another: its header, and no more, or what follows would
+                // be copied once more on its way into pages.
+                if unfilled >= LONG_PAYLOAD_BYTES {
+                    staged = header_bytes;
+                }
             }
         }
         if count < buffers.len() {
-            buffers[count] = IoSliceMut::new(self.staging.free());
+            let free = self.staging.free();
+            let room = free.len().min(staged);
+            buffers[count] = IoSliceMut::new(&mut free[..room]);
             count += 1;
         }
         count

@@ -132,6 +132,14 @@ impl Transmission {
         }
     }
 
+    /// Bytes of a request's header.
+    pub(super) fn header_bytes(&self) -> usize {
+        match self.terms.style {
+            Style::Extended => Request::EXTENDED_BYTES,
+            _ => Request::BYTES,
+        }
+    }
+
     /// The request at the front of the staging buffer, and how long its header is.
     fn peek(&self, cx: &Cx<'_>) -> Result<(Request, usize), Step> {
         let bytes = cx.staging.bytes();
