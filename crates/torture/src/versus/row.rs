@@ -22,6 +22,8 @@ pub struct Row {
     pub cpu_goal: Option<(Arm, f64)>,
     /// Our CPU time for a request at most, microseconds.
     pub cpu_us_goal: Option<f64>,
+    /// Before each turn a snapshot is made of what it will overwrite, and the one before is deleted.
+    pub after_snapshot: bool,
 }
 
 const KIB: u32 = 1 << 10;
@@ -57,6 +59,7 @@ const fn row(
         goals,
         cpu_goal: None,
         cpu_us_goal: None,
+        after_snapshot: false,
     }
 }
 
@@ -171,6 +174,17 @@ pub fn all() -> Vec<Row> {
             3.0,
             &[(QemuBtrfs, 5.0)],
         ),
+        Row {
+            after_snapshot: true,
+            ..row(
+                "snapshot",
+                "random overwrite q32 right after a snapshot (XFS: a reflinked copy)",
+                load(Write, Random, block, 32),
+                &[Everglade, QemuBtrfs, QemuXfs],
+                3.0,
+                &[],
+            )
+        },
         row(
             "aged-read",
             "sequential read 128 KiB q8 after the random overwrites",

@@ -172,6 +172,46 @@ impl Stage {
         Server::qemu(&self.folder, kind, &image, "raw")
     }
 
+    /// Makes a snapshot of an export, in the way of its server or of the file system below it; the one made before
+    /// is deleted.
+    pub(super) fn snapshot(&self, arm: Arm) -> Result<(), Failure> {
+        match arm {
+            Arm::Everglade => {
+                // There is none before the first.
+                let _ = self
+                    .place
+                    .must(&["snapshot", "delete", "vol0@turn", "--yes"]);
+                self.place.must(&["snapshot", "create", "vol0@turn"])
+            }
+            Arm::QemuBtrfs => {
+                let (all, copy) = self.snapshot_paths("btrfs")?;
+                let words = ["subvolume", "delete", "--commit-after", &copy];
+                if Path::new(&copy).exists() {
+                    must("btrfs", &words)?;
+                }
+                must("btrfs", &["subvolume", "snapshot", "-r", &all, &copy]).map(drop)
+            }
+            Arm::QemuXfs => {
+                let (all, copy) = self.snapshot_paths("xfs")?;
+                let image = format!("{all}/raw.img");
+                must("cp", &["--reflink=always", "--force", &image, &copy]).map(drop)
+            }
+            _ => Err(Failure::Rig(format!("{} has no snapshots", arm.name()))),
+        }
+    }
+
+    /// Where a file system is mounted, and where a snapshot of it or in it goes.
+    fn snapshot_paths(&self, kind: &str) -> Result<(String, String), Failure> {
+        let mounted = self
+            .mounts
+            .iter()
+            .find(|mounted| mounted.folder.ends_with(kind));
+        let mounted = mounted.ok_or_else(|| Failure::Rig(format!("{kind} is not mounted")))?;
+        let all = mounted.folder.to_string_lossy().into_owned();
+        let copy = format!("{all}/snapshot");
+        Ok((all, copy))
+    }
+
     /// Drives what a turn of ours left to its end: a change of topology is answered when its consistency point
     /// is committed, and that has everything before it.
     pub(super) fn settle(&mut self, arm: Arm, load: &Load) -> Result<(), Failure> {

@@ -117,6 +117,9 @@ fn turn(stage: &mut Stage, arm: Arm, row: &Row, seconds: f64, seed: u64) -> Resu
         ..row.load
     };
     let time = Duration::from_secs_f64(seconds);
+    if row.after_snapshot {
+        stage.snapshot(arm)?;
+    }
     if arm == Arm::Disk {
         return disk(stage.raw_image(), &load, time, seed);
     }
