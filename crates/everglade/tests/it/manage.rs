@@ -5,6 +5,7 @@ mod deletion;
 mod devices;
 mod failing;
 mod refusals;
+mod renaming;
 mod rest;
 mod space;
 
