@@ -1,5 +1,5 @@
 //! Administrative changes: volumes and LUNs come, go, grow and get other names. Executed in the freeze, durable at
-//! commit. Renaming is in [`crate::rename`], snapshots are in [`crate::snapshot::change`].
+//! commit. Renaming is in `rename`, snapshots are in `snapshot::change`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
