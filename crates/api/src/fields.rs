@@ -173,6 +173,20 @@ pub(crate) fn required<T>(name: &'static str, value: Option<T>) -> Result<T, Pro
     value.ok_or_else(missing)
 }
 
+/// The one field of a body that has nothing else.
+///
+/// # Errors
+/// It is wrong or missing, or there is another.
+pub(crate) fn only<T: FromStr<Err: fmt::Display>>(
+    body: &[u8],
+    name: &'static str,
+) -> Result<T, Problem> {
+    let mut fields = Fields::parse(body)?;
+    let value = fields.parsed(name)?;
+    fields.finish()?;
+    required(name, value)
+}
+
 fn expected(name: &str, wanted: &str, found: &Value) -> Problem {
     let found = match found {
         Value::Null => "null".to_owned(),

@@ -38,7 +38,7 @@ pub use history::{Change, History};
 pub use job::{Job, JobState, Jobs};
 pub use lun::{CreateLun, Lun, Luns, PutLun, ResizeLun};
 pub use moment::Moment;
-pub use name::{LunName, Name, NotAName};
+pub use name::{LunName, Name, NotAName, Rename};
 pub use policy::{
     CreatePolicy, NO_POLICY, Policies, Policy, SetPolicy, TimeOfDay, VolumePolicy, Weekday,
 };

@@ -9,6 +9,9 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
+use crate::Problem;
+use crate::fields::only;
+
 /// Longest name.
 const BYTES_MAX: usize = 64;
 /// Characters shown of a text that is not a name.
@@ -77,6 +80,25 @@ impl Serialize for Name {
     }
 }
 
+/// `POST /v1/aggregates/{a}/actions/rename`, and the same of volumes and LUNs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Rename {
+    /// The new name, unique where the old one is.
+    pub name: Name,
+}
+
+impl Rename {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<Rename, Problem> {
+        Ok(Rename {
+            name: only(body, "name")?,
+        })
+    }
+}
+
 /// `volume/lun`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LunName {
@@ -130,6 +152,20 @@ mod tests {
         assert_eq!(name.to_string(), "vol0/lun0");
         for bad in ["vol0", "vol0/", "/lun0", "a/b/c", "../b"] {
             assert!(bad.parse::<LunName>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_name_is_all_that_a_rename_says() {
+        let good = Rename::parse(b"{\"name\": \"v\"}").expect("a name");
+        assert_eq!(good.name.as_str(), "v");
+        for bad in [
+            "{}",
+            "{\"name\": \"../v\"}",
+            "{\"name\": 7}",
+            "{\"name\": \"v\", \"to\": \"w\"}",
+        ] {
+            assert!(Rename::parse(bad.as_bytes()).is_err(), "{bad}");
         }
     }
 

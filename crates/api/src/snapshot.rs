@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::fields::required;
+use crate::fields::only;
 use crate::{Fields, Name, NotAName, Problem};
 
 /// `volume@snapshot`.
@@ -130,14 +130,6 @@ impl RestoreSnapshot {
             dry_run,
         })
     }
-}
-
-/// The name in a body that has nothing else.
-fn only(body: &[u8], field: &'static str) -> Result<Name, Problem> {
-    let mut fields = Fields::parse(body)?;
-    let name = fields.parsed(field)?;
-    fields.finish()?;
-    required(field, name)
 }
 
 /// When a change happened that froze an image.

@@ -85,7 +85,7 @@ impl fmt::Display for Description {
 pub fn labels(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Description, Unreadable> {
     let labels = labels::read(storage, devices, &mut Findings::deaf())?;
     let config = &labels.config;
-    let mut out = Description::new(format!("aggregate {}", config.name))
+    let mut out = Description::new(format!("aggregate {}", labels.name()))
         .fact("uuid", hex(&config.uuid))
         .fact("epoch", config.epoch)
         .fact("area blocks", config.area_blocks)

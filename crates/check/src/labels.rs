@@ -378,6 +378,11 @@ impl Labels {
         }
     }
 
+    /// The aggregate's name: that of the superblock, or the first one, which labels keep.
+    pub(crate) fn name(&self) -> &str {
+        self.superblock.name.as_ref().unwrap_or(&self.config.name)
+    }
+
     fn member_of(&self, device: DeviceId) -> u32 {
         let seat = self.devices.iter().position(|seated| *seated == device);
         seat.and_then(|seat| u32::try_from(seat).ok())

@@ -117,7 +117,7 @@ impl Report {
         findings: Findings,
     ) -> Self {
         Report {
-            name: labels.config.name.clone(),
+            name: labels.name().to_owned(),
             uuid: labels.config.uuid,
             cp: labels.superblock.cp.0,
             stopped_cleanly: labels.superblock.clean,

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use everglade_api::{
-    Aggregate, AggregateState, Aggregates, CreateAggregate, CreationPlan, DeviceKind, Size, Volume,
-    Volumes,
+    Aggregate, AggregateState, Aggregates, CreateAggregate, CreationPlan, DeviceKind, Rename, Size,
+    Volume, Volumes,
 };
 use serde_json::json;
 
@@ -89,6 +89,20 @@ pub(crate) fn run(
                 listing::print(&told, items, &COLUMNS, &show.listing, output)?;
             }
         },
+        AggregateVerb::Rename(rename) => {
+            let path = format!("/v1/aggregates/{}/actions/rename", rename.name);
+            let name = rename.to.clone();
+            let told = session.post::<Aggregate>(&path, &Rename { name })?;
+            output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))?;
+        }
+        AggregateVerb::Resize(resize) => {
+            let text = format!(
+                "aggregate {} cannot be made larger in this version; make another one with 'aggregate create', and copy \
+                 LUNs there with nbdcopy if that is not enough",
+                resize.name
+            );
+            return Err(Failure::new(exit::USAGE, text));
+        }
         AggregateVerb::Delete(delete) => remove(delete, session, output, yes)?,
     }
     Ok(exit::OK)

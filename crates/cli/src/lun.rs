@@ -1,8 +1,8 @@
 //! `everglade lun …`.
 
 use everglade_api::{
-    CreateLun, Lun, LunName, Luns, Name, PutLun, ResizeLun, SCHEMA_VERSION, Size, Versioned,
-    Volumes,
+    CreateLun, Lun, LunName, Luns, Name, PutLun, Rename, ResizeLun, SCHEMA_VERSION, Size,
+    Versioned, Volumes,
 };
 use serde_json::json;
 
@@ -35,6 +35,12 @@ pub(crate) fn run(
         LunVerb::Create(create) => run_create(create, session, output)?,
         LunVerb::Show(show) => run_show(show, session, output)?,
         LunVerb::Resize(resize) => run_resize(resize, session, output, yes)?,
+        LunVerb::Rename(rename) => {
+            let path = format!("{}/actions/rename", place(&rename.name));
+            let name = rename.to.clone();
+            let told = session.post::<Lun>(&path, &Rename { name })?;
+            output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))?;
+        }
         LunVerb::Delete(delete) => {
             return remove(&delete.name, &delete.removal, session, output, yes);
         }

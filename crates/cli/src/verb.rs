@@ -14,19 +14,19 @@ pub(crate) use snapshot::{SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotV
 /// Verbs that need a running daemon.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Create, show and delete aggregates, the pools of devices
+    /// Create, show, rename and delete aggregates, the pools of devices
     Aggregate {
         /// What to do.
         #[command(subcommand)]
         verb: AggregateVerb,
     },
-    /// Create, show and delete volumes, which hold LUNs
+    /// Create, show, rename and delete volumes, which hold LUNs
     Volume {
         /// What to do.
         #[command(subcommand)]
         verb: VolumeVerb,
     },
-    /// Create, show, resize and delete LUNs, the disks for clients
+    /// Create, show, resize, rename and delete LUNs, the disks for clients
     Lun {
         /// What to do.
         #[command(subcommand)]
@@ -117,8 +117,38 @@ pub enum AggregateVerb {
     /// List all aggregates, or show one with its devices
     #[command(visible_alias = "list")]
     Show(Show),
+    /// Give an aggregate another name
+    Rename(AggregateRename),
+    /// Say what to do instead: an aggregate cannot grow yet
+    #[command(hide = true)]
+    Resize(AggregateResize),
     /// Delete an aggregate and clear its devices; needs --yes
     Delete(AggregateDelete),
+}
+
+/// Options of `aggregate rename`.
+#[derive(Debug, Args)]
+#[command(after_help = "Its folder in the data directory, if it has one, keeps its first name.")]
+pub struct AggregateRename {
+    /// Which
+    #[arg(value_name = "AGGREGATE")]
+    pub name: Name,
+
+    /// The new name, unique in the daemon
+    #[arg(value_name = "NEW")]
+    pub to: Name,
+}
+
+/// Options of `aggregate resize`, which tells whoever looks for it what there is instead.
+#[derive(Debug, Args)]
+pub struct AggregateResize {
+    /// Which
+    #[arg(value_name = "AGGREGATE")]
+    pub name: Name,
+
+    /// Of what size
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<Size>,
 }
 
 /// Options of `aggregate delete`.
@@ -189,6 +219,8 @@ pub enum VolumeVerb {
     /// List all volumes, or show one
     #[command(visible_alias = "list")]
     Show(Show),
+    /// Give a volume another name
+    Rename(VolumeRename),
     /// Delete a volume and all its LUNs; needs --yes
     Delete(VolumeDelete),
 }
@@ -226,6 +258,22 @@ pub enum SyncOption {
     Always,
 }
 
+/// Options of `volume rename`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Clients that are connected go on; who connects from now on needs the new name. Snapshots and the \
+    snapshot policy stay with the volume."
+)]
+pub struct VolumeRename {
+    /// Which
+    #[arg(value_name = "VOLUME")]
+    pub name: Name,
+
+    /// The new name, unique in the daemon
+    #[arg(value_name = "NEW")]
+    pub to: Name,
+}
+
 /// Options of `volume delete`.
 #[derive(Debug, Args)]
 pub struct VolumeDelete {
@@ -248,6 +296,8 @@ pub enum LunVerb {
     Show(LunShow),
     /// Make a LUN larger, while clients use it, or smaller; smaller needs --yes
     Resize(LunResize),
+    /// Give a LUN another name, in the same volume
+    Rename(LunRename),
     /// Delete a LUN; needs --yes
     Delete(LunDelete),
 }
@@ -296,6 +346,22 @@ pub struct LunResize {
     pub dry_run: bool,
 }
 
+/// Options of `lun rename`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Clients that are connected go on; who connects from now on needs the new name. Snapshots keep the \
+    name that the LUN had."
+)]
+pub struct LunRename {
+    /// Which
+    #[arg(value_name = "VOLUME/LUN")]
+    pub name: LunName,
+
+    /// The new name, without the volume
+    #[arg(value_name = "NEW")]
+    pub to: Name,
+}
+
 /// Options of `lun delete`.
 #[derive(Debug, Args)]
 pub struct LunDelete {
@@ -341,6 +407,10 @@ pub enum JobVerb {
     /// Wait until a job has ended
     Wait(JobOne),
     /// End a job early, if it can be
+    #[command(
+        after_help = "No job of this version can be: all of them give back the space of what was deleted, which is gone \
+        already."
+    )]
     Cancel(JobOne),
 }
 

@@ -1,6 +1,6 @@
 //! `everglade volume …`.
 
-use everglade_api::{CreateVolume, Luns, PutVolume, Size, Sync, Volume, Volumes};
+use everglade_api::{CreateVolume, Luns, PutVolume, Rename, Size, Sync, Volume, Volumes};
 use serde_json::json;
 
 use crate::failure::{Failure, exit};
@@ -67,6 +67,12 @@ pub(crate) fn run(
                 listing::print(&told, items, &COLUMNS, &show.listing, output)?;
             }
         },
+        VolumeVerb::Rename(rename) => {
+            let path = format!("/v1/volumes/{}/actions/rename", rename.name);
+            let name = rename.to.clone();
+            let told = session.post::<Volume>(&path, &Rename { name })?;
+            output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))?;
+        }
         VolumeVerb::Delete(delete) => {
             let name = delete.name.as_str();
             return remove(name, &delete.removal, session, output, yes);

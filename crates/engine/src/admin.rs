@@ -1,4 +1,5 @@
-//! Administrative changes: volumes and LUNs come, go and grow. Executed in the freeze, durable at commit.
+//! Administrative changes: volumes and LUNs come, go, grow and get other names. Executed in the freeze, durable at
+//! commit. Renaming is in `rename`, snapshots are in `snapshot::change`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,8 +15,10 @@ use everglade_freespace::Areas;
 
 use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
+use crate::rename;
 use crate::snapshot::{change as snapshot, clone};
 use crate::tree::{File, Root};
+use crate::volume::name::Name;
 use crate::volume::{Lun, StripeState, Volume};
 
 /// A change to what an aggregate holds.
@@ -33,6 +36,18 @@ pub enum Change {
         /// Which.
         name: String,
     },
+    /// Gives a volume another name.
+    RenameVolume {
+        /// Which.
+        name: String,
+        /// Unique in the daemon.
+        to: String,
+    },
+    /// Gives the aggregate another name. Names of aggregates are kept apart by whoever names them.
+    RenameAggregate {
+        /// The new one.
+        to: String,
+    },
     /// Adds a LUN.
     CreateLun {
         /// Where.
@@ -48,6 +63,15 @@ pub enum Change {
         volume: String,
         /// Which.
         name: String,
+    },
+    /// Gives a LUN another name.
+    RenameLun {
+        /// Where.
+        volume: String,
+        /// Which.
+        name: String,
+        /// Unique in the volume.
+        to: String,
     },
     /// Cuts off the end of a LUN, with what is there. Space returns in the background.
     ShrinkLun {
@@ -141,6 +165,9 @@ impl Change {
             Change::DeleteVolume { .. }
             | Change::DeleteLun { .. }
             | Change::ShrinkLun { .. }
+            | Change::RenameAggregate { .. }
+            | Change::RenameVolume { .. }
+            | Change::RenameLun { .. }
             | Change::RenameSnapshot { .. }
             | Change::DeleteSnapshot { .. }
             | Change::HoldSnapshot { .. }
@@ -167,7 +194,9 @@ pub enum Error {
         problem: String,
     },
     /// The pool, or the host below it, is full.
-    #[error("no space left in the pool; delete or discard something first, or add space")]
+    #[error(
+        "no space left in the pool; delete or discard something first, or make another aggregate"
+    )]
     NoSpace,
     /// Somebody uses it, or something else is happening to it.
     #[error("{0}")]
@@ -245,6 +274,9 @@ pub(crate) fn execute(
     match change {
         Change::CreateVolume { name, sync } => create_volume(home, context, cp, name, *sync),
         Change::DeleteVolume { name } => delete_volume(home, permit, context, name),
+        Change::RenameVolume { name, to } => rename::volume(home, context, name, to),
+        Change::RenameAggregate { to } => rename::aggregate(home, to),
+        Change::RenameLun { volume, name, to } => rename::lun(home, volume, name, to),
         Change::CreateLun {
             volume,
             name,
@@ -369,7 +401,7 @@ pub(crate) fn new_volume(
         .map(|stripe| Partitioned::new(stripe, StripeState::default()));
     Arc::new(Volume {
         id,
-        name: name.to_owned(),
+        name: Name::new(name),
         sync,
         aggregate: home.aggregate.clone(),
         stripes: stripes.collect(),
@@ -457,7 +489,7 @@ pub(crate) fn find<'a>(home: &'a mut Home, volume: &str) -> Result<&'a mut Volum
     let found = home
         .volumes
         .values_mut()
-        .find(|known| known.shared.name == volume);
+        .find(|known| known.shared.name.is(volume));
     let found = found.ok_or_else(|| Error::NotFound(format!("volume {volume}")))?;
     let snapshots = &found.fs.snapshots;
     match (snapshots.restoring, snapshots.cloning) {
@@ -468,6 +500,19 @@ pub(crate) fn find<'a>(home: &'a mut Home, volume: &str) -> Result<&'a mut Volum
         (None, Some(_)) => Err(Error::Busy(format!(
             "volume {volume} is just being made; try again"
         ))),
+    }
+}
+
+/// A LUN of a volume that can be changed now.
+pub(crate) fn find_lun<'a>(
+    home: &'a mut Home,
+    volume: &str,
+    name: &str,
+) -> Result<(&'a mut VolumeHome, Arc<Lun>), Error> {
+    let found = find(home, volume)?;
+    match found.shared.lun(name) {
+        Some(lun) => Ok((found, lun)),
+        None => Err(Error::NotFound(format!("LUN {volume}/{name}"))),
     }
 }
 
@@ -499,13 +544,7 @@ fn create_lun(
         kind: EntryKind::Lun,
         name: name.to_owned(),
     });
-    let lun = Arc::new(Lun::new(
-        id,
-        name.to_owned(),
-        volume.shared.clone(),
-        size,
-        root,
-    ));
+    let lun = Arc::new(Lun::new(id, name, volume.shared.clone(), size, root));
     volume
         .shared
         .luns
@@ -526,13 +565,7 @@ fn set_size(file: &mut File, size: u64) {
 /// part of it is not cleaned, and the consistency points free what the tree has ([`crate::cp::reclaim`]).
 fn shrink_lun(home: &mut Home, volume: &str, name: &str, size: u64) -> Result<(), Error> {
     check_size(size)?;
-    let volume = find(home, volume)?;
-    let Some(lun) = volume.shared.lun(name) else {
-        return Err(Error::NotFound(format!(
-            "LUN {}/{name}",
-            volume.shared.name
-        )));
-    };
+    let (volume, lun) = find_lun(home, volume, name)?;
     let present = lun.size_bytes();
     if size > present {
         let problem = format!(
@@ -566,7 +599,7 @@ pub(crate) fn must_wait(home: &Home, change: &Change) -> bool {
         matches!(&request.change, Change::ShrinkLun { volume: v, name: n, .. }
             if v == volume && n == name)
     });
-    let known = home.volumes.values().find(|v| v.shared.name == *volume);
+    let known = home.volumes.values().find(|v| v.shared.name.is(volume));
     let is_cut = known.is_some_and(|known| {
         let lun = known.shared.lun(name);
         lun.is_some_and(|lun| known.fs.cut.contains(&lun.file))
@@ -575,19 +608,13 @@ pub(crate) fn must_wait(home: &Home, change: &Change) -> bool {
 }
 
 fn delete_lun(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
-    let volume = find(home, volume)?;
-    let mut luns = volume
+    let (volume, lun) = find_lun(home, volume, name)?;
+    volume
         .shared
         .luns
         .write()
-        .unwrap_or_else(PoisonError::into_inner);
-    let Some(lun) = luns.remove(name) else {
-        return Err(Error::NotFound(format!(
-            "LUN {}/{name}",
-            volume.shared.name
-        )));
-    };
-    drop(luns);
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(name);
     lun.set_gone();
     let entry = volume
         .fs
@@ -603,13 +630,7 @@ fn delete_lun(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
 
 fn grow_lun(home: &mut Home, volume: &str, name: &str, size: u64) -> Result<(), Error> {
     check_size(size)?;
-    let volume = find(home, volume)?;
-    let Some(lun) = volume.shared.lun(name) else {
-        return Err(Error::NotFound(format!(
-            "LUN {}/{name}",
-            volume.shared.name
-        )));
-    };
+    let (volume, lun) = find_lun(home, volume, name)?;
     if size < lun.size_bytes() {
         let problem = format!(
             "{} has {} bytes already; growing does not make it smaller",

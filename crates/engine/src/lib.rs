@@ -32,6 +32,7 @@ mod load;
 mod names;
 mod ops;
 mod reactor;
+mod rename;
 mod shared;
 mod snapshot;
 mod tree;

@@ -76,6 +76,13 @@ impl Names {
         );
     }
 
+    /// Gives a file another name, in its slot: a block of a directory has the old one or the new one.
+    pub(crate) fn rename(&mut self, file: FileId, name: &str) {
+        let (slot, entry) = self.entries.get_mut(&file).expect("only what has a name");
+        name.clone_into(&mut entry.name);
+        self.changed.insert(*slot);
+    }
+
     pub(crate) fn remove(&mut self, file: FileId) -> Option<Entry> {
         let (slot, entry) = self.entries.remove(&file)?;
         self.slots.remove(&slot);

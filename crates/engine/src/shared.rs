@@ -189,7 +189,7 @@ impl Engine {
             .find(|known| known.config.uuid == labels.config.uuid)
         {
             return Err(Refusal::new(
-                format!("aggregate {} is open already", twin.config.name),
+                format!("aggregate {} is open already", twin.name),
                 "each aggregate once",
                 "Remove one of the copies. Nothing was changed",
             ));
@@ -222,7 +222,6 @@ impl Engine {
             backed,
         );
         let home = id as usize % shared.options.reactors;
-        let committed = superblock.cp;
         let aggregate = Arc::new(Aggregate::new(
             id,
             labels.config,
@@ -230,7 +229,7 @@ impl Engine {
             labels.devices,
             affinities,
             home,
-            committed,
+            &superblock,
             space,
         ));
         aggregates.push(aggregate.clone());
@@ -304,7 +303,7 @@ impl Engine {
     pub fn aggregates(&self) -> Vec<AggregateInfo> {
         let info = |aggregate: &Arc<Aggregate>| AggregateInfo {
             id: aggregate.id,
-            name: aggregate.config.name.clone(),
+            name: aggregate.name.to_string(),
             uuid: aggregate.config.uuid,
             epoch: aggregate.config.epoch,
             state: aggregate.state(),
@@ -365,8 +364,8 @@ impl Engine {
             let known = aggregate.all_volumes();
             volumes.extend(known.iter().map(|volume| {
                 VolumeInfo {
-                    name: volume.name.clone(),
-                    aggregate: aggregate.config.name.clone(),
+                    name: volume.name.to_string(),
+                    aggregate: aggregate.name.to_string(),
                     sync: volume.sync,
                     base: volume
                         .base

@@ -1,6 +1,6 @@
 //! Exit codes (CONVENTIONS, "exit"). Scripts depend on them; none is ever given a second meaning.
 //!
-//! 2 for usage is clap's own. A panic is one of our own invariants broken: the process ends at once
+//! A panic is one of our own invariants broken: the process ends at once
 //! with 70, from whichever thread, because going on could damage data.
 
 use std::fmt::Display;
@@ -9,6 +9,8 @@ use std::fmt::Display;
 pub(crate) const OK: u8 = 0;
 /// The verb failed; for `serve`, the start was refused; for `check`, problems were found.
 pub(crate) const FAILED: u8 = 1;
+/// The command line cannot be understood.
+pub(crate) const USAGE: u8 = 2;
 /// `check` could not read what it was to check.
 pub(crate) const CANNOT_READ: u8 = 2;
 /// One of our own invariants is broken (`EX_SOFTWARE`).

@@ -11,6 +11,7 @@ mod exit;
 mod manual;
 mod reference;
 mod serve;
+mod usage;
 mod version;
 
 use std::process::ExitCode;
@@ -21,7 +22,16 @@ use args::{Args, Verb};
 
 fn main() -> ExitCode {
     exit::stop_on_broken_invariants();
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => match usage::line(&error) {
+            Some(line) => {
+                eprintln!("everglade: {line}");
+                return ExitCode::from(exit::USAGE);
+            }
+            None => error.exit(),
+        },
+    };
     let outcome = match &args.verb {
         Verb::Serve(serve) => serve::run(&args.global, serve),
         Verb::Check(check) => check::run(&args.global, check),

@@ -84,6 +84,8 @@ bugs! {
     GrowthLost,
     /// A deleted LUN has no entry in the hidden namespace.
     HiddenEntryLost,
+    /// The new name of a LUN does not reach the directory.
+    RenameForgotten,
     /// Some blocks of deleted files are not freed.
     DeletedFileLeaks,
     /// A freeze drops the overlay of a stripe now and then.

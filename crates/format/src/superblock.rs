@@ -16,17 +16,19 @@
 //! | 80 | 288 | inode of the inode file |
 //! | 368 | 8 | journal: first generation to replay |
 //! | 376 | 8 | journal: sequence of its first operation |
+//! | 384 | 1, 64 | length of the aggregate's name, name; length 0: the name in the config record |
 //! | 512 | 4 each | frontiers: areas of the extent from this one on (counted from the extent's first) were never allocated from |
 //! | 4,088 | 8 | keyed code of the block with these bytes zero |
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
-use crate::config::{Uuid, hex};
+use crate::config::{NAME_BYTES_MAX, Uuid, hex, name_is_valid};
 use crate::inode::INODE_BYTES;
 use crate::{BLOCK_SIZE, Block, CpNumber, Damage, FORMAT_VERSION, FileId, Inode, Layer, TagKey};
 
 const MAGIC: [u8; 8] = *b"EVGLSUPR";
 const CODE_AT: usize = BLOCK_SIZE - 8;
 const JOURNAL_AT: usize = 368;
+const NAME_AT: usize = 384;
 const FRONTIERS_AT: usize = 512;
 /// One more than the largest generation or sequence of a journal: counting on never overflows.
 pub const JOURNAL_END: u64 = 1 << 63;
@@ -46,6 +48,9 @@ pub struct Superblock {
     pub written_seconds: u64,
     /// The daemon stopped in good order after this consistency point.
     pub clean: bool,
+    /// The aggregate's name for people, if it was changed since the config record was written. Here, because labels
+    /// have one record for each epoch of membership, and a journal goes with an epoch.
+    pub name: Option<String>,
     /// Set bits of the active map.
     pub blocks_used: u64,
     /// Areas with at least one block in use.
@@ -100,6 +105,11 @@ impl Superblock {
             JOURNAL_AT + 8,
             self.journal_sequence.to_le_bytes(),
         );
+        if let Some(name) = &self.name {
+            assert!(name_is_valid(name), "name {name:?}");
+            out[NAME_AT] = u8::try_from(name.len()).expect("at most 64");
+            out[NAME_AT + 1..][..name.len()].copy_from_slice(name.as_bytes());
+        }
         let code = key.code(&out);
         put(&mut out, CODE_AT, code.to_le_bytes());
         out
@@ -155,7 +165,9 @@ impl Superblock {
         if let Some(wrong) = journal.iter().find(|n| !(1..JOURNAL_END).contains(*n)) {
             return Err(Damage::new("place in the journal", "1 to 2^63 - 1", wrong));
         }
+        let name = decode_name(block)?;
         Ok(Some(Superblock {
+            name,
             cp: CpNumber(u64_at(block, 16)),
             uuid: *uuid,
             epoch: u64_at(block, 40),
@@ -174,6 +186,24 @@ impl Superblock {
     }
 }
 
+fn decode_name(block: &Block) -> Result<Option<String>, Damage> {
+    let length = usize::from(block[NAME_AT]);
+    if length == 0 {
+        return Ok(None);
+    }
+    let bytes = &block[NAME_AT + 1..][..length.min(NAME_BYTES_MAX)];
+    let name = String::from_utf8_lossy(bytes).into_owned();
+    if length > NAME_BYTES_MAX || !name_is_valid(&name) {
+        let expected = "1 to 64 letters, digits and ._-";
+        return Err(Damage::new(
+            "aggregate name",
+            expected,
+            format!("{length} bytes: {name:?}"),
+        ));
+    }
+    Ok(Some(name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +217,7 @@ mod tests {
             epoch: 1,
             written_seconds: 2,
             clean: true,
+            name: Some("pool".to_owned()),
             blocks_used: 3,
             areas_used: 4,
             frontiers: vec![5, 6],
@@ -219,6 +250,27 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn a_resealed_name_that_cannot_be_is_refused() {
+        let key = TagKey::new(&[3; 32]);
+        let good = sample().encode(&key);
+        for (at, byte) in [
+            (NAME_AT, 65),
+            (NAME_AT, 5),
+            (NAME_AT + 1, b'/'),
+            (NAME_AT + 2, 0xff),
+        ] {
+            let mut bad = good;
+            bad[at] = byte;
+            put(&mut bad, CODE_AT, [0; 8]);
+            let code = key.code(&bad);
+            put(&mut bad, CODE_AT, code.to_le_bytes());
+            let damage = Superblock::decode(&bad, &key, &[5; 16]).expect_err("refused");
+            assert_eq!(damage.what, "aggregate name");
+        }
+    }
+
     #[test]
     fn a_resealed_place_in_the_journal_that_cannot_be_counted_on_from_is_refused() {
         let key = TagKey::new(&[3; 32]);

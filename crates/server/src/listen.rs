@@ -40,6 +40,7 @@ impl Listeners {
         let (nbd_tcp, tcp_address) = nbd_tcp.unzip();
         let endpoints = Endpoints {
             nbd_tcp: tcp_address,
+            nbd_tls_required: nbd.callers.tls == Some(Tls::Required),
             nbd_unix: nbd.unix.clone(),
             ..Endpoints::default()
         };

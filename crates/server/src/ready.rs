@@ -97,8 +97,13 @@ fn as_json(endpoints: &Endpoints, exports: &[Export]) -> serde_json::Value {
 /// Address of one export, by TCP where that is open.
 #[must_use]
 pub fn uri(endpoints: &Endpoints, export: &str) -> Option<String> {
+    let scheme = if endpoints.nbd_tls_required {
+        "nbds"
+    } else {
+        "nbd"
+    };
     match (&endpoints.nbd_tcp, &endpoints.nbd_unix) {
-        (Some(address), _) => Some(format!("nbd://{}/{export}", reachable(*address))),
+        (Some(address), _) => Some(format!("{scheme}://{}/{export}", reachable(*address))),
         (None, Some(path)) => Some(format!("nbd+unix:///{export}?socket={}", path.display())),
         (None, None) => None,
     }
@@ -121,6 +126,12 @@ fn commands(endpoints: &Endpoints, exports: &[Export]) -> String {
     let Some(export) = exports.first() else {
         return text;
     };
+    // What needs certificates is not tried with a line that was copied.
+    let mut open = endpoints.clone();
+    if endpoints.nbd_tls_required {
+        open.nbd_tcp = None;
+    }
+    let endpoints = &open;
     let Some(uri) = uri(endpoints, &export.name) else {
         return text;
     };
@@ -176,6 +187,7 @@ mod tests {
     fn endpoints(tcp: Option<&str>, unix: Option<&str>) -> Endpoints {
         Endpoints {
             nbd_tcp: tcp.map(|text| text.parse().expect("an address")),
+            nbd_tls_required: false,
             nbd_unix: unix.map(PathBuf::from),
             api_unix: unix.map(|_| PathBuf::from("/d/run/api.sock")),
             api_tcp: None,
@@ -222,6 +234,23 @@ mod tests {
             "{text}"
         );
         assert_eq!(commands(&endpoints(None, Some("/s")), &[]), "");
+    }
+
+    #[test]
+    fn where_encryption_is_required_the_address_says_so() {
+        let secure = Endpoints {
+            nbd_tls_required: true,
+            ..endpoints(Some("10.0.0.1:9"), Some("/s"))
+        };
+        assert_eq!(
+            uri(&secure, "v/l").as_deref(),
+            Some("nbds://10.0.0.1:9/v/l")
+        );
+        let text = commands(&secure, &[export()]);
+        assert!(
+            !text.contains("10.0.0.1") && text.contains("socket=/s"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -124,6 +124,7 @@ pub(super) const SUPERBLOCK: Target = Target {
             cp: CpNumber(12),
             uuid: UUID,
             epoch: 3,
+            name: Some("pool".to_owned()),
             written_seconds: 99,
             clean: true,
             blocks_used: 1000,

@@ -49,6 +49,7 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::ProblemBody,
     crate::PutLun,
     crate::PutVolume,
+    crate::Rename,
     crate::RenameSnapshot,
     crate::ResizeLun,
     crate::RestoreSnapshot,

@@ -164,7 +164,7 @@ impl Route {
     /// Whether it changes an object that exists, and heeds `If-Match`.
     #[must_use]
     pub fn is_edit(&self) -> bool {
-        self.method == "PATCH" || self.method == "DELETE"
+        self.method == "PATCH" || self.method == "DELETE" || self.path.ends_with("/rename")
     }
 
     /// The media type of good answers.
@@ -256,6 +256,14 @@ pub const ROUTES: &[Route] = &[
         "also one that has volumes, or that cannot be opened so that nobody knows",
     )])
     .by_admin(),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/rename",
+        "gives an aggregate another name",
+        Some("Rename"),
+        Answers::Found("Aggregate"),
+    )
+    .by_admin(),
     Route::list(VOLUMES, "volumes, by name", "Volumes", "Volume"),
     Route::change(
         "POST",
@@ -278,6 +286,13 @@ pub const ROUTES: &[Route] = &[
         "deletes a volume with its LUNs",
         None,
         Answers::Accepted("Job"),
+    ),
+    Route::change(
+        "POST",
+        "/v1/volumes/{volume}/actions/rename",
+        "gives a volume another name; clients that are connected go on, others need the new one",
+        Some("Rename"),
+        Answers::Found("Volume"),
     ),
     Route::list(LUNS, "LUNs of a volume, by name", "Luns", "Lun"),
     Route::change(
@@ -308,6 +323,13 @@ pub const ROUTES: &[Route] = &[
         "deletes a LUN",
         None,
         Answers::Accepted("Job"),
+    ),
+    Route::change(
+        "POST",
+        "/v1/volumes/{volume}/luns/{lun}/actions/rename",
+        "gives a LUN another name; clients that are connected go on, others need the new one",
+        Some("Rename"),
+        Answers::Found("Lun"),
     ),
     Route::list(
         SNAPSHOTS,

@@ -388,6 +388,7 @@ pub(crate) fn build(mut changes: Changes<'_>) -> Image {
         cp: CP,
         uuid: UUID,
         epoch: 1,
+        name: None,
         written_seconds: 8,
         clean: true,
         blocks_used: used.len() as u64,

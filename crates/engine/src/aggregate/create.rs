@@ -185,6 +185,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
         cp: CpNumber(0),
         uuid: plan.uuid,
         epoch: config.epoch,
+        name: None,
         written_seconds: plan.created_seconds,
         clean: true,
         blocks_used: 0,

@@ -17,10 +17,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use everglade_affinity::AggregateAffinities;
 use everglade_env::DeviceId;
-use everglade_format::{Config, CpNumber, Geometry, Pvbn, TagKey};
+use everglade_format::{Config, CpNumber, Geometry, Pvbn, Superblock, TagKey};
 
 use crate::cp::trigger::Counts;
 use crate::volume::Volume;
+use crate::volume::name::Name;
 use log::{Log, RecoveryInfo};
 use lost::LostBlocks;
 use share::DeviceShare;
@@ -45,7 +46,10 @@ pub enum State {
 pub(crate) struct Aggregate {
     /// Its number in this process, part of the page cache's key.
     pub(crate) id: u32,
+    /// What its label says; its name there is the first one it had.
     pub(crate) config: Config,
+    /// As of the last consistency point, or the one being written.
+    pub(crate) name: Name,
     pub(crate) geometry: Geometry,
     pub(crate) key: TagKey,
     /// One for each member.
@@ -91,11 +95,13 @@ impl Aggregate {
         devices: Vec<DeviceId>,
         affinities: AggregateAffinities,
         home: usize,
-        committed: CpNumber,
+        superblock: &Superblock,
         space: Space,
     ) -> Self {
+        let committed = superblock.cp;
         Aggregate {
             id,
+            name: Name::new(superblock.name.as_ref().unwrap_or(&config.name)),
             key: TagKey::new(&config.secret),
             log: Log::new(&config, &devices),
             counts: Counts::default(),
@@ -120,6 +126,12 @@ impl Aggregate {
             forgotten: AtomicBool::new(false),
             state: Mutex::new(State::Mounting),
         }
+    }
+
+    /// Its name, if that is not the one in the labels.
+    pub(crate) fn changed_name(&self) -> Option<String> {
+        let name = self.name.to_string();
+        (name != self.config.name).then_some(name)
     }
 
     /// Device and byte offset of a block, and how many blocks follow it there.

@@ -157,7 +157,7 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         let inode = &fs.files[&entry.file].inode;
         let lun = Lun::new(
             entry.file,
-            entry.name.clone(),
+            &entry.name,
             shared.clone(),
             inode.size_bytes,
             Root::of(inode),

@@ -488,13 +488,14 @@ impl FileSystem {
         cx: &mut LoadCx<'_>,
         block: u64,
     ) -> Result<(), Stop> {
-        if self.snapshots.any() && !self.snapshots.held.contains_key(&block) {
-            let below = below.expect("a volume is in an aggregate");
-            let held = held::load(self, below, cx, block)?;
-            self.modify_map(cx, block)?;
-            self.snapshots.held.insert(block, held);
+        if !self.snapshots.any() || self.snapshots.held.contains_key(&block) {
+            return self.modify_map(cx, block);
         }
-        self.modify_map(cx, block)
+        let below = below.expect("a volume is in an aggregate");
+        let held = held::load(self, below, cx, block)?;
+        self.modify_map(cx, block)?;
+        self.snapshots.held.insert(block, held);
+        Ok(())
     }
 
     /// Bits of a block of the active map, as of now.

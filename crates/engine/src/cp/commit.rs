@@ -43,6 +43,7 @@ pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
         epoch: home.aggregate.config.epoch,
         written_seconds: seconds,
         clean: run.last,
+        name: home.aggregate.changed_name(),
         blocks_used: fs.used,
         areas_used: fs.areas_used,
         frontiers: fs

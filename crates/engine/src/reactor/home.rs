@@ -89,7 +89,7 @@ impl<O: Outside> Core<O> {
         let twin = aggregate
             .all_volumes()
             .into_iter()
-            .find(|volume| names.contains_key(&volume.name));
+            .find(|volume| names.contains_key(&*volume.name.get()));
         if let Some(twin) = twin {
             drop(names);
             let text = format!(
@@ -99,7 +99,7 @@ impl<O: Outside> Core<O> {
             return self.fail_aggregate(aggregate.id, text);
         }
         for volume in aggregate.all_volumes() {
-            names.insert(volume.name.clone(), aggregate.id);
+            names.insert(volume.name.to_string(), aggregate.id);
         }
         drop(names);
         home.last_begin = self.outside.now();

@@ -26,7 +26,7 @@ impl<O: Outside> Core<O> {
                 self.admit_requests(aggregate);
             }
             (state, _) => {
-                let text = format!("aggregate {} is {state:?}", shared.config.name);
+                let text = format!("aggregate {} is {state:?}", shared.name);
                 self.answer(&request, Err(Error::Unavailable(text)));
             }
         }
@@ -71,7 +71,7 @@ impl<O: Outside> Core<O> {
     /// The aggregate is at its end: refuses all that was not committed.
     pub(super) fn refuse_requests(&mut self, aggregate: u32) {
         let home = self.homes.get_mut(&aggregate).expect("at home");
-        let name = &home.aggregate.config.name;
+        let name = &home.aggregate.name;
         let text = format!("aggregate {name} does not take changes any more");
         let mut refused: Vec<Request> = home.requests.drain(..).collect();
         refused.extend(home.arrived.drain(..));

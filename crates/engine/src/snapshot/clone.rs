@@ -81,7 +81,9 @@ pub(crate) fn of(home: &Home, volume: FileId, snapshot: Option<SnapshotId>) -> V
         .volumes
         .values()
         .filter(|v| needs(v.fs.snapshots.roots.base));
-    clones.map(|volume| volume.shared.name.clone()).collect()
+    clones
+        .map(|volume| volume.shared.name.to_string())
+        .collect()
 }
 
 /// Gives a new clone the image of its base, before anything of it is written.
@@ -153,7 +155,7 @@ fn give_up(home: &mut Home, id: FileId, reason: &str) {
     let volume = home.volumes.get_mut(&id).expect("it is being made");
     volume.fs.snapshots.cloning = None;
     volume.fs.snapshots.roots.base = None;
-    let name = volume.shared.name.clone();
+    let name = volume.shared.name.to_string();
     let run = home.run.as_mut().expect("under way");
     let is_ours =
         |change: &Change| matches!(change, Change::CloneVolume { name: made, .. } if *made == name);
@@ -164,8 +166,9 @@ fn give_up(home: &mut Home, id: FileId, reason: &str) {
             )));
         }
     }
+    // First, before somebody gives it another name.
     home.requests
-        .push_back(Request::of_nobody(Change::DeleteVolume { name }));
+        .push_front(Request::of_nobody(Change::DeleteVolume { name }));
 }
 
 /// What a volume is a clone of, for people: `parent@snapshot`.

@@ -101,7 +101,7 @@ impl Image {
             let volume = lun.volume.clone();
             Arc::new(Lun::of_snapshot(
                 lun.file,
-                &lun.name,
+                &lun.name.get(),
                 snapshot,
                 volume,
                 lun.size_bytes(),

@@ -49,7 +49,7 @@ pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Resul
             volume.fs.snapshots.restoring = None;
             let safety = volume.fs.snapshots.created.pop();
             assert!(safety.is_some(), "a restore takes a safety snapshot");
-            let name = volume.shared.name.clone();
+            let name = volume.shared.name.to_string();
             volume.shared.is_paused.store(false, Ordering::Release);
             let run = home.run.as_mut().expect("under way");
             let refused = |change: &Change| matches!(change, Change::RestoreVolume { volume, .. } if *volume == name);
@@ -118,26 +118,27 @@ pub(crate) fn switch(home: &mut Home, id: FileId) {
     run.restored.push(Restored::new(&volume.shared, &volume.fs));
 }
 
-/// The LUNs as they will be: those of the target, with the handles of those that are the same.
-fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<(Arc<Lun>, u64, Root)> {
+/// A LUN as it will be: its handle, and the name, size and root that it gets.
+type Next = (Arc<Lun>, String, u64, Root);
+
+/// The LUNs as they will be: those of the target, with the handles of those that are the same, whatever they are
+/// called now.
+fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<Next> {
     let known = shared.all_luns();
     let lun = |entry: &everglade_format::Entry| {
         let inode = &fs.files[&entry.file].inode;
-        let same = known
-            .iter()
-            .find(|lun| lun.file == entry.file && lun.name == entry.name);
+        let same = known.iter().find(|lun| lun.file == entry.file);
         let root = Root::of(inode);
         let lun = same.cloned().unwrap_or_else(|| {
-            let name = entry.name.clone();
             Arc::new(Lun::new(
                 entry.file,
-                name,
+                &entry.name,
                 shared.clone(),
                 inode.size_bytes,
                 root,
             ))
         });
-        (lun, inode.size_bytes, root)
+        (lun, entry.name.clone(), inode.size_bytes, root)
     };
     fs.directory.iter().map(lun).collect()
 }
@@ -145,8 +146,7 @@ fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<(Arc<Lun>, u64, Root)> {
 /// A volume whose restored image has yet to be shown to clients.
 pub(crate) struct Restored {
     volume: Arc<Volume>,
-    /// LUNs with the sizes and roots that they get.
-    luns: Vec<(Arc<Lun>, u64, Root)>,
+    luns: Vec<Next>,
 }
 
 impl Restored {
@@ -167,15 +167,16 @@ impl Restored {
         );
         let mut luns = volume.luns.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut *luns);
-        for (lun, size, root) in self.luns {
+        for (lun, name, size, root) in self.luns {
             lun.set_size_bytes(size);
+            lun.name.set(&name);
             if !planted::is(Bug::RestoreShowsOldRoots) {
                 lun.set_root(root);
             }
-            luns.insert(lun.name.clone(), lun);
+            luns.insert(name, lun);
         }
-        for (name, lun) in before {
-            if luns.get(&name).is_none_or(|new| !Arc::ptr_eq(new, &lun)) {
+        for lun in before.into_values() {
+            if !luns.values().any(|new| Arc::ptr_eq(new, &lun)) {
                 lun.set_gone();
             }
         }

@@ -486,7 +486,7 @@ fn release_some(
         let entry = Entry {
             file: release,
             kind: EntryKind::Side,
-            name: home.volumes[&id].shared.name.clone(),
+            name: home.volumes[&id].shared.name.to_string(),
         };
         home.fs.hidden.add(entry);
         let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;

@@ -7,6 +7,7 @@
 //! other.
 
 pub(crate) mod fragment;
+pub(crate) mod name;
 pub(crate) mod overlay;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use crate::aggregate::Aggregate;
 use crate::snapshot::image::Image;
 use crate::snapshot::info::SnapshotInfo;
 use crate::tree::Root;
+use name::Name;
 use overlay::{Found, Overlay};
 
 /// Level-1 blocks in a file stripe (CONVENTIONS): an operation of 1 MiB touches at most two stripes.
@@ -51,7 +53,7 @@ impl StripeState {
 /// A volume.
 pub(crate) struct Volume {
     pub(crate) id: FileId,
-    pub(crate) name: String,
+    pub(crate) name: Name,
     pub(crate) sync: Sync,
     pub(crate) aggregate: Arc<Aggregate>,
     pub(crate) affinities: VolumeAffinities,
@@ -88,7 +90,8 @@ pub(crate) struct Traffic {
 /// A LUN.
 pub(crate) struct Lun {
     pub(crate) file: FileId,
-    pub(crate) name: String,
+    /// In the image that it is part of.
+    pub(crate) name: Name,
     /// The snapshot whose image it is part of; of the active image if there is none.
     pub(crate) snapshot: Option<String>,
     pub(crate) volume: Arc<Volume>,
@@ -156,16 +159,10 @@ impl Volume {
 }
 
 impl Lun {
-    pub(crate) fn new(
-        file: FileId,
-        name: String,
-        volume: Arc<Volume>,
-        size: u64,
-        root: Root,
-    ) -> Lun {
+    pub(crate) fn new(file: FileId, name: &str, volume: Arc<Volume>, size: u64, root: Root) -> Lun {
         Lun {
             file,
-            name,
+            name: Name::new(name),
             snapshot: None,
             volume,
             size_bytes: AtomicU64::new(size),
@@ -186,7 +183,7 @@ impl Lun {
     ) -> Lun {
         Lun {
             snapshot: (!planted::is(Bug::ImageShowsOverlays)).then(|| snapshot.to_owned()),
-            ..Lun::new(file, name.to_owned(), volume, size, root)
+            ..Lun::new(file, name, volume, size, root)
         }
     }
 

@@ -20,7 +20,9 @@ fn wrong_usage_is_2_and_goes_to_stderr() {
         let output = place.run(args);
         assert_eq!(code(&output), 2, "{args:?}: {}", stderr(&output));
         assert!(stdout(&output).is_empty(), "{args:?}");
-        assert!(!stderr(&output).is_empty(), "{args:?}");
+        let said = stderr(&output);
+        assert!(said.starts_with("everglade: "), "{args:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
     }
     assert!(!place.data_dir().exists(), "wrong usage touches nothing");
 }

@@ -129,6 +129,16 @@ impl Client {
         Ok(kind)
     }
 
+    /// What to wait for.
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Takes what has arrived, whatever it is; how much.
+    pub(crate) fn take_some(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(bytes)
+    }
+
     /// Takes one reply without data; its error number.
     pub(crate) fn reply(&mut self) -> io::Result<u32> {
         let magic = u32::from_be_bytes(self.take()?);

@@ -165,8 +165,9 @@ impl Rules {
     }
 }
 
-impl everglade_nbd::AllowList for Rules {
-    fn allows(&self, export: &str, address: Option<IpAddr>, names: &[String]) -> bool {
+impl Rules {
+    /// The rule that decides about an export.
+    fn rule_for(&self, export: &str) -> Option<&Rule> {
         // Who may not read a LUN may not read what it was either, unless a rule for the snapshot says so.
         let lun = export.split_once('@').map(|(lun, _)| lun);
         let fits = |rule: &&Rule| {
@@ -175,9 +176,24 @@ impl everglade_nbd::AllowList for Rules {
         };
         // A name is more than a pattern of the same length.
         let rank = |rule: &&Rule| (rule.pattern.len(), !rule.is_prefix);
-        let rule = self.0.iter().filter(fits).max_by_key(rank);
+        self.0.iter().filter(fits).max_by_key(rank)
+    }
+
+    /// Whether an export that somebody restricted would be for others under another name.
+    #[must_use]
+    pub fn opens(&self, export: &str, other: &str) -> bool {
+        self.rule_for(export).is_some_and(|rule| {
+            let new = self.rule_for(other);
+            new.is_none_or(|new| new.origins != rule.origins)
+        })
+    }
+}
+
+impl everglade_nbd::AllowList for Rules {
+    fn allows(&self, export: &str, address: Option<IpAddr>, names: &[String]) -> bool {
         let is_from = |origin: &Origin| origin.contains(address, names);
-        rule.is_none_or(|rule| rule.origins.iter().any(is_from))
+        self.rule_for(export)
+            .is_none_or(|rule| rule.origins.iter().any(is_from))
     }
 }
 
@@ -392,6 +408,27 @@ mod tests {
         ] {
             let found = rules.allows(export, at(address), &[]);
             assert_eq!(found, allowed, "{export} {address}");
+        }
+    }
+
+    #[test]
+    fn another_name_with_other_callers_opens_an_export() {
+        let rules = rules(&[
+            ("v/l", &["10.1.2.3"]),
+            ("v/same", &["10.1.2.3"]),
+            ("w/*", &["10.1.0.0/16"]),
+        ]);
+        for (export, other, opens) in [
+            ("v/l", "v/free", true),
+            ("v/l", "w/l", true),
+            ("v/l", "v/same", false),
+            ("v/l@s", "v/free@s", true),
+            ("w/l", "w/m", false),
+            ("w/l", "v/m", true),
+            ("v/free", "v/l", false),
+            ("v/free", "u/free", false),
+        ] {
+            assert_eq!(rules.opens(export, other), opens, "{export} {other}");
         }
     }
 

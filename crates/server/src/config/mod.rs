@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 pub use address::{TcpListen, UnixListen};
-pub use callers::{Callers, Tls, TlsClients};
+pub use callers::{Callers, Rules, Tls, TlsClients};
 pub use error::ConfigError;
 
 use everglade_api::Name;

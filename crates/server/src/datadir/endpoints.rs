@@ -17,6 +17,8 @@ const NAME: &str = "endpoints.json";
 pub struct Endpoints {
     /// NBD over TCP, with the port that was picked.
     pub nbd_tcp: Option<SocketAddr>,
+    /// Whether that takes encrypted connections only.
+    pub nbd_tls_required: bool,
     /// NBD over a Unix socket.
     pub nbd_unix: Option<PathBuf>,
     /// REST over a Unix socket.

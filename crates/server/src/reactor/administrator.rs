@@ -26,10 +26,11 @@ use super::control::{Answer, Control, Plane, Timing};
 use super::creation::{self, Contents, CreationError};
 use super::inventory::bytes;
 use super::unavailable::Unavailable;
-use crate::DataDir;
+use crate::config::Rules;
 use crate::datadir::{DataDirError, Endpoints, Phase};
 use crate::records::jobs::Pending;
 use crate::schedule::Schedule;
+use crate::{Config, DataDir};
 
 /// Each has affinities, areas and maps in memory.
 const AGGREGATES_MAX: usize = 64;
@@ -51,6 +52,8 @@ pub struct Administrator {
     schedule: Schedule,
     /// The policy of volumes that are made without saying which.
     usual_policy: String,
+    /// Who may use what over NBD.
+    pub(super) allow: Rules,
 }
 
 /// What a deletion leaves to be done.
@@ -68,7 +71,7 @@ impl Administrator {
         plane: Arc<Plane>,
         directory: DataDir,
         unavailable: Vec<Unavailable>,
-        usual_policy: &str,
+        config: &Config,
     ) -> Administrator {
         let ready = directory
             .state()
@@ -81,7 +84,8 @@ impl Administrator {
             plane,
             ready: Mutex::new(ready.collect()),
             schedule: Schedule::open(directory.path()),
-            usual_policy: usual_policy.to_owned(),
+            usual_policy: config.snapshot_policy.clone(),
+            allow: config.nbd.callers.allow.clone(),
             directory: Mutex::new(directory),
             populating: RwLock::new(()),
             unavailable: Mutex::new(unavailable),
@@ -321,7 +325,7 @@ impl Administrator {
         }
     }
 
-    fn refuse_unavailable(&self, name: &str) -> Result<(), Problem> {
+    pub(super) fn refuse_unavailable(&self, name: &str) -> Result<(), Problem> {
         match self.unavailable().iter().find(|known| known.name == name) {
             None => Ok(()),
             Some(known) => Err(Problem::new(Code::Unavailable, known.reason.clone())),

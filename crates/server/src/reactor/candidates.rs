@@ -189,9 +189,16 @@ fn check_size(size: Size) -> Result<(), Problem> {
     Err(Problem::invalid("size_bytes", text))
 }
 
-/// A directory device in the data directory, which must not be there yet.
+/// A directory device in the data directory, which must not be there yet. An aggregate that was renamed keeps the
+/// folder of its first name, so that may be in use.
 fn own(directory: &DataDir, name: &str, size: Size) -> Result<Device, Problem> {
-    let device = DataDir::directory_device(name, 0, size.bytes());
+    let aggregates = directory.state().aggregates.iter();
+    let used: Vec<_> = aggregates.flat_map(|known| &known.devices).collect();
+    let numbered = |number| DataDir::directory_device(name, number, size.bytes());
+    let mut devices = (0..).map(numbered);
+    let device = devices
+        .find(|device| used.iter().all(|known| known.path != device.path))
+        .expect("there are more numbers than devices");
     let path = directory.device_path(&device);
     if fs::symlink_metadata(&path).is_ok() {
         let text = format!(

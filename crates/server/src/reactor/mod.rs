@@ -19,6 +19,7 @@ mod door;
 mod encryption;
 mod first_start;
 mod inventory;
+mod renaming;
 mod scheduled;
 mod snapshots;
 mod turn;
@@ -133,7 +134,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         Arc::clone(&running.plane),
         directory,
         unavailable,
-        &config.snapshot_policy,
+        config,
     ));
     Ok(Reactors {
         exports,
@@ -171,6 +172,7 @@ fn bring_up(
         running.threads.push(spawned.map_err(engine_error)?);
     }
     wait_until_mounted(&running.engine)?;
+    renaming::follow(&running.engine, directory)?;
     if is_first {
         first_start::fill(&running.plane, config, directory)?;
     }

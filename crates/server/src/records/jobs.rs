@@ -131,6 +131,19 @@ impl Jobs {
         ended
     }
 
+    /// The aggregate has another name.
+    pub fn rename(&self, aggregate: &str, to: &str) {
+        let mut inner = self.lock();
+        if let Some(progress) = inner.progress.remove(aggregate) {
+            inner.progress.insert(to.to_owned(), progress);
+        }
+        for job in inner.jobs.values_mut() {
+            if job.aggregate == aggregate {
+                to.clone_into(&mut job.aggregate);
+            }
+        }
+    }
+
     /// Whether any is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -305,6 +318,22 @@ mod tests {
         jobs.begin(Moment(3), "volume delete", "v", &pending(10));
         assert!(jobs.advance(Moment(4), &[pending(5)]).is_empty());
         assert_eq!(jobs.one(Moment(4), 2).map(|job| job.percent), Ok(50));
+    }
+
+    #[test]
+    fn a_job_goes_on_when_its_aggregate_gets_another_name() {
+        let jobs = Jobs::new();
+        jobs.begin(Moment(1), "volume delete", "v", &pending(10));
+        jobs.advance(Moment(2), &[pending(8)]);
+        jobs.rename("a", "b");
+        let later = Pending {
+            aggregate: "b".to_owned(),
+            ..pending(5)
+        };
+        assert!(jobs.advance(Moment(3), &[later.clone()]).is_empty());
+        assert_eq!(jobs.one(Moment(3), 1).map(|job| job.percent), Ok(50));
+        let ended = jobs.advance(Moment(4), &[Pending { bytes: 0, ..later }]);
+        assert_eq!(ended[0].state, JobState::Done);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
-use everglade_api::{Code, CreateAggregate, Problem};
+use everglade_api::{Code, CreateAggregate, Problem, Rename};
 
-use super::answer::{Answer, created, found, gone, tagged};
+use super::answer::{Answer, created, found, gone, tagged, with_tag};
 use super::body::Body;
 use super::caller::Caller;
 use super::desk::Desk;
@@ -57,6 +57,34 @@ pub(super) async fn create(
         })
         .await?;
     created(&place, &Tag::of_aggregate(&aggregate), &aggregate)
+}
+
+pub(super) async fn rename(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Answer {
+    let request = Rename::parse(&body)?;
+    let condition = Condition::read(&headers, &header::IF_MATCH)?;
+    let editing = desk.edit(&format!("aggregate {name}"))?;
+    let deed = Deed {
+        what: "aggregate rename",
+        object: name.clone(),
+        detail: format!("to {}", request.name),
+    };
+    let records = desk.records_shared();
+    let aggregate = desk
+        .change(caller, deed, move |administrator| {
+            let _editing = editing;
+            condition.allows(&Tag::of_aggregate(&administrator.aggregate(&name)?))?;
+            let renamed = administrator.rename_aggregate(&name, &request)?;
+            records.jobs.rename(&name, request.name.as_str());
+            Ok(renamed)
+        })
+        .await?;
+    with_tag(&Tag::of_aggregate(&aggregate), &aggregate)
 }
 
 pub(super) async fn delete(

@@ -69,6 +69,11 @@ impl Desk {
         &self.records
     }
 
+    /// The same, for a change to take along.
+    pub(super) fn records_shared(&self) -> Arc<Records> {
+        Arc::clone(&self.records)
+    }
+
     /// True once the daemon is asked to stop.
     pub(super) fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.clone()

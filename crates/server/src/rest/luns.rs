@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
-use everglade_api::{Code, CreateLun, Lun, Problem, PutLun, ResizeLun};
+use everglade_api::{Code, CreateLun, Lun, Problem, PutLun, Rename, ResizeLun};
 
 use super::answer::{Answer, accepted, created, tagged, with_tag};
 use super::body::Body;
@@ -106,6 +106,32 @@ pub(super) async fn resize(
             let _editing = editing;
             condition.allows(&Tag::of_lun(&administrator.lun(&volume, &name)?))?;
             administrator.resize_lun(&volume, &name, &request)
+        })
+        .await?;
+    with_tag(&Tag::of_lun(&lun), &desk.reachable(lun))
+}
+
+pub(super) async fn rename(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path((volume, name)): Path<(String, String)>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Answer {
+    let request = Rename::parse(&body)?;
+    let condition = Condition::read(&headers, &header::IF_MATCH)?;
+    let object = format!("{volume}/{name}");
+    let editing = desk.edit(&format!("LUN {object}"))?;
+    let deed = Deed {
+        what: "lun rename",
+        object,
+        detail: format!("to {}", request.name),
+    };
+    let lun: Lun = desk
+        .change(caller, deed, move |administrator| {
+            let _editing = editing;
+            condition.allows(&Tag::of_lun(&administrator.lun(&volume, &name)?))?;
+            administrator.rename_lun(&volume, &name, &request)
         })
         .await?;
     with_tag(&Tag::of_lun(&lun), &desk.reachable(lun))

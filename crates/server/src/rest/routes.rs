@@ -34,10 +34,19 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
             "/v1/aggregates/{aggregate}",
             get(aggregates::show).delete(aggregates::delete),
         )
+        .route(
+            "/v1/aggregates/{aggregate}/actions/rename",
+            post(aggregates::rename),
+        )
         .route("/v1/volumes", get(volumes::list).post(volumes::create))
         .route(
             "/v1/volumes/{volume}",
             get(volumes::show).put(volumes::put).delete(volumes::delete),
+        )
+        .route("/v1/volumes/{volume}/actions/rename", post(volumes::rename))
+        .route(
+            "/v1/volumes/{volume}/luns/{lun}/actions/rename",
+            post(luns::rename),
         )
         .route(
             "/v1/volumes/{volume}/luns",

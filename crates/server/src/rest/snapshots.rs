@@ -16,6 +16,7 @@ use super::caller::Caller;
 use super::desk::Desk;
 use super::entity::{Condition, Tag};
 use super::listing::Listing;
+use crate::reactor::Administrator;
 use crate::records::Deed;
 
 /// Their part of the table of paths.
@@ -195,21 +196,15 @@ async fn hold(
     Path((volume, name)): Path<(String, String)>,
     Body(body): Body,
 ) -> Answer {
-    let request = HoldSnapshot::parse(&body)?;
-    let object = format!("{volume}@{name}");
-    let editing = desk.edit(&format!("snapshot {object}"))?;
-    let deed = Deed {
-        what: "snapshot hold",
-        object,
-        detail: request.tag.to_string(),
-    };
-    let snapshot = desk
-        .change(caller, deed, move |administrator| {
-            let _editing = editing;
-            administrator.hold_snapshot(&volume, &name, &request)
-        })
-        .await?;
-    with_tag(&Tag::of_snapshot(&snapshot), &snapshot)
+    let change = Administrator::hold_snapshot;
+    change_holds(
+        &desk,
+        caller,
+        (volume, name),
+        &body,
+        ("snapshot hold", change),
+    )
+    .await
 }
 
 async fn release(
@@ -218,18 +213,40 @@ async fn release(
     Path((volume, name)): Path<(String, String)>,
     Body(body): Body,
 ) -> Answer {
-    let request = HoldSnapshot::parse(&body)?;
+    let change = Administrator::release_snapshot;
+    change_holds(
+        &desk,
+        caller,
+        (volume, name),
+        &body,
+        ("snapshot release", change),
+    )
+    .await
+}
+
+/// A change of the holds of a snapshot.
+type ChangeHolds =
+    fn(&Administrator, &str, &str, &HoldSnapshot) -> Result<everglade_api::Snapshot, Problem>;
+
+async fn change_holds(
+    desk: &Arc<Desk>,
+    caller: Caller,
+    (volume, name): (String, String),
+    body: &[u8],
+    (what, change): (&'static str, ChangeHolds),
+) -> Answer {
+    let request = HoldSnapshot::parse(body)?;
     let object = format!("{volume}@{name}");
     let editing = desk.edit(&format!("snapshot {object}"))?;
     let deed = Deed {
-        what: "snapshot release",
+        what,
         object,
         detail: request.tag.to_string(),
     };
     let snapshot = desk
         .change(caller, deed, move |administrator| {
             let _editing = editing;
-            administrator.release_snapshot(&volume, &name, &request)
+            change(administrator, &volume, &name, &request)
         })
         .await?;
     with_tag(&Tag::of_snapshot(&snapshot), &snapshot)

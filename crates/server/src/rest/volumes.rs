@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
-use everglade_api::{Code, CreateVolume, Name, Problem, PutVolume, Volume};
+use everglade_api::{Code, CreateVolume, Name, Problem, PutVolume, Rename, Volume};
 
-use super::answer::{Answer, accepted, created, tagged};
+use super::answer::{Answer, accepted, created, tagged, with_tag};
 use super::body::Body;
 use super::caller::Caller;
 use super::desk::Desk;
@@ -96,6 +96,31 @@ fn is_same(volume: &Volume, request: &CreateVolume) -> bool {
     volume.sync == request.sync
         && is(request.aggregate.as_ref(), &volume.aggregate)
         && is(request.snapshot_policy.as_ref(), &volume.snapshot_policy)
+}
+
+pub(super) async fn rename(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Body(body): Body,
+) -> Answer {
+    let request = Rename::parse(&body)?;
+    let condition = Condition::read(&headers, &header::IF_MATCH)?;
+    let editing = desk.edit(&format!("volume {name}"))?;
+    let deed = Deed {
+        what: "volume rename",
+        object: name.clone(),
+        detail: format!("to {}", request.name),
+    };
+    let volume = desk
+        .change(caller, deed, move |administrator| {
+            let _editing = editing;
+            condition.allows(&Tag::of_volume(&administrator.volume(&name)?))?;
+            administrator.rename_volume(&name, &request)
+        })
+        .await?;
+    with_tag(&Tag::of_volume(&volume), &volume)
 }
 
 pub(super) async fn delete(

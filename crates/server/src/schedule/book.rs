@@ -44,6 +44,10 @@ pub(super) struct Book {
 pub(super) struct Entry {
     /// Its policy.
     pub(super) policy: String,
+    /// What the volume is just being renamed to: if the daemon ends before that is written down, the next one looks
+    /// which of the names there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) becomes: Option<String>,
     /// What was done for it.
     #[serde(default, rename = "run", skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) runs: BTreeMap<Every, Run>,
@@ -116,6 +120,18 @@ impl Book {
         }
         policies.sort_by(|a, b| a.name.cmp(&b.name));
         policies
+    }
+
+    /// A volume has another name now. Nothing of what is known of that name is true any more.
+    pub(super) fn rename(&mut self, volume: &str, to: &str) {
+        self.volumes.remove(to);
+        if let Some(entry) = self.volumes.remove(volume) {
+            let entry = Entry {
+                becomes: None,
+                ..entry
+            };
+            self.volumes.insert(to.to_owned(), entry);
+        }
     }
 
     pub(super) fn add(&mut self, policy: Policy) {
@@ -240,6 +256,7 @@ mod tests {
         };
         let entry = Entry {
             policy: "p".to_owned(),
+            becomes: Some("w".to_owned()),
             runs: [(Every::Daily, run)].into(),
         };
         book.volumes.insert("v".to_owned(), entry);

@@ -209,6 +209,7 @@ impl Schedule {
         let entry = Entry {
             runs: runs(&policy, seconds(now)),
             policy: policy.name,
+            becomes: None,
         };
         inner.change(|book| _ = book.volumes.insert(volume.to_owned(), entry))
     }
@@ -219,6 +220,41 @@ impl Schedule {
     /// It could not be written down.
     pub fn forget(&self, volume: &str) -> Result<(), Problem> {
         self.lock().forget(volume)
+    }
+
+    /// Renames a volume with `change`; its policy goes with it. What is to be is written down before, because a crash
+    /// may come between the change and what is written down after it. No round sees one without the other.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn rename(
+        &self,
+        volume: &str,
+        to: &str,
+        change: impl FnOnce() -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = |becomes: Option<String>| {
+            let mut inner = self.lock();
+            if !inner.book.volumes.contains_key(volume) {
+                return Ok(());
+            }
+            inner.change(|book| {
+                let entry = book.volumes.get_mut(volume).expect("looked up just now");
+                entry.becomes = becomes;
+            })
+        };
+        plan(Some(to.to_owned()))?;
+        let changed = change();
+        let written = match &changed {
+            Ok(()) => self.lock().renamed(volume, to),
+            Err(_) => plan(None),
+        };
+        if let Err(problem) = written {
+            // The next round finds out.
+            tracing::error!("the policy of volume {volume} cannot be written: {problem}");
+        }
+        changed
     }
 
     /// The name of a volume's policy.
@@ -308,7 +344,22 @@ impl Inner {
         entry.map_or(NO_POLICY, |entry| &entry.policy)
     }
 
+    fn renamed(&mut self, volume: &str, to: &str) -> Result<(), Problem> {
+        self.failures
+            .retain(|(failed, _), _| failed != volume && failed != to);
+        self.overdue.remove(to);
+        if let Some(overdue) = self.overdue.remove(volume) {
+            self.overdue.insert(to.to_owned(), overdue);
+        }
+        self.change(|book| book.rename(volume, to))
+    }
+
     fn forget(&mut self, volume: &str) -> Result<(), Problem> {
+        // A volume of this name comes or goes, and the one that had it has got another since.
+        let entry = self.book.volumes.get(volume);
+        if let Some(to) = entry.and_then(|entry| entry.becomes.clone()) {
+            self.renamed(volume, &to)?;
+        }
         self.failures.retain(|(failed, _), _| failed != volume);
         self.overdue.remove(volume);
         if self.book.volumes.contains_key(volume) {

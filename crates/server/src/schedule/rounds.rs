@@ -90,6 +90,7 @@ impl Schedule {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let now = seconds(now);
         let mut outcomes = Vec::new();
+        self.follow_names(volumes);
         self.adopt(volumes);
         let due = self.write_down_due(now, volumes, &mut outcomes);
         let wanted: Vec<_> = due
@@ -102,6 +103,29 @@ impl Schedule {
         }
         self.thin_out(volumes, &mut outcomes);
         outcomes
+    }
+
+    /// A volume was being renamed, and then the daemon ended before it could write down that it was.
+    fn follow_names(&self, volumes: &dyn Volumes) {
+        let mut inner = self.lock();
+        let mut book = inner.book.clone();
+        let planned = book.volumes.iter();
+        let planned: Vec<_> = planned
+            .filter_map(|(volume, entry)| Some((volume.clone(), entry.becomes.clone()?)))
+            .collect();
+        for (volume, to) in planned {
+            let is_there = |name: &str| volumes.snapshots(name).is_some();
+            match (is_there(&volume), is_there(&to)) {
+                (true, _) => {
+                    let entry = book.volumes.get_mut(&volume).expect("from the book");
+                    entry.becomes = None;
+                }
+                (false, true) => book.rename(&volume, &to),
+                // Its aggregate is not there now.
+                (false, false) => {}
+            }
+        }
+        inner.settle(book);
     }
 
     /// A snapshot was taken, and then the daemon ended before it could write that down.

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use everglade_api::{Code, CreatePolicy, Moment};
+use everglade_api::{Code, CreatePolicy, Moment, Problem};
 
 use super::book::{Book, Shelf};
 use super::{Outcome, Schedule, Seen, Volumes};
@@ -35,9 +35,10 @@ impl Shelf for Paper {
     }
 }
 
-/// One volume `v`.
+/// One volume, `v` unless it was renamed.
 #[derive(Default)]
 struct Fake {
+    renamed: RefCell<Option<String>>,
     present: RefCell<Vec<Seen>>,
     next: RefCell<u64>,
     refusal: RefCell<Option<String>>,
@@ -46,7 +47,9 @@ struct Fake {
 
 impl Volumes for Fake {
     fn snapshots(&self, volume: &str) -> Option<Vec<Seen>> {
-        (volume == "v" && !*self.is_away.borrow()).then(|| self.present.borrow().clone())
+        let name = self.renamed.borrow().clone();
+        let is_it = volume == name.as_deref().unwrap_or("v");
+        (is_it && !*self.is_away.borrow()).then(|| self.present.borrow().clone())
     }
 
     fn take(&self, wanted: &[(String, String)]) -> Vec<Result<u64, String>> {
@@ -368,4 +371,73 @@ fn a_policy_that_volumes_have_is_not_deleted() {
         .expect("given");
     schedule.delete("p").expect("nobody has it");
     assert_eq!(schedule.policies().len(), 1);
+}
+
+#[test]
+fn a_policy_follows_its_volume_wherever_the_daemon_ends() {
+    let text = "{\"name\": \"p\", \"hourly\": 2}";
+    let refused = || Problem::new(Code::Unavailable, "no");
+    // Written down after the change, or not, because the daemon ended before.
+    for is_written in [true, false] {
+        let (paper, volumes) = (Paper::default(), Fake::default());
+        let schedule = with(&paper, SUNDAY, text);
+        assert_eq!(schedule.round(Moment(SUNDAY + HOUR), &volumes).len(), 1);
+        let kept = schedule.rename("v", "w", || Err(refused()));
+        assert_eq!(kept, Err(refused()));
+        assert_eq!(
+            [schedule.policy_of("v"), schedule.policy_of("w")],
+            ["p", "none"]
+        );
+        let change = || {
+            *volumes.renamed.borrow_mut() = Some("w".to_owned());
+            paper.0.lock().expect("unpoisoned").1 = !is_written;
+            Ok(())
+        };
+        schedule.rename("v", "w", change).expect("renamed");
+        paper.0.lock().expect("unpoisoned").1 = false;
+        let schedule = Schedule::on(Box::new(paper.clone()));
+        *volumes.is_away.borrow_mut() = true;
+        schedule.round(Moment(SUNDAY + HOUR + 60), &volumes);
+        *volumes.is_away.borrow_mut() = false;
+        schedule.round(Moment(SUNDAY + HOUR + 120), &volumes);
+        assert_eq!(
+            [schedule.policy_of("v"), schedule.policy_of("w")],
+            ["none", "p"]
+        );
+        // What was taken under the old name is the policy's still: it goes when there are two newer ones.
+        for hour in 2..=4 {
+            schedule.round(Moment(SUNDAY + hour * HOUR), &volumes);
+        }
+        assert_eq!(volumes.names().len(), 2, "{:?}", volumes.names());
+    }
+}
+
+#[test]
+fn a_rename_that_never_happened_leaves_the_policy_where_it_was() {
+    let (paper, volumes) = (Paper::default(), Fake::default());
+    let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 2}");
+    // The daemon ends between what is to be and the change.
+    let planned = std::cell::RefCell::new(None);
+    schedule
+        .rename("v", "w", || {
+            *planned.borrow_mut() = Some(paper.0.lock().expect("unpoisoned").0.clone());
+            Ok(())
+        })
+        .expect("renamed");
+    paper.0.lock().expect("unpoisoned").0 = planned.into_inner().expect("written before");
+    let schedule = Schedule::on(Box::new(paper.clone()));
+    schedule.round(Moment(SUNDAY + 60), &volumes);
+    assert_eq!(
+        [schedule.policy_of("v"), schedule.policy_of("w")],
+        ["p", "none"]
+    );
+    // Neither is a new volume of the new name harmed by what was planned.
+    schedule
+        .assign(Moment(SUNDAY), "w", "default")
+        .expect("given");
+    schedule.round(Moment(SUNDAY + 60), &volumes);
+    assert_eq!(
+        [schedule.policy_of("v"), schedule.policy_of("w")],
+        ["p", "default"]
+    );
 }

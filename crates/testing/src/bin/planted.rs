@@ -57,6 +57,8 @@ const TABLE: &[Row] = &[
     (Bug::AdmissionIgnored, Kind::Exhaustive, 0),
     (Bug::GrowthLost, Kind::Exhaustive, 27),
     (Bug::HiddenEntryLost, Kind::Exhaustive, 24),
+    // The only letter of its sequence.
+    (Bug::RenameForgotten, Kind::Histories, 44),
     (Bug::DeletedFileLeaks, Kind::Exhaustive, 25),
     (Bug::FreezeLosesOverlay, Kind::Exhaustive, 1),
     (Bug::FreezeSkipsStripe, Kind::Cuts, 0),

@@ -45,6 +45,9 @@ pub struct EngineMaker {
 }
 
 impl EngineMaker {
+    /// What aggregates are called when they are made.
+    pub const AGGREGATE: &str = "a";
+
     /// One thin device and little of everything.
     pub const SMALL: EngineMaker = EngineMaker {
         devices: 1,
@@ -119,7 +122,7 @@ impl EngineMaker {
             rng.fill(&mut bytes);
             bytes
         };
-        let name = "a";
+        let name = Self::AGGREGATE;
         let aggregate = uuid();
         let devices = (0..self.members()).map(|_| uuid()).collect();
         let mut secret = [0; SECRET_BYTES];

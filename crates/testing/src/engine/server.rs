@@ -79,6 +79,12 @@ impl EngineSystem {
         self.engine.snapshots(volume)
     }
 
+    /// What the aggregate is called.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.info().name
+    }
+
     /// How the aggregate is doing.
     #[must_use]
     pub fn state(&self) -> State {

@@ -18,6 +18,8 @@ use everglade_env::BLOCK_SIZE;
 pub const LENGTH_MAX: u32 = 3;
 const VOLUME: &str = "v";
 const LUN: &str = "l";
+/// One that comes and goes.
+const OTHER: &str = "m";
 /// Two level-1 blocks and a bit.
 const LUN_BLOCKS: u64 = 512;
 const POOL_BYTES: u64 = 16 << 20;
@@ -41,9 +43,11 @@ enum Letter {
     RestoreNewest,
     /// A LUN comes if there is just one, else goes.
     Lun,
+    /// The LUN, the volume or the aggregate gets another name, by the place in the sequence.
+    Rename,
 }
 
-const ALPHABET: [Letter; 11] = [
+const ALPHABET: [Letter; 12] = [
     Letter::Write,
     Letter::WriteAcross,
     Letter::Discard,
@@ -55,6 +59,7 @@ const ALPHABET: [Letter; 11] = [
     Letter::RestoreOldest,
     Letter::RestoreNewest,
     Letter::Lun,
+    Letter::Rename,
 ];
 
 /// Where sequences start.
@@ -94,7 +99,7 @@ fn case(number: u64) -> (usize, Vec<Letter>) {
     let mut letters = Vec::new();
     for _ in 0..length {
         let index = rest % ALPHABET.len() as u64;
-        letters.push(ALPHABET[usize::try_from(index).expect("below eleven")]);
+        letters.push(ALPHABET[usize::try_from(index).expect("below twelve")]);
         rest /= ALPHABET.len() as u64;
     }
     let begin = usize::try_from(number % begins).expect("few");
@@ -123,19 +128,62 @@ fn restore(snapshot: &str, safety: &str) -> Step {
     })
 }
 
-fn write(first: u64, count: u64, fill: u64) -> Step {
-    Step::Write(LUN.to_owned(), first, count, fill << 20)
+fn write(lun: &str, first: u64, count: u64, fill: u64) -> Step {
+    Step::Write(lun.to_owned(), first, count, fill << 20)
+}
+
+/// What the LUN that is always there is called.
+fn lun_of(state: &State) -> String {
+    let mut names = state.active.keys();
+    let found = names.find(|name| *name != OTHER);
+    found.expect("it is always there").clone()
+}
+
+/// Another name for the LUN, the volume or the aggregate.
+fn rename(state: &State, position: u64) -> Change {
+    let to = format!("k{position}");
+    match position {
+        0 => Change::RenameLun {
+            volume: state.volume().to_owned(),
+            name: lun_of(state),
+            to,
+        },
+        1 => Change::RenameVolume {
+            name: state.volume().to_owned(),
+            to,
+        },
+        _ => Change::RenameAggregate { to },
+    }
 }
 
 /// What a letter means now; nothing where it means nothing.
 fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
     let names: Vec<&String> = state.snapshots.keys().collect();
-    let lun = || LUN.to_owned();
-    let volume = || VOLUME.to_owned();
+    let lun = || lun_of(state);
+    let volume = || state.volume().to_owned();
+    let create = |name: &str| {
+        Step::Change(Change::CreateSnapshot {
+            volume: volume(),
+            name: name.to_owned(),
+        })
+    };
+    let delete = |name: &String| {
+        Step::Change(Change::DeleteSnapshot {
+            volume: volume(),
+            name: name.clone(),
+        })
+    };
+    let restore = |snapshot: &String, safety: &str| {
+        Step::Change(Change::RestoreVolume {
+            volume: volume(),
+            snapshot: snapshot.clone(),
+            safety: safety.to_owned(),
+        })
+    };
     let safety = format!("z{position}");
     Some(match letter {
-        Letter::Write => write(0, 3, 100 + position),
-        Letter::WriteAcross => write(253, 4, 200 + position),
+        Letter::Write => write(&lun(), 0, 3, 100 + position),
+        Letter::WriteAcross => write(&lun(), 253, 4, 200 + position),
         Letter::Discard => Step::Discard(lun(), 1, 254),
         Letter::Flush => Step::Flush(lun()),
         Letter::ConsistencyPoint => Step::ConsistencyPoint,
@@ -146,11 +194,12 @@ fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
         Letter::RestoreNewest => restore(names.last()?, &safety),
         Letter::Lun if state.active.len() > 1 => Step::Change(Change::DeleteLun {
             volume: volume(),
-            name: "m".to_owned(),
+            name: OTHER.to_owned(),
         }),
+        Letter::Rename => Step::Change(rename(state, position)),
         Letter::Lun => Step::Change(Change::CreateLun {
             volume: volume(),
-            name: "m".to_owned(),
+            name: OTHER.to_owned(),
             size_bytes: 8 * BLOCK_SIZE as u64,
         }),
     })
@@ -159,6 +208,7 @@ fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
 impl Begin {
     /// What is done before anything is cut: durable, and then, once more in each run, what is under way.
     fn steps(self) -> (Vec<Step>, Vec<Step>) {
+        let write = |first, count, fill| write(LUN, first, count, fill);
         let plain = [write(0, 2, 1), write(250, 10, 2)];
         let diverged = [
             create("a"),
@@ -422,7 +472,7 @@ impl Recoveries<'_> {
         let before = world.writes();
         // Enough to use again whatever was taken for free.
         for step in [
-            write(100, 200, 900),
+            write(&lun_of(&state), 100, 200, 900),
             Step::ConsistencyPoint,
             Step::Rest(REST),
             Step::Look,
@@ -473,8 +523,13 @@ mod tests {
     #[test]
     fn a_sequence_of_each_start_state_survives_its_cuts() {
         let histories = Histories::new().unwrap_or_else(|failure| panic!("{failure}"));
-        for number in 0..4 {
-            let report = histories.run(44 + 4 * 61 * number + number);
+        for (start, letters) in histories.starts.iter().zip([
+            [Letter::WriteAcross, Letter::Create, Letter::Rename],
+            [Letter::RestoreOldest, Letter::Rename, Letter::Write],
+            [Letter::Rename, Letter::DeleteOldest, Letter::Write],
+            [Letter::Rename, Letter::Rename, Letter::RestoreNewest],
+        ]) {
+            let report = histories.run_from(start, &letters, 1);
             let report = report.unwrap_or_else(|failure| panic!("{failure}"));
             assert!(report.cuts >= 20, "{report}");
         }

@@ -1,4 +1,4 @@
-//! Snapshots: one volume lives through writes, snapshots, deletions, restores, restarts and power cuts.
+//! Snapshots: one volume lives through writes, snapshots, deletions, restores, new names, restarts and power cuts.
 //!
 //! Things are asked one after the other, so the model is simple: the list of states the volume went through, each
 //! of them whole (LUNs and, for every snapshot, LUNs as they were). Two promises are looked at after each start:
@@ -24,6 +24,7 @@ use crate::{Rng, Seed, SimWorld};
 
 /// Turns one request may take.
 const TURNS_MAX: u64 = 2_000_000;
+/// The first name of the volume.
 const VOLUME: &str = "v";
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Blocks that a LUN may have at most.
@@ -46,6 +47,16 @@ pub(super) struct State {
     pub(super) active: Image,
     pub(super) snapshots: BTreeMap<String, Image>,
     holds: BTreeMap<String, Vec<String>>,
+    /// What the volume and the aggregate are called, if not as at first.
+    volume: Option<String>,
+    aggregate: Option<String>,
+}
+
+impl State {
+    /// What the volume is called.
+    pub(super) fn volume(&self) -> &str {
+        self.volume.as_deref().unwrap_or(VOLUME)
+    }
 }
 
 /// What is asked.
@@ -189,14 +200,22 @@ impl Life<'_> {
             .into_iter()
             .map(|e| (e.name, e.size_bytes))
             .collect();
-        let named = |(name, lun): (&String, &Lun)| (format!("{VOLUME}/{name}"), lun.blocks * BLOCK);
+        let aggregate = state.aggregate.as_deref().unwrap_or(EngineMaker::AGGREGATE);
+        if self.system.name() != aggregate {
+            return Err(Failure::new(format!(
+                "Exports: the aggregate is {}, not {aggregate}",
+                self.system.name()
+            )));
+        }
+        let volume = state.volume();
+        let named = |(name, lun): (&String, &Lun)| (format!("{volume}/{name}"), lun.blocks * BLOCK);
         let expected: BTreeMap<String, u64> = state.active.iter().map(named).collect();
         if listed != expected {
             return Err(Failure::new(format!(
                 "Exports: {listed:?}, not {expected:?}"
             )));
         }
-        let infos = self.system.snapshots(VOLUME);
+        let infos = self.system.snapshots(volume);
         let listed: BTreeMap<String, Vec<String>> = infos
             .into_iter()
             .map(|info| (info.name, info.holds))
@@ -213,13 +232,13 @@ impl Life<'_> {
             )));
         }
         for (name, lun) in &state.active {
-            if let Ended::Cut = self.read(&format!("{VOLUME}/{name}"), lun)? {
+            if let Ended::Cut = self.read(&format!("{volume}/{name}"), lun)? {
                 return Ok(Ended::Cut);
             }
         }
         for (snapshot, image) in &state.snapshots {
             for (name, lun) in image {
-                if let Ended::Cut = self.read(&format!("{VOLUME}/{name}@{snapshot}"), lun)? {
+                if let Ended::Cut = self.read(&format!("{volume}/{name}@{snapshot}"), lun)? {
                     return Ok(Ended::Cut);
                 }
             }
@@ -231,7 +250,8 @@ impl Life<'_> {
     pub(super) fn step(&mut self, step: Step) -> Result<bool, Failure> {
         self.trace.push(format!("{step:?}"));
         let mut next = self.now().clone();
-        let full = |lun: &String| format!("{VOLUME}/{lun}");
+        let volume = next.volume().to_owned();
+        let full = |lun: &String| format!("{volume}/{lun}");
         let (ended, durable) = match &step {
             Step::Write(lun, first, count, fill) => {
                 let image = next.active.get_mut(lun).expect("known");
@@ -337,8 +357,16 @@ fn apply(state: &mut State, change: &Change) {
         active,
         snapshots,
         holds,
+        volume,
+        aggregate,
     } = state;
     match change {
+        Change::RenameAggregate { to } => *aggregate = Some(to.clone()),
+        Change::RenameVolume { to, .. } => *volume = Some(to.clone()),
+        Change::RenameLun { name, to, .. } => {
+            let lun = active.remove(name).expect("known");
+            active.insert(to.clone(), lun);
+        }
         Change::CreateLun {
             name, size_bytes, ..
         } => {
@@ -402,7 +430,7 @@ fn apply(state: &mut State, change: &Change) {
 
 /// Draws the next thing to do.
 fn draw(rng: &mut Rng, state: &State, number: u64) -> Step {
-    let volume = VOLUME.to_owned();
+    let volume = state.volume().to_owned();
     let luns: Vec<&String> = state.active.keys().collect();
     let snapshots: Vec<&String> = state.snapshots.keys().collect();
     let held = |name: &String| state.holds.get(name).is_some_and(|tags| !tags.is_empty());
@@ -484,7 +512,20 @@ fn draw(rng: &mut Rng, state: &State, number: u64) -> Step {
             name: snapshots[rng.index(snapshots.len())].clone(),
             tag: format!("h{number}"),
         },
-        _ => return Step::Rest(1_000_000),
+        _ => {
+            let to = format!("x{number}");
+            match rng.below(5) {
+                0 => return Step::Rest(1_000_000),
+                1 => Change::RenameAggregate { to },
+                2 => Change::RenameVolume { name: volume, to },
+                _ if luns.is_empty() => return Step::Rest(1_000_000),
+                _ => Change::RenameLun {
+                    volume,
+                    name: luns[rng.index(luns.len())].clone(),
+                    to,
+                },
+            }
+        }
     };
     Step::Change(change)
 }

@@ -1,7 +1,10 @@
 //! Many connections: up to the bound and not beyond, and everybody gets a share.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::{LUN, MIB, serve};
@@ -52,48 +55,75 @@ fn a_thousand_connections_are_served_and_one_more_than_the_bound_is_not() {
     server.stop();
 }
 
-/// A share, not a speed: the machine may be slow, but it is so for all.
+/// A share, not a speed: counted are the replies that each got when all together had so many. One thread is all two
+/// hundred clients, so that it is the server that decides who is next, and not a kernel that deals out its cores.
 #[test]
 fn everybody_in_a_crowd_gets_a_share() {
+    for options in [&["--reactors", "1"][..], &[]] {
+        let place = Place::new();
+        let server = serve(&place, options);
+        let (mut client, _) = Client::open(&server.tcp, LUN).expect("a client");
+        for mib in 0..8 {
+            client.write(mib * MIB, &vec![3; 1 << 20]).expect("written");
+        }
+        drop(client);
+        // On a busy machine one of two reactors may be kept from its core for most of a look.
+        let looks = if options.is_empty() { 3 } else { 1 };
+        let fair = (0..looks).any(|_| {
+            let (slowest, median) = crowd(&server);
+            println!("crowd {options:?}: slowest {slowest}, median {median}");
+            slowest * 2 >= median
+        });
+        assert!(
+            fair,
+            "{options:?}: the slowest has less than half of what the median has"
+        );
+        server.stop();
+    }
+}
+
+/// Replies that the slowest got, and the median.
+fn crowd(server: &Server) -> (u64, u64) {
     const CLIENTS: usize = 200;
-    const DEPTH: usize = 4;
-    let place = Place::new();
-    let server = serve(&place, &[]);
+    const DEPTH: u64 = 4;
+    const LENGTH: u32 = 4096;
+    const REPLIES: u64 = 500 * CLIENTS as u64;
+    let reply_bytes = 16 + LENGTH as usize;
     let mut clients: Vec<Client> = (0..CLIENTS)
         .map(|_| Client::open(&server.tcp, LUN).expect("a client").0)
         .collect();
-    for mib in 0..8 {
-        clients[0]
-            .write(mib * MIB, &vec![3; 1 << 20])
-            .expect("written");
+    for client in &mut clients {
+        (0..DEPTH).for_each(|number| client.ask(CMD_READ, number * 4096, LENGTH));
     }
-    let stop = Instant::now() + Duration::from_secs(3);
-    let workers = clients.into_iter().zip(0u64..).map(|(mut client, number)| {
-        std::thread::spawn(move || {
-            let mut count = 0u64;
-            for request in 0..DEPTH as u64 {
-                client.ask(CMD_READ, (number + request) % 2048 * 4096, 4096);
+    let mut counts = vec![0u64; CLIENTS];
+    // Of a reply that is not there in full.
+    let mut parts = vec![0usize; CLIENTS];
+    let mut bytes = vec![0; usize::try_from(DEPTH).expect("small") * reply_bytes];
+    while counts.iter().sum::<u64>() < REPLIES {
+        let mut waiting: Vec<PollFd<'_>> = clients
+            .iter()
+            .map(|client| PollFd::new(client.stream(), PollFlags::IN))
+            .collect();
+        let patience = Timespec {
+            tv_sec: 20,
+            tv_nsec: 0,
+        };
+        let ready = poll(&mut waiting, Some(&patience)).expect("poll");
+        assert!(ready > 0, "nobody is served any more");
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        let ready: Vec<bool> = waiting.iter().map(is_ready).collect();
+        for (index, _) in ready.into_iter().enumerate().filter(|(_, ready)| *ready) {
+            parts[index] += clients[index].take_some(&mut bytes).expect("replies");
+            while parts[index] >= reply_bytes {
+                parts[index] -= reply_bytes;
+                counts[index] += 1;
+                let block = (index as u64 * 7 + counts[index]) % 2048;
+                clients[index].ask(CMD_READ, block * 4096, LENGTH);
             }
-            while Instant::now() < stop {
-                assert_eq!(client.reply_with(4096), Ok(0));
-                client.ask(CMD_READ, (number * 7 + count) % 2048 * 4096, 4096);
-                count += 1;
-            }
-            count
-        })
-    });
-    let workers: Vec<_> = workers.collect();
-    let mut counts: Vec<u64> = workers
-        .into_iter()
-        .map(|worker| worker.join().expect("a worker"))
-        .collect();
+        }
+    }
     counts.sort_unstable();
-    let (slowest, median) = (counts[0], counts[CLIENTS / 2]);
-    let total: u64 = counts.iter().sum();
-    println!("crowd: {total} reads, slowest {slowest}, median {median}");
-    // The goal is a half; what two hundred threads of this test get from a busy kernel differs more.
-    assert!(slowest * 5 >= median, "slowest {slowest}, median {median}");
-    server.stop();
+    (counts[0], counts[CLIENTS / 2])
 }
 
 /// A client with one request at a time, next to one with hundreds of any size, gets its turn again and again:
@@ -120,6 +150,8 @@ fn beside_a_hog(server: &Server, length: u32) {
     let (mut modest, _) = Client::open(&server.tcp, LUN).expect("a client");
     let places = (8 << 20) / u64::from(length);
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
+    let served = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&served);
     let hog = std::thread::spawn(move || {
         let mut count = 0u64;
         let place = |number: u64| number % places * u64::from(length);
@@ -130,21 +162,30 @@ fn beside_a_hog(server: &Server, length: u32) {
             assert_eq!(greedy.reply_with(length as usize), Ok(0));
             greedy.ask(CMD_READ, place(count), length);
             count += 1;
+            counter.store(count, Ordering::Relaxed);
         }
-        count
     });
-    let mut times = Vec::new();
+    let (mut times, mut meanwhile) = (Vec::new(), Vec::new());
     for number in 0..300 {
-        let begun = Instant::now();
+        let (begun, before) = (Instant::now(), served.load(Ordering::Relaxed));
         modest.read(number % 2048 * 4096, 4096).expect("read");
         times.push(begun.elapsed());
+        let replies = served.load(Ordering::Relaxed) - before;
+        meanwhile.push(replies * u64::from(length));
     }
     sender.send(()).expect("the hog listens");
-    let served = hog.join().expect("the hog");
+    hog.join().expect("the hog");
     times.sort_unstable();
-    let (median, p99) = (times[150], times[297]);
-    println!("modest: median {median:?}, p99 {p99:?}, beside {served} reads of {length}");
+    meanwhile.sort_unstable();
+    let (time, bytes) = (times[297], meanwhile[297]);
+    let served = served.load(Ordering::Relaxed);
+    println!(
+        "modest: p99 {time:?}, {bytes} bytes for the hog meanwhile; {served} reads of {length}"
+    );
     assert!(served > 0);
-    // Far from the goal of 5 ms on purpose: this is to notice starvation, not a busy machine.
-    assert!(median < Duration::from_millis(100), "median {median:?}");
+    // The goal is 5 ms, in which a fast machine serves so much; a slow or busy one is slow to both.
+    assert!(
+        bytes <= 32 << 20,
+        "{bytes} bytes for one before the other is served, p99 {time:?}"
+    );
 }

@@ -1,0 +1,39 @@
+//! A name that people may change: of an aggregate, a volume or a LUN.
+//!
+//! Whoever holds the object goes on under whatever it is called; only who looks for it needs its present name. So a
+//! name is nowhere a key but in the maps that look-ups go through, and those change together with it, in the freeze
+//! or when a consistency point is published.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// See the module's documentation. The lock is a leaf: it is held for a copy of the pointer only.
+pub(crate) struct Name(Mutex<Arc<str>>);
+
+impl Name {
+    pub(crate) fn new(name: &str) -> Name {
+        Name(Mutex::new(name.into()))
+    }
+
+    pub(crate) fn get(&self) -> Arc<str> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// In the Aggregate affinity only.
+    pub(crate) fn set(&self, name: &str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = name.into();
+    }
+
+    pub(crate) fn is(&self, name: &str) -> bool {
+        *self.get() == *name
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.get())
+    }
+}

@@ -1,0 +1,241 @@
+//! Other names for aggregates, volumes and LUNs: who is connected goes on, who comes needs the new name, and
+//! everything that is kept by name follows.
+
+use std::fs;
+
+use super::{ask, ask_json, assert_clean, refused, serve};
+use crate::operate::http;
+use crate::running::Place;
+use crate::wire::Client;
+
+#[test]
+fn clients_go_on_under_a_new_name_and_everybody_else_needs_it() {
+    let place = Place::new();
+    let mut server = serve(&place);
+    let (mut client, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
+    client.write(0, &[1; 4096]).expect("written");
+    ask(&place, &["snapshot", "create", "vol0@before"]);
+    let said = ask(&place, &["lun", "rename", "vol0/lun0", "disk"]);
+    assert!(
+        said.contains("vol0/disk") && said.contains("nbd://"),
+        "{said}"
+    );
+    let said = ask(&place, &["volume", "rename", "vol0", "data"]);
+    assert!(said.contains("data"), "{said}");
+    client.write(4096, &[2; 4096]).expect("a connection stays");
+    client.flush().expect("flushed");
+    for old in ["vol0/lun0", "vol0/disk", "data/lun0"] {
+        assert!(Client::open(&server.tcp, old).is_err(), "{old}");
+    }
+    let look = |server: &crate::running::Server| {
+        let (mut new, _) = Client::open(&server.tcp, "data/disk").expect("the new name");
+        assert_eq!(new.read(0, 1), Ok(vec![1]));
+        assert_eq!(new.read(4096, 1), Ok(vec![2]));
+        // A snapshot has what was there, and names are part of that.
+        let (mut old, _) = Client::open(&server.tcp, "data/lun0@before").expect("the old name");
+        assert_eq!(old.read(0, 1), Ok(vec![1]));
+        assert_eq!(old.read(4096, 1), Ok(vec![0]));
+    };
+    look(&server);
+    server.kill();
+    server = serve(&place);
+    look(&server);
+    let (mut client, _) = Client::open(&server.tcp, "data/disk").expect("a client");
+    ask(&place, &["snapshot", "restore", "data@before"]);
+    assert_eq!(
+        client.read(4096, 1),
+        Ok(vec![0]),
+        "it is the same LUN, as it was"
+    );
+    assert!(Client::open(&server.tcp, "data/disk").is_err());
+    assert!(
+        Client::open(&server.tcp, "data/lun0").is_ok(),
+        "its name is as it was, too"
+    );
+    let history = ask(&place, &["history", "--no-header"]);
+    for part in [
+        "lun rename",
+        "vol0/lun0",
+        "to disk",
+        "volume rename",
+        "to data",
+    ] {
+        assert!(history.contains(part), "{part}: {history}");
+    }
+    server.stop();
+    assert_clean(&place, 1);
+}
+
+#[test]
+fn what_cannot_be_a_name_or_is_one_already_changes_nothing() {
+    let place = Place::new();
+    let server = serve(&place);
+    ask(&place, &["volume", "create", "v"]);
+    ask(&place, &["lun", "create", "v/l", "--size", "1M"]);
+    ask(&place, &["lun", "create", "v/m", "--size", "1M"]);
+    let before = super::everything(&place);
+    refused(
+        &place,
+        &["volume", "rename", "v", "vol0"],
+        5,
+        &["volume vol0 exists", "EVG-2002"],
+    );
+    refused(
+        &place,
+        &["lun", "rename", "v/l", "m"],
+        5,
+        &["LUN v/m exists", "EVG-2002"],
+    );
+    refused(
+        &place,
+        &["volume", "rename", "nix", "x"],
+        4,
+        &["nix", "EVG-2001"],
+    );
+    refused(
+        &place,
+        &["lun", "rename", "v/nix", "x"],
+        4,
+        &["v/nix", "EVG-2001"],
+    );
+    refused(
+        &place,
+        &["aggregate", "rename", "nix", "x"],
+        4,
+        &["nix", "EVG-2001"],
+    );
+    for noun in [
+        ["volume", "rename", "v"],
+        ["lun", "rename", "v/l"],
+        ["aggregate", "rename", "aggr0"],
+    ] {
+        for bad in ["../x", "v/x", "-x", "", &"x".repeat(65), "ü"] {
+            let args = [&noun[..], &["--", bad]].concat();
+            refused(&place, &args, 2, &["a name"]);
+        }
+        refused(&place, &noun, 2, &["<NEW>"]);
+    }
+    let grow = ["aggregate", "resize", "aggr0", "--size", "1T"];
+    refused(&place, &grow, 2, &["aggr0", "aggregate create"]);
+    for path in ["volumes/v", "volumes/v/luns/l", "aggregates/aggr0"] {
+        let path = format!("/v1/{path}/actions/rename");
+        let post = |headers: &str, body: &str| http::unix(&place, "POST", &path, headers, body);
+        assert_eq!(post("", "{}").json()["code"], "EVG-1003", "{path}");
+        assert_eq!(post("", "{\"name\": 7}").json()["field"], "name", "{path}");
+        assert_eq!(
+            post("", "{\"name\": \"x\", \"to\": 1}").json()["field"],
+            "to",
+            "{path}"
+        );
+        let stale = post("If-Match: \"0\"\r\n", "{\"name\": \"x\"}");
+        assert_eq!(stale.status, 412, "{path}");
+    }
+    assert_eq!(super::everything(&place), before);
+    // What has the name that is asked for is as it is asked for.
+    ask(&place, &["volume", "rename", "v", "v"]);
+    ask(&place, &["lun", "rename", "v/l", "l"]);
+    ask(&place, &["aggregate", "rename", "aggr0", "aggr0"]);
+    assert_eq!(super::everything(&place), before);
+    server.stop();
+}
+
+#[test]
+fn an_aggregate_keeps_its_new_name_and_another_may_have_the_old_one() {
+    let place = Place::new();
+    let mut server = serve(&place);
+    ask(&place, &["aggregate", "rename", "aggr0", "pool"]);
+    assert_eq!(
+        ask_json(&place, &["volume", "show", "vol0"])["aggregate"],
+        "pool"
+    );
+    refused(&place, &["aggregate", "show", "aggr0"], 4, &["aggr0"]);
+    ask(&place, &["aggregate", "create", "aggr0", "--size", "1G"]);
+    refused(
+        &place,
+        &["aggregate", "rename", "aggr0", "pool"],
+        5,
+        &["pool exists"],
+    );
+    ask(&place, &["volume", "create", "v", "--aggregate", "aggr0"]);
+    ask(&place, &["volume", "create", "w", "--aggregate", "pool"]);
+    server.kill();
+    server = serve(&place);
+    let of = |volume: &str| ask_json(&place, &["volume", "show", volume])["aggregate"].clone();
+    assert_eq!([of("vol0"), of("v"), of("w")], ["pool", "aggr0", "pool"]);
+    // The two are two: one goes, and the other has everything.
+    ask(
+        &place,
+        &["aggregate", "delete", "aggr0", "--yes", "--discard-volumes"],
+    );
+    let (mut client, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
+    client.write(0, &[1; 4096]).expect("written");
+    drop(client);
+    server.stop();
+    assert_clean(&place, 1);
+    // A daemon that ended between the two places where the name is: that of the pool is right.
+    let path = place.data_dir().join("state.toml");
+    let state = fs::read_to_string(&path).expect("a state");
+    assert!(state.contains("name = \"pool\""), "{state}");
+    fs::write(&path, state.replace("name = \"pool\"", "name = \"older\"")).expect("write");
+    server = serve(&place);
+    assert_eq!(of("vol0"), "pool");
+    assert!(
+        fs::read_to_string(&path)
+            .expect("a state")
+            .contains("name = \"pool\"")
+    );
+    server.stop();
+}
+
+#[test]
+fn a_policy_follows_its_volume() {
+    let place = Place::new();
+    let mut server = serve(&place);
+    ask(&place, &["policy", "create", "p", "--daily", "3"]);
+    ask(&place, &["volume", "create", "v", "--snapshot-policy", "p"]);
+    ask(&place, &["volume", "rename", "v", "w"]);
+    let policy =
+        |volume: &str| ask_json(&place, &["volume", "show", volume])["snapshot_policy"].clone();
+    assert_eq!(policy("w"), "p");
+    // A new volume of the old name has nothing to do with it.
+    ask(&place, &["volume", "create", "v"]);
+    assert_eq!([policy("v"), policy("w")], ["none", "p"]);
+    server.kill();
+    server = serve(&place);
+    assert_eq!([policy("v"), policy("w")], ["none", "p"]);
+    server.stop();
+}
+
+#[test]
+fn nobody_gets_access_by_a_new_name() {
+    let place = Place::new();
+    let config = place.file("everglade.toml");
+    let text = "[nbd.allow]\n\"vol0/lun0\" = \"10.9.9.9\"\n\"vol0/spare\" = \"10.9.9.9\"\n\"safe/*\" = \"10.9.9.9\"\n";
+    fs::write(&config, text).expect("write");
+    let config = config.to_str().expect("UTF-8");
+    let server = place.serve(&[
+        "--lun-size",
+        "64MiB",
+        "--aggregate-size",
+        "2GiB",
+        "--config",
+        config,
+    ]);
+    assert!(Client::open(&server.tcp, "vol0/lun0").is_err());
+    refused(
+        &place,
+        &["lun", "rename", "vol0/lun0", "open"],
+        5,
+        &["nbd.allow", "vol0/open"],
+    );
+    refused(
+        &place,
+        &["volume", "rename", "vol0", "open"],
+        5,
+        &["nbd.allow", "open/lun0"],
+    );
+    ask(&place, &["lun", "rename", "vol0/lun0", "spare"]);
+    ask(&place, &["volume", "rename", "vol0", "safe"]);
+    assert!(Client::open(&server.tcp, "safe/spare").is_err());
+    server.stop();
+}
