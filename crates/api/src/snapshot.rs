@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::fields::required;
 use crate::{Fields, Name, NotAName, Problem};
 
-/// `volume@snapshot`.
+/// `volume@snapshot`, a word in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SnapshotName {
     /// Of which volume.
@@ -35,6 +35,12 @@ impl FromStr for SnapshotName {
 impl fmt::Display for SnapshotName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.volume, self.snapshot)
+    }
+}
+
+impl Serialize for SnapshotName {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -181,6 +187,12 @@ pub struct Snapshot {
     pub is_exported: bool,
     /// Names of its LUNs for NBD clients, who can read them: `volume/lun@snapshot`.
     pub nbd_exports: Vec<String>,
+    /// Volumes that are clones of it: as long as there are any it is not deleted.
+    #[serde(default)]
+    pub clones: Vec<String>,
+    /// It is what its volume, a clone, began as, and goes with it only.
+    #[serde(default)]
+    pub is_clone_base: bool,
     /// In the answer that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<Taken>,

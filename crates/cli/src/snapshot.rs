@@ -15,7 +15,7 @@ use crate::output::Output;
 use crate::session::{Session, Told};
 use crate::verb::{Removal, SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
 
-const COLUMNS: [Column<Snapshot>; 12] = [
+const COLUMNS: [Column<Snapshot>; 13] = [
     Column::left("name", |it| {
         Cell::text(format!("{}@{}", it.volume, it.name))
     }),
@@ -38,6 +38,10 @@ const COLUMNS: [Column<Snapshot>; 12] = [
         it.parent.as_ref().map_or(Cell::None, Cell::text)
     })),
     if_asked(Column::right("cp", |it| Cell::Count(it.consistency_point))),
+    if_asked(Column::left("clones", |it| match it.clones.as_slice() {
+        [] => Cell::None,
+        clones => Cell::text(clones.join(",")),
+    })),
     if_asked(Column::left("nbd-exports", |it| {
         match it.nbd_exports.as_slice() {
             [] => Cell::None,
@@ -184,6 +188,12 @@ fn loss(snapshot: &Snapshot) -> String {
 fn obstacle(snapshot: &Snapshot) -> Option<String> {
     match snapshot.holds.as_slice() {
         [] if snapshot.is_exported => Some("it is exported to a client".to_owned()),
+        [] if snapshot.is_clone_base => {
+            Some("the volume is a clone of it, and it goes with the volume".to_owned())
+        }
+        [] if !snapshot.clones.is_empty() => {
+            Some(format!("it is the base of {}", snapshot.clones.join(", ")))
+        }
         [] => None,
         holds => Some(format!("it is held by {}", holds.join(", "))),
     }
@@ -293,6 +303,8 @@ mod tests {
             holds: Vec::new(),
             is_exported: false,
             nbd_exports: Vec::new(),
+            clones: Vec::new(),
+            is_clone_base: false,
             taken: None,
         }
     }
@@ -329,5 +341,8 @@ mod tests {
         assert!(obstacle(&found).expect("one").contains("exported"));
         found.holds.push("backup".to_owned());
         assert!(obstacle(&found).expect("one").contains("held by backup"));
+        let mut base = snapshot("s");
+        base.clones.push("c".to_owned());
+        assert!(obstacle(&base).expect("one").contains("base of c"));
     }
 }

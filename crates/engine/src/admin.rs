@@ -381,6 +381,7 @@ pub(crate) fn new_volume(
         images: std::sync::RwLock::default(),
         snapshots: std::sync::RwLock::default(),
         used_blocks: 0.into(),
+        allocated_blocks: 0.into(),
         pending_blocks: 0.into(),
         base: std::sync::OnceLock::new(),
         is_paused: false.into(),

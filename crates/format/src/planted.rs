@@ -144,6 +144,10 @@ bugs! {
     SharedSubtreeSkipped,
     /// Blocks of deleted snapmaps that the active image took over stay in the summary map.
     OwnedStaysInSummary,
+    /// Snapshots and volumes that clones need can be deleted.
+    BaseNotLocked,
+    /// A clone does not know that its image descends from its base.
+    CloneForgetsBase,
 }
 
 #[cfg(feature = "planted")]

@@ -260,7 +260,7 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "POST",
         VOLUMES,
-        "makes a volume",
+        "makes a volume, empty or as a clone of a snapshot",
         Some("CreateVolume"),
         Answers::Made("Volume"),
     ),

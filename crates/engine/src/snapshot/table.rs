@@ -321,7 +321,9 @@ impl Snapshots {
         assert!(self.records.is_empty(), "a clone begins with its base");
         let (id, slot) = (record.id, self.free_slot());
         self.roots.next = SnapshotId(id.0 + 1);
-        self.roots.parent = Some(id);
+        if !planted::is(Bug::CloneForgetsBase) {
+            self.roots.parent = Some(id);
+        }
         self.slots.insert(slot, id);
         self.changed.insert(slot);
         self.records.insert(id, (slot, record));

@@ -246,6 +246,11 @@ fn refuse_kept(volume: &str, newer: &[Snapshot]) -> Result<(), Problem> {
             "snapshot {volume}@{} is exported to a client; disconnect the client first",
             snapshot.name
         )),
+        [] if !snapshot.clones.is_empty() => Some(format!(
+            "snapshot {volume}@{} is the base of {}; delete what is cloned from it first",
+            snapshot.name,
+            snapshot.clones.join(", ")
+        )),
         [] => None,
         holds => Some(format!(
             "snapshot {volume}@{} is held by {}; release the holds first",
@@ -304,6 +309,8 @@ fn view(volume: &str, info: &SnapshotInfo, all: &[SnapshotInfo]) -> Snapshot {
         holds: info.holds.clone(),
         is_exported: info.is_exported,
         nbd_exports: info.luns.iter().map(export).collect(),
+        clones: info.clones.clone(),
+        is_clone_base: info.is_base,
         taken: None,
     }
 }
@@ -325,6 +332,8 @@ mod tests {
             holds: holds.iter().map(|hold| (*hold).to_owned()).collect(),
             is_exported,
             luns: Vec::new(),
+            clones: Vec::new(),
+            is_base: false,
         };
         view("v", &info, std::slice::from_ref(&info))
     }
@@ -341,9 +350,14 @@ mod tests {
     #[test]
     fn what_must_stay_stands_in_the_way_of_discarding() {
         assert_eq!(refuse_kept("v", &[snapshot("s", &[], false)]), Ok(()));
+        let base = Snapshot {
+            clones: vec!["c".to_owned(), "d".to_owned()],
+            ..snapshot("s", &[], false)
+        };
         for (found, part) in [
             (snapshot("s", &["backup"], false), "v@s is held by backup"),
             (snapshot("s", &[], true), "v@s is exported"),
+            (base, "v@s is the base of c, d"),
         ] {
             let problem = refuse_kept("v", &[found]).expect_err(part);
             assert_eq!(problem.code, Code::InUse);
