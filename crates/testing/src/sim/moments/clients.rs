@@ -273,7 +273,10 @@ impl Life<'_> {
     fn refused(&mut self, client: usize, what: &str, error: &Error) {
         let it = &mut self.known.clients[client];
         let volume = &self.known.volumes[it.volume];
-        let is_razed = matches!(volume.task, Task::Raze { .. } | Task::Rebuild { .. });
+        let is_razed = matches!(
+            volume.task,
+            Task::Raze { .. } | Task::Rebuild { .. } | Task::Clone(_)
+        );
         if is_razed && matches!(error, Error::Gone | Error::NotFound(_)) {
             if let Some(handle) = it.handle.take() {
                 let reactor = it.reactor;

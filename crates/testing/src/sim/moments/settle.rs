@@ -34,6 +34,11 @@ impl Life<'_> {
         let listed: BTreeSet<String> = infos.into_iter().map(|info| info.name).collect();
         let restored = match task {
             Task::Rebuild { .. } => return Ok(self.begin_anew(volume)),
+            Task::Clone(_) if !exists => return Ok(self.begin_anew(volume)),
+            Task::Clone(base) => {
+                self.begin_clone(volume, base);
+                None
+            }
             Task::Raze { .. } if !exists => return Ok(self.begin_anew(volume)),
             Task::Raze { restore: Some(it) } if listed.contains(&it.1) => {
                 self.add_shot(volume, &it.1, &it.2);
@@ -161,6 +166,7 @@ impl Life<'_> {
             self.known.clients[client].track = Track::new(vec![0; self.plan.width]);
         }
         self.known.volumes[volume].snapshots.clear();
+        self.known.volumes[volume].base = None;
         true
     }
 

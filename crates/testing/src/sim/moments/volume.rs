@@ -48,6 +48,18 @@ pub(super) enum Task {
     },
     /// It was deleted. It, then its LUNs, are made anew when its clients have heard of it.
     Rebuild { is_asked: bool, luns: usize },
+    /// The same, but it was asked for as a clone.
+    Clone(Base),
+}
+
+/// What a clone begins as.
+#[derive(Clone, Debug)]
+pub(super) struct Base {
+    /// The volume that it is a clone of.
+    pub(super) parent: usize,
+    /// The snapshot of that.
+    pub(super) snapshot: String,
+    pub(super) image: Image,
 }
 
 /// What comes after a look.
@@ -68,6 +80,10 @@ pub(super) struct Volume {
     /// Its clients, among all.
     pub(super) clients: Range<usize>,
     pub(super) snapshots: BTreeMap<String, Shot>,
+    /// Of a clone.
+    pub(super) base: Option<Base>,
+    /// It was deleted for good, at the end.
+    pub(super) is_gone: bool,
     pub(super) task: Task,
     /// Administrators' requests not answered.
     pub(super) asked: usize,
@@ -85,6 +101,8 @@ impl Volume {
             name,
             clients,
             snapshots: BTreeMap::new(),
+            base: None,
+            is_gone: false,
             task: Task::None,
             asked: 0,
             reads: 0,
@@ -96,7 +114,7 @@ impl Volume {
     pub(super) fn is_open(&self) -> bool {
         !matches!(
             self.task,
-            Task::Drain { .. } | Task::Raze { .. } | Task::Rebuild { .. }
+            Task::Drain { .. } | Task::Raze { .. } | Task::Rebuild { .. } | Task::Clone(_)
         ) && !matches!(
             &self.task,
             Task::Look {
