@@ -148,6 +148,10 @@ bugs! {
     BaseNotLocked,
     /// A clone does not know that its image descends from its base.
     CloneForgetsBase,
+    /// A restored LUN's blocks come back without an edge in the history.
+    LunRestoreForgetsEdge,
+    /// What a restored LUN takes back stays exclusive to the snapshot.
+    LunRestoreNotCounted,
 }
 
 #[cfg(feature = "planted")]

@@ -127,6 +127,7 @@ fn begin(home: &mut Home, id: FileId, mut fs: FileSystem, base: SnapshotRecord) 
         id: BASE,
         state: State::Live,
         parent: None,
+        also: Vec::new(),
         is_unfolded: false,
         is_in_pass: false,
         exclusive: 0,

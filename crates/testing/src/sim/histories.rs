@@ -39,11 +39,13 @@ enum Letter {
     DeleteNewest,
     RestoreOldest,
     RestoreNewest,
+    /// The last of the oldest snapshot's LUNs, which may be gone now.
+    RestoreLun,
     /// A LUN comes if there is just one, else goes.
     Lun,
 }
 
-const ALPHABET: [Letter; 11] = [
+const ALPHABET: [Letter; 12] = [
     Letter::Write,
     Letter::WriteAcross,
     Letter::Discard,
@@ -54,6 +56,7 @@ const ALPHABET: [Letter; 11] = [
     Letter::DeleteNewest,
     Letter::RestoreOldest,
     Letter::RestoreNewest,
+    Letter::RestoreLun,
     Letter::Lun,
 ];
 
@@ -94,7 +97,7 @@ fn case(number: u64) -> (usize, Vec<Letter>) {
     let mut letters = Vec::new();
     for _ in 0..length {
         let index = rest % ALPHABET.len() as u64;
-        letters.push(ALPHABET[usize::try_from(index).expect("below eleven")]);
+        letters.push(ALPHABET[usize::try_from(index).expect("below twelve")]);
         rest /= ALPHABET.len() as u64;
     }
     let begin = usize::try_from(number % begins).expect("few");
@@ -144,6 +147,15 @@ fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
         Letter::DeleteNewest => delete(names.last()?),
         Letter::RestoreOldest => restore(names.first()?, &safety),
         Letter::RestoreNewest => restore(names.last()?, &safety),
+        Letter::RestoreLun => {
+            let snapshot = (*names.first()?).clone();
+            Step::Change(Change::RestoreLun {
+                volume: volume(),
+                lun: super::snapshots::restorable(state, &snapshot).pop()?,
+                snapshot,
+                safety,
+            })
+        }
         Letter::Lun if state.active.len() > 1 => Step::Change(Change::DeleteLun {
             volume: volume(),
             name: "m".to_owned(),

@@ -34,6 +34,8 @@ const SNAPSHOTS_MAX: usize = 12;
 /// A LUN: its blocks, and what each holds (the fill of [`contents`]; absent is zero).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lun {
+    /// Which LUN of this name: one that was deleted and made again is another.
+    pub(super) number: u64,
     pub(super) blocks: u64,
     pub(super) data: BTreeMap<u64, u64>,
 }
@@ -46,6 +48,8 @@ pub(super) struct State {
     pub(super) active: Image,
     pub(super) snapshots: BTreeMap<String, Image>,
     holds: BTreeMap<String, Vec<String>>,
+    /// LUNs that were made so far.
+    luns_made: u64,
 }
 
 /// What is asked.
@@ -337,15 +341,18 @@ fn apply(state: &mut State, change: &Change) {
         active,
         snapshots,
         holds,
+        luns_made,
     } = state;
     match change {
         Change::CreateLun {
             name, size_bytes, ..
         } => {
             let blocks = size_bytes / BLOCK;
+            *luns_made += 1;
             active.insert(
                 name.clone(),
                 Lun {
+                    number: *luns_made,
                     blocks,
                     ..Lun::default()
                 },
@@ -388,6 +395,16 @@ fn apply(state: &mut State, change: &Change) {
                 .or_default()
                 .retain(|known| known != tag);
         }
+        Change::RestoreLun {
+            snapshot,
+            lun,
+            safety,
+            ..
+        } => {
+            let then = snapshots[snapshot][lun].clone();
+            snapshots.insert(safety.clone(), active.clone());
+            active.insert(lun.clone(), then);
+        }
         Change::RestoreVolume {
             snapshot, safety, ..
         } => {
@@ -398,6 +415,16 @@ fn apply(state: &mut State, change: &Change) {
             unreachable!("not drawn")
         }
     }
+}
+
+/// LUNs of a snapshot whose names are not another LUN's now.
+pub(super) fn restorable(state: &State, snapshot: &str) -> Vec<String> {
+    let is_free = |(name, then): &(&String, &Lun)| {
+        let now = state.active.get(*name);
+        now.is_none_or(|now| now.number == then.number)
+    };
+    let luns = state.snapshots[snapshot].iter().filter(is_free);
+    luns.map(|(name, _)| name.clone()).collect()
 }
 
 /// Draws the next thing to do.
@@ -468,10 +495,22 @@ fn draw(rng: &mut Rng, state: &State, number: u64) -> Step {
             }
         }
         93..97 if !snapshots.is_empty() && snapshots.len() < SNAPSHOTS_MAX => {
-            Change::RestoreVolume {
-                volume,
-                snapshot: snapshots[rng.index(snapshots.len())].clone(),
-                safety: format!("r{number}"),
+            let snapshot = snapshots[rng.index(snapshots.len())].clone();
+            let safety = format!("r{number}");
+            let luns = restorable(state, &snapshot);
+            if rng.one_in(2) && !luns.is_empty() {
+                Change::RestoreLun {
+                    volume,
+                    snapshot,
+                    lun: luns[rng.index(luns.len())].clone(),
+                    safety,
+                }
+            } else {
+                Change::RestoreVolume {
+                    volume,
+                    snapshot,
+                    safety,
+                }
             }
         }
         97..98 if !snapshots.is_empty() => Change::RenameSnapshot {

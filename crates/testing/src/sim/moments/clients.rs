@@ -152,10 +152,13 @@ impl Life<'_> {
     pub(super) fn may_show_target(&mut self, client: usize) {
         let it = &self.known.clients[client];
         let volume = &self.known.volumes[it.volume];
-        let Some(target) = volume.restoring() else {
+        let Some(goal) = volume.restoring() else {
             return;
         };
-        let image = volume.snapshots[target].image.clone();
+        if goal.lun.is_some_and(|lun| lun != it.lun) {
+            return;
+        }
+        let image = volume.snapshots[&goal.target].image.clone();
         let image = image.expect("only what was looked at is restored")
             [client - volume.clients.start]
             .clone();

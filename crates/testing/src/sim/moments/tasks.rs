@@ -4,7 +4,7 @@ use everglade_engine::admin::{self, Change};
 use everglade_target::Op;
 
 use super::track::{Seen, least_consistent};
-use super::volume::{After, Base, Image, Shot, Task};
+use super::volume::{After, Base, Goal, Image, Shot, Task};
 use super::{BLOCK, LUNS, Life, Pending, SNAPSHOTS_MAX, lun_bytes};
 use crate::system::System;
 
@@ -116,13 +116,9 @@ impl Life<'_> {
                 self.add_shot(volume, &name, &least);
                 self.look(volume, After::Shot(name))
             }
-            Task::Restore {
-                target,
-                safety,
-                least,
-            } if is_done => {
-                self.add_shot(volume, &safety, &least);
-                Task::Drain { target, safety }
+            Task::Restore { goal, least } if is_done => {
+                self.add_shot(volume, &goal.safety, &least);
+                Task::Drain(goal)
             }
             Task::Clone(base) if is_done => {
                 let name = base.snapshot.clone();
@@ -275,8 +271,8 @@ impl Life<'_> {
         it.seen = vec![None; it.clients.len()];
         it.reads = 0;
         let snapshot = match &after {
-            After::Shot(name) | After::Safety { safety: name, .. } => Some(name.clone()),
-            After::Restored { .. } => None,
+            After::Shot(name) | After::Safety(Goal { safety: name, .. }) => Some(name.clone()),
+            After::Restored(_) => None,
         };
         self.read_all(volume, snapshot.as_deref());
         Task::Look { after }
@@ -336,13 +332,13 @@ impl Life<'_> {
         }
         match self.known.volumes[volume].task.clone() {
             Task::None => self.draw(volume),
-            Task::Drain { target, safety } => {
+            Task::Drain(goal) => {
                 let clients = self.known.volumes[volume].clients.clone();
                 if clients
                     .clone()
                     .all(|client| !self.known.clients[client].is_busy)
                 {
-                    let task = self.look(volume, After::Safety { target, safety });
+                    let task = self.look(volume, After::Safety(goal));
                     self.known.volumes[volume].task = task;
                 }
             }
@@ -370,21 +366,19 @@ impl Life<'_> {
             }
             After::Shot(name) => self.judge_shot(volume, &name, seen).map(|_| Task::None),
             // Nobody can tell what happened: the life ends here, and the next finds out.
-            After::Safety { .. } | After::Restored { .. } if is_blurred => {
+            After::Safety(_) | After::Restored(_) if is_blurred => {
                 self.is_failed = true;
                 return;
             }
-            After::Safety { target, safety } => {
-                self.judge_shot(volume, &safety, seen).map(|from| {
-                    self.known.volumes[volume].from = from;
-                    self.look(volume, After::Restored { target, safety })
-                })
-            }
-            After::Restored { target, .. } => {
+            After::Safety(goal) => self.judge_shot(volume, &goal.safety, seen).map(|from| {
+                self.known.volumes[volume].from = from;
+                self.look(volume, After::Restored(goal))
+            }),
+            After::Restored(goal) => {
                 let from = self.known.volumes[volume].from.clone();
-                let chosen = self.judge_active(volume, Some((&target, &from)), true, seen);
+                let chosen = self.judge_active(volume, Some((&goal, &from)), true, seen);
                 chosen.map(|from| {
-                    self.move_base(volume, &target, &from);
+                    self.move_base(volume, &goal, &from);
                     Task::None
                 })
             }
@@ -461,7 +455,7 @@ impl Life<'_> {
     pub(super) fn judge_active(
         &self,
         volume: usize,
-        restored: Option<(&str, &[Vec<usize>])>,
+        restored: Option<(&Goal, &[Vec<usize>])>,
         is_drained: bool,
         seen: &[Vec<Seen>],
     ) -> Result<Vec<usize>, String> {
@@ -473,9 +467,11 @@ impl Life<'_> {
         let mut ways: Vec<Vec<(usize, usize)>> = Vec::new();
         let mut odd = Vec::new();
         for (index, track) in tracks.iter().enumerate() {
-            let (base, begins) = match restored {
-                Some((target, begins)) => {
-                    let image = it.snapshots[target].image.as_ref();
+            let lun = self.known.clients[it.clients.start + index].lun;
+            let is_meant = |goal: &Goal| goal.lun.is_none_or(|only| only == lun);
+            let (base, begins) = match restored.filter(|(goal, _)| is_meant(goal)) {
+                Some((goal, begins)) => {
+                    let image = it.snapshots[&goal.target].image.as_ref();
                     let image = image.ok_or("a target that nobody looked at")?;
                     (&image[index], begins[index].clone())
                 }
@@ -526,11 +522,17 @@ impl Life<'_> {
 
     /// A restore was made after so many changes of each client: only later ones count, and not all of them are
     /// durable.
-    fn move_base(&mut self, volume: usize, target: &str, from: &[usize]) {
+    fn move_base(&mut self, volume: usize, goal: &Goal, from: &[usize]) {
         let it = &self.known.volumes[volume];
-        let image = it.snapshots[target].image.as_ref();
+        let image = it.snapshots[&goal.target].image.as_ref();
         let image = image.expect("only what was looked at is restored");
         for (index, client) in it.clients.clone().enumerate() {
+            if goal
+                .lun
+                .is_some_and(|lun| lun != self.known.clients[client].lun)
+            {
+                continue;
+            }
             let track = &mut self.known.clients[client].track;
             track.base.clone_from(&image[index]);
             track.changes.drain(..from[index]);
@@ -588,17 +590,28 @@ impl Life<'_> {
             60..75 if !known.is_empty() && has_room => {
                 self.known.next_name += 1;
                 let target = known[self.rng.index(known.len())].clone();
-                let change = Change::RestoreVolume {
-                    volume: name,
-                    snapshot: target.clone(),
-                    safety: new_name.clone(),
+                let lun = self.rng.one_in(2).then(|| self.rng.index(LUNS));
+                let (snapshot, safety) = (target.clone(), new_name.clone());
+                let change = match lun {
+                    None => Change::RestoreVolume {
+                        volume: name,
+                        snapshot,
+                        safety,
+                    },
+                    Some(lun) => Change::RestoreLun {
+                        volume: name,
+                        snapshot,
+                        lun: format!("l{lun}"),
+                        safety,
+                    },
                 };
                 self.ask(volume, Asked::Task, Some(change));
-                self.known.volumes[volume].task = Task::Restore {
+                let goal = Goal {
                     target,
                     safety: new_name,
-                    least,
+                    lun,
                 };
+                self.known.volumes[volume].task = Task::Restore { goal, least };
                 for client in self.known.volumes[volume].clients.clone() {
                     self.may_show_target(client);
                 }
