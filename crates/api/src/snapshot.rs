@@ -107,7 +107,10 @@ pub struct RestoreSnapshot {
     /// Name of the snapshot that is taken of the present image; `before-restore-` and the time if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safety_snapshot: Option<Name>,
-    /// Then delete all snapshots that are newer than this one, that of the present image too.
+    /// Only this LUN of it; the rest of the volume stays as it is. One that was deleted comes back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lun: Option<Name>,
+    /// Then delete all snapshots that are newer than this one, that of the present image too. Not for a LUN.
     #[schema(required = false)]
     pub discard_newer: bool,
     /// Only say what would happen.
@@ -123,15 +126,21 @@ impl RestoreSnapshot {
     pub fn parse(body: &[u8]) -> Result<RestoreSnapshot, Problem> {
         let mut fields = Fields::parse(body)?;
         let safety_snapshot: Option<Name> = fields.parsed("safety_snapshot")?;
+        let lun: Option<Name> = fields.parsed("lun")?;
         let discard_newer = fields.flag("discard_newer")?;
         let dry_run = fields.flag("dry_run")?;
         fields.finish()?;
+        if discard_newer && lun.is_some() {
+            let text = "newer snapshots have other LUNs too, so restoring one LUN deletes none; leave one out";
+            return Err(Problem::invalid("discard_newer", text));
+        }
         if discard_newer && safety_snapshot.is_some() {
             let text = "discard_newer deletes that of the present image too, so it needs no name; leave one out";
             return Err(Problem::invalid("safety_snapshot", text));
         }
         Ok(RestoreSnapshot {
             safety_snapshot,
+            lun,
             discard_newer,
             dry_run,
         })
@@ -221,6 +230,9 @@ pub struct Restored {
     pub volume: String,
     /// Whose image is the active one now.
     pub snapshot: String,
+    /// Only this LUN of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lun: Option<String>,
     /// It was only asked for what would happen.
     pub dry_run: bool,
     /// What was active is here; absent if it was to be discarded.
@@ -259,7 +271,8 @@ mod tests {
         let body = serde_json::to_vec(&request).expect("JSON");
         assert_eq!(CreateSnapshot::parse(&body), Ok(request));
         let request = RestoreSnapshot {
-            safety_snapshot: Some(name),
+            safety_snapshot: Some(name.clone()),
+            lun: Some(name),
             discard_newer: false,
             dry_run: true,
         };
@@ -290,5 +303,8 @@ mod tests {
         let body = b"{\"discard_newer\": true, \"safety_snapshot\": \"a\"}";
         let problem = RestoreSnapshot::parse(body).expect_err("a contradiction");
         assert_eq!(problem.field.as_deref(), Some("safety_snapshot"));
+        let body = b"{\"discard_newer\": true, \"lun\": \"a\"}";
+        let problem = RestoreSnapshot::parse(body).expect_err("a contradiction");
+        assert_eq!(problem.field.as_deref(), Some("discard_newer"));
     }
 }

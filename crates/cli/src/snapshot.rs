@@ -208,6 +208,7 @@ fn run_restore(
     let path = format!("{}/actions/restore", place(&restore.name));
     let request = |dry_run| RestoreSnapshot {
         safety_snapshot: restore.safety_snapshot.clone(),
+        lun: restore.lun.clone(),
         discard_newer: restore.discard_newer,
         dry_run,
     };
@@ -239,10 +240,14 @@ fn run_restore(
 /// What a restore did, or would do.
 fn describe(restored: &Restored) -> String {
     let (volume, snapshot) = (&restored.volume, &restored.snapshot);
+    let what = match &restored.lun {
+        None => format!("volume {volume}"),
+        Some(lun) => format!("LUN {volume}/{lun}"),
+    };
     let mut text = if restored.dry_run {
-        format!("volume {volume} would become what it was at {volume}@{snapshot}\n")
+        format!("{what} would become what it was at {volume}@{snapshot}\n")
     } else {
-        format!("volume {volume} is what it was at {volume}@{snapshot}\n")
+        format!("{what} is what it was at {volume}@{snapshot}\n")
     };
     // Writing to a String cannot fail.
     let _ = match (&restored.safety_snapshot, restored.dry_run) {
@@ -314,6 +319,7 @@ mod tests {
         let mut restored = Restored {
             volume: "v".to_owned(),
             snapshot: "s".to_owned(),
+            lun: None,
             dry_run: true,
             safety_snapshot: Some("before".to_owned()),
             discarded: Vec::new(),
@@ -321,6 +327,9 @@ mod tests {
             taken: None,
         };
         assert!(describe(&restored).contains("would stay as v@before; nothing would be lost"));
+        restored.lun = Some("l".to_owned());
+        assert!(describe(&restored).contains("LUN v/l would become what it was at v@s"));
+        restored.lun = None;
         restored.safety_snapshot = None;
         restored.discarded.push(snapshot("newer"));
         let text = describe(&restored);

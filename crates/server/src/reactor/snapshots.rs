@@ -184,9 +184,14 @@ impl Administrator {
         let newer = known.into_iter().filter(|known| known.id > target.id);
         let newer: Vec<_> = newer.filter(|_| request.discard_newer).collect();
         refuse_kept(volume, &newer)?;
+        let lun = request.lun.as_ref().map(ToString::to_string);
+        if let Some(lun) = &lun {
+            self.refuse_lun(volume, name, lun, &target.nbd_exports)?;
+        }
         let mut restored = Restored {
             volume: volume.to_owned(),
             snapshot: target.name,
+            lun: lun.clone(),
             dry_run: request.dry_run,
             safety_snapshot: (!request.discard_newer).then(|| safety.clone()),
             discarded: newer,
@@ -196,21 +201,51 @@ impl Administrator {
         if request.dry_run {
             return Ok(restored);
         }
-        let timing = self.change(
-            aggregate,
-            admin::Change::RestoreVolume {
-                volume: volume.to_owned(),
-                snapshot: name.to_owned(),
+        let (volume_name, snapshot) = (volume.to_owned(), name.to_owned());
+        let change = match lun {
+            None => admin::Change::RestoreVolume {
+                volume: volume_name,
+                snapshot,
                 safety: safety.clone(),
             },
-        )?;
+            Some(lun) => admin::Change::RestoreLun {
+                volume: volume_name,
+                snapshot,
+                lun,
+                safety: safety.clone(),
+            },
+        };
+        let timing = self.change(aggregate, change)?;
         restored.taken = Some(taken(self.now(), timing));
-        tracing::info!("restored volume {volume} to {name}; what was active is {volume}@{safety}");
+        let what = match &restored.lun {
+            None => format!("volume {volume}"),
+            Some(lun) => format!("LUN {volume}/{lun}"),
+        };
+        tracing::info!("restored {what} to {name}; what was active is {volume}@{safety}");
         if request.discard_newer {
             restored.discarded.push(self.snapshot(volume, &safety)?);
             self.discard(aggregate, &mut restored);
         }
         Ok(restored)
+    }
+
+    /// A LUN that the snapshot does not have, under this name or, being the same, another, is not restored from it. The
+    /// engine says the same; this is for who only asks what would happen.
+    fn refuse_lun(
+        &self,
+        volume: &str,
+        snapshot: &str,
+        lun: &str,
+        exports: &[String],
+    ) -> Result<(), Problem> {
+        let is_there = self.lun(volume, lun).is_ok();
+        if is_there || exports.contains(&format!("{volume}/{lun}@{snapshot}")) {
+            return Ok(());
+        }
+        Err(Problem::not_found(
+            "LUN",
+            format!("{lun} in snapshot {volume}@{snapshot}"),
+        ))
     }
 
     /// Deletes what a restore made superfluous. Somebody may have opened or held some of it meanwhile.

@@ -3,6 +3,7 @@
 
 mod clones;
 mod images;
+mod luns;
 mod policies;
 mod refusals;
 mod verbs;
