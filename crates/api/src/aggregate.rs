@@ -98,7 +98,7 @@ pub struct Aggregate {
     pub pending_free_bytes: u64,
     /// Sizes of all its LUNs together.
     pub logical_bytes: u64,
-    /// Blocks that more than one object uses, counted once; 0 while there are no snapshots and clones.
+    /// What clones have of their parents without taking it again, for each clone.
     pub shared_bytes: u64,
     /// In memory, for the next consistency points to write.
     pub dirty_bytes: u64,

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::fields::only;
 use crate::{Fields, Name, NotAName, Problem};
 
-/// `volume@snapshot`.
+/// `volume@snapshot`, a word in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SnapshotName {
     /// Of which volume.
@@ -35,6 +35,12 @@ impl FromStr for SnapshotName {
 impl fmt::Display for SnapshotName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.volume, self.snapshot)
+    }
+}
+
+impl Serialize for SnapshotName {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -101,7 +107,10 @@ pub struct RestoreSnapshot {
     /// Name of the snapshot that is taken of the present image; `before-restore-` and the time if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safety_snapshot: Option<Name>,
-    /// Then delete all snapshots that are newer than this one, that of the present image too.
+    /// Only this LUN of it; the rest of the volume stays as it is. One that was deleted comes back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lun: Option<Name>,
+    /// Then delete all snapshots that are newer than this one, that of the present image too. Not for a LUN.
     #[schema(required = false)]
     pub discard_newer: bool,
     /// Only say what would happen.
@@ -117,15 +126,21 @@ impl RestoreSnapshot {
     pub fn parse(body: &[u8]) -> Result<RestoreSnapshot, Problem> {
         let mut fields = Fields::parse(body)?;
         let safety_snapshot: Option<Name> = fields.parsed("safety_snapshot")?;
+        let lun: Option<Name> = fields.parsed("lun")?;
         let discard_newer = fields.flag("discard_newer")?;
         let dry_run = fields.flag("dry_run")?;
         fields.finish()?;
+        if discard_newer && lun.is_some() {
+            let text = "newer snapshots have other LUNs too, so restoring one LUN deletes none; leave one out";
+            return Err(Problem::invalid("discard_newer", text));
+        }
         if discard_newer && safety_snapshot.is_some() {
             let text = "discard_newer deletes that of the present image too, so it needs no name; leave one out";
             return Err(Problem::invalid("safety_snapshot", text));
         }
         Ok(RestoreSnapshot {
             safety_snapshot,
+            lun,
             discard_newer,
             dry_run,
         })
@@ -173,6 +188,12 @@ pub struct Snapshot {
     pub is_exported: bool,
     /// Names of its LUNs for NBD clients, who can read them: `volume/lun@snapshot`.
     pub nbd_exports: Vec<String>,
+    /// Volumes that are clones of it: as long as there are any it is not deleted.
+    #[serde(default)]
+    pub clones: Vec<String>,
+    /// It is what its volume, a clone, began as, and goes with it only.
+    #[serde(default)]
+    pub is_clone_base: bool,
     /// In the answer that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<Taken>,
@@ -201,6 +222,9 @@ pub struct Restored {
     pub volume: String,
     /// Whose image is the active one now.
     pub snapshot: String,
+    /// Only this LUN of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lun: Option<String>,
     /// It was only asked for what would happen.
     pub dry_run: bool,
     /// What was active is here; absent if it was to be discarded.
@@ -239,7 +263,8 @@ mod tests {
         let body = serde_json::to_vec(&request).expect("JSON");
         assert_eq!(CreateSnapshot::parse(&body), Ok(request));
         let request = RestoreSnapshot {
-            safety_snapshot: Some(name),
+            safety_snapshot: Some(name.clone()),
+            lun: Some(name),
             discard_newer: false,
             dry_run: true,
         };
@@ -270,5 +295,8 @@ mod tests {
         let body = b"{\"discard_newer\": true, \"safety_snapshot\": \"a\"}";
         let problem = RestoreSnapshot::parse(body).expect_err("a contradiction");
         assert_eq!(problem.field.as_deref(), Some("safety_snapshot"));
+        let body = b"{\"discard_newer\": true, \"lun\": \"a\"}";
+        let problem = RestoreSnapshot::parse(body).expect_err("a contradiction");
+        assert_eq!(problem.field.as_deref(), Some("discard_newer"));
     }
 }

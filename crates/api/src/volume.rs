@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::fields::required;
-use crate::{Fields, Name, Problem};
+use crate::{Fields, Name, Problem, SnapshotName};
 
 /// When writes to a volume count as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -49,12 +49,16 @@ pub struct CreateVolume {
     /// Where; the only aggregate if there is but one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Name>,
-    /// When its writes count as done.
-    #[schema(required = false)]
-    pub sync: Sync,
+    /// When its writes count as done; `standard` if absent, and of a clone as in its parent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Sync>,
     /// Which snapshots it gets by itself: a policy, or `none`. That of the configuration if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_policy: Option<Name>,
+    /// Begin as this snapshot, `volume@snapshot`, in the aggregate that has it; an empty volume if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "vol0@monday")]
+    pub clone_of: Option<SnapshotName>,
 }
 
 impl CreateVolume {
@@ -66,14 +70,16 @@ impl CreateVolume {
         let mut fields = Fields::parse(body)?;
         let name = fields.parsed("name")?;
         let aggregate = fields.parsed("aggregate")?;
-        let sync: Option<Sync> = fields.parsed("sync")?;
+        let sync = fields.parsed("sync")?;
         let snapshot_policy = fields.parsed("snapshot_policy")?;
+        let clone_of = fields.parsed("clone_of")?;
         fields.finish()?;
         Ok(CreateVolume {
             name: required("name", name)?,
             aggregate,
-            sync: sync.unwrap_or_default(),
+            sync,
             snapshot_policy,
+            clone_of,
         })
     }
 }
@@ -84,12 +90,16 @@ pub struct PutVolume {
     /// Where; the only aggregate if there is but one. What exists may be anywhere if this is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Name>,
-    /// When its writes count as done.
-    #[schema(required = false)]
-    pub sync: Sync,
+    /// When its writes count as done; `standard` if absent, and of a clone as in its parent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<Sync>,
     /// Which snapshots it gets by itself: a policy, or `none`. That of the configuration if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_policy: Option<Name>,
+    /// Begin as this snapshot, `volume@snapshot`, in the aggregate that has it; an empty volume if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "vol0@monday")]
+    pub clone_of: Option<SnapshotName>,
 }
 
 impl PutVolume {
@@ -100,13 +110,15 @@ impl PutVolume {
     pub fn parse(body: &[u8]) -> Result<PutVolume, Problem> {
         let mut fields = Fields::parse(body)?;
         let aggregate = fields.parsed("aggregate")?;
-        let sync: Option<Sync> = fields.parsed("sync")?;
+        let sync = fields.parsed("sync")?;
         let snapshot_policy = fields.parsed("snapshot_policy")?;
+        let clone_of = fields.parsed("clone_of")?;
         fields.finish()?;
         Ok(PutVolume {
             aggregate,
-            sync: sync.unwrap_or_default(),
+            sync,
             snapshot_policy,
+            clone_of,
         })
     }
 }
@@ -124,9 +136,16 @@ pub struct Volume {
     pub lun_count: u64,
     /// Sizes of its LUNs together.
     pub logical_bytes: u64,
-    /// What its active image holds, metadata included.
+    /// Of a clone, the snapshot that it began as: `volume@snapshot`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clone_of: Option<String>,
+    /// What its active image holds, metadata included; a clone shares some of it with its parent.
     #[serde(default)]
     pub used_bytes: u64,
+    /// What it takes from the aggregate, with its snapshots and all metadata; of a clone, without what is its
+    /// parent's.
+    #[serde(default)]
+    pub allocated_bytes: u64,
     /// What deletions of its LUNs and snapshots have yet to give back.
     #[serde(default)]
     pub pending_free_bytes: u64,
@@ -157,8 +176,9 @@ mod tests {
         let request = CreateVolume {
             name: "v".parse().expect("a name"),
             aggregate: Some("a".parse().expect("a name")),
-            sync: Sync::Always,
+            sync: Some(Sync::Always),
             snapshot_policy: Some("nightly".parse().expect("a name")),
+            clone_of: Some("w@s".parse().expect("a snapshot")),
         };
         let body = serde_json::to_vec(&request).expect("JSON");
         assert_eq!(CreateVolume::parse(&body), Ok(request));
@@ -167,8 +187,14 @@ mod tests {
     #[test]
     fn defaults_are_the_conventions() {
         let request = CreateVolume::parse(b"{\"name\": \"v\"}").expect("enough");
-        assert_eq!((request.aggregate, request.sync), (None, Sync::Standard));
+        assert_eq!((request.aggregate, request.sync), (None, None));
+        assert_eq!(Sync::default(), Sync::Standard);
         let problem = CreateVolume::parse(b"{\"name\": \"v\", \"sync\": \"never\"}");
         assert_eq!(problem.expect_err("no").field.as_deref(), Some("sync"));
+        for bad in ["w", "w@", "@s", "w/l@s", ""] {
+            let body = format!("{{\"name\": \"v\", \"clone_of\": \"{bad}\"}}");
+            let problem = CreateVolume::parse(body.as_bytes()).expect_err(bad);
+            assert_eq!(problem.field.as_deref(), Some("clone_of"), "{bad}");
+        }
     }
 }

@@ -25,14 +25,18 @@ const COLUMNS: [Column<Aggregate>; 12] = [
     if_asked(Column::left("state", |it| Cell::text(it.state))),
 ];
 
-const VOLUMES: [Column<Volume>; 7] = [
+const VOLUMES: [Column<Volume>; 9] = [
     Column::left("volume", |it| Cell::text(&it.name)),
     Column::left("aggregate", |it| Cell::text(&it.aggregate)),
     Column::right("logical", |it| Cell::Bytes(it.logical_bytes)),
     Column::right("active", |it| Cell::Bytes(it.used_bytes)),
+    Column::right("allocated", |it| Cell::Bytes(it.allocated_bytes)),
     Column::right("snapshots", |it| Cell::Count(it.snapshot_count)),
     Column::right("snap-own", |it| Cell::Bytes(it.snapshot_exclusive_bytes)),
     Column::right("pending", |it| Cell::Bytes(it.pending_free_bytes)),
+    if_asked(Column::left("clone-of", |it| {
+        it.clone_of.as_ref().map_or(Cell::None, Cell::text)
+    })),
 ];
 
 pub(crate) fn run(df: &Df, session: &Session, output: &Output) -> Result<u8, Failure> {

@@ -7,6 +7,7 @@
 //! Nothing here knows where the data directory is: the caller says where the socket is.
 
 mod aggregate;
+mod clone;
 mod df;
 mod event;
 mod failure;
@@ -56,6 +57,7 @@ pub fn run(verb: &Verb, options: &Options) -> Result<u8, Failure> {
         Verb::Volume { verb } => volume::run(verb, &session, &output, options.yes),
         Verb::Lun { verb } => lun::run(verb, &session, &output, options.yes),
         Verb::Snapshot { verb } => snapshot::run(verb, &session, &output, options.yes),
+        Verb::Clone { verb } => clone::run(verb, &session, &output),
         Verb::Policy { verb } => policy::run(verb, &session, &output),
         Verb::Status => status::run(&session, &output),
         Verb::Df(df) => df::run(df, &session, &output),

@@ -15,7 +15,7 @@ use crate::output::Output;
 use crate::session::{Session, Told};
 use crate::verb::{Removal, SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
 
-const COLUMNS: [Column<Snapshot>; 12] = [
+const COLUMNS: [Column<Snapshot>; 13] = [
     Column::left("name", |it| {
         Cell::text(format!("{}@{}", it.volume, it.name))
     }),
@@ -38,6 +38,10 @@ const COLUMNS: [Column<Snapshot>; 12] = [
         it.parent.as_ref().map_or(Cell::None, Cell::text)
     })),
     if_asked(Column::right("cp", |it| Cell::Count(it.consistency_point))),
+    if_asked(Column::left("clones", |it| match it.clones.as_slice() {
+        [] => Cell::None,
+        clones => Cell::text(clones.join(",")),
+    })),
     if_asked(Column::left("nbd-exports", |it| {
         match it.nbd_exports.as_slice() {
             [] => Cell::None,
@@ -184,6 +188,12 @@ fn loss(snapshot: &Snapshot) -> String {
 fn obstacle(snapshot: &Snapshot) -> Option<String> {
     match snapshot.holds.as_slice() {
         [] if snapshot.is_exported => Some("it is exported to a client".to_owned()),
+        [] if snapshot.is_clone_base => {
+            Some("the volume is a clone of it, and it goes with the volume".to_owned())
+        }
+        [] if !snapshot.clones.is_empty() => {
+            Some(format!("it is the base of {}", snapshot.clones.join(", ")))
+        }
         [] => None,
         holds => Some(format!("it is held by {}", holds.join(", "))),
     }
@@ -198,6 +208,7 @@ fn run_restore(
     let path = format!("{}/actions/restore", place(&restore.name));
     let request = |dry_run| RestoreSnapshot {
         safety_snapshot: restore.safety_snapshot.clone(),
+        lun: restore.lun.clone(),
         discard_newer: restore.discard_newer,
         dry_run,
     };
@@ -229,10 +240,14 @@ fn run_restore(
 /// What a restore did, or would do.
 fn describe(restored: &Restored) -> String {
     let (volume, snapshot) = (&restored.volume, &restored.snapshot);
+    let what = match &restored.lun {
+        None => format!("volume {volume}"),
+        Some(lun) => format!("LUN {volume}/{lun}"),
+    };
     let mut text = if restored.dry_run {
-        format!("volume {volume} would become what it was at {volume}@{snapshot}\n")
+        format!("{what} would become what it was at {volume}@{snapshot}\n")
     } else {
-        format!("volume {volume} is what it was at {volume}@{snapshot}\n")
+        format!("{what} is what it was at {volume}@{snapshot}\n")
     };
     // Writing to a String cannot fail.
     let _ = match (&restored.safety_snapshot, restored.dry_run) {
@@ -293,6 +308,8 @@ mod tests {
             holds: Vec::new(),
             is_exported: false,
             nbd_exports: Vec::new(),
+            clones: Vec::new(),
+            is_clone_base: false,
             taken: None,
         }
     }
@@ -302,6 +319,7 @@ mod tests {
         let mut restored = Restored {
             volume: "v".to_owned(),
             snapshot: "s".to_owned(),
+            lun: None,
             dry_run: true,
             safety_snapshot: Some("before".to_owned()),
             discarded: Vec::new(),
@@ -309,6 +327,9 @@ mod tests {
             taken: None,
         };
         assert!(describe(&restored).contains("would stay as v@before; nothing would be lost"));
+        restored.lun = Some("l".to_owned());
+        assert!(describe(&restored).contains("LUN v/l would become what it was at v@s"));
+        restored.lun = None;
         restored.safety_snapshot = None;
         restored.discarded.push(snapshot("newer"));
         let text = describe(&restored);
@@ -329,5 +350,8 @@ mod tests {
         assert!(obstacle(&found).expect("one").contains("exported"));
         found.holds.push("backup".to_owned());
         assert!(obstacle(&found).expect("one").contains("held by backup"));
+        let mut base = snapshot("s");
+        base.clones.push("c".to_owned());
+        assert!(obstacle(&base).expect("one").contains("base of c"));
     }
 }

@@ -1,5 +1,6 @@
 //! The grammar: `everglade NOUN VERB OBJECT [--option]`. What a verb does is in the file of its noun.
 
+mod clone;
 mod policy;
 mod snapshot;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use everglade_api::{LunName, Name, Size};
 
+pub(crate) use clone::{CloneCreate, CloneVerb};
 pub(crate) use policy::{PolicyCreate, PolicyVerb};
 pub(crate) use snapshot::{SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
 
@@ -37,6 +39,12 @@ pub enum Verb {
         /// What to do.
         #[command(subcommand)]
         verb: SnapshotVerb,
+    },
+    /// Make and show clones, volumes that begin as a snapshot of another
+    Clone {
+        /// What to do.
+        #[command(subcommand)]
+        verb: CloneVerb,
     },
     /// Say which snapshots volumes get by themselves, and how many of them stay
     Policy {

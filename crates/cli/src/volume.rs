@@ -1,6 +1,8 @@
 //! `everglade volume …`.
 
-use everglade_api::{CreateVolume, Luns, PutVolume, Rename, Size, Sync, Volume, Volumes};
+use everglade_api::{
+    CreateVolume, Luns, PutVolume, Rename, Size, Snapshot, Snapshots, Sync, Volume, Volumes,
+};
 use serde_json::json;
 
 use crate::failure::{Failure, exit};
@@ -10,7 +12,7 @@ use crate::output::Output;
 use crate::session::Session;
 use crate::verb::{Removal, SyncOption, VolumeVerb};
 
-const COLUMNS: [Column<Volume>; 9] = [
+const COLUMNS: [Column<Volume>; 11] = [
     Column::left("name", |volume| Cell::text(&volume.name)),
     Column::left("aggregate", |volume| Cell::text(&volume.aggregate)),
     Column::left("sync", |volume| Cell::text(volume.sync)),
@@ -21,6 +23,12 @@ const COLUMNS: [Column<Volume>; 9] = [
     Column::right("snap-own", |volume| {
         Cell::Bytes(volume.snapshot_exclusive_bytes)
     }),
+    Column::left("clone-of", |volume| {
+        volume.clone_of.as_ref().map_or(Cell::None, Cell::text)
+    }),
+    if_asked(Column::right("allocated", |volume| {
+        Cell::Bytes(volume.allocated_bytes)
+    })),
     if_asked(Column::left("policy", |volume| {
         Cell::text(&volume.snapshot_policy)
     })),
@@ -41,16 +49,18 @@ pub(crate) fn run(
             let told = if create.if_missing {
                 let request = PutVolume {
                     aggregate: create.aggregate.clone(),
-                    sync,
+                    sync: Some(sync),
                     snapshot_policy: create.snapshot_policy.clone(),
+                    clone_of: None,
                 };
                 session.put::<Volume>(&format!("/v1/volumes/{}", create.name), &request)?
             } else {
                 let request = CreateVolume {
                     name: create.name.clone(),
                     aggregate: create.aggregate.clone(),
-                    sync,
+                    sync: Some(sync),
                     snapshot_policy: create.snapshot_policy.clone(),
+                    clone_of: None,
                 };
                 session.post::<Volume>("/v1/volumes", &request)?
             };
@@ -95,8 +105,11 @@ fn remove(
             return Err(Failure::not_confirmed(loss(&volume)));
         }
         let luns = session.get::<Luns>(&format!("{path}/luns"))?.meant.luns;
+        let snapshots = session.get::<Snapshots>(&format!("{path}/snapshots"))?;
+        let obstacle = obstacle(&snapshots.meant.snapshots);
         let raw = listing::versioned(json!({
-            "would": "volume delete", "object": name, "lost": {"volume": volume, "luns": luns},
+            "would": "volume delete", "object": name, "obstacle": obstacle,
+            "lost": {"volume": volume, "luns": luns},
         }));
         output.data(&raw, || {
             let mut text = format!("{} would be lost for good\n", loss(&volume));
@@ -108,6 +121,9 @@ fn remove(
                     Size(lun.size_bytes)
                 ));
             }
+            if let Some(obstacle) = &obstacle {
+                text.push_str(&format!("  not now: {obstacle}\n"));
+            }
             text
         })?;
         return Ok(exit::OK);
@@ -115,6 +131,16 @@ fn remove(
     let job = session.delete(&path)?;
     output.done(&format!("deleted volume {name}"));
     job::follow(session, output, job, removal.wait)
+}
+
+/// Why it cannot be deleted now.
+fn obstacle(snapshots: &[Snapshot]) -> Option<String> {
+    let clones = snapshots.iter().flat_map(|it| {
+        let of = it.clones.iter();
+        of.map(move |clone| format!("{clone} is a clone of {}@{}", it.volume, it.name))
+    });
+    let clones: Vec<String> = clones.collect();
+    (!clones.is_empty()).then(|| clones.join(", "))
 }
 
 /// What goes with a volume.
@@ -148,7 +174,9 @@ mod tests {
             sync: Sync::Standard,
             lun_count,
             logical_bytes: lun_count << 30,
+            clone_of: None,
             used_bytes: 0,
+            allocated_bytes: 0,
             pending_free_bytes: 0,
             snapshot_count: 0,
             snapshot_exclusive_bytes: 0,

@@ -16,7 +16,7 @@ use everglade_freespace::Areas;
 use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
 use crate::rename;
-use crate::snapshot::{change as snapshot, clone};
+use crate::snapshot::{change as snapshot, clone, lun};
 use crate::tree::{File, Root};
 use crate::volume::name::Name;
 use crate::volume::{Lun, StripeState, Volume};
@@ -141,6 +141,18 @@ pub enum Change {
         /// Which of its snapshots.
         snapshot: String,
     },
+    /// Makes a LUN what it was in a snapshot, and leaves the rest of the volume alone. What was active stays as another
+    /// snapshot.
+    RestoreLun {
+        /// Of which volume.
+        volume: String,
+        /// From which of its snapshots.
+        snapshot: String,
+        /// Which LUN; one that was deleted comes back.
+        lun: String,
+        /// Name of the snapshot that is taken of the present image.
+        safety: String,
+    },
     /// Makes the image of a snapshot the active one. What was active stays as another snapshot, and newer
     /// snapshots stay too.
     RestoreVolume {
@@ -160,7 +172,9 @@ impl Change {
         match self {
             Change::CreateVolume { .. } | Change::CloneVolume { .. } => 32,
             // Side files, a record, and what the summary map begins with.
-            Change::CreateSnapshot { .. } | Change::RestoreVolume { .. } => 16,
+            Change::CreateSnapshot { .. }
+            | Change::RestoreVolume { .. }
+            | Change::RestoreLun { .. } => 16,
             Change::CreateLun { .. } | Change::GrowLun { .. } => 4,
             Change::DeleteVolume { .. }
             | Change::DeleteLun { .. }
@@ -309,6 +323,12 @@ pub(crate) fn execute(
             parent,
             snapshot: base,
         } => clone::create(home, context, cp, name, (parent, base)),
+        Change::RestoreLun {
+            volume,
+            snapshot: target,
+            lun: name,
+            safety,
+        } => lun::begin(home, context.seconds, (volume, target), name, safety),
         Change::RestoreVolume {
             volume,
             snapshot: target,
@@ -413,6 +433,7 @@ pub(crate) fn new_volume(
         images: std::sync::RwLock::default(),
         snapshots: std::sync::RwLock::default(),
         used_blocks: 0.into(),
+        allocated_blocks: 0.into(),
         pending_blocks: 0.into(),
         base: std::sync::OnceLock::new(),
         is_paused: false.into(),
@@ -492,9 +513,10 @@ pub(crate) fn find<'a>(home: &'a mut Home, volume: &str) -> Result<&'a mut Volum
         .find(|known| known.shared.name.is(volume));
     let found = found.ok_or_else(|| Error::NotFound(format!("volume {volume}")))?;
     let snapshots = &found.fs.snapshots;
-    match (snapshots.restoring, snapshots.cloning) {
+    let is_restoring = snapshots.restoring.is_some() || snapshots.lun.is_some();
+    match (is_restoring.then_some(()), snapshots.cloning) {
         (None, None) => Ok(found),
-        (Some(_), _) => Err(Error::Busy(format!(
+        (Some(()), _) => Err(Error::Busy(format!(
             "volume {volume} is being restored; try again"
         ))),
         (None, Some(_)) => Err(Error::Busy(format!(

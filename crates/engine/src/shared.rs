@@ -123,8 +123,10 @@ pub struct VolumeInfo {
     pub sync: Sync,
     /// Of a clone, `parent@snapshot`.
     pub base: Option<String>,
-    /// Blocks of its active image at the last consistency point.
+    /// Blocks of its active image at the last consistency point; a clone shares some with its parent.
     pub used_blocks: u64,
+    /// Blocks that it takes from the aggregate, snapshots and all metadata included, and nothing of its parent's.
+    pub allocated_blocks: u64,
     /// Blocks that deletions of its LUNs and snapshots have yet to give back.
     pub pending_blocks: u64,
     /// Bytes that clients read since it was opened.
@@ -346,6 +348,7 @@ impl Engine {
             return Vec::new();
         };
         let mut snapshots = volume.snapshots();
+        clone::mark(&mut snapshots, &volume);
         let images = volume.images();
         for snapshot in &mut snapshots {
             if let Some(image) = images.get(&snapshot.name) {
@@ -372,6 +375,7 @@ impl Engine {
                         .get()
                         .and_then(|base| clone::base_name(&known, *base)),
                     used_blocks: volume.used_blocks.load(Ordering::Relaxed),
+                    allocated_blocks: volume.allocated_blocks.load(Ordering::Relaxed),
                     pending_blocks: volume.pending_blocks.load(Ordering::Relaxed),
                     read_bytes: volume.traffic.read.load(Ordering::Relaxed),
                     written_bytes: volume.traffic.written.load(Ordering::Relaxed),

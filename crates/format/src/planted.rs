@@ -146,6 +146,14 @@ bugs! {
     SharedSubtreeSkipped,
     /// Blocks of deleted snapmaps that the active image took over stay in the summary map.
     OwnedStaysInSummary,
+    /// Snapshots and volumes that clones need can be deleted.
+    BaseNotLocked,
+    /// A clone does not know that its image descends from its base.
+    CloneForgetsBase,
+    /// A restored LUN's blocks come back without an edge in the history.
+    LunRestoreForgetsEdge,
+    /// What a restored LUN takes back stays exclusive to the snapshot.
+    LunRestoreNotCounted,
 }
 
 #[cfg(feature = "planted")]

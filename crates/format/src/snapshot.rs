@@ -23,6 +23,7 @@
 //! | 144 | 288 | inode of the inode file |
 //! | 432 | 288 | inode of the active map |
 //! | 720 | 80 each | holds |
+//! | 2000 | 4 each | up to 8 further snapshots that it descends from, 0 = none: LUNs of theirs were restored |
 //!
 //! | offset in a hold | bytes | field |
 //! | --- | --- | --- |
@@ -44,9 +45,13 @@ pub const RECORDS_PER_BLOCK: u64 = 2;
 pub const HOLDS_MAX: usize = 16;
 /// Most snapshots of one volume that are not gone.
 pub const SNAPSHOTS_MAX: usize = 1_023;
+/// Most snapshots that an image descends from besides its parent.
+pub const ALSO_MAX: usize = 8;
 const RECORD_BYTES: usize = 2_040;
 const HOLDS_OFFSET: usize = 720;
 const HOLD_BYTES: usize = 80;
+const ALSO_OFFSET: usize = HOLDS_OFFSET + HOLDS_MAX * HOLD_BYTES;
+const _: () = assert!(ALSO_OFFSET + 4 * ALSO_MAX <= RECORD_BYTES);
 const FLAG_UNFOLDED: u8 = 1;
 const FLAG_IN_PASS: u8 = 2;
 
@@ -82,6 +87,8 @@ pub struct SnapshotRecord {
     pub name: String,
     /// What the image descends from.
     pub parent: Option<SnapshotId>,
+    /// What it descends from besides: LUNs of these were restored. Ascending, none twice.
+    pub also: Vec<SnapshotId>,
     /// The summary map may lack blocks of it: it is a child of no ancestor of the active image, and the fold
     /// scan has not been through.
     pub is_unfolded: bool,
@@ -154,6 +161,7 @@ impl SnapshotRecord {
         put(block, at + 120, record.lost.to_le_bytes());
         put(block, at + 144, record.inode_file.encode(Layer::Volume));
         put(block, at + 432, record.active_map.encode(Layer::Volume));
+        encode_also(block, at + ALSO_OFFSET, &record.also);
         for (index, hold) in record.holds.iter().enumerate() {
             assert!(name_is_valid(&hold.tag), "tag {:?}", hold.tag);
             let at = at + HOLDS_OFFSET + index * HOLD_BYTES;
@@ -178,6 +186,29 @@ impl SnapshotRecord {
         }
         Ok(records)
     }
+}
+
+/// Writes what an image descends from besides its parent.
+pub(crate) fn encode_also(block: &mut Block, at: usize, also: &[SnapshotId]) {
+    assert!(also.len() <= ALSO_MAX, "{also:?} are too many");
+    for (index, id) in also.iter().enumerate() {
+        put(block, at + 4 * index, id.0.to_le_bytes());
+    }
+}
+
+/// Reads it.
+pub(crate) fn decode_also(bytes: &[u8], at: usize) -> Result<Vec<SnapshotId>, Damage> {
+    let ids = (0..ALSO_MAX).map(|index| SnapshotId(u32_at(bytes, at + 4 * index)));
+    let also: Vec<SnapshotId> = ids.filter(|id| id.0 != 0).collect();
+    if !also.is_sorted_by(|one, other| one < other) {
+        let found = format!("{also:?}");
+        return Err(Damage::new(
+            "snapshots descended from",
+            "ascending ids",
+            found,
+        ));
+    }
+    Ok(also)
 }
 
 fn decode_record(bytes: &[u8; RECORD_BYTES]) -> Result<SnapshotRecord, Damage> {
@@ -208,6 +239,7 @@ fn decode_record(bytes: &[u8; RECORD_BYTES]) -> Result<SnapshotRecord, Damage> {
         state,
         name: name_at(bytes, 8, bytes[5], "snapshot name")?,
         parent: (parent != 0).then_some(SnapshotId(parent)),
+        also: decode_also(bytes, ALSO_OFFSET)?,
         is_unfolded: bytes[7] & FLAG_UNFOLDED != 0,
         is_in_pass: bytes[7] & FLAG_IN_PASS != 0,
         next_file: FileId(u32_at(bytes, 76)),
@@ -235,6 +267,7 @@ mod tests {
             state: State::Deleting,
             name: format!("daily.{id}"),
             parent: Some(SnapshotId(9)),
+            also: vec![SnapshotId(2), SnapshotId(5)],
             is_unfolded: true,
             is_in_pass: false,
             next_file: FileId(71),
@@ -266,6 +299,7 @@ mod tests {
             })
             .collect();
         full.parent = None;
+        full.also = (1..=8).map(SnapshotId).collect();
         SnapshotRecord::encode_into(&mut block, 0, Some(&full));
         assert_eq!(
             SnapshotRecord::decode(&block),
@@ -289,5 +323,6 @@ mod tests {
         assert!(broken(6, 17).is_err(), "holds");
         assert!(broken(8, b'/').is_err(), "name");
         assert!(broken(144 + 4, 99).is_err(), "inode kind");
+        assert!(broken(2004, 2).is_err(), "one id twice");
     }
 }

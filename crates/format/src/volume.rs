@@ -23,12 +23,14 @@
 //! | 400 | 8 | blocks that the active image alone holds; 0 if there are no snapshots |
 //! | 408 | 4 | of a clone, the volume it is a clone of; else 0 |
 //! | 412 | 4 | of a clone, the snapshot of that volume that is its base; else 0 |
+//! | 416 | 4 each | up to 8 further snapshots that the active image descends from, 0 = none: LUNs of theirs were restored |
 //!
 //! Its tag is in the container, so it carries no check of its own.
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
 use crate::config::{Uuid, hex};
 use crate::inode::INODE_BYTES;
+use crate::snapshot::{decode_also, encode_also};
 use crate::{
     BLOCK_SIZE, Block, CpNumber, Damage, FORMAT_VERSION, FileId, Inode, Layer, SnapshotId, Vvbn,
 };
@@ -82,6 +84,8 @@ pub struct SnapshotRoots {
     pub release: Option<FileId>,
     /// The snapshot that the active image descends from.
     pub parent: Option<SnapshotId>,
+    /// What it descends from besides, ascending: LUNs of these were restored.
+    pub also: Vec<SnapshotId>,
     /// The next snapshot gets this id; 0 and 1 mean the first.
     pub next: SnapshotId,
     /// The scan under way.
@@ -198,6 +202,7 @@ impl SnapshotRoots {
         let (parent, snapshot) = self.base.unwrap_or_default();
         put(out, 408, parent.0.to_le_bytes());
         put(out, 412, snapshot.0.to_le_bytes());
+        encode_also(out, 416, &self.also);
     }
 
     fn decode(block: &Block) -> Result<SnapshotRoots, Damage> {
@@ -222,6 +227,7 @@ impl SnapshotRoots {
             files,
             release: file(376),
             parent: Some(SnapshotId(u32_at(block, 380))).filter(|id| id.0 != 0),
+            also: decode_also(block, 416)?,
             next: SnapshotId(u32_at(block, 384)),
             scan,
             exclusive: u64_at(block, 400),
@@ -259,6 +265,7 @@ mod tests {
                 files: Some((FileId(66), FileId(67))),
                 release: Some(FileId(68)),
                 parent: Some(SnapshotId(3)),
+                also: vec![SnapshotId(1), SnapshotId(2)],
                 next: SnapshotId(5),
                 scan: Scan::Delete { next: 77 },
                 exclusive: 11,

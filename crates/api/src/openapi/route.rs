@@ -268,7 +268,7 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "POST",
         VOLUMES,
-        "makes a volume",
+        "makes a volume, empty or as a clone of a snapshot",
         Some("CreateVolume"),
         Answers::Made("Volume"),
     ),
@@ -369,7 +369,7 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "POST",
         "/v1/volumes/{volume}/snapshots/{snapshot}/actions/restore",
-        "makes its image the active one; with dry_run, says what would happen",
+        "makes its image, or one LUN of it, the active one; with dry_run, says what would happen",
         Some("RestoreSnapshot"),
         Answers::Found("Restored"),
     ),

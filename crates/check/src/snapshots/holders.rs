@@ -226,7 +226,12 @@ impl Holders<'_> {
         let summary = summary.map_or_else(zero, |bits| Box::new(*bits));
         if self.table.is_connected {
             let apart = column::apart(&column.stations, &column.held);
+            let has_also = self.table.has_also();
             for bit in bitmap::ones(&apart) {
+                // The parents alone do not connect them; other ancestors may.
+                if has_also && self.is_connected(&column, bit) {
+                    continue;
+                }
                 let expected = "holders that descend from one another without a gap";
                 let found = self.names(&column, bit);
                 self.report(Kind::HoldersApart, block, bit, expected, &found, findings);
@@ -235,6 +240,31 @@ impl Holders<'_> {
         self.check_coverage(block, &column, &summary, findings);
         self.check_summary(block, &column, &summary, findings);
         self.check_container(block, &column, &summary, findings);
+    }
+
+    /// Whether the holders of a block are connected by the whole history, those joining that hold nothing.
+    fn is_connected(&self, column: &Column, bit: u64) -> bool {
+        let near = self.table.neighbours();
+        let station = |node: usize| column.at[node];
+        let holds = |node: usize| bitmap::is_set(&column.held[station(node)], bit);
+        let joins = |node: usize| match &column.stations[station(node)].hold {
+            Hold::Nothing => true,
+            Hold::From(first, _) => bit < *first || holds(node),
+        };
+        let Some(first) = (0..near.len()).find(|node| holds(*node)) else {
+            return true;
+        };
+        let mut seen = vec![false; near.len()];
+        seen[first] = true;
+        let mut todo = vec![first];
+        while let Some(node) = todo.pop() {
+            for next in near[node].iter().copied().filter(|next| joins(*next)) {
+                if !std::mem::replace(&mut seen[next], true) {
+                    todo.push(next);
+                }
+            }
+        }
+        (0..near.len()).all(|node| seen[node] || !holds(node))
     }
 
     fn count(&mut self, column: &Column) {

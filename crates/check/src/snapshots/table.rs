@@ -21,6 +21,8 @@ pub(super) struct Table {
     pub(super) records: Vec<SnapshotRecord>,
     /// For each record, and last for the active image, the place of its parent among them.
     pub(super) parents: Vec<Option<usize>>,
+    /// The same of others that it descends from, because LUNs of these were restored.
+    pub(super) also: Vec<Vec<usize>>,
     /// Every parent is there, so that it makes sense to ask who descends from whom.
     pub(super) is_connected: bool,
 }
@@ -40,6 +42,7 @@ pub(super) fn check_roots_of_none(volume: &Volume<'_>, findings: &mut Findings) 
     let roots = &volume.superblock.snapshots;
     let nothing = roots.release.is_none()
         && roots.parent.is_none()
+        && roots.also.is_empty()
         && roots.scan == Scan::None
         && roots.exclusive == 0;
     if !nothing {
@@ -104,37 +107,48 @@ impl Table {
             let kind = Kind::SnapshotHistory;
             findings.add(kind, &object, Place::NONE, expected, parent);
         };
-        let mut parents = Vec::new();
-        for (at, record) in records.iter().enumerate() {
-            let parent = record.parent.and_then(place_of).filter(|place| *place < at);
-            if let (Some(id), None) = (record.parent, parent) {
-                wrong(object_of(volume, record), id);
-            }
-            parents.push(parent);
-        }
         let roots = &volume.superblock.snapshots;
-        let parent = roots.parent.and_then(place_of);
-        if let (Some(id), None) = (roots.parent, parent) {
-            wrong(volume.fs.object(), id);
+        let (mut parents, mut also) = (Vec::new(), Vec::new());
+        for at in 0..=records.len() {
+            let record = records.get(at);
+            let lines = record.map(|it| (it.parent, &it.also));
+            let (first, others) = lines.unwrap_or((roots.parent, &roots.also));
+            let mut places = Vec::new();
+            for id in first.iter().chain(others) {
+                let place = place_of(*id).filter(|place| *place < at);
+                if place.is_none() {
+                    let object = record.map_or(volume.fs.object(), |it| object_of(volume, it));
+                    wrong(object, *id);
+                }
+                places.push(place);
+            }
+            let mut places = places.into_iter();
+            parents.push(first.and_then(|_| places.next().flatten()));
+            also.push(places.flatten().collect());
         }
-        parents.push(parent);
         Table {
             records,
             parents,
+            also,
             is_connected,
         }
     }
 
-    /// For each record, and last for the active image, parent and children.
+    /// For each record, and last for the active image, what it descends from and what descends from it.
     pub(super) fn neighbours(&self) -> Vec<Vec<usize>> {
         let mut near = vec![Vec::new(); self.parents.len()];
-        for (at, parent) in self.parents.iter().enumerate() {
-            if let Some(parent) = *parent {
-                near[at].push(parent);
-                near[parent].push(at);
+        for (at, (parent, also)) in self.parents.iter().zip(&self.also).enumerate() {
+            for parent in parent.iter().chain(also) {
+                near[at].push(*parent);
+                near[*parent].push(at);
             }
         }
         near
+    }
+
+    /// True if anything descends from more than its parent.
+    pub(super) fn has_also(&self) -> bool {
+        self.also.iter().any(|also| !also.is_empty())
     }
 
     /// What records and roots say without looking at any image.
@@ -168,11 +182,15 @@ impl Table {
             let expected = "state, flags and holds that go together";
             rule(is_sound, Kind::SnapshotRecord, expected, flags);
             if record.state == State::Gone {
-                let here = |parent: &&Option<usize>| **parent == Some(at);
-                let children = self.parents.iter().filter(here).count();
+                let lines = self.parents.iter().zip(&self.also);
+                let children =
+                    lines.filter(|(parent, also)| **parent == Some(at) || also.contains(&at));
+                let children = children.count();
+                // Its ancestors may have been too many for the record of the one that descends from it.
+                let is_needed = children > 1 || !self.also[at].is_empty();
                 let expected = "a snapshot that is gone to join two others";
                 let found = format!("{children} descend from it");
-                rule(children > 1, Kind::SnapshotHistory, expected, found);
+                rule(is_needed, Kind::SnapshotHistory, expected, found);
                 continue;
             }
             if record.state == State::Live {

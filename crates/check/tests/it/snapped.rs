@@ -102,6 +102,12 @@ impl Life<'_> {
                 }
                 Change::DeleteSnapshot { volume, name }
             }
+            (17, Some(snapshot)) if number.is_multiple_of(2) => Change::RestoreLun {
+                volume,
+                snapshot,
+                lun: "l".to_owned(),
+                safety: format!("r{number}"),
+            },
             (17, Some(snapshot)) => Change::RestoreVolume {
                 volume,
                 snapshot,

@@ -84,6 +84,10 @@ pub struct SnapshotRestore {
     #[arg(value_name = "VOLUME@SNAPSHOT")]
     pub name: SnapshotName,
 
+    /// Only this LUN of it, with the size that it had; the rest of the volume stays as it is
+    #[arg(long, value_name = "LUN", conflicts_with = "discard_newer")]
+    pub lun: Option<Name>,
+
     /// Name of the snapshot that keeps what is active now [default: before-restore- and the time]
     #[arg(long, value_name = "NAME", conflicts_with = "discard_newer")]
     pub safety_snapshot: Option<Name>,

@@ -55,6 +55,18 @@ impl SafeCopies {
         assert!(bitmap::set(page, bit), "{number} is in use already");
     }
 
+    /// Marks a number in use that is in use elsewhere, so that nobody can have taken it. False if it is marked.
+    pub(crate) fn adopt(&mut self, map: &mut File, number: u64) -> bool {
+        let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);
+        if let Some(safe) = self.0.get_mut(&block) {
+            bitmap::set(safe, bit);
+        }
+        let page = map
+            .changed_page(0, block)
+            .expect("the map block was made changed");
+        bitmap::set(page, bit)
+    }
+
     /// Load phase of freeing: the map block is changed and says that the number is in use.
     pub(crate) fn prepare_free(
         map: &mut File,

@@ -429,6 +429,17 @@ impl FileSystem {
         number
     }
 
+    /// Takes a number that a snapshot holds back into the active image; its map block was prepared. False if it is there.
+    pub(crate) fn adopt(&mut self, number: u64) -> bool {
+        let map = self
+            .files
+            .get_mut(&ACTIVE_MAP)
+            .expect("every file system has it");
+        let is_new = self.safe.adopt(map, number);
+        self.used += u64::from(is_new);
+        is_new
+    }
+
     /// Takes a block of the aggregate and records its owner.
     pub(crate) fn take_physical(&mut self, purpose: Purpose, owner: (FileId, Owner)) -> Pvbn {
         assert_eq!(self.layer, Layer::Aggregate);
@@ -482,7 +493,7 @@ impl FileSystem {
 
     /// Makes a block of the active map changed, and of a volume with snapshots loads what is to be known before
     /// anything in it is.
-    fn prepare_map(
+    pub(crate) fn prepare_map(
         &mut self,
         below: Option<&mut FileSystem>,
         cx: &mut LoadCx<'_>,

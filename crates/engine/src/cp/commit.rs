@@ -155,9 +155,19 @@ impl Home {
 
     /// Tells people how much each volume holds.
     pub(crate) fn tell_usage(&self) {
-        for volume in self.volumes.values() {
+        for (id, volume) in &self.volumes {
             let shared = &volume.shared;
             shared.used_blocks.store(volume.fs.used, Ordering::Relaxed);
+            let roots = &volume.fs.snapshots.roots;
+            let sides = roots
+                .files
+                .into_iter()
+                .flat_map(|(map, table)| [map, table]);
+            let files = sides.chain(roots.release).chain([*id]);
+            let blocks = files.map(|file| self.fs.files.get(&file).map_or(0, |it| it.inode.blocks));
+            shared
+                .allocated_blocks
+                .store(blocks.sum(), Ordering::Relaxed);
             let pending = volume.pending_blocks();
             shared.pending_blocks.store(pending, Ordering::Relaxed);
         }

@@ -20,7 +20,7 @@ use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::image::{self, Image};
 use crate::snapshot::info::SnapshotInfo;
-use crate::snapshot::{clone, restore};
+use crate::snapshot::{clone, lun, restore};
 use crate::tree::file::Position;
 use crate::tree::{Content, Root};
 
@@ -40,6 +40,10 @@ pub(crate) enum Part {
     Maps,
     /// Tags and writes.
     Seal,
+    /// A LUN is restored: its tree is compared with the snapshot's ([`lun`]). Volumes only.
+    Walk,
+    /// It gets the other tree, and all is done once more. Volumes only.
+    Swap,
 }
 
 impl Part {
@@ -121,11 +125,40 @@ pub(crate) fn volume(
                 .put_back();
             Ok(Some(Part::Seal))
         }
-        Part::Seal => Ok(if seal_volume(home, cx, id)? {
-            None
-        } else {
-            Some(Part::Seal)
-        }),
+        Part::Seal => {
+            if !seal_volume(home, cx, id)? {
+                return Ok(Some(Part::Seal));
+            }
+            if lun::is_waiting(&home.volumes[&id].fs) {
+                return Ok(Some(Part::Walk));
+            }
+            close_volume(home, cx, id);
+            Ok(None)
+        }
+        Part::Walk => {
+            // As for sealing.
+            home.fs
+                .ensure(None, cx, &mut home.host, Purpose::Metadata, 1)?;
+            match lun::walk(home, cx, id)? {
+                lun::Step::Again => Ok(Some(Part::Walk)),
+                lun::Step::Done => {
+                    let cp = home.run.as_ref().expect("under way").number;
+                    take_snapshots(home, cp, id);
+                    lun::begin_swap(
+                        &mut home.volumes.get_mut(&id).expect("active volumes exist").fs,
+                    );
+                    Ok(Some(Part::Swap))
+                }
+                lun::Step::Nothing => {
+                    close_volume(home, cx, id);
+                    Ok(None)
+                }
+            }
+        }
+        Part::Swap => match lun::swap(home, cx, id)? {
+            lun::Step::Again => Ok(Some(Part::Swap)),
+            lun::Step::Done | lun::Step::Nothing => Ok(Some(Part::Prepare)),
+        },
     }
 }
 
@@ -225,7 +258,7 @@ pub(crate) fn place_volume_blocks(
     Ok(())
 }
 
-/// Seals some blocks. True when the volume is written.
+/// Seals some blocks. True when the volume's image is written.
 fn seal_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<bool, Stop> {
     let cp = home.run.as_ref().expect("under way").number;
     // The superblock's pvbn: taking it is the last thing that may stop.
@@ -234,7 +267,7 @@ fn seal_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<bool,
     for _ in 0..STEP_BLOCKS {
         let volume = home.volumes.get_mut(&id).expect("active volumes exist");
         let Some((file, position)) = next_to_seal(&volume.fs) else {
-            finish_volume(home, cx, id);
+            finish_image(home, cx, id);
             return Ok(true);
         };
         volume.fs.account_before_seal(file, position);
@@ -250,7 +283,7 @@ fn next_to_seal(fs: &FileSystem) -> Option<(FileId, Position)> {
     files.find_map(|file| file.first_changed().map(|position| (file.id(), position)))
 }
 
-fn finish_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
+fn finish_image(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
     let volume = home.volumes.get_mut(&id).expect("active volumes exist");
     volume.fs.set_inline_top_areas();
     let run = home.run.as_mut().expect("under way");
@@ -275,8 +308,14 @@ fn finish_inode_file(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
         let (pointer, page) = volume.fs.inode_file.seal(position, cp, &home.aggregate.key);
         record(home, cx, id, pointer, page);
     }
+}
+
+/// The image is written: snapshots of it, and the superblock.
+fn close_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
+    let cp = home.run.as_ref().expect("under way").number;
     take_snapshots(home, cp, id);
     restore::switch(home, id);
+    lun::finish(home, id);
     let volume = home.volumes.get_mut(&id).expect("active volumes exist");
     let superblock = VolumeSuperblock {
         volume: id,
@@ -321,6 +360,7 @@ fn take_snapshots(home: &mut Home, cp: everglade_format::CpNumber, id: FileId) {
         state: State::Live,
         name: String::new(),
         parent: None,
+        also: Vec::new(),
         is_unfolded: false,
         is_in_pass: false,
         next_file: fs.next_file,
@@ -400,6 +440,7 @@ pub(crate) fn aggregate(
             home.fs.put_back();
             Ok(Some(Part::Seal))
         }
+        Part::Walk | Part::Swap => unreachable!("an aggregate has no LUNs"),
         Part::Seal => Ok(if seal_aggregate(home, cx) {
             None
         } else {

@@ -38,6 +38,18 @@ fn next(fs: &FileSystem) -> Option<(FileId, Position)> {
     })
 }
 
+/// Loads what giving changes, so that it does not stop halfway and forget what was to be given. The drain emptied the
+/// file, so usually there is nothing; but a clone begins with what its base had in it, and the second image of a
+/// consistency point that restores a LUN with what the first one put there.
+fn prepare_give(fs: &mut FileSystem, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    let file = fs.file(OVERFLOW);
+    let last = file.inode.block_count().saturating_sub(1);
+    if file.inode.blocks > 0 {
+        file.modify(cx, 1, last / SPAN, Content::Keep)?;
+    }
+    Ok(())
+}
+
 /// Gives an old place to the overflow file.
 fn give(fs: &mut FileSystem, cx: &mut LoadCx<'_>, old: Pointer) -> Result<(), Stop> {
     let file = fs.file(OVERFLOW);
@@ -61,6 +73,7 @@ pub(crate) fn volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result
         if next(&volume.fs).is_none() {
             return Ok(true);
         }
+        prepare_give(&mut volume.fs, cx)?;
         let below = Some(&mut home.fs);
         volume
             .fs

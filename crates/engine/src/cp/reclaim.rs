@@ -20,7 +20,7 @@ use crate::tree::{Content, File};
 /// Changed metadata blocks in memory at which a consistency point has done its share: 32 MiB. The blocks of
 /// one region may be described by as many blocks of the container and its maps. Never more than a quarter
 /// of the reserve, where they find their places.
-const CHANGED_MAX: usize = 8192;
+pub(crate) const CHANGED_MAX: usize = 8192;
 
 /// Frees one level-1 block of a deleted file, or erases an empty one. True when this consistency point has
 /// done its share.

@@ -27,7 +27,7 @@ pub(crate) fn live(volume: &VolumeHome, name: &str) -> Result<SnapshotId, Error>
     }
 }
 
-fn check_new(volume: &VolumeHome, name: &str) -> Result<(), Error> {
+pub(crate) fn check_new(volume: &VolumeHome, name: &str) -> Result<(), Error> {
     check_name(name)?;
     match volume.fs.snapshots.is_taken(name) {
         true => Err(Error::Exists(format!(
@@ -38,7 +38,7 @@ fn check_new(volume: &VolumeHome, name: &str) -> Result<(), Error> {
     }
 }
 
-fn check_room(volume: &VolumeHome) -> Result<(), Error> {
+pub(crate) fn check_room(volume: &VolumeHome) -> Result<(), Error> {
     if volume.fs.snapshots.count() < SNAPSHOTS_MAX {
         return Ok(());
     }

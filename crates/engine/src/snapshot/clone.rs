@@ -20,6 +20,7 @@
 
 use std::sync::Arc;
 
+use everglade_format::planted::{self, Bug};
 use everglade_format::snapshot::State;
 use everglade_format::volume::VOLUME_AREA_BLOCKS;
 use everglade_format::{CpNumber, FileId, SnapshotId, SnapshotRecord};
@@ -30,7 +31,9 @@ use crate::filesystem::FileSystem;
 use crate::load::{LoadCx, Stop};
 use crate::snapshot::change::{ensure_side_files, live};
 use crate::snapshot::image::{self, Image};
+use crate::snapshot::info::SnapshotInfo;
 use crate::snapshot::restore::{self, Restored};
+use crate::volume::Volume;
 
 /// A clone of a clone of … at most so often.
 const DEPTH_MAX: usize = 16;
@@ -80,7 +83,7 @@ pub(crate) fn of(home: &Home, volume: FileId, snapshot: Option<SnapshotId>) -> V
     let clones = home
         .volumes
         .values()
-        .filter(|v| needs(v.fs.snapshots.roots.base));
+        .filter(|v| needs(v.fs.snapshots.roots.base) && !planted::is(Bug::BaseNotLocked));
     clones
         .map(|volume| volume.shared.name.to_string())
         .collect()
@@ -126,6 +129,7 @@ fn begin(home: &mut Home, id: FileId, mut fs: FileSystem, base: SnapshotRecord) 
         id: BASE,
         state: State::Live,
         parent: None,
+        also: Vec::new(),
         is_unfolded: false,
         is_in_pass: false,
         exclusive: 0,
@@ -171,9 +175,31 @@ fn give_up(home: &mut Home, id: FileId, reason: &str) {
         .push_front(Request::of_nobody(Change::DeleteVolume { name }));
 }
 
+/// Says of a volume's snapshots which are bases, for people.
+pub(crate) fn mark(snapshots: &mut [SnapshotInfo], volume: &Volume) {
+    let mut clones: Vec<(SnapshotId, String)> = Vec::new();
+    for other in volume.aggregate.all_volumes() {
+        if let Some((parent, base)) = other.base.get()
+            && *parent == volume.id
+        {
+            clones.push((*base, other.name.to_string()));
+        }
+    }
+    clones.sort();
+    for snapshot in snapshots {
+        let of = clones.iter().filter(|(base, _)| base.0 == snapshot.id);
+        snapshot.clones = of.map(|(_, name)| name.clone()).collect();
+        if volume.base.get().is_some() && snapshot.id == BASE.0 {
+            snapshot.is_base = true;
+            // What the active image freed of it stays where it is, in the parent's container.
+            snapshot.exclusive_bytes = 0;
+        }
+    }
+}
+
 /// What a volume is a clone of, for people: `parent@snapshot`.
 pub(crate) fn base_name(
-    volumes: &[Arc<crate::volume::Volume>],
+    volumes: &[Arc<Volume>],
     (parent, snapshot): (FileId, SnapshotId),
 ) -> Option<String> {
     let parent = volumes.iter().find(|volume| volume.id == parent)?;

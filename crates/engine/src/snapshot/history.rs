@@ -12,12 +12,19 @@
 //! nodes are neighbours if a path of ghosts connects them. (That is vertex elimination: all former neighbours
 //! become neighbours of each other, which keeps connected sets connected.)
 //!
+//! Restoring a LUN gives the active image blocks of a snapshot that its parent may not have (F-15). Then it descends from
+//! both: what was a tree is a graph without cycles, edges *also* among them, and nothing above needs more than that.
+//! Precisely: the snapshots among the holders of a block are connected without the active image, and if that holds
+//! the block too it is next to one of them. Whatever is taken of it next inherits its edges, so that it becomes a leaf
+//! again.
+//!
 //! Consequence, used everywhere: if a node holds a block and none of its neighbours does, nobody else does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use everglade_format::SnapshotId;
 use everglade_format::planted::{self, Bug};
+use everglade_format::snapshot::ALSO_MAX;
 
 /// Somebody who holds blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +72,17 @@ impl History {
         history
     }
 
+    /// A node descends from this one too, if that is there.
+    pub(crate) fn join(&mut self, node: Node, also: SnapshotId) {
+        let also = Node::Snapshot(also);
+        let is_known = self.edges.contains_key(&also);
+        let near = self.edges.entry(node).or_default();
+        if is_known && node != also && !near.contains(&also) {
+            near.push(also);
+            self.edges.entry(also).or_default().push(node);
+        }
+    }
+
     /// Takes a node's blocks away.
     pub(crate) fn bury(&mut self, id: SnapshotId) {
         self.ghosts.insert(id);
@@ -95,32 +113,101 @@ impl History {
     }
 }
 
-/// Takes ghosts out of a tree that needs them no more: those without children, and those with one child, which
-/// gets their parent. Returns their ids. A ghost that joins two children stays even if it has no parent.
+/// What an image descends from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// The snapshot that was the last one when it was taken, or restored to.
+    pub(crate) parent: Option<SnapshotId>,
+    /// Others, ascending, without the parent.
+    pub(crate) also: Vec<SnapshotId>,
+}
+
+impl Line {
+    /// Descends from this one too.
+    pub(crate) fn add(&mut self, id: SnapshotId) {
+        if self.parent != Some(id)
+            && let Err(place) = self.also.binary_search(&id)
+        {
+            self.also.insert(place, id);
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = SnapshotId> {
+        self.parent.into_iter().chain(self.also.iter().copied())
+    }
+
+    fn has(&self, id: SnapshotId) -> bool {
+        self.all().any(|known| known == id)
+    }
+
+    /// The same without a ghost, whose ancestors take its place.
+    fn without(&self, ghost: SnapshotId, its: &Line) -> Line {
+        let is_parent = self.parent == Some(ghost);
+        let mut line = Line {
+            parent: if is_parent { its.parent } else { self.parent },
+            also: Vec::new(),
+        };
+        let kept = self.also.iter().copied().filter(|id| *id != ghost);
+        kept.chain(its.all()).for_each(|id| line.add(id));
+        line
+    }
+}
+
+/// Takes ghosts out of a history that needs them no more: those with at most one child, which gets their ancestors,
+/// who become neighbours of each other. Returns their ids. A ghost that joins two children stays even if it has no
+/// parent; and one whose ancestors would be too many for somebody's record.
 pub(crate) fn prune(
-    parents: &mut BTreeMap<SnapshotId, Option<SnapshotId>>,
+    lines: &mut BTreeMap<SnapshotId, Line>,
     ghosts: &mut BTreeSet<SnapshotId>,
-    active: &mut Option<SnapshotId>,
+    active: &mut Line,
 ) -> Vec<SnapshotId> {
     let mut pruned = Vec::new();
-    loop {
-        let needless = ghosts.iter().copied().find(|ghost| {
-            let children = parents.values().chain([&*active]);
-            let children = children.filter(|parent| **parent == Some(*ghost));
-            children.count() <= 1 || planted::is(Bug::GhostDropped)
-        });
-        let Some(ghost) = needless else {
-            return pruned;
-        };
-        ghosts.remove(&ghost);
-        let above = parents.remove(&ghost).flatten();
-        for parent in parents.values_mut().chain([&mut *active]) {
-            if *parent == Some(ghost) {
-                *parent = above;
+    'again: loop {
+        for ghost in ghosts.clone() {
+            if prune_one(lines, active, ghost) {
+                ghosts.remove(&ghost);
+                pruned.push(ghost);
+                continue 'again;
             }
         }
-        pruned.push(ghost);
+        return pruned;
     }
+}
+
+/// False, and nothing is changed, if the ghost is needed.
+fn prune_one(lines: &mut BTreeMap<SnapshotId, Line>, active: &mut Line, ghost: SnapshotId) -> bool {
+    let below = lines.values().chain([&*active]);
+    let children = below.filter(|line| line.has(ghost)).count();
+    if children > 1 && !planted::is(Bug::GhostDropped) {
+        return false;
+    }
+    let its = lines[&ghost].clone();
+    let mut changed: BTreeMap<SnapshotId, Line> = BTreeMap::new();
+    for (id, line) in lines.iter().filter(|(_, line)| line.has(ghost)) {
+        changed.insert(*id, line.without(ghost, &its));
+    }
+    let mut active_then = active.clone();
+    if active.has(ghost) {
+        active_then = active.without(ghost, &its);
+    }
+    let ancestors: Vec<SnapshotId> = its.all().collect();
+    for younger in &ancestors {
+        let line = changed.get(younger).or_else(|| lines.get(younger));
+        let Some(mut line) = line.cloned() else {
+            continue;
+        };
+        let older = ancestors.iter().filter(|older| *older < younger);
+        older.for_each(|older| line.add(*older));
+        changed.insert(*younger, line);
+    }
+    let after = || changed.values().chain([&active_then]);
+    if after().any(|line| line.also.len() > ALSO_MAX) {
+        return false;
+    }
+    lines.remove(&ghost);
+    lines.extend(changed);
+    *active = active_then;
+    true
 }
 
 #[cfg(test)]
@@ -165,6 +252,8 @@ mod tests {
         Create,
         Delete(usize),
         Restore(usize),
+        /// Of the LUN that has the block.
+        RestoreLun(usize),
     }
 
     fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -174,8 +263,9 @@ mod tests {
             4 => Just(Event::Create),
             3 => (0..8usize).prop_map(Event::Delete),
             2 => (0..8usize).prop_map(Event::Restore),
+            3 => (0..8usize).prop_map(Event::RestoreLun),
         ];
-        proptest::collection::vec(event, 0..40)
+        proptest::collection::vec(event, 0..60)
     }
 
     proptest! {
@@ -183,52 +273,70 @@ mod tests {
         /// anybody else does.
         #[test]
         fn holders_stay_connected(events in events()) {
-            let mut parents: Vec<(SnapshotId, Option<SnapshotId>)> = Vec::new();
+            let mut lines: BTreeMap<SnapshotId, Line> = BTreeMap::new();
             let mut ghosts: BTreeSet<SnapshotId> = BTreeSet::new();
             let mut holders: BTreeSet<Node> = BTreeSet::new();
-            let mut active: Option<SnapshotId> = None;
+            let mut active = Line::default();
             for event in events {
-                let live: Vec<SnapshotId> = parents.iter().map(|(id, _)| *id).filter(|id| !ghosts.contains(id)).collect();
-                let create = |holders: &mut BTreeSet<Node>, parents: &mut Vec<_>, active: &mut Option<SnapshotId>| {
-                    let new = id(u32::try_from(parents.len()).expect("a few") + 1);
+                let live: Vec<SnapshotId> = lines.keys().copied().filter(|id| !ghosts.contains(id)).collect();
+                let create = |holders: &mut BTreeSet<Node>, lines: &mut BTreeMap<_, _>, active: &mut Line| {
+                    let new = id(u32::try_from(lines.len()).expect("a few") + 1);
                     if holders.contains(&Node::Active) { holders.insert(Node::Snapshot(new)); }
-                    parents.push((new, *active));
-                    *active = Some(new);
+                    lines.insert(new, std::mem::take(active));
+                    active.parent = Some(new);
                 };
                 match event {
                     // Only what nobody holds is allocated.
                     Event::Allocate if holders.is_empty() => { holders.insert(Node::Active); }
                     Event::Free => { holders.remove(&Node::Active); }
-                    Event::Create => create(&mut holders, &mut parents, &mut active),
+                    Event::Create => create(&mut holders, &mut lines, &mut active),
                     Event::Delete(which) if !live.is_empty() => {
                         let victim = live[which % live.len()];
                         ghosts.insert(victim);
                         holders.remove(&Node::Snapshot(victim));
                     }
-                    Event::Restore(which) if !live.is_empty() => {
+                    Event::Restore(which) | Event::RestoreLun(which) if !live.is_empty() => {
                         let target = live[which % live.len()];
-                        create(&mut holders, &mut parents, &mut active);
-                        active = Some(target);
+                        create(&mut holders, &mut lines, &mut active);
+                        match event {
+                            Event::Restore(_) => active.parent = Some(target),
+                            _ => active.add(target),
+                        }
                         if holders.contains(&Node::Snapshot(target)) { holders.insert(Node::Active); }
                         else { holders.remove(&Node::Active); }
                     }
                     _ => {}
                 }
-                let history = History::new(parents.clone(), ghosts.clone(), active);
+                let history = of(&lines, &ghosts, &active);
                 for holder in &holders {
-                    let is_alone = holders.len() == 1;
-                    let near = history.neighbours(*holder).iter().any(|n| holders.contains(n));
-                    prop_assert!(is_alone || near, "{holders:?} in {history:?}");
+                    let snapshots = holders.iter().filter(|it| **it != Node::Active && *it != holder).count();
+                    let near = history.neighbours(*holder);
+                    let near = near.iter().any(|n| *n != Node::Active && holders.contains(n));
+                    prop_assert!(snapshots == 0 || near, "{holders:?} in {history:?}");
                 }
-                // Without the ghosts that it does not need, the tree has the same neighbours.
-                let (mut few, mut rest, mut below) = (parents.iter().copied().collect(), ghosts.clone(), active);
+                // Without the ghosts that it does not need, the history has the same neighbours.
+                let (mut few, mut rest, mut below) = (lines.clone(), ghosts.clone(), active.clone());
                 prune(&mut few, &mut rest, &mut below);
-                let smaller = History::new(few, rest, below);
-                let all = parents.iter().map(|(id, _)| Node::Snapshot(*id)).chain([Node::Active]);
+                let smaller = of(&few, &rest, &below);
+                let all = lines.keys().map(|id| Node::Snapshot(*id)).chain([Node::Active]);
                 for node in all.filter(|node| !matches!(node, Node::Snapshot(id) if ghosts.contains(id))) {
                     prop_assert_eq!(history.neighbours(node), smaller.neighbours(node));
                 }
             }
         }
+    }
+
+    fn of(
+        lines: &BTreeMap<SnapshotId, Line>,
+        ghosts: &BTreeSet<SnapshotId>,
+        active: &Line,
+    ) -> History {
+        let parents = lines.iter().map(|(id, line)| (*id, line.parent));
+        let mut history = History::new(parents, ghosts.iter().copied(), active.parent);
+        let all = lines.iter().map(|(id, line)| (Node::Snapshot(*id), line));
+        for (node, line) in all.chain([(Node::Active, active)]) {
+            line.also.iter().for_each(|also| history.join(node, *also));
+        }
+        history
     }
 }

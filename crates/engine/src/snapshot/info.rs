@@ -27,6 +27,10 @@ pub struct SnapshotInfo {
     pub is_exported: bool,
     /// LUNs of its image that clients can open, by name.
     pub luns: Vec<String>,
+    /// Volumes that are clones of it, by name: as long as there are any it cannot be deleted.
+    pub clones: Vec<String>,
+    /// It is what its volume, a clone, began as, and goes with it only. Its blocks are the parent's.
+    pub is_base: bool,
 }
 
 impl SnapshotInfo {
@@ -44,6 +48,8 @@ impl SnapshotInfo {
             holds: record.holds.iter().map(|hold| hold.tag.clone()).collect(),
             is_exported: false,
             luns: Vec::new(),
+            clones: Vec::new(),
+            is_base: false,
         }
     }
 }

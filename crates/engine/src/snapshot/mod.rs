@@ -32,7 +32,7 @@
 //! | [`scan`] | the background passes: fold, delete, release |
 //! | [`change`] | what administrators ask for |
 //! | [`image`], [`info`] | the LUNs of a snapshot, for clients; facts, for people |
-//! | [`restore`] | going back |
+//! | [`restore`], [`lun`] | going back: volumes, single LUNs |
 //! | [`clone`] | volumes that begin as a snapshot of another |
 
 pub(crate) mod change;
@@ -42,6 +42,7 @@ pub(crate) mod held;
 pub(crate) mod history;
 pub(crate) mod image;
 pub(crate) mod info;
+pub(crate) mod lun;
 pub(crate) mod restore;
 pub(crate) mod scan;
 pub(crate) mod table;

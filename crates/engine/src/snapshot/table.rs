@@ -21,7 +21,8 @@ use everglade_format::{BITS_PER_BLOCK, Damage, FileId, SnapshotId, SnapshotRecor
 
 use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::held::Held;
-use crate::snapshot::history::{self, History};
+use crate::snapshot::history::{self, History, Line};
+use crate::snapshot::lun::LunRestore;
 use crate::tree::{Content, File};
 
 /// A snapshot of the image that the running consistency point writes.
@@ -45,6 +46,8 @@ pub(crate) struct Snapshots {
     pub(crate) restoring: Option<SnapshotId>,
     /// The volume is a new clone: parent and snapshot whose image it is to get.
     pub(crate) cloning: Option<(FileId, SnapshotId)>,
+    /// A LUN that becomes what it was with this consistency point.
+    pub(crate) lun: Option<LunRestore>,
     /// What is known about blocks of the active map that change in this consistency point.
     pub(crate) held: BTreeMap<u64, Held>,
     /// Of these, those that the scan made out of date.
@@ -110,12 +113,15 @@ impl Snapshots {
 
     /// Parents exist and are older, so that the history is a tree.
     fn check_tree(&self) -> Result<(), Stop> {
-        let parents = self.all().map(|record| (record.parent, record.id));
-        for (parent, id) in parents.chain([(self.roots.parent, self.next_id())]) {
-            if let Some(parent) = parent
-                && (parent >= id || !self.records.contains_key(&parent))
-            {
-                return Err(Damage::new("parent of a snapshot", "an older one", parent).into());
+        let lines = self
+            .all()
+            .map(|record| (record.id, record.parent, &record.also));
+        let active = (self.next_id(), self.roots.parent, &self.roots.also);
+        for (id, parent, also) in lines.chain([active]) {
+            for parent in parent.iter().chain(also) {
+                if *parent >= id || !self.records.contains_key(parent) {
+                    return Err(Damage::new("parent of a snapshot", "an older one", parent).into());
+                }
             }
         }
         Ok(())
@@ -231,7 +237,14 @@ impl Snapshots {
                 .all()
                 .filter(|record| record.state == State::Gone || record.is_in_pass && is_done);
             let ghosts = ghosts.map(|record| record.id);
-            Arc::new(History::new(parents, ghosts, self.roots.parent))
+            let mut history = History::new(parents, ghosts, self.roots.parent);
+            let lines = self
+                .all()
+                .map(|record| (history::Node::Snapshot(record.id), &record.also));
+            for (node, also) in lines.chain([(history::Node::Active, &self.roots.also)]) {
+                also.iter().for_each(|id| history.join(node, *id));
+            }
+            Arc::new(history)
         });
         history.clone()
     }
@@ -294,6 +307,7 @@ impl Snapshots {
                 name: created.name,
                 seconds: created.seconds,
                 parent: self.roots.parent,
+                also: std::mem::take(&mut self.roots.also),
                 // Whatever it holds the active image holds too, unless that goes elsewhere.
                 exclusive: match is_restoring && index + 1 == last {
                     true => self.roots.exclusive,
@@ -308,6 +322,7 @@ impl Snapshots {
             self.slots.insert(slot, id);
             self.changed.insert(slot);
             self.records.insert(id, (slot, record));
+            // What is active has just one edge then.
             self.roots.parent = Some(id);
             self.roots.exclusive = 0;
             self.set_changed();
@@ -321,7 +336,9 @@ impl Snapshots {
         assert!(self.records.is_empty(), "a clone begins with its base");
         let (id, slot) = (record.id, self.free_slot());
         self.roots.next = SnapshotId(id.0 + 1);
-        self.roots.parent = Some(id);
+        if !planted::is(Bug::CloneForgetsBase) {
+            self.roots.parent = Some(id);
+        }
         self.slots.insert(slot, id);
         self.changed.insert(slot);
         self.records.insert(id, (slot, record));
@@ -359,20 +376,28 @@ impl Snapshots {
             (record.state, record.is_in_pass) = (State::Gone, false);
             record.holds.clear();
         }
-        let mut parents = self
+        let line = |parent: Option<SnapshotId>, also: &[SnapshotId]| Line {
+            parent,
+            also: also.to_vec(),
+        };
+        let mut lines = self
             .all()
-            .map(|record| (record.id, record.parent))
+            .map(|record| (record.id, line(record.parent, &record.also)))
             .collect();
         let gone = self.all().filter(|record| record.state == State::Gone);
         let mut ghosts = gone.map(|record| record.id).collect();
-        for id in history::prune(&mut parents, &mut ghosts, &mut self.roots.parent) {
+        let mut active = line(self.roots.parent, &self.roots.also);
+        for id in history::prune(&mut lines, &mut ghosts, &mut active) {
             let (slot, _) = self.records.remove(&id).expect("ghosts have records");
             self.slots.remove(&slot);
             self.changed.insert(slot);
         }
-        for (id, parent) in parents {
-            if self.get(id).parent != parent {
-                self.get_mut(id).parent = parent;
+        (self.roots.parent, self.roots.also) = (active.parent, active.also);
+        for (id, after) in lines {
+            let record = self.get(id);
+            if (record.parent, &record.also) != (after.parent, &after.also) {
+                let record = self.get_mut(id);
+                (record.parent, record.also) = (after.parent, after.also);
             }
         }
         if self.records.is_empty() {
@@ -407,6 +432,7 @@ impl Snapshots {
         self.held.clear();
         self.stale.clear();
         assert!(self.cloning.is_none(), "a clone has no image");
+        assert!(self.lun.is_none(), "a LUN was not restored");
         self.restoring = None;
         self.is_changed = false;
     }

@@ -71,6 +71,8 @@ pub(crate) struct Volume {
     pub(crate) snapshots: RwLock<Vec<SnapshotInfo>>,
     /// Blocks of its active image, for people: as of the last consistency point.
     pub(crate) used_blocks: AtomicU64,
+    /// Blocks of its files of the aggregate, likewise: container with all that is in it, and side files.
+    pub(crate) allocated_blocks: AtomicU64,
     /// Blocks that deletions in it have yet to give back, likewise.
     pub(crate) pending_blocks: AtomicU64,
     /// Of a clone: its parent and the snapshot of it that it began as.

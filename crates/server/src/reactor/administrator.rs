@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use everglade_api::{
     Aggregate, Code, CreateAggregate, CreateLun, CreateVolume, CreationPlan, Lun, LunName, Moment,
-    Name, Problem, ResizeLun, Sync, Volume,
+    Name, Problem, ResizeLun, SnapshotName, Sync, Volume,
 };
 use everglade_engine::{AggregateInfo, Engine, State, admin};
 use everglade_format::volume::Sync as MediaSync;
@@ -275,26 +275,68 @@ impl Administrator {
             .populating
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        let aggregate = self.place_for(request.aggregate.as_ref())?;
         let name = request.name.as_str();
         let wanted = request.snapshot_policy.as_ref();
-        self.schedule.check(self.policy_for(wanted))?;
-        let sync = match request.sync {
-            Sync::Standard => MediaSync::Standard,
-            Sync::Always => MediaSync::Always,
+        let (aggregate, change) = match &request.clone_of {
+            Some(base) => self.clone_of(request, base)?,
+            None => {
+                let aggregate = self.place_for(request.aggregate.as_ref())?;
+                let name = name.to_owned();
+                let sync = match request.sync.unwrap_or_default() {
+                    Sync::Standard => MediaSync::Standard,
+                    Sync::Always => MediaSync::Always,
+                };
+                (aggregate, admin::Change::CreateVolume { name, sync })
+            }
         };
-        self.change(
-            aggregate.id,
-            admin::Change::CreateVolume {
-                name: name.to_owned(),
-                sync,
-            },
-        )?;
-        tracing::info!("created volume {name} in aggregate {}", aggregate.name);
+        self.schedule.check(self.policy_for(wanted))?;
+        self.change(aggregate.id, change)?;
+        match &request.clone_of {
+            Some(base) => tracing::info!("created volume {name} as a clone of {base}"),
+            None => tracing::info!("created volume {name} in aggregate {}", aggregate.name),
+        }
         if let Err(problem) = self.begin_policy(name, wanted) {
             tracing::error!("volume {name} is made, but without its snapshot policy: {problem}");
         }
         self.volume(name)
+    }
+
+    /// Where a clone goes, and how it is made: what follows from its parent may be said, but not otherwise.
+    fn clone_of(
+        &self,
+        request: &CreateVolume,
+        base: &SnapshotName,
+    ) -> Result<(AggregateInfo, admin::Change), Problem> {
+        let parent = self.volume(base.volume.as_str())?;
+        self.snapshot(base.volume.as_str(), base.snapshot.as_str())?;
+        if let Some(wanted) = &request.aggregate
+            && wanted.as_str() != parent.aggregate
+        {
+            let text = format!(
+                "{wanted} is not where {base} is, and a clone shares blocks with it: leave it out, or say {}",
+                parent.aggregate
+            );
+            return Err(Problem::invalid("aggregate", text));
+        }
+        if let Some(sync) = request.sync.filter(|sync| *sync != parent.sync) {
+            let text = format!(
+                "{sync} is not what volume {} has, and a clone has the same: leave it out, or say {}",
+                parent.name, parent.sync
+            );
+            return Err(Problem::invalid("sync", text));
+        }
+        let aggregate = self.place_for(Some(
+            &parent
+                .aggregate
+                .parse()
+                .map_err(|error| Problem::invalid("aggregate", error))?,
+        ))?;
+        let change = admin::Change::CloneVolume {
+            name: request.name.to_string(),
+            parent: base.volume.to_string(),
+            snapshot: base.snapshot.to_string(),
+        };
+        Ok((aggregate, change))
     }
 
     /// The aggregate that was named, or the only one.

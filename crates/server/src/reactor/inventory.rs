@@ -104,8 +104,7 @@ impl Administrator {
             reserve_bytes: bytes(usage.reserve_blocks),
             pending_free_bytes: bytes(usage.pending_blocks),
             logical_bytes,
-            // No two objects use a block while there are no snapshots and clones.
-            shared_bytes: 0,
+            shared_bytes: self.shared_bytes(&volumes),
             dirty_bytes: bytes(usage.dirty_pages),
             host_backed_bytes: bytes(usage.backed_blocks),
             host_free_bytes,
@@ -121,6 +120,16 @@ impl Administrator {
             volume_count: volumes.len() as u64,
             devices: devices.filter_map(|id| self.view_device(*id)).collect(),
         }
+    }
+
+    /// What clones among these volumes began with, which is in their parents.
+    fn shared_bytes(&self, volumes: &[&VolumeInfo]) -> u64 {
+        let clones = volumes.iter().filter(|volume| volume.base.is_some());
+        let snapshots = clones.flat_map(|clone| self.engine.snapshots(&clone.name));
+        let bases = snapshots.filter(|snapshot| snapshot.is_base);
+        bases
+            .map(|base| base.logical_bytes)
+            .fold(0, u64::saturating_add)
     }
 
     fn state_of_aggregate(&self, info: &AggregateInfo) -> AggregateState {
@@ -172,7 +181,9 @@ impl Administrator {
             },
             lun_count: luns.clone().count() as u64,
             logical_bytes: luns.map(|lun| lun.size_bytes).fold(0, u64::saturating_add),
+            clone_of: info.base.clone(),
             used_bytes: bytes(info.used_blocks),
+            allocated_bytes: bytes(info.allocated_blocks),
             pending_free_bytes: bytes(info.pending_blocks),
             snapshot_count: snapshots.len() as u64,
             snapshot_exclusive_bytes: snapshots

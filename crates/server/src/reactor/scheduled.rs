@@ -40,6 +40,10 @@ impl Administrator {
                 id: u64::from(info.id),
                 obstacle: match info.holds.as_slice() {
                     [] if info.is_exported => Some("open in a client".to_owned()),
+                    [] if !info.clones.is_empty() => {
+                        Some(format!("the base of {}", info.clones.join(", ")))
+                    }
+                    [] if info.is_base => Some("what this clone began as".to_owned()),
                     [] => None,
                     holds => Some(format!("held by {}", holds.join(", "))),
                 },

@@ -184,9 +184,14 @@ impl Administrator {
         let newer = known.into_iter().filter(|known| known.id > target.id);
         let newer: Vec<_> = newer.filter(|_| request.discard_newer).collect();
         refuse_kept(volume, &newer)?;
+        let lun = request.lun.as_ref().map(ToString::to_string);
+        if let Some(lun) = &lun {
+            self.refuse_lun(volume, name, lun, &target.nbd_exports)?;
+        }
         let mut restored = Restored {
             volume: volume.to_owned(),
             snapshot: target.name,
+            lun: lun.clone(),
             dry_run: request.dry_run,
             safety_snapshot: (!request.discard_newer).then(|| safety.clone()),
             discarded: newer,
@@ -196,21 +201,51 @@ impl Administrator {
         if request.dry_run {
             return Ok(restored);
         }
-        let timing = self.change(
-            aggregate,
-            admin::Change::RestoreVolume {
-                volume: volume.to_owned(),
-                snapshot: name.to_owned(),
+        let (volume_name, snapshot) = (volume.to_owned(), name.to_owned());
+        let change = match lun {
+            None => admin::Change::RestoreVolume {
+                volume: volume_name,
+                snapshot,
                 safety: safety.clone(),
             },
-        )?;
+            Some(lun) => admin::Change::RestoreLun {
+                volume: volume_name,
+                snapshot,
+                lun,
+                safety: safety.clone(),
+            },
+        };
+        let timing = self.change(aggregate, change)?;
         restored.taken = Some(taken(self.now(), timing));
-        tracing::info!("restored volume {volume} to {name}; what was active is {volume}@{safety}");
+        let what = match &restored.lun {
+            None => format!("volume {volume}"),
+            Some(lun) => format!("LUN {volume}/{lun}"),
+        };
+        tracing::info!("restored {what} to {name}; what was active is {volume}@{safety}");
         if request.discard_newer {
             restored.discarded.push(self.snapshot(volume, &safety)?);
             self.discard(aggregate, &mut restored);
         }
         Ok(restored)
+    }
+
+    /// A LUN that the snapshot does not have, under this name or, being the same, another, is not restored from it. The
+    /// engine says the same; this is for who only asks what would happen.
+    fn refuse_lun(
+        &self,
+        volume: &str,
+        snapshot: &str,
+        lun: &str,
+        exports: &[String],
+    ) -> Result<(), Problem> {
+        let is_there = self.lun(volume, lun).is_ok();
+        if is_there || exports.contains(&format!("{volume}/{lun}@{snapshot}")) {
+            return Ok(());
+        }
+        Err(Problem::not_found(
+            "LUN",
+            format!("{lun} in snapshot {volume}@{snapshot}"),
+        ))
     }
 
     /// Deletes what a restore made superfluous. Somebody may have opened or held some of it meanwhile.
@@ -245,6 +280,11 @@ fn refuse_kept(volume: &str, newer: &[Snapshot]) -> Result<(), Problem> {
         [] if snapshot.is_exported => Some(format!(
             "snapshot {volume}@{} is exported to a client; disconnect the client first",
             snapshot.name
+        )),
+        [] if !snapshot.clones.is_empty() => Some(format!(
+            "snapshot {volume}@{} is the base of {}; delete what is cloned from it first",
+            snapshot.name,
+            snapshot.clones.join(", ")
         )),
         [] => None,
         holds => Some(format!(
@@ -304,6 +344,8 @@ fn view(volume: &str, info: &SnapshotInfo, all: &[SnapshotInfo]) -> Snapshot {
         holds: info.holds.clone(),
         is_exported: info.is_exported,
         nbd_exports: info.luns.iter().map(export).collect(),
+        clones: info.clones.clone(),
+        is_clone_base: info.is_base,
         taken: None,
     }
 }
@@ -325,6 +367,8 @@ mod tests {
             holds: holds.iter().map(|hold| (*hold).to_owned()).collect(),
             is_exported,
             luns: Vec::new(),
+            clones: Vec::new(),
+            is_base: false,
         };
         view("v", &info, std::slice::from_ref(&info))
     }
@@ -341,9 +385,14 @@ mod tests {
     #[test]
     fn what_must_stay_stands_in_the_way_of_discarding() {
         assert_eq!(refuse_kept("v", &[snapshot("s", &[], false)]), Ok(()));
+        let base = Snapshot {
+            clones: vec!["c".to_owned(), "d".to_owned()],
+            ..snapshot("s", &[], false)
+        };
         for (found, part) in [
             (snapshot("s", &["backup"], false), "v@s is held by backup"),
             (snapshot("s", &[], true), "v@s is exported"),
+            (base, "v@s is the base of c, d"),
         ] {
             let problem = refuse_kept("v", &[found]).expect_err(part);
             assert_eq!(problem.code, Code::InUse);

@@ -180,6 +180,9 @@ async fn restore(
 
 /// For the history: where what was active is now.
 fn outcome(restored: &Restored) -> String {
+    if let (Some(lun), Some(safety)) = (&restored.lun, &restored.safety_snapshot) {
+        return format!("LUN {lun}; what was active is {}@{safety}", restored.volume);
+    }
     match &restored.safety_snapshot {
         Some(safety) => format!("what was active is {}@{safety}", restored.volume),
         None => {

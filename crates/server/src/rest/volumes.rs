@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
-use everglade_api::{Code, CreateVolume, Name, Problem, PutVolume, Rename, Volume};
+use everglade_api::{Code, CreateVolume, Name, Problem, PutVolume, Rename, Sync, Volume};
 
 use super::answer::{Answer, accepted, created, tagged, with_tag};
 use super::body::Body;
@@ -41,10 +41,7 @@ async fn make(desk: &Arc<Desk>, caller: Caller, request: CreateVolume) -> Answer
     let deed = Deed {
         what: "volume create",
         object: request.name.to_string(),
-        detail: match &request.aggregate {
-            Some(aggregate) => format!("aggregate {aggregate}, sync {}", request.sync),
-            None => format!("sync {}", request.sync),
-        },
+        detail: detail(&request),
     };
     let volume = desk
         .change(caller, deed, move |administrator| {
@@ -52,6 +49,21 @@ async fn make(desk: &Arc<Desk>, caller: Caller, request: CreateVolume) -> Answer
         })
         .await?;
     created(&place, &Tag::of_volume(&volume), &volume)
+}
+
+/// For the history: what was asked for.
+fn detail(request: &CreateVolume) -> String {
+    let mut parts = Vec::new();
+    if let Some(base) = &request.clone_of {
+        parts.push(format!("clone of {base}"));
+    }
+    if let Some(aggregate) = &request.aggregate {
+        parts.push(format!("aggregate {aggregate}"));
+    }
+    if request.clone_of.is_none() || request.sync.is_some() {
+        parts.push(format!("sync {}", request.sync.unwrap_or_default()));
+    }
+    parts.join(", ")
 }
 
 pub(super) async fn put(
@@ -65,6 +77,7 @@ pub(super) async fn put(
         aggregate,
         sync,
         snapshot_policy,
+        clone_of,
     } = PutVolume::parse(&body)?;
     let name = name
         .parse()
@@ -74,15 +87,18 @@ pub(super) async fn put(
         aggregate,
         sync,
         snapshot_policy,
+        clone_of,
     };
     match desk.administrator().volume(request.name.as_str()) {
         Ok(volume) if is_same(&volume, &request) => {
             tagged(&headers, &Tag::of_volume(&volume), &volume)
         }
         Ok(volume) => {
+            let clone = volume.clone_of.as_ref();
+            let clone = clone.map_or(String::new(), |base| format!(" as a clone of {base}"));
             let text = format!(
-                "volume {} exists in aggregate {} with sync {} and snapshot policy {}; choose another name, or these \
-                 settings",
+                "volume {} exists{clone} in aggregate {} with sync {} and snapshot policy {}; choose another name, or \
+                 these settings",
                 volume.name, volume.aggregate, volume.sync, volume.snapshot_policy
             );
             Err(Problem::new(Code::Exists, text).into())
@@ -93,7 +109,14 @@ pub(super) async fn put(
 
 fn is_same(volume: &Volume, request: &CreateVolume) -> bool {
     let is = |wanted: Option<&Name>, found: &str| wanted.is_none_or(|name| name.as_str() == found);
-    volume.sync == request.sync
+    let base = request.clone_of.as_ref().map(ToString::to_string);
+    // A clone has the sync of its parent, so nothing is asked for where nothing is said.
+    let is_synced = match request.sync {
+        None => request.clone_of.is_some() || volume.sync == Sync::default(),
+        Some(sync) => volume.sync == sync,
+    };
+    is_synced
+        && volume.clone_of == base
         && is(request.aggregate.as_ref(), &volume.aggregate)
         && is(request.snapshot_policy.as_ref(), &volume.snapshot_policy)
 }

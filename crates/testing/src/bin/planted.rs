@@ -89,6 +89,10 @@ const TABLE: &[Row] = &[
     (Bug::HeldNotRefreshed, Kind::Moments, 0),
     (Bug::SharedSubtreeSkipped, Kind::Moments, 20),
     (Bug::OwnedStaysInSummary, Kind::Moments, 1),
+    (Bug::BaseNotLocked, Kind::Moments, 0),
+    (Bug::CloneForgetsBase, Kind::Moments, 0),
+    (Bug::LunRestoreForgetsEdge, Kind::Moments, 0),
+    (Bug::LunRestoreNotCounted, Kind::Moments, 0),
 ];
 
 /// What came of a hunt.

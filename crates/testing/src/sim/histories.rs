@@ -41,13 +41,15 @@ enum Letter {
     DeleteNewest,
     RestoreOldest,
     RestoreNewest,
+    /// The last of the oldest snapshot's LUNs, which may be gone now.
+    RestoreLun,
     /// A LUN comes if there is just one, else goes.
     Lun,
     /// The LUN, the volume or the aggregate gets another name, by the place in the sequence.
     Rename,
 }
 
-const ALPHABET: [Letter; 12] = [
+const ALPHABET: [Letter; 13] = [
     Letter::Write,
     Letter::WriteAcross,
     Letter::Discard,
@@ -58,6 +60,7 @@ const ALPHABET: [Letter; 12] = [
     Letter::DeleteNewest,
     Letter::RestoreOldest,
     Letter::RestoreNewest,
+    Letter::RestoreLun,
     Letter::Lun,
     Letter::Rename,
 ];
@@ -99,7 +102,7 @@ fn case(number: u64) -> (usize, Vec<Letter>) {
     let mut letters = Vec::new();
     for _ in 0..length {
         let index = rest % ALPHABET.len() as u64;
-        letters.push(ALPHABET[usize::try_from(index).expect("below twelve")]);
+        letters.push(ALPHABET[usize::try_from(index).expect("below thirteen")]);
         rest /= ALPHABET.len() as u64;
     }
     let begin = usize::try_from(number % begins).expect("few");
@@ -192,6 +195,15 @@ fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
         Letter::DeleteNewest => delete(names.last()?),
         Letter::RestoreOldest => restore(names.first()?, &safety),
         Letter::RestoreNewest => restore(names.last()?, &safety),
+        Letter::RestoreLun => {
+            let snapshot = (*names.first()?).clone();
+            Step::Change(Change::RestoreLun {
+                volume: volume(),
+                lun: super::snapshots::restorable(state, &snapshot).pop()?,
+                snapshot,
+                safety,
+            })
+        }
         Letter::Lun if state.active.len() > 1 => Step::Change(Change::DeleteLun {
             volume: volume(),
             name: OTHER.to_owned(),

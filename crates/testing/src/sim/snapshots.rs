@@ -35,6 +35,8 @@ const SNAPSHOTS_MAX: usize = 12;
 /// A LUN: its blocks, and what each holds (the fill of [`contents`]; absent is zero).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lun {
+    /// Which LUN of this name: one that was deleted and made again is another.
+    pub(super) number: u64,
     pub(super) blocks: u64,
     pub(super) data: BTreeMap<u64, u64>,
 }
@@ -47,6 +49,8 @@ pub(super) struct State {
     pub(super) active: Image,
     pub(super) snapshots: BTreeMap<String, Image>,
     holds: BTreeMap<String, Vec<String>>,
+    /// LUNs that were made so far.
+    luns_made: u64,
     /// What the volume and the aggregate are called, if not as at first.
     volume: Option<String>,
     aggregate: Option<String>,
@@ -359,6 +363,7 @@ fn apply(state: &mut State, change: &Change) {
         holds,
         volume,
         aggregate,
+        luns_made,
     } = state;
     match change {
         Change::RenameAggregate { to } => *aggregate = Some(to.clone()),
@@ -371,9 +376,11 @@ fn apply(state: &mut State, change: &Change) {
             name, size_bytes, ..
         } => {
             let blocks = size_bytes / BLOCK;
+            *luns_made += 1;
             active.insert(
                 name.clone(),
                 Lun {
+                    number: *luns_made,
                     blocks,
                     ..Lun::default()
                 },
@@ -416,6 +423,16 @@ fn apply(state: &mut State, change: &Change) {
                 .or_default()
                 .retain(|known| known != tag);
         }
+        Change::RestoreLun {
+            snapshot,
+            lun,
+            safety,
+            ..
+        } => {
+            let then = snapshots[snapshot][lun].clone();
+            snapshots.insert(safety.clone(), active.clone());
+            active.insert(lun.clone(), then);
+        }
         Change::RestoreVolume {
             snapshot, safety, ..
         } => {
@@ -426,6 +443,23 @@ fn apply(state: &mut State, change: &Change) {
             unreachable!("not drawn")
         }
     }
+}
+
+/// LUNs of a snapshot that can be restored under their names: they are gone and nobody else has the name, or they
+/// are there and still called so.
+pub(super) fn restorable(state: &State, snapshot: &str) -> Vec<String> {
+    let is_free = |(name, then): &(&String, &Lun)| {
+        let now = state
+            .active
+            .iter()
+            .find(|(_, now)| now.number == then.number);
+        match now {
+            Some((now, _)) => now == *name,
+            None => !state.active.contains_key(*name),
+        }
+    };
+    let luns = state.snapshots[snapshot].iter().filter(is_free);
+    luns.map(|(name, _)| name.clone()).collect()
 }
 
 /// Draws the next thing to do.
@@ -496,10 +530,22 @@ fn draw(rng: &mut Rng, state: &State, number: u64) -> Step {
             }
         }
         93..97 if !snapshots.is_empty() && snapshots.len() < SNAPSHOTS_MAX => {
-            Change::RestoreVolume {
-                volume,
-                snapshot: snapshots[rng.index(snapshots.len())].clone(),
-                safety: format!("r{number}"),
+            let snapshot = snapshots[rng.index(snapshots.len())].clone();
+            let safety = format!("r{number}");
+            let luns = restorable(state, &snapshot);
+            if rng.one_in(2) && !luns.is_empty() {
+                Change::RestoreLun {
+                    volume,
+                    snapshot,
+                    lun: luns[rng.index(luns.len())].clone(),
+                    safety,
+                }
+            } else {
+                Change::RestoreVolume {
+                    volume,
+                    snapshot,
+                    safety,
+                }
             }
         }
         97..98 if !snapshots.is_empty() => Change::RenameSnapshot {

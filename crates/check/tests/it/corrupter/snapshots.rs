@@ -5,7 +5,7 @@ use everglade_format::metafile::ACTIVE_MAP;
 use everglade_format::snapshot::{Hold, State};
 use everglade_format::volume::{Scan, SnapshotRoots};
 use everglade_format::{
-    BITS_PER_BLOCK, Block, CpNumber, FileId, Indirect, Layer, SPAN, SnapshotRecord,
+    BITS_PER_BLOCK, Block, CpNumber, FileId, Indirect, Layer, SPAN, SnapshotId, SnapshotRecord,
     VolumeSuperblock, bitmap, release,
 };
 use everglade_testing::Rng;
@@ -55,6 +55,10 @@ pub(super) const WAYS: &[Way] = &[
     ("release-of-a-block-in-use", release_in_use),
     ("unfolded-forgotten", folded),
     ("fold-scan-farther-than-it-is", fold_ahead),
+    ("ancestor-that-is-not", also_missing),
+    ("ancestor-of-a-restored-lun-forgotten", also_none),
+    ("clone-of-a-volume-that-is-not", base_missing),
+    ("clone-of-another-snapshot", base_other),
 ];
 
 /// A record of some volume and where it is.
@@ -114,6 +118,13 @@ fn active(atlas: &Atlas, volume: &Volume, vvbn: u64) -> bool {
 
 /// All records of volumes, of those that are not gone.
 fn records(atlas: &Atlas) -> Vec<Record<'_>> {
+    let mut found = all_records(atlas);
+    found.retain(|it| it.record.state != State::Gone);
+    found
+}
+
+/// All records of volumes.
+fn all_records(atlas: &Atlas) -> Vec<Record<'_>> {
     let mut found = Vec::new();
     for volume in atlas.volumes.values() {
         let Some((_, table)) = volume.superblock.snapshots.files else {
@@ -131,7 +142,6 @@ fn records(atlas: &Atlas) -> Vec<Record<'_>> {
             }));
         }
     }
-    found.retain(|it| it.record.state != State::Gone);
     found
 }
 
@@ -300,7 +310,10 @@ fn parent_missing(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 
 fn parent_none(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let at_rest = |it: &Record<'_>| it.volume.superblock.snapshots.scan == Scan::None;
-    let record = any(atlas, rng, |it| at_rest(it) && it.record.parent.is_some())?;
+    let all = all_records(atlas);
+    let record = any(atlas, rng, |it| {
+        at_rest(it) && it.record.parent.is_some() && !has_also(&all, it.volume)
+    })?;
     let damage = record.damage(Kind::HoldersApart, |it| it.parent = None);
     let damage = Damage {
         words: vec![format!("volume {}", record.volume.fs.name)],
@@ -312,9 +325,69 @@ fn parent_none(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 fn active_parent_none(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let at_rest = |roots: &SnapshotRoots| roots.scan == Scan::None && roots.parent.is_some();
     let volume = volume(atlas, rng, at_rest)?;
+    if has_also(&all_records(atlas), volume) {
+        return None;
+    }
     let damage = roots(volume, Kind::HoldersApart, |it| it.parent = None);
     Some(damage.along(FOLLOWS_HISTORY))
 }
+
+/// True if an image of the volume descends from more than its parent.
+fn has_also(all: &[Record<'_>], volume: &Volume) -> bool {
+    let of = |it: &Record<'_>| it.volume.superblock.volume == volume.superblock.volume;
+    let mut records = all.iter().filter(|it| of(it));
+    !volume.superblock.snapshots.also.is_empty() || records.any(|it| !it.record.also.is_empty())
+}
+
+fn also_missing(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let record = any(atlas, rng, |_| true)?;
+    let own = record.record.id;
+    let damage = record.damage(Kind::SnapshotHistory, move |it| it.also = vec![own]);
+    Some(damage.along(FOLLOWS_HISTORY))
+}
+
+fn also_none(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    // A block that the parent does not have, so that nothing else connects its holders.
+    let at_rest = |roots: &SnapshotRoots| roots.scan == Scan::None && roots.also.len() == 1;
+    let volume = volume(atlas, rng, at_rest)?;
+    let all = records(atlas);
+    let find = |id: SnapshotId| {
+        let mut records = all.iter();
+        records.find(|it| {
+            let is_here = it.volume.superblock.volume == volume.superblock.volume;
+            is_here && it.record.id == id && it.record.state == State::Live
+        })
+    };
+    let also = find(volume.superblock.snapshots.also[0])?;
+    let parent = find(volume.superblock.snapshots.parent?)?;
+    let is_apart =
+        |vvbn: &u64| active(atlas, volume, *vvbn) && also.holds(*vvbn) && !parent.holds(*vvbn);
+    (0..BITS_PER_BLOCK).find(is_apart)?;
+    let damage = roots(volume, Kind::HoldersApart, |it| it.also.clear());
+    Some(damage.along(FOLLOWS_HISTORY))
+}
+
+/// A volume that says that it is a clone, with nothing to show for it.
+fn base_missing(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let volume = volume(atlas, rng, |_| true)?;
+    let nobody = FileId(u32::MAX - 1);
+    let damage = roots(volume, Kind::CloneBase, move |it| {
+        it.base = Some((nobody, SnapshotId(1)));
+    });
+    Some(damage.along(FOLLOWS_BASE))
+}
+
+fn base_other(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let record = any(atlas, rng, |it| it.record.id.0 > 1)?;
+    let base = (record.volume.superblock.volume, record.record.id);
+    let damage = roots(record.volume, Kind::CloneBase, move |it| {
+        it.base = Some(base)
+    });
+    Some(damage.along(FOLLOWS_BASE))
+}
+
+/// Blocks of its first snapshot would be in the parent's container.
+const FOLLOWS_BASE: &[Kind] = &[Kind::ContainerExtra];
 
 fn name_twice(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let one = any(atlas, rng, |_| true)?;
@@ -357,7 +430,7 @@ fn held_twice(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 
 fn gone(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     // With one descendant it joins nothing.
-    let all = records(atlas);
+    let all = all_records(atlas);
     let children = |it: &Record<'_>| {
         let of = all
             .iter()
@@ -365,7 +438,9 @@ fn gone(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
             .count();
         of + usize::from(it.volume.superblock.snapshots.parent == Some(it.record.id))
     };
-    let record = any(atlas, rng, |it| children(it) <= 1)?;
+    let record = any(atlas, rng, |it| {
+        children(it) <= 1 && !has_also(&all, it.volume)
+    })?;
     let damage = record.damage(Kind::SnapshotHistory, |it| {
         it.state = State::Gone;
         it.is_unfolded = false;

@@ -152,10 +152,13 @@ impl Life<'_> {
     pub(super) fn may_show_target(&mut self, client: usize) {
         let it = &self.known.clients[client];
         let volume = &self.known.volumes[it.volume];
-        let Some(target) = volume.restoring() else {
+        let Some(goal) = volume.restoring() else {
             return;
         };
-        let image = volume.snapshots[target].image.clone();
+        if goal.lun.is_some_and(|lun| lun != it.lun) {
+            return;
+        }
+        let image = volume.snapshots[&goal.target].image.clone();
         let image = image.expect("only what was looked at is restored")
             [client - volume.clients.start]
             .clone();
@@ -273,7 +276,10 @@ impl Life<'_> {
     fn refused(&mut self, client: usize, what: &str, error: &Error) {
         let it = &mut self.known.clients[client];
         let volume = &self.known.volumes[it.volume];
-        let is_razed = matches!(volume.task, Task::Raze { .. } | Task::Rebuild { .. });
+        let is_razed = matches!(
+            volume.task,
+            Task::Raze { .. } | Task::Rebuild { .. } | Task::Clone(_)
+        );
         if is_razed && matches!(error, Error::Gone | Error::NotFound(_)) {
             if let Some(handle) = it.handle.take() {
                 let reactor = it.reactor;

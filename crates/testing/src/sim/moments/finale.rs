@@ -1,6 +1,6 @@
 //! The end: what is deleted gives its space back, and the counters knew how much.
 //!
-//! All clients' blocks are discarded, and of each volume all snapshots but one are deleted. Then that one alone
+//! Clones are deleted, those of clones first. All clients' blocks are discarded, and of each volume all snapshots but one are deleted. Then that one alone
 //! holds its data, so it must count all of that as exclusive. Without it nothing is left but what empty volumes
 //! have: a block that nobody released shows here.
 
@@ -24,6 +24,9 @@ impl Life<'_> {
     /// See the module's documentation. Nothing else may be under way. False when the power failed.
     pub(super) fn end(&mut self) -> Result<bool, Failure> {
         self.actions = 0;
+        if !self.delete_clones()? {
+            return Ok(false);
+        }
         let volumes = self.known.volumes.len();
         for volume in 0..volumes {
             self.discard_all(volume);
@@ -64,7 +67,34 @@ impl Life<'_> {
         Ok(true)
     }
 
+    /// Deletes all clones, each after those that are cloned from it. False when the power failed.
+    fn delete_clones(&mut self) -> Result<bool, Failure> {
+        loop {
+            if !self.pump(&|life| life.is_quiet())? {
+                return Ok(false);
+            }
+            let all = &self.known.volumes;
+            let is_parent = |index: usize| {
+                let mut bases = all.iter().filter_map(|it| it.base.as_ref());
+                bases.any(|base| base.parent == index)
+            };
+            let last = (0..all.len()).find(|it| all[*it].base.is_some() && !is_parent(*it));
+            let Some(last) = last else {
+                return Ok(true);
+            };
+            let it = &mut self.known.volumes[last];
+            it.base = None;
+            it.is_gone = true;
+            it.snapshots.clear();
+            let name = it.name.clone();
+            self.ask(last, Asked::Last, Some(Change::DeleteVolume { name }));
+        }
+    }
+
     fn discard_all(&mut self, volume: usize) {
+        if self.known.volumes[volume].is_gone {
+            return;
+        }
         for lun in 0..LUNS {
             let name = full_name(&self.known.volumes[volume].name, lun, None);
             let (handle, _) = match self.system.target(0).open(&name) {

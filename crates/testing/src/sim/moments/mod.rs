@@ -11,7 +11,9 @@
 //!    each read shows the image before or the one after.
 //! 4. After a power cut all of this holds, and what was durable is there; an administrative change happened or did
 //!    not.
-//! 5. Devices may fail, loudly or silently: then an error may be the answer, wrong data never.
+//! 5. A volume that is deleted comes back empty, or as a clone of a snapshot of another: then it has that image, all of
+//!    it or none, whatever becomes of the other, and neither that snapshot nor its volume goes before the clone.
+//! 6. Devices may fail, loudly or silently: then an error may be the answer, wrong data never.
 
 mod clients;
 mod finale;
@@ -75,6 +77,8 @@ pub struct Plan {
     pub actions: u64,
     /// Bytes of the pool.
     pub bytes: u64,
+    /// Clients' blocks are not beside each other.
+    pub is_apart: bool,
     /// Devices fail loudly.
     pub is_loud: bool,
     /// Copies of the media suffer silent faults.
@@ -88,7 +92,7 @@ impl Plan {
         let mut rng = Rng::for_part(seed.0, "moments plan");
         Plan {
             reactors: 1 + rng.index(3),
-            volumes: 1 + rng.index(2),
+            volumes: 1 + rng.index(3),
             clients: 1 + rng.index(6),
             width: [2, 8, 40, 250][rng.index(4)],
             lives: 2 + rng.below(5),
@@ -96,6 +100,7 @@ impl Plan {
             bytes: [32, 64, 128][rng.index(3)] << 20,
             is_loud: rng.one_in(4),
             is_silent: rng.one_in(3),
+            is_apart: rng.one_in(2),
         }
     }
 }
@@ -169,10 +174,10 @@ impl Known {
     fn new(plan: Plan) -> Known {
         let client = |index: usize| Client {
             volume: index / plan.clients,
-            lun: index % LUNS,
-            // Beside each other, or a level-1 block apart.
+            lun: index % plan.clients % LUNS,
+            // Beside each other, or a level-1 block apart; in all volumes the same, so that clones have the same.
             first_block: (index % plan.clients) as u64
-                * [plan.width as u64, 300][index / plan.clients % 2].max(plan.width as u64),
+                * [plan.width, 300][usize::from(plan.is_apart)].max(plan.width) as u64,
             reactor: index % plan.reactors,
             track: Track::new(vec![0; plan.width]),
             is_busy: false,
@@ -323,6 +328,7 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
         known: Known::new(plan),
         report: Report::default(),
         worlds: 0,
+        trace: Vec::new(),
     };
     let world = SimWorld::new(seed, plan.reactors, &maker.devices(plan.bytes));
     maker
@@ -334,7 +340,16 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
         if plan.is_silent && life > 0 {
             run.silent(&images).map_err(within)?;
         }
-        images = run.live(images, life + 1 == plan.lives).map_err(within)?;
+        images = run
+            .live(images, life + 1 == plan.lives)
+            .map_err(|failure| {
+                let mut failure = within(failure);
+                if failure.trace.is_empty() {
+                    // What was done to media that are wrong.
+                    failure.trace = std::mem::take(&mut run.trace);
+                }
+                failure
+            })?;
     }
     run.check(&images)
         .map_err(|failure| failure.within("at the end"))?;
@@ -350,6 +365,8 @@ struct Run<'a> {
     known: Known,
     report: Report,
     worlds: u64,
+    /// The end of the last life.
+    trace: Vec<String>,
 }
 
 impl Run<'_> {
@@ -434,7 +451,11 @@ impl Run<'_> {
         );
         let cps = life.system.committed_cp();
         drop(life);
-        verdict.map_err(|failure| Failure { trace, ..failure })?;
+        verdict.map_err(|failure| Failure {
+            trace: trace.clone(),
+            ..failure
+        })?;
+        self.trace = trace;
         self.report.errors += errors;
         self.report.actions += token;
         self.report.cps += cps;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::track::{Seen, Track};
-use super::volume::{After, Task};
+use super::volume::{After, Goal, Task};
 use super::{Failure, LUNS, Life};
 use crate::system::System;
 
@@ -34,23 +34,28 @@ impl Life<'_> {
         let listed: BTreeSet<String> = infos.into_iter().map(|info| info.name).collect();
         let restored = match task {
             Task::Rebuild { .. } => return Ok(self.begin_anew(volume)),
+            Task::Clone(_) if !exists => return Ok(self.begin_anew(volume)),
+            Task::Clone(base) => {
+                self.begin_clone(volume, base);
+                None
+            }
             Task::Raze { .. } if !exists => return Ok(self.begin_anew(volume)),
             Task::Raze { restore: Some(it) } if listed.contains(&it.1) => {
                 self.add_shot(volume, &it.1, &it.2);
-                Some((it.0, it.1))
+                Some(Goal {
+                    target: it.0,
+                    safety: it.1,
+                    lun: None,
+                })
             }
-            Task::Restore {
-                target,
-                safety,
-                least,
-            } if listed.contains(&safety) => {
-                self.add_shot(volume, &safety, &least);
-                Some((target, safety))
+            Task::Restore { goal, least } if listed.contains(&goal.safety) => {
+                self.add_shot(volume, &goal.safety, &least);
+                Some(goal)
             }
-            Task::Drain { target, safety }
+            Task::Drain(goal)
             | Task::Look {
-                after: After::Safety { target, safety } | After::Restored { target, safety, .. },
-            } => Some((target, safety)),
+                after: After::Safety(goal) | After::Restored(goal),
+            } => Some(goal),
             Task::Create { name, least } if listed.contains(&name) => {
                 self.add_shot(volume, &name, &least);
                 None
@@ -86,11 +91,7 @@ impl Life<'_> {
         self.judge_all(volume, restored)
     }
 
-    fn judge_all(
-        &mut self,
-        volume: usize,
-        restored: Option<(String, String)>,
-    ) -> Result<bool, Failure> {
+    fn judge_all(&mut self, volume: usize, restored: Option<Goal>) -> Result<bool, Failure> {
         let mut from = None;
         let names: Vec<String> = self.known.volumes[volume]
             .snapshots
@@ -104,15 +105,15 @@ impl Life<'_> {
             let counts = self
                 .judge_shot(volume, &name, &seen)
                 .map_err(Failure::new)?;
-            if let Some((target, safety)) = &restored
-                && *safety == name
+            if let Some(goal) = &restored
+                && goal.safety == name
             {
                 // A safety snapshot that was looked at before ended a restore that is over.
                 let counts = match counts.is_empty() {
                     true => self.known.volumes[volume].from.clone(),
                     false => counts,
                 };
-                from = Some((target.clone(), counts));
+                from = Some((goal.clone(), counts));
             }
             if seen.iter().flatten().any(Option::is_none) {
                 self.is_failed = true;
@@ -121,9 +122,7 @@ impl Life<'_> {
         let Some(seen) = self.see(volume, None)? else {
             return Ok(false);
         };
-        let restored = from
-            .as_ref()
-            .map(|(target, from)| (target.as_str(), from.as_slice()));
+        let restored = from.as_ref().map(|(goal, from)| (goal, from.as_slice()));
         if self.is_failed || seen.iter().flatten().any(Option::is_none) {
             // What cannot be read tells nothing; what can must be right as far as it goes.
             self.is_failed = true;
@@ -161,6 +160,7 @@ impl Life<'_> {
             self.known.clients[client].track = Track::new(vec![0; self.plan.width]);
         }
         self.known.volumes[volume].snapshots.clear();
+        self.known.volumes[volume].base = None;
         true
     }
 

@@ -4,7 +4,7 @@ use everglade_engine::admin::{self, Change};
 use everglade_target::Op;
 
 use super::track::{Seen, least_consistent};
-use super::volume::{After, Image, Shot, Task};
+use super::volume::{After, Base, Goal, Image, Shot, Task};
 use super::{BLOCK, LUNS, Life, Pending, SNAPSHOTS_MAX, lun_bytes};
 use crate::system::System;
 
@@ -95,11 +95,13 @@ impl Life<'_> {
         }
         if let Err(error) = &result
             && !matches!(error, admin::Error::NoSpace | admin::Error::Busy(_))
+            && !(matches!(error, admin::Error::NotFound(_)) && self.may_lack_base(volume))
         {
             return self.excuse(&format!("{name}: {asked:?}"), error);
         }
         if let Asked::Delete(snapshot) = asked {
             if result.is_ok() {
+                self.expect_no_clone(volume, Some(&snapshot));
                 self.known.volumes[volume].snapshots.remove(&snapshot);
             }
             if self.known.volumes[volume].asked == 0 {
@@ -114,15 +116,22 @@ impl Life<'_> {
                 self.add_shot(volume, &name, &least);
                 self.look(volume, After::Shot(name))
             }
-            Task::Restore {
-                target,
-                safety,
-                least,
-            } if is_done => {
-                self.add_shot(volume, &safety, &least);
-                Task::Drain { target, safety }
+            Task::Restore { goal, least } if is_done => {
+                self.add_shot(volume, &goal.safety, &least);
+                Task::Drain(goal)
             }
+            Task::Clone(base) if is_done => {
+                let name = base.snapshot.clone();
+                self.begin_clone(volume, base);
+                self.look(volume, After::Shot(name))
+            }
+            Task::Clone(_) => Task::Rebuild {
+                is_asked: false,
+                luns: 0,
+            },
             Task::Raze { .. } if is_done => {
+                self.expect_no_clone(volume, None);
+                self.known.volumes[volume].base = None;
                 self.known.volumes[volume].snapshots.clear();
                 Task::Rebuild {
                     is_asked: false,
@@ -140,6 +149,94 @@ impl Life<'_> {
             // Refused for lack of space, or because somebody has it open.
             _ => Task::None,
         };
+    }
+
+    /// A clone that was asked for may be refused because its base is gone, if somebody deletes that.
+    fn may_lack_base(&self, volume: usize) -> bool {
+        let Task::Clone(base) = &self.known.volumes[volume].task else {
+            return false;
+        };
+        let parent = &self.known.volumes[base.parent];
+        let is_doomed = match &parent.task {
+            Task::Delete { names } => names.contains(&base.snapshot),
+            Task::Raze { .. } | Task::Rebuild { .. } | Task::Clone(_) => true,
+            _ => false,
+        };
+        is_doomed || !parent.snapshots.contains_key(&base.snapshot)
+    }
+
+    /// True if another volume is a clone of this one, or may be soon.
+    fn has_clones(&self, volume: usize) -> bool {
+        self.known.volumes.iter().any(|other| {
+            let asked = match &other.task {
+                Task::Clone(base) => Some(base.parent),
+                _ => None,
+            };
+            let base = other.base.as_ref().map(|base| base.parent);
+            [asked, base].contains(&Some(volume))
+        })
+    }
+
+    /// A snapshot, or all of a volume, was deleted: nobody may have been a clone of it.
+    fn expect_no_clone(&mut self, volume: usize, snapshot: Option<&str>) {
+        let needs = |base: &Base| {
+            base.parent == volume && snapshot.is_none_or(|known| known == base.snapshot)
+        };
+        // One whose own deletion was asked for may have gone first.
+        let mut others = self.known.volumes.iter();
+        let clone = others.find(|other| {
+            other.base.as_ref().is_some_and(needs) && !matches!(other.task, Task::Raze { .. })
+        });
+        let own = self.known.volumes[volume].base.as_ref();
+        let is_own =
+            snapshot.is_some() && own.is_some_and(|base| Some(&*base.snapshot) == snapshot);
+        let clone = clone.map(|clone| clone.name.clone());
+        if is_own || clone.is_some() {
+            let name = &self.known.volumes[volume].name;
+            self.fail(format!(
+                "Exports: {name} {snapshot:?} was deleted though clone {clone:?} needs it"
+            ));
+        }
+    }
+
+    /// A volume is a clone now, and nothing was done to it yet.
+    pub(super) fn begin_clone(&mut self, volume: usize, base: Base) {
+        let it = &mut self.known.volumes[volume];
+        let shot = Shot {
+            image: Some(base.image.clone()),
+            bounds: vec![(0, 0); it.clients.len()],
+        };
+        it.snapshots = [(base.snapshot.clone(), shot)].into();
+        for (client, blocks) in it.clients.clone().zip(&base.image) {
+            self.known.clients[client].track = super::track::Track::new(blocks.clone());
+        }
+        it.base = Some(base);
+    }
+
+    /// What a volume could be a clone of.
+    fn draw_base(&mut self, volume: usize) -> Option<Base> {
+        let parent = self.rng.index(self.known.volumes.len());
+        let it = &self.known.volumes[parent];
+        let is_there = !matches!(
+            it.task,
+            Task::Raze { .. } | Task::Rebuild { .. } | Task::Clone(_)
+        );
+        if parent == volume || !is_there || self.rng.one_in(4) {
+            return None;
+        }
+        let images = it.snapshots.iter();
+        let images: Vec<_> = images
+            .filter_map(|(name, shot)| Some((name, shot.image.as_ref()?)))
+            .collect();
+        if images.is_empty() {
+            return None;
+        }
+        let (snapshot, image) = images[self.rng.index(images.len())];
+        Some(Base {
+            parent,
+            snapshot: snapshot.clone(),
+            image: image.clone(),
+        })
     }
 
     pub(super) fn add_shot(&mut self, volume: usize, name: &str, least: &[usize]) {
@@ -174,8 +271,8 @@ impl Life<'_> {
         it.seen = vec![None; it.clients.len()];
         it.reads = 0;
         let snapshot = match &after {
-            After::Shot(name) | After::Safety { safety: name, .. } => Some(name.clone()),
-            After::Restored { .. } => None,
+            After::Shot(name) | After::Safety(Goal { safety: name, .. }) => Some(name.clone()),
+            After::Restored(_) => None,
         };
         self.read_all(volume, snapshot.as_deref());
         Task::Look { after }
@@ -235,13 +332,13 @@ impl Life<'_> {
         }
         match self.known.volumes[volume].task.clone() {
             Task::None => self.draw(volume),
-            Task::Drain { target, safety } => {
+            Task::Drain(goal) => {
                 let clients = self.known.volumes[volume].clients.clone();
                 if clients
                     .clone()
                     .all(|client| !self.known.clients[client].is_busy)
                 {
-                    let task = self.look(volume, After::Safety { target, safety });
+                    let task = self.look(volume, After::Safety(goal));
                     self.known.volumes[volume].task = task;
                 }
             }
@@ -269,21 +366,19 @@ impl Life<'_> {
             }
             After::Shot(name) => self.judge_shot(volume, &name, seen).map(|_| Task::None),
             // Nobody can tell what happened: the life ends here, and the next finds out.
-            After::Safety { .. } | After::Restored { .. } if is_blurred => {
+            After::Safety(_) | After::Restored(_) if is_blurred => {
                 self.is_failed = true;
                 return;
             }
-            After::Safety { target, safety } => {
-                self.judge_shot(volume, &safety, seen).map(|from| {
-                    self.known.volumes[volume].from = from;
-                    self.look(volume, After::Restored { target, safety })
-                })
-            }
-            After::Restored { target, .. } => {
+            After::Safety(goal) => self.judge_shot(volume, &goal.safety, seen).map(|from| {
+                self.known.volumes[volume].from = from;
+                self.look(volume, After::Restored(goal))
+            }),
+            After::Restored(goal) => {
                 let from = self.known.volumes[volume].from.clone();
-                let chosen = self.judge_active(volume, Some((&target, &from)), true, seen);
+                let chosen = self.judge_active(volume, Some((&goal, &from)), true, seen);
                 chosen.map(|from| {
-                    self.move_base(volume, &target, &from);
+                    self.move_base(volume, &goal, &from);
                     Task::None
                 })
             }
@@ -360,7 +455,7 @@ impl Life<'_> {
     pub(super) fn judge_active(
         &self,
         volume: usize,
-        restored: Option<(&str, &[Vec<usize>])>,
+        restored: Option<(&Goal, &[Vec<usize>])>,
         is_drained: bool,
         seen: &[Vec<Seen>],
     ) -> Result<Vec<usize>, String> {
@@ -372,9 +467,11 @@ impl Life<'_> {
         let mut ways: Vec<Vec<(usize, usize)>> = Vec::new();
         let mut odd = Vec::new();
         for (index, track) in tracks.iter().enumerate() {
-            let (base, begins) = match restored {
-                Some((target, begins)) => {
-                    let image = it.snapshots[target].image.as_ref();
+            let lun = self.known.clients[it.clients.start + index].lun;
+            let is_meant = |goal: &Goal| goal.lun.is_none_or(|only| only == lun);
+            let (base, begins) = match restored.filter(|(goal, _)| is_meant(goal)) {
+                Some((goal, begins)) => {
+                    let image = it.snapshots[&goal.target].image.as_ref();
                     let image = image.ok_or("a target that nobody looked at")?;
                     (&image[index], begins[index].clone())
                 }
@@ -425,11 +522,17 @@ impl Life<'_> {
 
     /// A restore was made after so many changes of each client: only later ones count, and not all of them are
     /// durable.
-    fn move_base(&mut self, volume: usize, target: &str, from: &[usize]) {
+    fn move_base(&mut self, volume: usize, goal: &Goal, from: &[usize]) {
         let it = &self.known.volumes[volume];
-        let image = it.snapshots[target].image.as_ref();
+        let image = it.snapshots[&goal.target].image.as_ref();
         let image = image.expect("only what was looked at is restored");
         for (index, client) in it.clients.clone().enumerate() {
+            if goal
+                .lun
+                .is_some_and(|lun| lun != self.known.clients[client].lun)
+            {
+                continue;
+            }
             let track = &mut self.known.clients[client].track;
             track.base.clone_from(&image[index]);
             track.changes.drain(..from[index]);
@@ -487,17 +590,28 @@ impl Life<'_> {
             60..75 if !known.is_empty() && has_room => {
                 self.known.next_name += 1;
                 let target = known[self.rng.index(known.len())].clone();
-                let change = Change::RestoreVolume {
-                    volume: name,
-                    snapshot: target.clone(),
-                    safety: new_name.clone(),
+                let lun = self.rng.one_in(2).then(|| self.rng.index(LUNS));
+                let (snapshot, safety) = (target.clone(), new_name.clone());
+                let change = match lun {
+                    None => Change::RestoreVolume {
+                        volume: name,
+                        snapshot,
+                        safety,
+                    },
+                    Some(lun) => Change::RestoreLun {
+                        volume: name,
+                        snapshot,
+                        lun: format!("l{lun}"),
+                        safety,
+                    },
                 };
                 self.ask(volume, Asked::Task, Some(change));
-                self.known.volumes[volume].task = Task::Restore {
+                let goal = Goal {
                     target,
                     safety: new_name,
-                    least,
+                    lun,
                 };
+                self.known.volumes[volume].task = Task::Restore { goal, least };
                 for client in self.known.volumes[volume].clients.clone() {
                     self.may_show_target(client);
                 }
@@ -530,13 +644,15 @@ impl Life<'_> {
                 self.ask(volume, Asked::Release, Some(release));
                 return;
             }
-            87..98 if !known.is_empty() => {
+            87..95 if !known.is_empty() => {
                 let snapshot = known[self.rng.index(known.len())].clone();
                 self.look(volume, After::Shot(snapshot))
             }
-            98..99 => {
+            95..99 => {
                 let mut restore = None;
-                if let (true, Some(target)) = (self.rng.one_in(2), known.first()) {
+                // With clones it may be refused, and then the restore would not be in vain.
+                let is_doomed = self.rng.one_in(2) && !self.has_clones(volume);
+                if let (true, Some(target)) = (is_doomed, known.first()) {
                     self.known.next_name += 1;
                     restore = Some((target.clone(), new_name.clone(), least));
                     let change = Change::RestoreVolume {
@@ -577,6 +693,18 @@ impl Life<'_> {
                     self.system.target(reactor).close(handle);
                 }
             }
+        }
+        if luns == 0
+            && let Some(base) = self.draw_base(volume)
+        {
+            let change = Change::CloneVolume {
+                name,
+                parent: self.known.volumes[base.parent].name.clone(),
+                snapshot: base.snapshot.clone(),
+            };
+            self.known.volumes[volume].task = Task::Clone(base);
+            self.ask(volume, Asked::Task, Some(change));
+            return;
         }
         let change = match luns {
             0 => Change::CreateVolume {

@@ -27,14 +27,10 @@ pub(super) enum Task {
     Create { name: String, least: Vec<usize> },
     /// Some deletions were asked for at once.
     Delete { names: Vec<String> },
-    /// The volume is to be as it was.
-    Restore {
-        target: String,
-        safety: String,
-        least: Vec<usize>,
-    },
+    /// The volume, or one LUN of it, is to be as it was.
+    Restore { goal: Goal, least: Vec<usize> },
     /// It was answered; clients end what they began before or during it.
-    Drain { target: String, safety: String },
+    Drain(Goal),
     /// A snapshot is held, deleted in vain, and released.
     Hold,
     /// A consistency point was asked for. So many changes of each client are durable with it.
@@ -48,6 +44,27 @@ pub(super) enum Task {
     },
     /// It was deleted. It, then its LUNs, are made anew when its clients have heard of it.
     Rebuild { is_asked: bool, luns: usize },
+    /// The same, but it was asked for as a clone.
+    Clone(Base),
+}
+
+/// What a clone begins as.
+#[derive(Clone, Debug)]
+pub(super) struct Base {
+    /// The volume that it is a clone of.
+    pub(super) parent: usize,
+    /// The snapshot of that.
+    pub(super) snapshot: String,
+    pub(super) image: Image,
+}
+
+/// What a restore goes to.
+#[derive(Clone, Debug)]
+pub(super) struct Goal {
+    pub(super) target: String,
+    pub(super) safety: String,
+    /// Only this LUN.
+    pub(super) lun: Option<usize>,
 }
 
 /// What comes after a look.
@@ -56,9 +73,9 @@ pub(super) enum After {
     /// The snapshot shows what it always did, or is seen for the first time.
     Shot(String),
     /// The safety snapshot of a restore tells which changes came before it.
-    Safety { target: String, safety: String },
+    Safety(Goal),
     /// The restored image has the target's blocks, and what came after.
-    Restored { target: String, safety: String },
+    Restored(Goal),
 }
 
 /// See the module's documentation.
@@ -68,6 +85,10 @@ pub(super) struct Volume {
     /// Its clients, among all.
     pub(super) clients: Range<usize>,
     pub(super) snapshots: BTreeMap<String, Shot>,
+    /// Of a clone.
+    pub(super) base: Option<Base>,
+    /// It was deleted for good, at the end.
+    pub(super) is_gone: bool,
     pub(super) task: Task,
     /// Administrators' requests not answered.
     pub(super) asked: usize,
@@ -85,6 +106,8 @@ impl Volume {
             name,
             clients,
             snapshots: BTreeMap::new(),
+            base: None,
+            is_gone: false,
             task: Task::None,
             asked: 0,
             reads: 0,
@@ -96,23 +119,23 @@ impl Volume {
     pub(super) fn is_open(&self) -> bool {
         !matches!(
             self.task,
-            Task::Drain { .. } | Task::Raze { .. } | Task::Rebuild { .. }
+            Task::Drain(_) | Task::Raze { .. } | Task::Rebuild { .. } | Task::Clone(_)
         ) && !matches!(
             &self.task,
             Task::Look {
-                after: After::Safety { .. } | After::Restored { .. }
+                after: After::Safety(_) | After::Restored(_)
             }
         )
     }
 
-    /// The snapshot that a restore under way goes to.
-    pub(super) fn restoring(&self) -> Option<&str> {
+    /// What a restore under way goes to.
+    pub(super) fn restoring(&self) -> Option<&Goal> {
         match &self.task {
-            Task::Restore { target, .. }
-            | Task::Drain { target, .. }
+            Task::Restore { goal, .. }
+            | Task::Drain(goal)
             | Task::Look {
-                after: After::Safety { target, .. } | After::Restored { target, .. },
-            } => Some(target),
+                after: After::Safety(goal) | After::Restored(goal),
+            } => Some(goal),
             _ => None,
         }
     }

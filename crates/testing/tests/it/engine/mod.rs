@@ -6,6 +6,7 @@ mod conformance;
 mod cutting;
 mod faults;
 mod lives;
+mod lun_restores;
 mod renaming;
 mod resizing;
 mod rig;

@@ -1,0 +1,587 @@
+//! Restore of one LUN: it becomes what it was in a snapshot, and the rest of the volume stays (F-15).
+//!
+//! In the freeze the active image is taken as a *safety snapshot*, and operations on the volume begin to wait. The
+//! consistency point writes the volume's image, and then a second one, in which the LUN has the tree of the snapshot:
+//!
+//! ```text
+//! seal ─▶ walk ─▶ (the safety snapshot is complete) ─▶ swap ─▶ place, maps, seal again ─▶ superblock
+//! ```
+//!
+//! *Walk* compares the two trees from their roots, without following what they share, and collects vvbns that the LUN
+//! gains and loses. It changes nothing, so a snapshot that cannot be read ends the restore and nothing has happened.
+//! *Swap* sets and clears bits of the active map; the safety snapshot holds what is lost, so nothing is punched. No
+//! block of data is copied.
+//!
+//! What is gained comes back to the active image though its parent does not have it. So the image descends from the
+//! snapshot too from then on: the history gets one more edge ([`super::history`]), and holders stay connected.
+//!
+//! 1. Clients see all of the LUN before, or all of it after, with its size; a power cut leaves one of the two.
+//! 2. A gained block is held by the snapshot, so nobody else can have taken its vvbn.
+//! 3. The work is bounded by the consistency point's share of changed metadata; what would need more is refused.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use everglade_format::indirect::BlockKind;
+use everglade_format::planted::{self, Bug};
+use everglade_format::{
+    BITS_PER_BLOCK, BLOCK_SIZE, Block, Damage, Entry, EntryKind, FileId, Header, Indirect, Inode,
+    Kind, Layer, Pointer, SPAN, SnapshotId, Vvbn, bitmap,
+};
+
+use crate::admin::{Change, Error, find};
+use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
+use crate::cp::Home;
+use crate::cp::reclaim::CHANGED_MAX;
+use crate::filesystem::FileSystem;
+use crate::load::{Gather, LoadCx, Stop};
+use crate::snapshot::change::{check_new, check_room, live};
+use crate::snapshot::count;
+use crate::snapshot::held::maps_of;
+use crate::snapshot::history::Node;
+use crate::snapshot::image;
+use crate::snapshot::restore::Restored;
+use crate::snapshot::table::Created;
+use crate::tree::{File, Lost};
+
+/// Pairs of blocks compared in one step.
+const STEP_PAIRS: usize = 64;
+/// Map blocks changed in one step.
+const STEP_MAPS: usize = 16;
+
+/// A LUN that is being restored with this consistency point.
+pub(crate) struct LunRestore {
+    target: SnapshotId,
+    file: FileId,
+    /// What it will be called.
+    name: String,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The volume's image is being sealed.
+    Asked,
+    /// The trees are being compared.
+    Walk(Walk),
+    /// The safety snapshot is complete; these map blocks are left to change.
+    Swap {
+        inode: Inode,
+        maps: BTreeMap<u64, Bits>,
+        has_gained: bool,
+    },
+    /// The second image is being sealed.
+    Swapped,
+}
+
+/// What happens to vvbns of one map block.
+struct Bits {
+    gained: Box<Block>,
+    lost: Box<Block>,
+}
+
+struct Walk {
+    inode: Inode,
+    pairs: Vec<Pair>,
+    maps: BTreeMap<u64, Bits>,
+    /// Blocks of the present tree below which nothing can be read.
+    unreadable: Vec<Lost>,
+}
+
+/// The same place in both trees.
+#[derive(Clone, Copy)]
+struct Pair {
+    level: u8,
+    index: u64,
+    now: Side,
+    then: Side,
+}
+
+/// A block, or what is left of a tree that is less high.
+#[derive(Clone, Copy)]
+struct Side {
+    level: u8,
+    pointer: Pointer,
+}
+
+impl Side {
+    const NONE: Side = Side {
+        level: 0,
+        pointer: Pointer::HOLE,
+    };
+
+    fn of(inode: &Inode) -> Side {
+        Side {
+            level: inode.levels,
+            pointer: inode.root,
+        }
+    }
+
+    /// The block at `level`; none in a tree that is less high.
+    fn at(&self, level: u8) -> Option<Pointer> {
+        (self.level == level && self.pointer.has_block()).then_some(self.pointer)
+    }
+
+    fn child(self, level: u8, slot: u64, index: u64, page: Option<&Block>) -> Result<Side, Stop> {
+        if self.level < level {
+            return Ok(match (index, slot) {
+                (0, 0) => self,
+                _ => Side::NONE,
+            });
+        }
+        let pointer = match page {
+            Some(page) => Indirect(page).pointer(slot, Layer::Volume)?,
+            None => Pointer::HOLE,
+        };
+        Ok(Side {
+            level: level - 1,
+            pointer,
+        })
+    }
+}
+
+/// How far a step came.
+pub(crate) enum Step {
+    Again,
+    Done,
+    /// There is none, or there is none any more.
+    Nothing,
+}
+
+/// Begins a restore, in the freeze.
+pub(crate) fn begin(
+    home: &mut Home,
+    seconds: u64,
+    (volume, snapshot): (&str, &str),
+    lun: &str,
+    safety: &str,
+) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let target = live(volume, snapshot)?;
+    check_new(volume, safety)?;
+    check_room(volume)?;
+    let shared = &volume.shared;
+    let (name, at) = (
+        format!("{}/{lun}", shared.name),
+        format!("{}@{snapshot}", shared.name),
+    );
+    let images = shared.images();
+    let then = |wanted: &dyn Fn(&crate::volume::Lun) -> bool| {
+        let mut luns = images
+            .get(snapshot)
+            .into_iter()
+            .flat_map(|image| image.luns.values());
+        luns.find(|lun| wanted(lun)).map(|lun| lun.file)
+    };
+    let here = shared.lun(lun);
+    let file = match &here {
+        Some(here) => then(&|it| it.file == here.file),
+        None => then(&|it| it.name.is(lun)),
+    };
+    let Some(file) = file else {
+        return Err(match (here, then(&|it| it.name.is(lun))) {
+            (Some(_), Some(_)) => Error::Busy(format!(
+                "LUN {name} is another one than the one that {at} has; rename it or delete it first"
+            )),
+            _ => Error::NotFound(format!("LUN {lun} in snapshot {at}")),
+        });
+    };
+    let known = shared.all_luns();
+    if let Some(other) = known.iter().find(|it| it.file == file && !it.name.is(lun)) {
+        return Err(Error::Busy(format!(
+            "what is {lun} in {at} is {} now; restore it under that name",
+            other.full_name()
+        )));
+    }
+    drop(images);
+    shared.is_paused.store(true, Ordering::Release);
+    let snapshots = &mut volume.fs.snapshots;
+    snapshots.created.push(Created {
+        name: safety.to_owned(),
+        seconds,
+    });
+    snapshots.lun = Some(LunRestore {
+        target,
+        file,
+        name: lun.to_owned(),
+        stage: Stage::Asked,
+    });
+    Ok(())
+}
+
+/// Compares the two trees, once the volume's image is sealed. Changes nothing.
+pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<Step, Stop> {
+    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    let Some(restore) = &mut volume.fs.snapshots.lun else {
+        return Ok(Step::Nothing);
+    };
+    // What was just written is read again, perhaps from the devices.
+    let run = home.run.as_mut().expect("under way");
+    run.writer.finish(&home.aggregate)?;
+    let (target, file) = (restore.target, restore.file);
+    let mut walk = match std::mem::replace(&mut restore.stage, Stage::Asked) {
+        Stage::Walk(walk) => walk,
+        _ => match first_pair(&volume.fs, cx, target, file) {
+            Ok(walk) => walk,
+            Err(stop) => return give_up_if_failed(home, id, stop),
+        },
+    };
+    let limit = maps_max(home.aggregate.space.reserve());
+    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    let outcome = compare_some(&mut walk, cx, file);
+    if walk.maps.len() > limit {
+        let most = limit as u64 * BITS_PER_BLOCK * BLOCK_SIZE as u64;
+        let text = format!(
+            "the LUN differs from the snapshot in more than {most} bytes of block numbers, the most that is restored at \
+             once; restore the volume, or clone the snapshot and copy from that"
+        );
+        give_up(home, id, Error::Limit(text));
+        return Ok(Step::Nothing);
+    }
+    if let Err(stop) = outcome {
+        let restore = volume.fs.snapshots.lun.as_mut().expect("found above");
+        restore.stage = Stage::Walk(walk);
+        return give_up_if_failed(home, id, stop);
+    }
+    let restore = volume.fs.snapshots.lun.as_mut().expect("found above");
+    if !walk.pairs.is_empty() {
+        restore.stage = Stage::Walk(walk);
+        return Ok(Step::Again);
+    }
+    let zero = |bits: &Bits| bitmap::ones(&bits.gained).next().is_none();
+    restore.stage = Stage::Swap {
+        has_gained: !walk.maps.values().all(zero),
+        inode: walk.inode,
+        maps: walk.maps,
+    };
+    volume.note_lost(&home.aggregate, file, walk.unreadable);
+    Ok(Step::Done)
+}
+
+/// Most map blocks that one restore may change: with the summary map's they are half of what a consistency point may
+/// have changed, and a small part of the reserve.
+fn maps_max(reserve: u64) -> usize {
+    let part = usize::try_from(reserve / 16).unwrap_or(usize::MAX);
+    part.clamp(1, CHANGED_MAX / 4)
+}
+
+fn first_pair(
+    fs: &FileSystem,
+    cx: &mut LoadCx<'_>,
+    target: SnapshotId,
+    file: FileId,
+) -> Result<Walk, Stop> {
+    let record = fs.snapshots.get(target);
+    let inodes = File::new(record.inode_file.clone(), Layer::Volume);
+    let inode = image::load_inode(&inodes, cx, file)?;
+    Damage::unless_equal("inode kind", Kind::Lun, inode.kind)?;
+    if inode.levels == 0 {
+        return Err(Damage::new("inode levels", "at least 1", 0).into());
+    }
+    let now = fs
+        .files
+        .get(&file)
+        .map_or(Side::NONE, |file| Side::of(&file.inode));
+    let then = Side::of(&inode);
+    let level = now.level.max(then.level);
+    Ok(Walk {
+        inode,
+        pairs: vec![Pair {
+            level,
+            index: 0,
+            now,
+            then,
+        }],
+        maps: BTreeMap::new(),
+        unreadable: Vec::new(),
+    })
+}
+
+/// Compares some pairs. Those that need pages stay.
+fn compare_some(walk: &mut Walk, cx: &mut LoadCx<'_>, file: FileId) -> Result<(), Stop> {
+    let mut gather = Gather::default();
+    let mut todo = Vec::new();
+    for _ in 0..STEP_PAIRS {
+        todo.extend(walk.pairs.pop());
+    }
+    for pair in todo {
+        match compare(walk, cx, file, pair) {
+            Ok(()) => {}
+            Err(stop) => {
+                walk.pairs.push(pair);
+                gather.add::<()>(Err(stop));
+            }
+        }
+    }
+    gather.finish()
+}
+
+/// Compares one pair; what is below comes later.
+fn compare(walk: &mut Walk, cx: &mut LoadCx<'_>, file: FileId, pair: Pair) -> Result<(), Stop> {
+    let Pair {
+        level,
+        index,
+        now,
+        then,
+    } = pair;
+    let is_same = now.level == then.level
+        && (now.pointer.vvbn, now.pointer.tag) == (then.pointer.vvbn, then.pointer.tag);
+    if is_same {
+        return Ok(());
+    }
+    let (before, after) = (now.at(level), then.at(level));
+    let mut children = Vec::new();
+    if level > 0 {
+        let mut gather = Gather::default();
+        let kind = BlockKind::indirect(Layer::Volume);
+        let after_page = match after {
+            Some(pointer) => gather.add(cx.page(pointer)).map(Some),
+            None => Some(None),
+        };
+        let before_page = match before {
+            Some(pointer) => gather.add(cx.page_or_damage(pointer)),
+            None => Some(Err(String::new())),
+        };
+        gather.finish()?;
+        let (Some(after_page), Some(before_page)) = (after_page, before_page) else {
+            unreachable!("nothing was missing")
+        };
+        if let Some(page) = &after_page {
+            Header::expect(page, kind, level, file, index)?;
+        }
+        let is_whole =
+            |page: &everglade_env::PageRef| Header::expect(page, kind, level, file, index).is_ok();
+        let before_page = match before_page {
+            Ok(page) if is_whole(&page) => Some(page),
+            damaged => {
+                if before.is_some() {
+                    let reason = damaged.err();
+                    walk.unreadable.push(Lost {
+                        level,
+                        index,
+                        reason: reason.unwrap_or_else(|| "it is another block".to_owned()),
+                    });
+                }
+                None
+            }
+        };
+        for slot in 0..SPAN {
+            let now = now.child(level, slot, index, before_page.as_deref())?;
+            let then = then.child(level, slot, index, after_page.as_deref())?;
+            if now.pointer.is_hole() && then.pointer.is_hole() {
+                continue;
+            }
+            children.push(Pair {
+                level: level - 1,
+                index: index * SPAN + slot,
+                now,
+                then,
+            });
+        }
+    }
+    // From here on nothing stops.
+    let is_the_same = before.map(|it| it.vvbn) == after.map(|it| it.vvbn);
+    for (pointer, is_gained) in [(before, false), (after, true)] {
+        let Some(pointer) = pointer.filter(|_| !is_the_same) else {
+            continue;
+        };
+        let (block, bit) = (
+            pointer.vvbn.0 / BITS_PER_BLOCK,
+            pointer.vvbn.0 % BITS_PER_BLOCK,
+        );
+        let bits = walk.maps.entry(block).or_insert_with(|| Bits {
+            gained: Box::new([0; BLOCK_SIZE]),
+            lost: Box::new([0; BLOCK_SIZE]),
+        });
+        match is_gained {
+            true => bitmap::set(&mut bits.gained, bit),
+            false => bitmap::set(&mut bits.lost, bit),
+        };
+    }
+    // Leaves need nothing loaded, so they are not kept waiting.
+    for child in children {
+        match child.level {
+            0 => compare(walk, cx, file, child)?,
+            _ => walk.pairs.push(child),
+        }
+    }
+    Ok(())
+}
+
+fn give_up_if_failed(home: &mut Home, id: FileId, stop: Stop) -> Result<Step, Stop> {
+    match stop {
+        Stop::Failed(error) => {
+            let text = format!("the snapshot cannot be read, and nothing was changed: {error}");
+            give_up(home, id, Error::Unavailable(text));
+            Ok(Step::Nothing)
+        }
+        stop => Err(stop),
+    }
+}
+
+/// Ends the restore as if nothing had been asked for.
+fn give_up(home: &mut Home, id: FileId, reason: Error) {
+    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    volume.fs.snapshots.lun = None;
+    let safety = volume.fs.snapshots.created.pop();
+    assert!(safety.is_some(), "a restore takes a safety snapshot");
+    let name = volume.shared.name.to_string();
+    volume.shared.is_paused.store(false, Ordering::Release);
+    let run = home.run.as_mut().expect("under way");
+    let is_ours =
+        |change: &Change| matches!(change, Change::RestoreLun { volume, .. } if *volume == name);
+    for (request, answer) in &mut run.answers {
+        if is_ours(&request.change) && answer.is_ok() {
+            *answer = Err(reason.clone());
+        }
+    }
+}
+
+/// The safety snapshot is complete: what is known of blocks of the active map is not true any more.
+pub(crate) fn begin_swap(fs: &mut FileSystem) {
+    fs.snapshots.held.clear();
+    fs.snapshots.stale.clear();
+}
+
+/// Changes some map blocks, and in the end gives the LUN its tree.
+pub(crate) fn swap(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<Step, Stop> {
+    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    let restore = volume.fs.snapshots.lun.as_mut().expect("it was walked");
+    let mut stage = std::mem::replace(&mut restore.stage, Stage::Swapped);
+    let Stage::Swap {
+        inode,
+        maps,
+        has_gained,
+    } = &mut stage
+    else {
+        unreachable!("swapping comes after walking")
+    };
+    let target = restore.target;
+    let outcome = swap_some(home, cx, id, target, maps);
+    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    let restore = volume.fs.snapshots.lun.as_mut().expect("it was walked");
+    if outcome.is_err() || !maps.is_empty() {
+        restore.stage = stage;
+        return outcome.map(|()| Step::Again);
+    }
+    let name = restore.name.clone();
+    let (inode, has_gained) = (inode.clone(), *has_gained);
+    put(&mut volume.fs, inode, name);
+    if has_gained && !planted::is(Bug::LunRestoreForgetsEdge) {
+        volume.fs.snapshots.roots.also.push(target);
+    }
+    volume.fs.snapshots.set_changed();
+    Ok(Step::Done)
+}
+
+fn swap_some(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    id: FileId,
+    target: SnapshotId,
+    maps: &mut BTreeMap<u64, Bits>,
+) -> Result<(), Stop> {
+    // Load.
+    let mut gather = Gather::default();
+    let mut alone = Vec::new();
+    for (block, bits) in maps.iter().take(STEP_MAPS) {
+        let fs = &mut home.volumes.get_mut(&id).expect("active volumes exist").fs;
+        fs.map().grow(block + 1);
+        gather.add(fs.prepare_map(Some(&mut home.fs), cx, *block));
+        for bit in bitmap::ones(&bits.lost) {
+            let vvbn = Vvbn(block * BITS_PER_BLOCK + bit);
+            gather.add(prepare_free_virtual(&mut home.fs, fs, id, cx, vvbn));
+        }
+        alone.extend(gather.add(alone_with(fs, cx, target, *block)));
+    }
+    gather.finish()?;
+
+    // Modify.
+    for alone in alone {
+        let (block, bits) = maps.pop_first().expect("looked at above");
+        let fs = &mut home.volumes.get_mut(&id).expect("active volumes exist").fs;
+        for bit in bitmap::ones(&bits.lost) {
+            let vvbn = Vvbn(block * BITS_PER_BLOCK + bit);
+            free_virtual(&mut home.fs, fs, id, vvbn);
+        }
+        let mut gained = 0;
+        for bit in bitmap::ones(&bits.gained) {
+            if fs.adopt(block * BITS_PER_BLOCK + bit) && bitmap::is_set(&alone, bit) {
+                gained += 1;
+            }
+        }
+        if !planted::is(Bug::LunRestoreNotCounted) {
+            fs.snapshots.add_exclusive(Node::Snapshot(target), -gained);
+        }
+    }
+    Ok(())
+}
+
+/// Blocks of the snapshot that nobody else held before the LUN gained them.
+fn alone_with(
+    fs: &FileSystem,
+    cx: &mut LoadCx<'_>,
+    target: SnapshotId,
+    block: u64,
+) -> Result<Box<Block>, Stop> {
+    let first = block * BITS_PER_BLOCK;
+    let done = fs
+        .snapshots
+        .done_below()
+        .saturating_sub(first)
+        .min(BITS_PER_BLOCK);
+    let mut alone = Box::new([0; BLOCK_SIZE]);
+    for (is_done, (from, to)) in [(true, (0, done)), (false, (done, BITS_PER_BLOCK))] {
+        if from == to {
+            continue;
+        }
+        let node = Node::Snapshot(target);
+        let mut near = fs.snapshots.history(is_done).neighbours(node);
+        near.retain(|near| *near != Node::Active);
+        let wanted = near.iter().copied().chain([node]);
+        let maps = maps_of(fs, cx, wanted, block)?;
+        let mut part = count::alone(&maps, node, &near);
+        bitmap::keep_range(&mut part, from, to);
+        bitmap::unite(&mut alone, &part);
+    }
+    Ok(alone)
+}
+
+/// The LUN has the tree, the size and the name now.
+fn put(fs: &mut FileSystem, inode: Inode, name: String) {
+    let (id, is_cut) = (inode.id, inode.is_cut);
+    let mut file = File::new(inode, Layer::Volume);
+    file.inode_changed = true;
+    fs.files.insert(id, file);
+    fs.hidden.remove(id);
+    if !fs.directory.contains(id) {
+        fs.directory.add(Entry {
+            file: id,
+            kind: EntryKind::Lun,
+            name,
+        });
+    }
+    fs.cut.remove(&id);
+    if is_cut {
+        fs.cut.insert(id);
+    }
+}
+
+/// Nothing of a restore is left to do but to show it to clients.
+pub(crate) fn finish(home: &mut Home, id: FileId) {
+    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    let Some(restore) = volume.fs.snapshots.lun.take() else {
+        return;
+    };
+    assert!(
+        matches!(restore.stage, Stage::Swapped),
+        "a LUN was restored by halves"
+    );
+    let run = home.run.as_mut().expect("under way");
+    run.restored.push(Restored::new(&volume.shared, &volume.fs));
+}
+
+/// True while the first of the two images is being sealed.
+pub(crate) fn is_waiting(fs: &FileSystem) -> bool {
+    let restore = fs.snapshots.lun.as_ref();
+    restore.is_some_and(|restore| matches!(restore.stage, Stage::Asked))
+}
