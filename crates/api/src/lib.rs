@@ -10,6 +10,7 @@
 
 mod aggregate;
 mod code;
+mod comparison;
 mod event;
 mod fields;
 mod history;
@@ -32,6 +33,7 @@ pub use aggregate::{
     DEVICES_MAX, Damage, Device, DeviceKind, Journal, PlannedDevice, Recovery,
 };
 pub use code::Code;
+pub use comparison::{ChangedRange, CompareSnapshot, SnapshotChanges};
 pub use event::{Event, EventKind, Events, Severity};
 pub use fields::Fields;
 pub use history::{Change, History};

@@ -8,6 +8,7 @@
 
 mod aggregate;
 mod df;
+mod diff;
 mod event;
 mod failure;
 mod job;

@@ -9,7 +9,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use everglade_api::{LunName, Name, Size};
 
 pub(crate) use policy::{PolicyCreate, PolicyVerb};
-pub(crate) use snapshot::{SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
+pub(crate) use snapshot::{
+    SnapshotDiff, SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb,
+};
 
 /// Verbs that need a running daemon.
 #[derive(Debug, Subcommand)]
@@ -32,7 +34,7 @@ pub enum Verb {
         #[command(subcommand)]
         verb: LunVerb,
     },
-    /// Take, show, rename, delete, restore and hold snapshots, the kept images of volumes
+    /// Take, show, rename, delete, compare, restore and hold snapshots, the kept images of volumes
     Snapshot {
         /// What to do.
         #[command(subcommand)]

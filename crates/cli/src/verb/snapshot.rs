@@ -17,6 +17,8 @@ pub enum SnapshotVerb {
     Rename(SnapshotRename),
     /// Delete a snapshot; needs --yes
     Delete(SnapshotDelete),
+    /// Show what of a LUN differs between a snapshot and another, or what is active now
+    Diff(SnapshotDiff),
     /// Make a snapshot's image the active one; what was active is kept as another snapshot
     Restore(SnapshotRestore),
     /// Keep a snapshot from being deleted, for a reason
@@ -71,6 +73,44 @@ pub struct SnapshotDelete {
     /// How to remove it.
     #[command(flatten)]
     pub removal: Removal,
+}
+
+/// Options of `snapshot diff`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Ranges are in bytes and whole blocks of 4096: what may read differently; all else reads the same. \
+    Two snapshots never change, so their difference is exact; with what is active, each range is right at some \
+    moment."
+)]
+pub struct SnapshotDiff {
+    /// The snapshot to compare with
+    #[arg(value_name = "VOLUME@SNAPSHOT")]
+    pub name: SnapshotName,
+
+    /// What to compare with it: another snapshot of the volume, or the volume for what is active [default: the
+    /// volume]
+    #[arg(value_name = "VOLUME[@SNAPSHOT]")]
+    pub until: Option<String>,
+
+    /// Which LUN
+    #[arg(long, value_name = "LUN")]
+    pub lun: Name,
+
+    /// First byte to look at
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub offset: u64,
+
+    /// Bytes to look at [default: to the end]
+    #[arg(long, value_name = "BYTES")]
+    pub length: Option<u64>,
+
+    /// Print no heading
+    #[arg(long)]
+    pub no_header: bool,
+
+    /// Print sizes in bytes
+    #[arg(long)]
+    pub exact: bool,
 }
 
 /// Options of `snapshot restore`.

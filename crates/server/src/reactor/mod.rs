@@ -11,6 +11,7 @@
 
 mod administrator;
 mod candidates;
+mod comparison;
 mod connection;
 mod control;
 mod creation;

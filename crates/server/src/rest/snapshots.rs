@@ -7,7 +7,8 @@ use axum::http::{HeaderMap, header};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use everglade_api::{
-    CreateSnapshot, HoldSnapshot, Problem, RenameSnapshot, RestoreSnapshot, Restored,
+    CompareSnapshot, CreateSnapshot, HoldSnapshot, Problem, RenameSnapshot, RestoreSnapshot,
+    Restored,
 };
 
 use super::answer::{Answer, accepted, created, found, tagged, with_tag};
@@ -27,6 +28,7 @@ pub(super) fn routes() -> Router<Arc<Desk>> {
             get(list).post(create_by_name),
         )
         .route(one, get(show).put(put).patch(rename).delete(delete))
+        .route(&format!("{one}/changes"), get(compare))
         .route(&format!("{one}/actions/restore"), post(restore))
         .route(&format!("{one}/actions/hold"), post(hold))
         .route(&format!("{one}/actions/release"), post(release))
@@ -48,6 +50,18 @@ async fn show(
 ) -> Answer {
     let snapshot = desk.administrator().snapshot(&volume, &name)?;
     tagged(&headers, &Tag::of_snapshot(&snapshot), &snapshot)
+}
+
+async fn compare(
+    State(desk): State<Arc<Desk>>,
+    Path((volume, name)): Path<(String, String)>,
+    listing: Listing,
+) -> Answer {
+    let question = CompareSnapshot::parse(listing.only(CompareSnapshot::PARAMETERS)?)?;
+    let changes = desk
+        .ask(move |administrator| administrator.compare_snapshot(&volume, &name, &question))
+        .await?;
+    found(changes)
 }
 
 async fn create_by_name(

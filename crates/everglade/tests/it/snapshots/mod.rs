@@ -1,6 +1,7 @@
 //! Snapshots as an operator and a client see them (issue 6, items 1 to 3 and 5): command line, REST and NBD against
 //! the real binary.
 
+mod diff;
 mod images;
 mod policies;
 mod refusals;
