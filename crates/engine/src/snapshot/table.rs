@@ -22,6 +22,7 @@ use everglade_format::{BITS_PER_BLOCK, Damage, FileId, SnapshotId, SnapshotRecor
 use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::held::Held;
 use crate::snapshot::history::{self, History};
+use crate::snapshot::plan::Plan;
 use crate::tree::{Content, File};
 
 /// A snapshot of the image that the running consistency point writes.
@@ -51,16 +52,31 @@ pub(crate) struct Snapshots {
     pub(crate) stale: BTreeSet<u64>,
     /// Blocks of the victims' snapmaps, ascending; nothing until a delete scan has looked.
     pub(crate) protected: Option<Vec<(u64, SnapshotId)>>,
+    /// What delete passes did since the volume was opened.
+    pub(crate) counts: Counts,
     /// Something that the superblock or the table says was changed.
     is_changed: bool,
     /// What follows from the records, until they change: there may be a thousand, and every map block asks.
     known: RefCell<Known>,
 }
 
+/// Blocks of the maps that delete passes dealt with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// By subtraction.
+    pub subtracted: u64,
+    /// By addition.
+    pub added: u64,
+    /// Not looked into, because nothing changes there.
+    pub skipped: u64,
+}
+
 /// What was worked out from the records.
 #[derive(Default)]
 struct Known {
     has_scan: Option<bool>,
+    /// How the pass goes on.
+    plan: Option<Arc<Plan>>,
     /// While vvbns are not done, and once they are.
     history: [Option<Arc<History>>; 2],
 }
@@ -234,6 +250,16 @@ impl Snapshots {
             Arc::new(History::new(parents, ghosts, self.roots.parent))
         });
         history.clone()
+    }
+
+    /// How the delete pass goes on as the history is now.
+    pub(crate) fn plan(&self) -> Arc<Plan> {
+        if let Some(plan) = &self.known.borrow().plan {
+            return plan.clone();
+        }
+        let plan = Arc::new(Plan::new(&self.history(false), &self.victims()));
+        self.known.borrow_mut().plan = Some(plan.clone());
+        plan
     }
 
     /// Where the delete scan is: vvbns below are done.
@@ -430,7 +456,8 @@ impl Snapshots {
         held + self.created.len()
     }
 
-    /// Blocks that scans have yet to release.
+    /// Blocks that scans have yet to release, about: a victim's own count is as high as before the pass where that
+    /// adds up.
     pub(crate) fn pending_blocks(&self) -> u64 {
         self.deleting().map(|record| record.exclusive).sum()
     }
