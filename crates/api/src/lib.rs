@@ -21,6 +21,7 @@ mod name;
 pub mod openapi;
 mod policy;
 mod problem;
+mod scan;
 mod size;
 mod snapshot;
 mod statistics;
@@ -45,6 +46,7 @@ pub use policy::{
     CreatePolicy, NO_POLICY, Policies, Policy, SetPolicy, TimeOfDay, VolumePolicy, Weekday,
 };
 pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
+pub use scan::{Scan, SetScan};
 pub use size::{NotASize, Size};
 pub use snapshot::{
     CreateSnapshot, HoldSnapshot, KeptSnapshot, RenameSnapshot, RestoreSnapshot, Restored,

@@ -16,6 +16,7 @@ mod listing;
 mod lun;
 mod output;
 mod policy;
+mod scan;
 mod session;
 mod snapshot;
 mod status;

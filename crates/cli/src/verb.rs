@@ -10,7 +10,7 @@ use everglade_api::{LunName, Name, Size};
 
 pub(crate) use policy::{PolicyCreate, PolicyVerb};
 pub(crate) use snapshot::{
-    SnapshotDiff, SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb,
+    SnapshotDiff, SnapshotHold, SnapshotRestore, SnapshotScan, SnapshotShow, SnapshotVerb,
 };
 
 /// Verbs that need a running daemon.

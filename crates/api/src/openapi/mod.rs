@@ -54,6 +54,8 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::RestoreSnapshot,
     crate::Restored,
     crate::Snapshot,
+    crate::Scan,
+    crate::SetScan,
     crate::SnapshotChanges,
     crate::SetPolicy,
     crate::Snapshots,

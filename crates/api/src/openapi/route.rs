@@ -207,6 +207,7 @@ const VOLUMES: &str = "/v1/volumes";
 const VOLUME: &str = "/v1/volumes/{volume}";
 const LUNS: &str = "/v1/volumes/{volume}/luns";
 const LUN: &str = "/v1/volumes/{volume}/luns/{lun}";
+const VOLUME_SCAN: &str = "/v1/volumes/{volume}/scan";
 const VOLUME_POLICY: &str = "/v1/volumes/{volume}/policy";
 /// What [`crate::CompareSnapshot`] is made of.
 const COMPARISON: &[Parameter] = &[
@@ -430,6 +431,18 @@ pub const ROUTES: &[Route] = &[
         "takes a hold away",
         Some("HoldSnapshot"),
         Answers::Found("Snapshot"),
+    ),
+    Route::get(
+        VOLUME_SCAN,
+        "what goes on in the background for a volume's snapshots, and how fast",
+        "Scan",
+    ),
+    Route::change(
+        "PUT",
+        VOLUME_SCAN,
+        "holds it back, to the point of rest, or lets it go on",
+        Some("SetScan"),
+        Answers::Found("Scan"),
     ),
     Route::list(POLICIES, "snapshot policies, by name", "Policies", "Policy"),
     Route::change(

@@ -21,6 +21,8 @@ pub enum SnapshotVerb {
     Diff(SnapshotDiff),
     /// Make a snapshot's image the active one; what was active is kept as another snapshot
     Restore(SnapshotRestore),
+    /// Show what goes on in the background for a volume's snapshots, or hold it back
+    Scan(SnapshotScan),
     /// Keep a snapshot from being deleted, for a reason
     Hold(SnapshotHold),
     /// Take a hold away
@@ -147,4 +149,32 @@ pub struct SnapshotHold {
     /// The reason, by the rule for names
     #[arg(value_name = "TAG")]
     pub tag: Name,
+}
+
+/// Options of `snapshot scan`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "After deletions and restores a scan goes over the volume's maps, a little in each consistency point. \
+    Its pace is kept in the volume. While the pool is short of space it goes on at full pace whatever was said."
+)]
+pub struct SnapshotScan {
+    /// Which volume
+    #[arg(value_name = "VOLUME")]
+    pub volume: Name,
+
+    /// Let scans use this part of each consistency point, in percent: 0 to 100
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub pace: Option<u8>,
+
+    /// Let scans rest; the same as --pace 0
+    #[arg(long, conflicts_with_all = ["pace", "resume"])]
+    pub pause: bool,
+
+    /// Let scans go on; the same as --pace 100
+    #[arg(long, conflicts_with = "pace")]
+    pub resume: bool,
+
+    /// How to show it.
+    #[command(flatten)]
+    pub listing: Listing,
 }

@@ -21,6 +21,7 @@
 use std::collections::BTreeMap;
 
 use everglade_env::PageRef;
+use everglade_format::planted::{self, Bug};
 use everglade_format::{BLOCK_SIZE, Block, bitmap};
 
 use crate::snapshot::history::Node;
@@ -104,7 +105,11 @@ fn add_up(plan: &Plan, maps: &Maps, summary: &Block, (from, to): (u64, u64)) -> 
     let mut held = Box::new([0; BLOCK_SIZE]);
     let mut shared = Box::new([0; BLOCK_SIZE]);
     let mut kept = Box::new([0; BLOCK_SIZE]);
-    for node in &plan.survivors {
+    let some = match planted::is(Bug::SurvivorForgotten) {
+        true => plan.survivors.len() - 1,
+        false => plan.survivors.len(),
+    };
+    for node in &plan.survivors[..some] {
         let Some(map) = map_of(maps, *node) else {
             continue;
         };

@@ -13,7 +13,7 @@
 //!
 //! So addition loads fewer maps when most snapshots go: the old ones of a long policy, what is newer than a restore,
 //! all of them (of 1,000 in a row all but the last ten: 12 maps, against 993). Subtraction does when few of many go
-//! (one of 1,000: 6, against 1,002). The number of maps decides, as the paper has it (F-14).
+//! (one of 1,000: 6, against 1,001). The number of maps decides, as the paper has it (F-14).
 //!
 //! Unlike there, the choice can be made anew, in both directions, whenever the history changes: with the paper's
 //! addition the deleted snapshot is gone, so nobody can go back. Here every pass keeps what its victims' snapmaps
@@ -33,7 +33,7 @@ use crate::snapshot::history::{History, Node};
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub(crate) enum Way {
     /// From the summary map goes what only victims have.
     Subtraction,
     /// In the summary map stays what survivors have.
@@ -43,7 +43,7 @@ pub enum Way {
 impl Way {
     /// Name in metrics and answers.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Way::Subtraction => "subtraction",
             Way::Addition => "addition",

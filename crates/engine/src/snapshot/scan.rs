@@ -6,6 +6,9 @@
 //!            └──────────────────────────────────────────────────────┘
 //! ```
 //!
+//! **Fold.** The map of a snapshot goes into the summary map: after a restore that of the safety snapshot; and, as an
+//! ablation ([`crate::Options::create_scan`]), of every new snapshot, which is how it was done before F-05.
+//!
 //! **Delete.** One pass for all snapshots that were deleted when it began; those deleted while it runs share the next
 //! one. For each vvbn, in ascending order, the victims leave the history, by subtraction or by addition, whichever
 //! loads fewer maps ([`super::plan`]). Blocks of the maps in which nothing changes are skipped, and so are all 255
@@ -17,6 +20,10 @@
 //! leaves them in the summary map. In the consistency point that removes the victims, those among them that nobody
 //! holds are listed in the *release file*, whose entries go a few at a time.
 //!
+//! **Pace.** A consistency point does so much for deleted files and scans ([`crate::cp::reclaim`]). An operator may hold
+//! the scans of a volume back to a part of that, or let them rest; the volume's superblock says so, so it lasts. Whatever
+//! was said, scans go on at full pace while the pool is short of space: who waits for it waits for them.
+//!
 //! 1. Cursor and effects are committed together, so a pass goes on after a restart where it was.
 //! 2. A vvbn that was released in a consistency point is not allocated in it.
 //! 3. A snapshot is released only when all are folded.
@@ -24,19 +31,22 @@
 use std::collections::BTreeMap;
 
 use everglade_format::planted::{self, Bug};
+use everglade_format::snapshot::State;
 use everglade_format::volume::Scan;
 use everglade_format::{
     BITS_PER_BLOCK, BLOCK_SIZE, Block, Entry, EntryKind, FileId, Indirect, Inode, Kind, Layer,
-    Pointer, SPAN, SnapshotId, bitmap, release,
+    Pointer, SPAN, SnapshotId, SnapshotRecord, bitmap, release,
 };
 
-use crate::cp::Home;
+use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::count;
 use crate::snapshot::held::{self, maps_of, unite_summary};
 use crate::snapshot::history::Node;
+use crate::snapshot::info::ScanInfo;
 use crate::snapshot::plan::{Place, Plan, Way};
+use crate::snapshot::table::Snapshots;
 use crate::snapshot::{snapmap_block, snapmap_place};
 use crate::tree::{Content, File};
 
@@ -45,12 +55,73 @@ const STEP_RELEASES: usize = 512;
 /// Map blocks looked at in one step that has nothing to release.
 const STEP_MAPS: u64 = 16;
 
-/// The first volume with anything to do in the background.
+/// The first volume with anything to do in the background now.
 pub(crate) fn next_volume(home: &Home) -> Option<FileId> {
-    let mut volumes = home.volumes.iter();
+    let is_short = home.aggregate.space.is_short();
+    let run = home.run.as_ref().expect("under way");
+    let regions = run.reclaim_regions;
+    let is_due = |snapshots: &Snapshots| {
+        let is_held_back =
+            snapshots.rests(is_short) || snapshots.has_done_its_share(regions, is_short);
+        snapshots.has_scan() && !is_held_back
+    };
+    // Space may have become short since the consistency point was planned.
+    let mut volumes = home
+        .volumes
+        .iter()
+        .filter(|(id, _)| run.active.contains(*id));
     volumes
-        .find(|(_, volume)| volume.fs.snapshots.has_scan())
+        .find(|(_, volume)| is_due(&volume.fs.snapshots))
         .map(|(id, _)| *id)
+}
+
+/// What people are told.
+pub(crate) fn describe(home: &Home, volume: &VolumeHome) -> ScanInfo {
+    let snapshots = &volume.fs.snapshots;
+    let space = |maps: &mut dyn Iterator<Item = &SnapshotRecord>| {
+        let ends = maps.map(|record| record.active_map.block_count());
+        ends.max().unwrap_or(0).saturating_mul(BITS_PER_BLOCK)
+    };
+    let (kind, done, total) = match snapshots.roots.scan {
+        Scan::None => ("none", 0, 0),
+        Scan::Fold { next } => {
+            let mut all = snapshots.all().filter(|record| record.is_unfolded).take(1);
+            ("fold", next, space(&mut all))
+        }
+        Scan::Delete { next } => {
+            let mut all = snapshots.all().filter(|record| record.is_in_pass);
+            ("delete", next, space(&mut all))
+        }
+        Scan::Release { next } => {
+            let release = snapshots
+                .roots
+                .release
+                .and_then(|id| home.fs.files.get(&id));
+            let blocks = release.map_or(0, |file| file.inode.block_count());
+            ("release", next, blocks * release::RELEASES_PER_BLOCK as u64)
+        }
+    };
+    let victims = snapshots.victims().len() as u64;
+    let eta_seconds = snapshots.since.and_then(|(since, from)| {
+        let (took, did) = (
+            home.wall_seconds.saturating_sub(since),
+            done.saturating_sub(from),
+        );
+        let rest = u128::from(total.saturating_sub(done)) * u128::from(took);
+        u64::try_from(rest.checked_div(u128::from(did))?).ok()
+    });
+    let is_deleting = kind == "delete" && victims > 0;
+    ScanInfo {
+        kind,
+        way: is_deleting.then(|| snapshots.plan().way.name()),
+        done,
+        total,
+        eta_seconds: eta_seconds.filter(|_| kind != "none" && snapshots.roots.held_back < 100),
+        victims,
+        waiting: (snapshots.deleting().count() as u64).saturating_sub(victims),
+        pace_percent: 100 - snapshots.roots.held_back.min(100),
+        counts: snapshots.counts,
+    }
 }
 
 /// Loads again what a scan made out of date.
@@ -71,6 +142,13 @@ pub(crate) fn refresh(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> 
 /// Does a little for a volume that has something to do. Returns what it cost, in blocks that changed hands.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<usize, Stop> {
     let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    let scan = volume.snapshots.roots.scan;
+    if let Scan::Fold { next } | Scan::Delete { next } | Scan::Release { next } = scan {
+        volume
+            .snapshots
+            .since
+            .get_or_insert((home.wall_seconds, next));
+    }
     match volume.snapshots.roots.scan {
         Scan::None => {
             begin(volume);
@@ -86,12 +164,21 @@ fn set(volume: &mut FileSystem, scan: Scan) {
     volume.snapshots.set_scan(scan);
 }
 
+/// Always, but for a mistake that was planted.
+fn must_fold(snapshots: &Snapshots, id: SnapshotId) -> bool {
+    let is_victim = snapshots.get(id).state == State::Deleting;
+    !(is_victim && planted::is(Bug::VictimNotFolded))
+}
+
 /// Finds the next pass.
 fn begin(volume: &mut FileSystem) {
     let snapshots = &mut volume.snapshots;
     let scan = if snapshots.roots.release.is_some() {
         Scan::Release { next: 0 }
-    } else if snapshots.unfolded().is_some() {
+    } else if snapshots
+        .unfolded()
+        .is_some_and(|id| must_fold(snapshots, id))
+    {
         Scan::Fold { next: 0 }
     } else {
         let victims: Vec<SnapshotId> = snapshots.deleting().map(|record| record.id).collect();
@@ -346,7 +433,9 @@ fn prepare_punch(
 fn punch(home: &mut Home, id: FileId, active: &Block, block: u64, vvbns: &[u64]) {
     let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
     for vvbn in vvbns {
-        volume.safe.withhold(active, block, *vvbn);
+        if !planted::is(Bug::WithholdMissing) {
+            volume.safe.withhold(active, block, *vvbn);
+        }
         home.fs.punch(id, *vvbn);
     }
 }

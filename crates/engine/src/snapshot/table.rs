@@ -54,6 +54,10 @@ pub(crate) struct Snapshots {
     pub(crate) protected: Option<Vec<(u64, SnapshotId)>>,
     /// What delete passes did since the volume was opened.
     pub(crate) counts: Counts,
+    /// What scans did in this consistency point, as its budget has it.
+    pub(crate) spent: u64,
+    /// When the pass under way, or the volume, was begun, seconds since 1970 UTC, and how far it was then.
+    pub(crate) since: Option<(u64, u64)>,
     /// Something that the superblock or the table says was changed.
     is_changed: bool,
     /// What follows from the records, until they change: there may be a thousand, and every map block asks.
@@ -217,6 +221,19 @@ impl Snapshots {
         })
     }
 
+    /// True while scans are not to do anything: they were told to rest. Not when space is short, because then
+    /// clients wait for what they give back.
+    pub(crate) fn rests(&self, is_short: bool) -> bool {
+        self.roots.held_back == 100 && !is_short
+    }
+
+    /// True if scans have done their share of a consistency point that may do so much. At least one step each, so
+    /// that they end.
+    pub(crate) fn has_done_its_share(&self, regions: u64, is_short: bool) -> bool {
+        let share = regions * u64::from(100 - self.roots.held_back) / 100;
+        !is_short && self.roots.held_back > 0 && self.spent >= share.max(1)
+    }
+
     /// True if the consistency point has anything to write for the snapshots.
     pub(crate) fn is_changed(&self) -> bool {
         self.is_changed || !self.created.is_empty() || self.restoring.is_some()
@@ -234,6 +251,7 @@ impl Snapshots {
         self.roots.scan = scan;
         self.is_changed = true;
         if is_another {
+            self.since = None;
             self.set_changed();
         }
     }
@@ -342,6 +360,23 @@ impl Snapshots {
         ids
     }
 
+    /// The newest snapshot's map is to be scanned (F-06). If its parent's is, that ends: what the parent holds, the newest
+    /// holds too, or somebody freed it and folded it first (F-07). A snapshot that is deleted meanwhile is scanned
+    /// to the end before anything of it is released, so nobody else's scan has to be done again (F-08).
+    pub(crate) fn begin_create_scan(&mut self, newest: SnapshotId) {
+        let scanned = self.unfolded();
+        self.get_mut(newest).is_unfolded = true;
+        let Some(parent) = self.get(newest).parent else {
+            return;
+        };
+        if self.get(parent).is_unfolded {
+            self.get_mut(parent).is_unfolded = false;
+            if scanned == Some(parent) && matches!(self.roots.scan, Scan::Fold { .. }) {
+                self.set_scan(Scan::None);
+            }
+        }
+    }
+
     /// Enters the snapshot that a clone begins as.
     pub(crate) fn adopt(&mut self, record: SnapshotRecord) {
         assert!(self.records.is_empty(), "a clone begins with its base");
@@ -434,6 +469,7 @@ impl Snapshots {
         self.stale.clear();
         assert!(self.cloning.is_none(), "a clone has no image");
         self.restoring = None;
+        self.spent = 0;
         self.is_changed = false;
     }
 

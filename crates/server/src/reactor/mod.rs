@@ -20,6 +20,7 @@ mod door;
 mod encryption;
 mod first_start;
 mod inventory;
+mod scan;
 mod scheduled;
 mod snapshots;
 mod turn;

@@ -8,7 +8,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use everglade_api::{
     CompareSnapshot, CreateSnapshot, HoldSnapshot, Problem, RenameSnapshot, RestoreSnapshot,
-    Restored,
+    Restored, SetScan,
 };
 
 use super::answer::{Answer, accepted, created, found, tagged, with_tag};
@@ -27,6 +27,7 @@ pub(super) fn routes() -> Router<Arc<Desk>> {
             "/v1/volumes/{volume}/snapshots",
             get(list).post(create_by_name),
         )
+        .route("/v1/volumes/{volume}/scan", get(scan).put(set_scan))
         .route(one, get(show).put(put).patch(rename).delete(delete))
         .route(&format!("{one}/changes"), get(compare))
         .route(&format!("{one}/actions/restore"), post(restore))
@@ -247,4 +248,28 @@ async fn release(
         })
         .await?;
     with_tag(&Tag::of_snapshot(&snapshot), &snapshot)
+}
+
+async fn scan(State(desk): State<Arc<Desk>>, Path(volume): Path<String>) -> Answer {
+    found(desk.administrator().scan(&volume)?)
+}
+
+async fn set_scan(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(volume): Path<String>,
+    Body(body): Body,
+) -> Answer {
+    let request = SetScan::parse(&body)?;
+    let deed = Deed {
+        what: "snapshot scan",
+        object: volume.clone(),
+        detail: format!("pace {} %", request.pace_percent),
+    };
+    let scan = desk
+        .change(caller, deed, move |administrator| {
+            administrator.set_scan(&volume, request)
+        })
+        .await?;
+    found(scan)
 }

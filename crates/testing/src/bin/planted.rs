@@ -87,6 +87,9 @@ const TABLE: &[Row] = &[
     (Bug::HeldNotRefreshed, Kind::Moments, 0),
     (Bug::SharedSubtreeSkipped, Kind::Moments, 20),
     (Bug::OwnedStaysInSummary, Kind::Moments, 1),
+    (Bug::WithholdMissing, Kind::Moments, 0),
+    (Bug::VictimNotFolded, Kind::Moments, 0),
+    (Bug::SurvivorForgotten, Kind::Moments, 0),
 ];
 
 /// What came of a hunt.

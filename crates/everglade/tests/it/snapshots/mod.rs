@@ -3,8 +3,10 @@
 
 mod diff;
 mod images;
+mod large;
 mod policies;
 mod refusals;
+mod scans;
 mod verbs;
 
 use serde_json::Value;
