@@ -530,7 +530,9 @@ fn delete_ahead(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     // More blocks than its snapmap has, which stay in the summary map anyway.
     let is_harmful = |(victim, next): &(Record<'_>, u64)| {
         let stays = |vvbn: u64| {
-            let others = records(atlas).into_iter().filter(|it| !it.record.is_in_pass);
+            let others = records(atlas)
+                .into_iter()
+                .filter(|it| !it.record.is_in_pass);
             others.into_iter().any(|it| it.holds(vvbn))
         };
         let is_left = |vvbn: u64| {
