@@ -207,9 +207,7 @@ impl Space {
         let floor = signed(self.reserve) + signed(self.total / 100);
         let refused = self.refused.load(Ordering::Relaxed);
         let is_recent = refused > 0 && refused >= self.committed.load(Ordering::Relaxed);
-        is_recent
-            || signed(self.total) - used < floor
-            || self.host_full.load(Ordering::Relaxed)
+        is_recent || signed(self.total) - used < floor || self.host_full.load(Ordering::Relaxed)
     }
 
     /// True once after somebody was refused.

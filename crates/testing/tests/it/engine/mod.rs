@@ -4,6 +4,7 @@ mod changes;
 mod clones;
 mod conformance;
 mod cutting;
+mod deletion;
 mod faults;
 mod lives;
 mod resizing;
