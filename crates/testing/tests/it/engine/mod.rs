@@ -6,6 +6,7 @@ mod conformance;
 mod cutting;
 mod deletion;
 mod faults;
+mod golden;
 mod lives;
 mod resizing;
 mod rig;
