@@ -144,8 +144,6 @@ bugs! {
     SharedSubtreeSkipped,
     /// Blocks of deleted snapmaps that the active image took over stay in the summary map.
     OwnedStaysInSummary,
-    /// What a scan releases may be allocated in the same consistency point.
-    WithholdMissing,
     /// A deleted snapshot is released although the summary map lacks blocks of it.
     VictimNotFolded,
     /// Deletion by addition forgets one of those who stay.

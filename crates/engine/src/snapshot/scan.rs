@@ -433,9 +433,7 @@ fn prepare_punch(
 fn punch(home: &mut Home, id: FileId, active: &Block, block: u64, vvbns: &[u64]) {
     let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
     for vvbn in vvbns {
-        if !planted::is(Bug::WithholdMissing) {
-            volume.safe.withhold(active, block, *vvbn);
-        }
+        volume.safe.withhold(active, block, *vvbn);
         home.fs.punch(id, *vvbn);
     }
 }

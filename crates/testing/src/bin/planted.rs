@@ -87,8 +87,7 @@ const TABLE: &[Row] = &[
     (Bug::HeldNotRefreshed, Kind::Moments, 0),
     (Bug::SharedSubtreeSkipped, Kind::Moments, 20),
     (Bug::OwnedStaysInSummary, Kind::Moments, 1),
-    (Bug::WithholdMissing, Kind::Moments, 0),
-    (Bug::VictimNotFolded, Kind::Moments, 0),
+    (Bug::VictimNotFolded, Kind::Snapshots, 3),
     (Bug::SurvivorForgotten, Kind::Moments, 0),
 ];
 
