@@ -10,6 +10,7 @@
 
 mod aggregate;
 mod code;
+mod comparison;
 mod event;
 mod fields;
 mod history;
@@ -20,6 +21,7 @@ mod name;
 pub mod openapi;
 mod policy;
 mod problem;
+mod scan;
 mod size;
 mod snapshot;
 mod statistics;
@@ -32,6 +34,7 @@ pub use aggregate::{
     DEVICES_MAX, Damage, Device, DeviceKind, Journal, PlannedDevice, Recovery,
 };
 pub use code::Code;
+pub use comparison::{ChangedRange, CompareSnapshot, SnapshotChanges};
 pub use event::{Event, EventKind, Events, Severity};
 pub use fields::Fields;
 pub use history::{Change, History};
@@ -43,6 +46,7 @@ pub use policy::{
     CreatePolicy, NO_POLICY, Policies, Policy, SetPolicy, TimeOfDay, VolumePolicy, Weekday,
 };
 pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
+pub use scan::{Scan, SetScan};
 pub use size::{NotASize, Size};
 pub use snapshot::{
     CreateSnapshot, HoldSnapshot, KeptSnapshot, RenameSnapshot, RestoreSnapshot, Restored,

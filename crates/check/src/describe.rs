@@ -5,7 +5,11 @@ use std::fmt;
 use everglade_env::{DeviceId, Storage};
 use everglade_format::config::{JournalRegion, hex};
 use everglade_format::context::place as context_place;
-use everglade_format::{Context, FileId, Header, Inode, Layer, Owner, Pvbn, bitmap, metafile};
+use everglade_format::snapshot::SNAPSHOTS_MAX;
+use everglade_format::volume::SnapshotRoots;
+use everglade_format::{
+    Context, FileId, Header, Inode, Layer, Owner, Pvbn, SnapshotRecord, bitmap, metafile,
+};
 use serde_json::{Map, Value};
 
 use crate::aggregate::context_text;
@@ -167,7 +171,7 @@ pub fn superblock(storage: &dyn Storage, devices: &[DeviceId]) -> Result<Descrip
         let object = files.object_of(&aggregate, inode.id);
         let mut part = inode_part(inode, &object);
         if let Some(inside) = inside_of(&aggregate, &files, inode) {
-            part.parts = volume_parts(&media, &aggregate, inside);
+            part.parts = volume_parts(&media, &aggregate, inside, &files);
         }
         out.parts.push(part);
     }
@@ -178,6 +182,7 @@ fn volume_parts<'a>(
     media: &'a Media<'a>,
     aggregate: &'a FileSystem<'a>,
     inside: Inside<'a>,
+    sides: &Files,
 ) -> Vec<Description> {
     let volume = FileSystem {
         has_lost: false,
@@ -201,7 +206,78 @@ fn volume_parts<'a>(
         let object = files.object_of(&volume, inode.id);
         inode_part(inode, &object)
     }));
+    parts.extend(snapshots_part(
+        &volume,
+        aggregate,
+        &superblock.snapshots,
+        sides,
+    ));
     parts
+}
+
+/// What the superblock and the table of a volume say of its snapshots; nothing if it never had any.
+fn snapshots_part(
+    volume: &FileSystem<'_>,
+    aggregate: &FileSystem<'_>,
+    roots: &SnapshotRoots,
+    sides: &Files,
+) -> Option<Description> {
+    let (summary, table) = roots.files?;
+    let none_or = |id: Option<u32>| id.map_or_else(|| "none".to_owned(), |id| id.to_string());
+    let mut out = Description::new("snapshots")
+        .fact("summary map", format!("file {summary}"))
+        .fact("table", format!("file {table}"))
+        .fact("release file", none_or(roots.release.map(|file| file.0)))
+        .fact(
+            "parent of the active image",
+            none_or(roots.parent.map(|id| id.0)),
+        )
+        .fact("next snapshot", roots.next)
+        .fact("exclusive to the active image", roots.exclusive)
+        .fact("scan", format!("{:?}", roots.scan))
+        .fact("held back", format!("{} %", roots.held_back));
+    if let Some((parent, snapshot)) = roots.base {
+        out = out.fact("base", format!("snapshot {snapshot} of volume {parent}"));
+    }
+    let Some(inode) = sides.inodes.all.get(&table) else {
+        out.parts.push(Description::new("the table is not there"));
+        return Some(out);
+    };
+    // A table that is longer than any can be is damaged; some of it shows that.
+    for block in 0..inode.block_count().min(4 * SNAPSHOTS_MAX as u64) {
+        let Ok(Some(leaf)) = tree::leaf_at(aggregate, inode, block) else {
+            continue;
+        };
+        match SnapshotRecord::decode(&leaf) {
+            Ok(records) => {
+                let records = records.into_iter().map(|(_, record)| record);
+                out.parts
+                    .extend(records.map(|record| snapshot_part(volume, &record)));
+            }
+            Err(damage) => {
+                let text = format!("records of block {block}: {damage}");
+                out.parts.push(Description::new(text));
+            }
+        }
+    }
+    Some(out)
+}
+
+fn snapshot_part(volume: &FileSystem<'_>, record: &SnapshotRecord) -> Description {
+    let holds: Vec<&str> = record.holds.iter().map(|hold| hold.tag.as_str()).collect();
+    let object = volume.image(&record.name, record).object();
+    Description::new(object)
+        .fact("id", record.id)
+        .fact("state", format!("{:?}", record.state))
+        .fact("parent", record.parent.map_or(0, |id| id.0))
+        .fact("consistency point", record.cp)
+        .fact("created seconds", record.seconds)
+        .fact("blocks used", record.blocks_used)
+        .fact("exclusive", record.exclusive)
+        .fact("pending deletions", record.pending)
+        .fact("unfolded", record.is_unfolded)
+        .fact("in the delete pass", record.is_in_pass)
+        .fact("holds", holds.join(", "))
 }
 
 fn inode_part(inode: &Inode, object: &Object) -> Description {

@@ -9,6 +9,7 @@
 mod aggregate;
 mod clone;
 mod df;
+mod diff;
 mod event;
 mod failure;
 mod job;
@@ -16,6 +17,7 @@ mod listing;
 mod lun;
 mod output;
 mod policy;
+mod scan;
 mod session;
 mod snapshot;
 mod status;

@@ -66,6 +66,16 @@ impl Output {
         print(&format!("{}\n", text.trim_end_matches('\n')))
     }
 
+    /// Whether a program reads it.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// A piece of something that is too long to be printed at once.
+    pub(crate) fn piece(&self, text: &str) -> Result<(), Failure> {
+        print(text)
+    }
+
     /// Nobody wants to see progress.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet

@@ -79,6 +79,8 @@ pub(crate) fn run(
         SnapshotVerb::Delete(delete) => {
             return remove(&delete.name, &delete.removal, session, output, yes);
         }
+        SnapshotVerb::Scan(scan) => crate::scan::run(scan, session, output)?,
+        SnapshotVerb::Diff(diff) => crate::diff::run(diff, session, output)?,
         SnapshotVerb::Restore(restore) => run_restore(restore, session, output, yes)?,
         SnapshotVerb::Hold(hold) => act("hold", hold, session, output)?,
         SnapshotVerb::Release(hold) => act("release", hold, session, output)?,

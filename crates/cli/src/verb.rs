@@ -11,7 +11,9 @@ use everglade_api::{LunName, Name, Size};
 
 pub(crate) use clone::{CloneCreate, CloneVerb};
 pub(crate) use policy::{PolicyCreate, PolicyVerb};
-pub(crate) use snapshot::{SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
+pub(crate) use snapshot::{
+    SnapshotDiff, SnapshotHold, SnapshotRestore, SnapshotScan, SnapshotShow, SnapshotVerb,
+};
 
 /// Verbs that need a running daemon.
 #[derive(Debug, Subcommand)]
@@ -34,7 +36,7 @@ pub enum Verb {
         #[command(subcommand)]
         verb: LunVerb,
     },
-    /// Take, show, rename, delete, restore and hold snapshots, the kept images of volumes
+    /// Take, show, rename, delete, compare, restore and hold snapshots, the kept images of volumes
     Snapshot {
         /// What to do.
         #[command(subcommand)]

@@ -153,6 +153,13 @@ pub enum Change {
         /// Name of the snapshot that is taken of the present image.
         safety: String,
     },
+    /// Holds the scans of a volume's snapshots back, or lets them go on.
+    SetScanPace {
+        /// Which volume.
+        volume: String,
+        /// Of what a consistency point may do for them, 0 to 100; at 0 they rest.
+        percent: u8,
+    },
     /// Makes the image of a snapshot the active one. What was active stays as another snapshot, and newer
     /// snapshots stay too.
     RestoreVolume {
@@ -185,6 +192,7 @@ impl Change {
             | Change::RenameSnapshot { .. }
             | Change::DeleteSnapshot { .. }
             | Change::HoldSnapshot { .. }
+            | Change::SetScanPace { .. }
             | Change::ReleaseSnapshot { .. } => 0,
         }
     }
@@ -250,6 +258,8 @@ pub(crate) struct Context<'a> {
     pub(crate) stranded: &'a mut Vec<Stranded<u64>>,
     pub(crate) seconds: u64,
     pub(crate) reclaim_regions: u64,
+    /// New snapshots are scanned.
+    pub(crate) create_scan: bool,
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
@@ -315,6 +325,7 @@ pub(crate) fn execute(
         Change::HoldSnapshot { volume, name, tag } => {
             snapshot::add_hold(home, context.seconds, volume, name, tag)
         }
+        Change::SetScanPace { volume, percent } => snapshot::set_pace(home, volume, *percent),
         Change::ReleaseSnapshot { volume, name, tag } => {
             snapshot::release_hold(home, volume, name, tag)
         }
@@ -435,6 +446,7 @@ pub(crate) fn new_volume(
         used_blocks: 0.into(),
         allocated_blocks: 0.into(),
         pending_blocks: 0.into(),
+        scan: std::sync::Mutex::default(),
         base: std::sync::OnceLock::new(),
         is_paused: false.into(),
     })

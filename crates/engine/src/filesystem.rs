@@ -144,9 +144,10 @@ impl FileSystem {
             || self.files.values().any(File::is_changed)
     }
 
-    /// True if something deleted, or cut off, still has blocks, or a scan has anything else to do.
-    pub(crate) fn has_leftovers(&self) -> bool {
-        !self.hidden.is_empty() || !self.cut.is_empty() || self.snapshots.has_scan()
+    /// True if something deleted, or cut off, still has blocks, or a scan has anything else to do and does not rest.
+    pub(crate) fn has_leftovers(&self, is_short: bool) -> bool {
+        let has_scan = self.snapshots.has_scan() && !self.snapshots.rests(is_short);
+        !self.hidden.is_empty() || !self.cut.is_empty() || has_scan
     }
 
     /// Blocks held in memory until they are sealed.

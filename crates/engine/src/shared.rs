@@ -20,7 +20,7 @@ use crate::aggregate::{Aggregate, State};
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::cp::trigger::CpCounts;
 use crate::snapshot::clone;
-use crate::snapshot::info::SnapshotInfo;
+use crate::snapshot::info::{ScanInfo, SnapshotInfo};
 
 /// How the engine is set up.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,10 @@ pub struct Options {
     /// Level-1 blocks of deleted files, or as many blocks released by scans, that one consistency point frees.
     /// With fewer than usual scans are seen in the middle.
     pub reclaim_regions: u64,
+    /// Scan each new snapshot's map in the background (F-06 … F-08) instead of folding a block of the map when it is
+    /// first changed. For benchmarks that show what the scan would cost: both are right, and media may have been
+    /// used with either.
+    pub create_scan: bool,
 }
 
 impl Default for Options {
@@ -43,6 +47,7 @@ impl Default for Options {
             memory_bytes: 1 << 30,
             cp_interval: 10_000_000_000,
             reclaim_regions: RECLAIM_REGIONS,
+            create_scan: false,
         }
     }
 }
@@ -129,6 +134,8 @@ pub struct VolumeInfo {
     pub allocated_blocks: u64,
     /// Blocks that deletions of its LUNs and snapshots have yet to give back.
     pub pending_blocks: u64,
+    /// What its snapshots' scans do.
+    pub scan: ScanInfo,
     /// Bytes that clients read since it was opened.
     pub read_bytes: u64,
     /// Bytes that clients wrote since then.
@@ -377,6 +384,7 @@ impl Engine {
                     used_blocks: volume.used_blocks.load(Ordering::Relaxed),
                     allocated_blocks: volume.allocated_blocks.load(Ordering::Relaxed),
                     pending_blocks: volume.pending_blocks.load(Ordering::Relaxed),
+                    scan: volume.scan(),
                     read_bytes: volume.traffic.read.load(Ordering::Relaxed),
                     written_bytes: volume.traffic.written.load(Ordering::Relaxed),
                 }

@@ -154,6 +154,10 @@ bugs! {
     LunRestoreForgetsEdge,
     /// What a restored LUN takes back stays exclusive to the snapshot.
     LunRestoreNotCounted,
+    /// A deleted snapshot is released although the summary map lacks blocks of it.
+    VictimNotFolded,
+    /// Deletion by addition forgets one of those who stay.
+    SurvivorForgotten,
 }
 
 #[cfg(feature = "planted")]

@@ -19,6 +19,7 @@
 //! | 380 | 4 | snapshot that the active image descends from, 0 = none |
 //! | 384 | 4 | next snapshot id |
 //! | 388 | 1 | scan under way: 0 = none, 1 = fold, 2 = delete, 3 = release |
+//! | 389 | 1 | percent of the usual pace that scans are held back by: 0 = not at all, 100 = they rest |
 //! | 392 | 8 | how far it is: all vvbns (of a release: entries) below are done |
 //! | 400 | 8 | blocks that the active image alone holds; 0 if there are no snapshots |
 //! | 408 | 4 | of a clone, the volume it is a clone of; else 0 |
@@ -90,6 +91,8 @@ pub struct SnapshotRoots {
     pub next: SnapshotId,
     /// The scan under way.
     pub scan: Scan,
+    /// Percent of the usual pace that scans are held back by; at 100 they rest. At most 100.
+    pub held_back: u8,
     /// Blocks that the active image alone holds.
     pub exclusive: u64,
     /// Of a clone: its parent, and the parent's snapshot that it began as.
@@ -197,6 +200,7 @@ impl SnapshotRoots {
             Scan::Release { next } => (3, next),
         };
         out[388] = scan;
+        out[389] = self.held_back;
         put(out, 392, next.to_le_bytes());
         put(out, 400, self.exclusive.to_le_bytes());
         let (parent, snapshot) = self.base.unwrap_or_default();
@@ -223,8 +227,12 @@ impl SnapshotRoots {
             3 => Scan::Release { next },
             other => return Err(Damage::new("scan", "0 to 3", other)),
         };
+        if block[389] > 100 {
+            return Err(Damage::new("pace of scans", "0 to 100", block[389]));
+        }
         Ok(SnapshotRoots {
             files,
+            held_back: block[389],
             release: file(376),
             parent: Some(SnapshotId(u32_at(block, 380))).filter(|id| id.0 != 0),
             also: decode_also(block, 416)?,
@@ -268,6 +276,7 @@ mod tests {
                 also: vec![SnapshotId(1), SnapshotId(2)],
                 next: SnapshotId(5),
                 scan: Scan::Delete { next: 77 },
+                held_back: 90,
                 exclusive: 11,
                 base: Some((FileId(65), SnapshotId(2))),
             },
@@ -278,5 +287,10 @@ mod tests {
             Ok(superblock)
         );
         assert!(VolumeSuperblock::decode(&block, FileId(65), &[5; 16]).is_err());
+        let mut faster_than_not_held_back = block;
+        faster_than_not_held_back[389] = 101;
+        assert!(
+            VolumeSuperblock::decode(&faster_than_not_held_back, FileId(64), &[5; 16]).is_err()
+        );
     }
 }

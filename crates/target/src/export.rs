@@ -11,6 +11,15 @@ pub struct Export {
     pub read_only: bool,
 }
 
+/// An earlier image of an export that [`Op::Changes`](crate::Op::Changes) can compare it with.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Image {
+    /// Which, among the images of that export: the name of a snapshot.
+    pub label: String,
+    /// The name to open it by.
+    pub export: String,
+}
+
 /// Sizes a protocol advertises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

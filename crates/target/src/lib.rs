@@ -25,7 +25,7 @@ pub mod op;
 pub mod span;
 
 pub use error::Error;
-pub use export::{Export, Limits};
+pub use export::{Export, Image, Limits};
 pub use extent::{Allocation, Extent, Extents};
 pub use op::{Completion, LunHandle, OP_BYTES_MAX, Op, Reply, Target, Token};
 pub use span::{ReadSpan, WriteSpan};

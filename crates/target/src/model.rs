@@ -10,8 +10,8 @@ use everglade_env::{BLOCK_SIZE, Page, PageRef};
 
 use crate::span::{block_count, parts};
 use crate::{
-    Allocation, Completion, Error, Export, Extent, Extents, LunHandle, OP_BYTES_MAX, Op, ReadSpan,
-    Reply, Target, Token, WriteSpan,
+    Allocation, Completion, Error, Export, Extent, Extents, Image, LunHandle, OP_BYTES_MAX, Op,
+    ReadSpan, Reply, Target, Token, WriteSpan,
 };
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -30,6 +30,8 @@ struct Lun {
     identity: u64,
     size_bytes: u64,
     read_only: bool,
+    /// What it is an image of, and which.
+    image_of: Option<(String, String)>,
     /// Blocks that were written; all others are zero.
     blocks: BTreeMap<u64, Box<[u8; BLOCK_SIZE]>>,
 }
@@ -60,12 +62,42 @@ impl Model {
             identity,
             size_bytes,
             read_only: false,
+            image_of: None,
             blocks: BTreeMap::new(),
         };
         assert!(
             self.luns.insert(name.to_owned(), lun).is_none(),
             "the name is taken"
         );
+    }
+
+    /// Keeps a LUN as it is, as `name@label`.
+    ///
+    /// # Panics
+    /// If there is no such LUN.
+    pub fn keep_image(&mut self, name: &str, label: &str) {
+        let identity = self.number();
+        let lun = &self.luns[name];
+        let image = Lun {
+            identity,
+            size_bytes: lun.size_bytes,
+            read_only: true,
+            image_of: Some((name.to_owned(), label.to_owned())),
+            blocks: lun.blocks.clone(),
+        };
+        self.luns.insert(format!("{name}@{label}"), image);
+    }
+
+    /// Stores bytes, as a client's write does.
+    ///
+    /// # Panics
+    /// If there is no such LUN or range.
+    pub fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) {
+        let data = WriteSpan::copy_of(offset, bytes);
+        let lun = self.luns.get_mut(name).expect("a LUN of the model");
+        lun.check_range(offset, u64::from(data.length))
+            .expect("a range of the LUN");
+        lun.write(&data);
     }
 
     /// Deletes a LUN; open handles of it answer [`Error::Gone`].
@@ -107,6 +139,12 @@ impl Model {
         lun.read(offset, length).to_vec()
     }
 
+    /// Number of handles that are open, for tests.
+    #[must_use]
+    pub fn open_handles(&self) -> usize {
+        self.handles.len()
+    }
+
     /// Number of blocks that hold data, which is what a thin LUN should occupy.
     ///
     /// # Panics
@@ -127,6 +165,22 @@ impl Model {
     }
 
     fn execute(&mut self, handle: LunHandle, op: Op) -> Result<Reply, Error> {
+        if let Op::Changes {
+            offset,
+            length,
+            count_max,
+            since,
+        } = op
+        {
+            let lun = self.lun(handle).ok_or(Error::Gone)?;
+            let since = self.lun(since).ok_or(Error::Gone)?;
+            lun.check_range(offset, length)?;
+            if length == 0 {
+                return Err(Error::Invalid("the extents of no bytes"));
+            }
+            let changes = lun.changes(since, offset, length, count_max);
+            return Ok(Reply::Extents(changes));
+        }
         let (name, identity) = self.handles.get(&handle.0).ok_or(Error::Gone)?;
         let lun = self
             .luns
@@ -175,9 +229,7 @@ impl Lun {
                     self.allocate(offset, length);
                 }
             }
-            Op::Changes { .. } => {
-                return Err(Error::Invalid("there are no earlier images"));
-            }
+            Op::Changes { .. } => unreachable!("it concerns two LUNs"),
             Op::Extents {
                 offset,
                 length,
@@ -291,6 +343,26 @@ impl Lun {
         extents.into_vec()
     }
 
+    /// What differs from another LUN, block by block.
+    fn changes(&self, since: &Lun, offset: u64, length: u64, count_max: u32) -> Vec<Extent> {
+        let end = offset + length;
+        let mut extents = Extents::new();
+        let mut at = offset;
+        while at < end {
+            let block = at / BLOCK;
+            let until = end.min((block + 1) * BLOCK);
+            let allocation = match self.blocks.get(&block) == since.blocks.get(&block) {
+                true => Allocation::Hole,
+                false => Allocation::Data,
+            };
+            if !extents.push(until - at, allocation, count_max) {
+                break;
+            }
+            at = until;
+        }
+        extents.into_vec()
+    }
+
     fn block_mut(&mut self, block: u64) -> &mut [u8; BLOCK_SIZE] {
         self.blocks
             .entry(block)
@@ -305,7 +377,22 @@ impl Target for Model {
             size_bytes: lun.size_bytes,
             read_only: lun.read_only,
         };
-        self.luns.iter().map(export).collect()
+        let active = self.luns.iter().filter(|(_, lun)| lun.image_of.is_none());
+        active.map(export).collect()
+    }
+
+    fn images(&self, name: &str) -> Vec<Image> {
+        let of = |lun: &Lun| lun.image_of.as_ref().map(|(of, _)| of.clone());
+        let wanted = self
+            .luns
+            .get(name)
+            .map(|lun| of(lun).unwrap_or(name.to_owned()));
+        let image = |(export, lun): (&String, &Lun)| {
+            let (of, label) = lun.image_of.clone()?;
+            let export = export.clone();
+            (Some(of) == wanted && export != name).then_some(Image { label, export })
+        };
+        self.luns.iter().filter_map(image).collect()
     }
 
     fn open(&mut self, name: &str) -> Result<(LunHandle, Export), Error> {
@@ -364,6 +451,7 @@ mod tests {
             identity: 1,
             size_bytes: 1 << 20,
             read_only: false,
+            image_of: None,
             blocks: BTreeMap::new(),
         };
         lun.write(&WriteSpan::copy_of(0, &[7; 8192]));

@@ -1,6 +1,6 @@
 //! Operations, completions, and the trait that joins protocols to storage.
 
-use crate::{Error, Export, Extent, ReadSpan, WriteSpan};
+use crate::{Error, Export, Extent, Image, ReadSpan, WriteSpan};
 
 /// Longest read or write submitted as one operation, in bytes (K-06, DESIGN §5).
 pub const OP_BYTES_MAX: u32 = 1 << 20;
@@ -75,7 +75,7 @@ pub enum Op {
         length: u64,
         /// Most extents wanted, at least 1.
         count_max: u32,
-        /// What to compare with; open on the same reactor.
+        /// What to compare with, one of the LUN's [images](Target::images); open on the same reactor.
         since: LunHandle,
     },
 }
@@ -104,6 +104,13 @@ pub struct Completion {
 pub trait Target {
     /// All exports, sorted by name.
     fn exports(&self) -> Vec<Export>;
+
+    /// Images that the LUN of this name can be compared with, sorted by label; none if there is no such LUN, or if
+    /// the target keeps no images.
+    fn images(&self, name: &str) -> Vec<Image> {
+        let _ = name;
+        Vec::new()
+    }
 
     /// Opens a LUN by name (`volume/lun`).
     ///

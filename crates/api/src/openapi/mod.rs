@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
-pub use route::{Answers, ROUTES, Role, Route};
+pub use route::{Answers, Parameter, ROUTES, Role, Route};
 
 /// Query parameters of every collection.
 pub const LISTING: [(&str, &str); 4] = [
@@ -55,6 +55,9 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::RestoreSnapshot,
     crate::Restored,
     crate::Snapshot,
+    crate::Scan,
+    crate::SetScan,
+    crate::SnapshotChanges,
     crate::SetPolicy,
     crate::Snapshots,
     crate::Statistics,
@@ -211,6 +214,16 @@ fn parameters(route: &Route) -> Vec<Value> {
         parameters.push(
             json!({"name": name, "in": "query", "description": description,
                                "schema": {"type": "boolean", "default": false}}),
+        );
+    }
+    for parameter in route.parameters {
+        let schema = match parameter.least {
+            Some(least) => json!({"type": "integer", "minimum": least}),
+            None => reference("Name"),
+        };
+        parameters.push(
+            json!({"name": parameter.name, "in": "query", "description": parameter.summary,
+                               "required": parameter.is_required, "schema": schema}),
         );
     }
     if route.is_edit() {

@@ -94,6 +94,21 @@ pub struct Route {
     pub item: Option<&'static str>,
     /// Query parameters that are true or false, and what they mean.
     pub flags: &'static [(&'static str, &'static str)],
+    /// Other query parameters of its own.
+    pub parameters: &'static [Parameter],
+}
+
+/// A query parameter with a value.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// As in the query.
+    pub name: &'static str,
+    /// In a few words.
+    pub summary: &'static str,
+    /// Nothing is answered without.
+    pub is_required: bool,
+    /// A whole number of at least this; else a name.
+    pub least: Option<u64>,
 }
 
 impl Route {
@@ -107,6 +122,7 @@ impl Route {
             answers: Answers::Found(schema),
             item: None,
             flags: &[],
+            parameters: &[],
         }
     }
 
@@ -147,6 +163,7 @@ impl Route {
             answers,
             item: None,
             flags: &[],
+            parameters: &[],
         }
     }
 
@@ -159,6 +176,16 @@ impl Route {
             role: Role::Admin,
             ..self
         }
+    }
+
+    const fn with_parameters(self, parameters: &'static [Parameter]) -> Route {
+        Route { parameters, ..self }
+    }
+
+    /// Whether its path may have a query behind it.
+    #[must_use]
+    pub fn takes_parameters(&self) -> bool {
+        self.item.is_some() || !self.flags.is_empty() || !self.parameters.is_empty()
     }
 
     /// Whether it changes an object that exists, and heeds `If-Match`.
@@ -180,7 +207,41 @@ const VOLUMES: &str = "/v1/volumes";
 const VOLUME: &str = "/v1/volumes/{volume}";
 const LUNS: &str = "/v1/volumes/{volume}/luns";
 const LUN: &str = "/v1/volumes/{volume}/luns/{lun}";
+const VOLUME_SCAN: &str = "/v1/volumes/{volume}/scan";
 const VOLUME_POLICY: &str = "/v1/volumes/{volume}/policy";
+/// What [`crate::CompareSnapshot`] is made of.
+const COMPARISON: &[Parameter] = &[
+    Parameter {
+        name: "lun",
+        summary: "the LUN to compare",
+        is_required: true,
+        least: None,
+    },
+    Parameter {
+        name: "until",
+        summary: "the other snapshot; the active image if absent",
+        is_required: false,
+        least: None,
+    },
+    Parameter {
+        name: "offset",
+        summary: "first byte to look at",
+        is_required: false,
+        least: Some(0),
+    },
+    Parameter {
+        name: "length",
+        summary: "bytes to look at; to the end if absent",
+        is_required: false,
+        least: Some(1),
+    },
+    Parameter {
+        name: "max_records",
+        summary: "at most so many ranges, 1 to 10000",
+        is_required: false,
+        least: Some(1),
+    },
+];
 const POLICIES: &str = "/v1/policies";
 const POLICY: &str = "/v1/policies/{policy}";
 const SNAPSHOTS: &str = "/v1/volumes/{volume}/snapshots";
@@ -345,6 +406,12 @@ pub const ROUTES: &[Route] = &[
         Answers::Made("Snapshot"),
     ),
     Route::one(SNAPSHOT, "one snapshot", "Snapshot"),
+    Route::get(
+        "/v1/volumes/{volume}/snapshots/{snapshot}/changes",
+        "what of a LUN differs from what it was in this snapshot",
+        "SnapshotChanges",
+    )
+    .with_parameters(COMPARISON),
     Route::change(
         "PUT",
         SNAPSHOT,
@@ -386,6 +453,18 @@ pub const ROUTES: &[Route] = &[
         "takes a hold away",
         Some("HoldSnapshot"),
         Answers::Found("Snapshot"),
+    ),
+    Route::get(
+        VOLUME_SCAN,
+        "what goes on in the background for a volume's snapshots, and how fast",
+        "Scan",
+    ),
+    Route::change(
+        "PUT",
+        VOLUME_SCAN,
+        "holds it back, to the point of rest, or lets it go on",
+        Some("SetScan"),
+        Answers::Found("Scan"),
     ),
     Route::list(POLICIES, "snapshot policies, by name", "Policies", "Policy"),
     Route::change(

@@ -527,12 +527,17 @@ impl Holders<'_> {
                 continue;
             }
             let object = table::object_of(self.volume, record);
+            // A pass that adds up those who stay does not tell what its victims lose.
+            let counted = match record.is_in_pass {
+                true => record.exclusive.min(count.exclusive),
+                false => record.exclusive,
+            };
             compare(
                 &object,
                 Kind::ExclusiveCount,
                 what,
                 count.exclusive,
-                record.exclusive,
+                counted,
             );
             if table::has_image(record) {
                 let what = "blocks in use, as in its map";

@@ -79,3 +79,31 @@ fn a_block_is_traced_to_its_lun() {
     assert!(block(600).contains("in no extent"));
     assert!(block(440).contains("in use: no"));
 }
+
+#[test]
+fn snapshots_are_shown_with_their_history_and_what_scans_do() {
+    let images = (0..60).map(crate::snapped::image);
+    let shown = images.map(|image| {
+        let world = image.world();
+        let out = describe::superblock(&*world.storage(), &world.devices()).expect("readable");
+        out.to_string()
+    });
+    let parts = [
+        "summary map: file",
+        "scan: Delete",
+        "state: Live",
+        "state: Deleting",
+        "in the delete pass: true",
+        "unfolded: true",
+        "holds: h",
+        "volume v@s",
+    ];
+    let mut missing = parts.to_vec();
+    for text in shown {
+        missing.retain(|part| !text.contains(part));
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("no image shows {missing:?}");
+}

@@ -17,8 +17,12 @@ pub enum SnapshotVerb {
     Rename(SnapshotRename),
     /// Delete a snapshot; needs --yes
     Delete(SnapshotDelete),
+    /// Show what of a LUN differs between a snapshot and another, or what is active now
+    Diff(SnapshotDiff),
     /// Make a snapshot's image the active one; what was active is kept as another snapshot
     Restore(SnapshotRestore),
+    /// Show what goes on in the background for a volume's snapshots, or hold it back
+    Scan(SnapshotScan),
     /// Keep a snapshot from being deleted, for a reason
     Hold(SnapshotHold),
     /// Take a hold away
@@ -73,6 +77,44 @@ pub struct SnapshotDelete {
     pub removal: Removal,
 }
 
+/// Options of `snapshot diff`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Ranges are in bytes and whole blocks of 4096: what may read differently; all else reads the same. \
+    Two snapshots never change, so their difference is exact; with what is active, each range is right at some \
+    moment."
+)]
+pub struct SnapshotDiff {
+    /// The snapshot to compare with
+    #[arg(value_name = "VOLUME@SNAPSHOT")]
+    pub name: SnapshotName,
+
+    /// What to compare with it: another snapshot of the volume, or the volume for what is active [default: the
+    /// volume]
+    #[arg(value_name = "VOLUME[@SNAPSHOT]")]
+    pub until: Option<String>,
+
+    /// Which LUN
+    #[arg(long, value_name = "LUN")]
+    pub lun: Name,
+
+    /// First byte to look at
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub offset: u64,
+
+    /// Bytes to look at [default: to the end]
+    #[arg(long, value_name = "BYTES")]
+    pub length: Option<u64>,
+
+    /// Print no heading
+    #[arg(long)]
+    pub no_header: bool,
+
+    /// Print sizes in bytes
+    #[arg(long)]
+    pub exact: bool,
+}
+
 /// Options of `snapshot restore`.
 #[derive(Debug, Args)]
 #[command(
@@ -111,4 +153,32 @@ pub struct SnapshotHold {
     /// The reason, by the rule for names
     #[arg(value_name = "TAG")]
     pub tag: Name,
+}
+
+/// Options of `snapshot scan`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "After deletions and restores a scan goes over the volume's maps, a little in each consistency point. \
+    Its pace is kept in the volume. While the pool is short of space it goes on at full pace whatever was said."
+)]
+pub struct SnapshotScan {
+    /// Which volume
+    #[arg(value_name = "VOLUME")]
+    pub volume: Name,
+
+    /// Let scans use this part of each consistency point, in percent: 0 to 100
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub pace: Option<u8>,
+
+    /// Let scans rest; the same as --pace 0
+    #[arg(long, conflicts_with_all = ["pace", "resume"])]
+    pub pause: bool,
+
+    /// Let scans go on; the same as --pace 100
+    #[arg(long, conflicts_with = "pace")]
+    pub resume: bool,
+
+    /// How to show it.
+    #[command(flatten)]
+    pub listing: Listing,
 }

@@ -61,6 +61,9 @@ pub(crate) struct Space {
     host_full: AtomicBool,
     /// Somebody waits for space.
     hungry: AtomicBool,
+    /// The last consistency point that somebody was refused for, and the last one that was committed.
+    refused: AtomicU64,
+    committed: AtomicU64,
 }
 
 /// Numbers for people.
@@ -103,6 +106,8 @@ impl Space {
             paced: AtomicBool::new(false),
             host_full: AtomicBool::new(false),
             hungry: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
         }
     }
 
@@ -136,6 +141,7 @@ impl Space {
             Class::Overwrite => signed(self.reserve) / 4 * 3,
         };
         if free < floor + signed(blocks) && !planted::is(Bug::AdmissionIgnored) {
+            self.refused.fetch_max(cp.0, Ordering::Relaxed);
             self.hungry.store(true, Ordering::Relaxed);
             return false;
         }
@@ -208,6 +214,7 @@ impl Space {
 
     /// A consistency point committed: its charges end, its real use counts.
     pub(crate) fn commit(&self, cp: CpNumber, used: u64, backed: u64, pending: u64) {
+        self.committed.store(cp.0, Ordering::Relaxed);
         self.charged[parity(cp)].store(0, Ordering::Relaxed);
         self.dirty[parity(cp)].store(0, Ordering::Relaxed);
         self.used.store(used, Ordering::Relaxed);
@@ -240,6 +247,15 @@ impl Space {
         self.pending.load(Ordering::Relaxed) > 0
             || (!self.host_full.load(Ordering::Relaxed)
                 && self.backed.load(Ordering::Relaxed) < signed(self.total))
+    }
+
+    /// True if somebody was refused for want of space and may wait, or soon would be.
+    pub(crate) fn is_short(&self) -> bool {
+        let used = signed(self.used.load(Ordering::Relaxed)) + self.charged();
+        let floor = signed(self.reserve) + signed(self.total / 100);
+        let refused = self.refused.load(Ordering::Relaxed);
+        let is_recent = refused > 0 && refused >= self.committed.load(Ordering::Relaxed);
+        is_recent || signed(self.total) - used < floor || self.host_full.load(Ordering::Relaxed)
     }
 
     /// True once after somebody was refused.
@@ -321,6 +337,24 @@ mod tests {
         assert!(space.begin_progress());
         space.commit(running, 0, 100_000, 0);
         assert!(space.has_room(5_000, joining), "nothing runs");
+    }
+
+    #[test]
+    fn a_pool_is_short_of_space_a_little_before_clients_are_refused() {
+        let space = Space::new(1000, 100, 889, 1000);
+        assert!(!space.is_short());
+        assert!(space.charge(Class::Grow, 2, CpNumber(1)));
+        assert!(space.is_short());
+        let thin = Space::new(1000, 100, 10, 120);
+        assert!(!thin.is_short(), "the host has more");
+        assert!(!thin.charge(Class::Grow, 300, CpNumber(7)));
+        assert!(thin.is_short(), "somebody waits, however much there is");
+        thin.commit(CpNumber(7), 10, 120, 0);
+        assert!(thin.is_short());
+        thin.commit(CpNumber(8), 10, 120, 0);
+        assert!(!thin.is_short(), "nobody has asked since");
+        thin.set_host_full(true);
+        assert!(thin.is_short());
     }
 
     #[test]

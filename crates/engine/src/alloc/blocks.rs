@@ -519,15 +519,17 @@ impl FileSystem {
         self.files[&ACTIVE_MAP].pointer(cx, 0, block)
     }
 
-    /// The same, unless the block is changed.
+    /// The same for a block of any level of the active map, unless it is changed.
     pub(crate) fn unchanged_map_place(
         &self,
         cx: &mut LoadCx<'_>,
-        block: u64,
+        level: u8,
+        index: u64,
     ) -> Result<Option<Pointer>, Stop> {
-        match self.files[&ACTIVE_MAP].peek(0, block) {
+        let map = &self.files[&ACTIVE_MAP];
+        match map.peek(level, index) {
             Some(_) => Ok(None),
-            None => self.map_place(cx, block).map(Some),
+            None => map.pointer(cx, level, index).map(Some),
         }
     }
 

@@ -15,6 +15,7 @@ use everglade_format::{FileId, Superblock};
 
 use crate::cp::{Home, Run, VolumeHome};
 use crate::load::Stop;
+use crate::snapshot::scan;
 
 /// Submits what is left and waits for all writes.
 pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
@@ -170,6 +171,7 @@ impl Home {
                 .store(blocks.sum(), Ordering::Relaxed);
             let pending = volume.pending_blocks();
             shared.pending_blocks.store(pending, Ordering::Relaxed);
+            shared.set_scan(scan::describe(self, volume));
         }
     }
 
@@ -184,8 +186,10 @@ impl Home {
         (self.fs.areas_used + ready) * self.fs.area_blocks
     }
 
-    /// True if what was deleted, or cut off, still owns blocks, or a scan has anything else to do.
+    /// True if what was deleted, or cut off, still owns blocks, or a scan has anything else to do and does not rest.
     pub(crate) fn has_hidden(&self) -> bool {
-        !self.fs.hidden.is_empty() || self.volumes.values().any(|v| v.fs.has_leftovers())
+        let is_short = self.aggregate.space.is_short();
+        let mut volumes = self.volumes.values();
+        !self.fs.hidden.is_empty() || volumes.any(|v| v.fs.has_leftovers(is_short))
     }
 }

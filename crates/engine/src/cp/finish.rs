@@ -376,6 +376,9 @@ fn take_snapshots(home: &mut Home, cp: everglade_format::CpNumber, id: FileId) {
     });
     let luns = image::of(fs);
     let run = home.run.as_mut().expect("under way");
+    if let (true, Some(newest)) = (run.create_scan, ids.last()) {
+        snapshots.begin_create_scan(*newest);
+    }
     for id in ids {
         let name = snapshots.get(id).name.clone();
         let image = Image::new(&volume.shared, &name, &luns);

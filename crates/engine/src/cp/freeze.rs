@@ -88,6 +88,7 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
         active,
         reclaim_regions: context.reclaim_regions,
         reclaim_budget: context.reclaim_regions,
+        create_scan: context.create_scan,
         roots: Vec::new(),
         images: Vec::new(),
         restored: Vec::new(),
@@ -134,10 +135,11 @@ pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
         });
     }
     // Volumes with deleted LUNs or snapshots are worked on in every consistency point until those are gone.
+    let is_short = home.aggregate.space.is_short();
     run.active.extend(
         home.volumes
             .iter()
-            .filter(|(_, v)| v.fs.has_leftovers())
+            .filter(|(_, v)| v.fs.has_leftovers(is_short))
             .map(|(id, _)| *id),
     );
     Ok(())

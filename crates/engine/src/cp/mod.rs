@@ -150,6 +150,8 @@ pub(crate) struct Run {
     pub(crate) reclaim_budget: u64,
     /// What it began with.
     pub(crate) reclaim_regions: u64,
+    /// New snapshots are scanned.
+    pub(crate) create_scan: bool,
     pub(crate) roots: Vec<(Arc<Lun>, Root)>,
     /// New snapshots, for clients.
     pub(crate) images: Vec<(Arc<Volume>, String, Image)>,

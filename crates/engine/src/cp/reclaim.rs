@@ -51,6 +51,12 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     {
         let cost = scan::step(home, cx, volume)?;
         let regions = (cost as u64).div_ceil(SPAN).max(1);
+        home.volumes
+            .get_mut(&volume)
+            .expect("found above")
+            .fs
+            .snapshots
+            .spent += regions;
         let run = home.run.as_mut().expect("under way");
         run.reclaim_budget = run.reclaim_budget.saturating_sub(regions);
         return Ok(false);

@@ -212,10 +212,15 @@ impl Client {
             Op::Extents { length: 0, .. } | Op::Changes { length: 0, .. } => {
                 return Err(Error::Invalid("the range is empty"));
             }
-            Op::Changes { .. } if self.since.is_none() => return Err(Error::Gone),
-            Op::Extents { offset, length, .. } | Op::Changes { offset, length, .. } => {
+            Op::Changes { offset, length, .. } => {
+                let since = self.since.as_ref().ok_or(Error::Gone)?;
+                // Elsewhere the same vvbn is another block.
+                if !Arc::ptr_eq(&since.volume, &self.lun.volume) {
+                    return Err(Error::Invalid("compare with an image in the same volume"));
+                }
                 (*offset, *length, false)
             }
+            Op::Extents { offset, length, .. } => (*offset, *length, false),
         };
         if length == 0 && bounded {
             return Err(Error::Invalid("the range is empty"));

@@ -290,6 +290,7 @@ impl<O: Outside> Core<O> {
             stranded: &mut stranded,
             seconds: home.wall_seconds,
             reclaim_regions: self.shared.options.reclaim_regions,
+            create_scan: self.shared.options.create_scan,
         };
         freeze::freeze(home, &permit, &mut context);
         if planted::is(Bug::ChangeAnsweredEarly) {

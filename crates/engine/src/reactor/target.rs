@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use everglade_env::Outside;
-use everglade_target::{Completion, Error, Export, LunHandle, Op, Target, Token};
+use everglade_target::{Completion, Error, Export, Image, LunHandle, Op, Target, Token};
 
 use crate::aggregate::State;
 use crate::ops::{Client, Origin};
 use crate::reactor::Core;
+use crate::snapshot;
 use crate::volume::{Lun, Volume};
 
 impl<O: Outside> Core<O> {
@@ -50,6 +51,28 @@ impl<O: Outside> Target for Core<O> {
         }
         exports.sort_by(|a, b| a.name.cmp(&b.name));
         exports
+    }
+
+    /// In each snapshot of its volume, the LUN that is the same file or, if there is none, has the same name: a LUN may
+    /// have been renamed since, or be a copy of what it was then.
+    fn images(&self, name: &str) -> Vec<Image> {
+        let Ok(lun) = self.find_lun(name) else {
+            return Vec::new();
+        };
+        let images = lun.volume.images();
+        let same = |image: &snapshot::image::Image| {
+            let same_file = image.luns.values().find(|known| known.file == lun.file);
+            same_file.or_else(|| image.luns.get(&*lun.name.get())).cloned()
+        };
+        let others = images
+            .iter()
+            .filter(|(label, _)| lun.snapshot.as_ref() != Some(*label));
+        let found = others.filter_map(|(label, image)| Some((label, same(image)?)));
+        let image = |(label, lun): (&String, Arc<Lun>)| Image {
+            label: label.clone(),
+            export: lun.full_name(),
+        };
+        found.map(image).collect()
     }
 
     fn open(&mut self, name: &str) -> Result<(LunHandle, Export), Error> {

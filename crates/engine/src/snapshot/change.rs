@@ -238,3 +238,17 @@ pub(crate) fn restore(
     volume.shared.is_paused.store(is_paused, Ordering::Release);
     Ok(())
 }
+
+/// Holds scans back, or lets them go on (see [`super::scan`]).
+pub(crate) fn set_pace(home: &mut Home, volume: &str, percent: u8) -> Result<(), Error> {
+    if percent > 100 {
+        return Err(Error::Invalid {
+            field: "pace_percent",
+            problem: format!("{percent} is not possible; use 0, at which scans rest, to 100"),
+        });
+    }
+    let snapshots = &mut find(home, volume)?.fs.snapshots;
+    snapshots.roots.held_back = 100 - percent;
+    snapshots.set_changed();
+    Ok(())
+}

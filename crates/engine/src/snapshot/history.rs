@@ -83,6 +83,13 @@ impl History {
         }
     }
 
+    /// Everybody who is not a ghost.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
+        let snapshots = self.edges.keys().copied();
+        let snapshots = snapshots.filter(|node| *node != Node::Active && !self.is_ghost(*node));
+        std::iter::once(Node::Active).chain(snapshots)
+    }
+
     /// Takes a node's blocks away.
     pub(crate) fn bury(&mut self, id: SnapshotId) {
         self.ghosts.insert(id);

@@ -2,6 +2,31 @@
 
 use everglade_format::{BLOCK_SIZE, SnapshotRecord};
 
+use crate::snapshot::table::Counts;
+
+/// What is done in the background for a volume's snapshots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScanInfo {
+    /// The pass under way: `none`, `fold`, `delete` or `release`.
+    pub kind: &'static str,
+    /// How a delete pass goes on: `subtraction` or `addition`.
+    pub way: Option<&'static str>,
+    /// How far the pass is, and how far it goes: blocks of vvbn space or, of a release, entries.
+    pub done: u64,
+    /// See above; 0 if none is under way.
+    pub total: u64,
+    /// Seconds until the pass ends, if it goes on as it did since it began or the volume was opened.
+    pub eta_seconds: Option<u64>,
+    /// Deleted snapshots that the pass is for.
+    pub victims: u64,
+    /// Those that were deleted later; the next pass is for them.
+    pub waiting: u64,
+    /// Of what a consistency point may do for scans, 0 to 100; at 0 they rest.
+    pub pace_percent: u8,
+    /// Blocks of the maps that delete passes dealt with since the volume was opened.
+    pub counts: Counts,
+}
+
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotInfo {

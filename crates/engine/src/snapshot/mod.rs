@@ -28,7 +28,7 @@
 //! | [`history`] | who descends from whom |
 //! | [`table`] | records, in memory and on media |
 //! | [`held`] | what a block of the active map needs to know before it changes |
-//! | [`count`] | who gains and loses blocks when a snapshot goes |
+//! | [`plan`], [`count`] | who gains and loses blocks when a snapshot goes, and how that is found out |
 //! | [`scan`] | the background passes: fold, delete, release |
 //! | [`change`] | what administrators ask for |
 //! | [`image`], [`info`] | the LUNs of a snapshot, for clients; facts, for people |
@@ -43,6 +43,7 @@ pub(crate) mod history;
 pub(crate) mod image;
 pub(crate) mod info;
 pub(crate) mod lun;
+pub(crate) mod plan;
 pub(crate) mod restore;
 pub(crate) mod scan;
 pub(crate) mod table;
@@ -59,7 +60,17 @@ pub(crate) fn snapmap_pointer(
     map: &Inode,
     block: u64,
 ) -> Result<Pointer, Stop> {
-    Root::of(map).pointer(cx, Layer::Volume, 0, block)
+    snapmap_place(cx, map, 0, block)
+}
+
+/// The place of a block of a snapmap, or of one above.
+pub(crate) fn snapmap_place(
+    cx: &mut LoadCx<'_>,
+    map: &Inode,
+    level: u8,
+    index: u64,
+) -> Result<Pointer, Stop> {
+    Root::of(map).pointer(cx, Layer::Volume, level, index)
 }
 
 /// A block of a snapmap; nothing where the map has a hole or ends.

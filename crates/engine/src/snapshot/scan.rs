@@ -6,14 +6,23 @@
 //!            └──────────────────────────────────────────────────────┘
 //! ```
 //!
-//! **Delete.** One pass for all snapshots that were deleted when it began. For each vvbn, in ascending order, the
-//! victims leave the history one after the other ([`count::release`]). Up to the cursor the victims are ghosts, from
+//! **Fold.** The map of a snapshot goes into the summary map: after a restore that of the safety snapshot; and, as an
+//! ablation ([`crate::Options::create_scan`]), of every new snapshot, which is how it was done before F-05.
+//!
+//! **Delete.** One pass for all snapshots that were deleted when it began; those deleted while it runs share the next
+//! one. For each vvbn, in ascending order, the victims leave the history, by subtraction or by addition, whichever
+//! loads fewer maps ([`super::plan`]). Blocks of the maps in which nothing changes are skipped, and so are all 255
+//! below a block above them that everybody shares. Up to the cursor the victims are ghosts, from
 //! there on they are nodes like others: who changes the active map meanwhile takes either view ([`super::held`]).
 //!
 //! The scan reads the victims' snapmaps to the end, so their blocks must not be reused before (Theorem 3). Instead
 //! of protecting all blocks of the victims until then, it protects only those that it needs: while it passes, it
 //! leaves them in the summary map. In the consistency point that removes the victims, those among them that nobody
 //! holds are listed in the *release file*, whose entries go a few at a time.
+//!
+//! **Pace.** A consistency point does so much for deleted files and scans ([`crate::cp::reclaim`]). An operator may hold
+//! the scans of a volume back to a part of that, or let them rest; the volume's superblock says so, so it lasts. Whatever
+//! was said, scans go on at full pace while the pool is short of space: who waits for it waits for them.
 //!
 //! 1. Cursor and effects are committed together, so a pass goes on after a restart where it was.
 //! 2. A vvbn that was released in a consistency point is not allocated in it.
@@ -22,19 +31,23 @@
 use std::collections::BTreeMap;
 
 use everglade_format::planted::{self, Bug};
+use everglade_format::snapshot::State;
 use everglade_format::volume::Scan;
 use everglade_format::{
     BITS_PER_BLOCK, BLOCK_SIZE, Block, Entry, EntryKind, FileId, Indirect, Inode, Kind, Layer,
-    Pointer, SPAN, SnapshotId, bitmap, release,
+    Pointer, SPAN, SnapshotId, SnapshotRecord, bitmap, release,
 };
 
-use crate::cp::Home;
+use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::count;
 use crate::snapshot::held::{self, maps_of, unite_summary};
-use crate::snapshot::history::{History, Node};
-use crate::snapshot::{snapmap_block, snapmap_pointer};
+use crate::snapshot::history::Node;
+use crate::snapshot::info::ScanInfo;
+use crate::snapshot::plan::{Place, Plan, Way};
+use crate::snapshot::table::Snapshots;
+use crate::snapshot::{snapmap_block, snapmap_place};
 use crate::tree::{Content, File};
 
 /// Blocks released in one step.
@@ -42,12 +55,73 @@ const STEP_RELEASES: usize = 512;
 /// Map blocks looked at in one step that has nothing to release.
 const STEP_MAPS: u64 = 16;
 
-/// The first volume with anything to do in the background.
+/// The first volume with anything to do in the background now.
 pub(crate) fn next_volume(home: &Home) -> Option<FileId> {
-    let mut volumes = home.volumes.iter();
+    let is_short = home.aggregate.space.is_short();
+    let run = home.run.as_ref().expect("under way");
+    let regions = run.reclaim_regions;
+    let is_due = |snapshots: &Snapshots| {
+        let is_held_back =
+            snapshots.rests(is_short) || snapshots.has_done_its_share(regions, is_short);
+        snapshots.has_scan() && !is_held_back
+    };
+    // Space may have become short since the consistency point was planned.
+    let mut volumes = home
+        .volumes
+        .iter()
+        .filter(|(id, _)| run.active.contains(*id));
     volumes
-        .find(|(_, volume)| volume.fs.snapshots.has_scan())
+        .find(|(_, volume)| is_due(&volume.fs.snapshots))
         .map(|(id, _)| *id)
+}
+
+/// What people are told.
+pub(crate) fn describe(home: &Home, volume: &VolumeHome) -> ScanInfo {
+    let snapshots = &volume.fs.snapshots;
+    let space = |maps: &mut dyn Iterator<Item = &SnapshotRecord>| {
+        let ends = maps.map(|record| record.active_map.block_count());
+        ends.max().unwrap_or(0).saturating_mul(BITS_PER_BLOCK)
+    };
+    let (kind, done, total) = match snapshots.roots.scan {
+        Scan::None => ("none", 0, 0),
+        Scan::Fold { next } => {
+            let mut all = snapshots.all().filter(|record| record.is_unfolded).take(1);
+            ("fold", next, space(&mut all))
+        }
+        Scan::Delete { next } => {
+            let mut all = snapshots.all().filter(|record| record.is_in_pass);
+            ("delete", next, space(&mut all))
+        }
+        Scan::Release { next } => {
+            let release = snapshots
+                .roots
+                .release
+                .and_then(|id| home.fs.files.get(&id));
+            let blocks = release.map_or(0, |file| file.inode.block_count());
+            ("release", next, blocks * release::RELEASES_PER_BLOCK as u64)
+        }
+    };
+    let victims = snapshots.victims().len() as u64;
+    let eta_seconds = snapshots.since.and_then(|(since, from)| {
+        let (took, did) = (
+            home.wall_seconds.saturating_sub(since),
+            done.saturating_sub(from),
+        );
+        let rest = u128::from(total.saturating_sub(done)) * u128::from(took);
+        u64::try_from(rest.checked_div(u128::from(did))?).ok()
+    });
+    let is_deleting = kind == "delete" && victims > 0;
+    ScanInfo {
+        kind,
+        way: is_deleting.then(|| snapshots.plan().way.name()),
+        done,
+        total,
+        eta_seconds: eta_seconds.filter(|_| kind != "none" && snapshots.roots.held_back < 100),
+        victims,
+        waiting: (snapshots.deleting().count() as u64).saturating_sub(victims),
+        pace_percent: 100 - snapshots.roots.held_back.min(100),
+        counts: snapshots.counts,
+    }
 }
 
 /// Loads again what a scan made out of date.
@@ -68,6 +142,13 @@ pub(crate) fn refresh(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> 
 /// Does a little for a volume that has something to do. Returns what it cost, in blocks that changed hands.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<usize, Stop> {
     let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    let scan = volume.snapshots.roots.scan;
+    if let Scan::Fold { next } | Scan::Delete { next } | Scan::Release { next } = scan {
+        volume
+            .snapshots
+            .since
+            .get_or_insert((home.wall_seconds, next));
+    }
     match volume.snapshots.roots.scan {
         Scan::None => {
             begin(volume);
@@ -83,12 +164,21 @@ fn set(volume: &mut FileSystem, scan: Scan) {
     volume.snapshots.set_scan(scan);
 }
 
+/// Always, but for a mistake that was planted.
+fn must_fold(snapshots: &Snapshots, id: SnapshotId) -> bool {
+    let is_victim = snapshots.get(id).state == State::Deleting;
+    !(is_victim && planted::is(Bug::VictimNotFolded))
+}
+
 /// Finds the next pass.
 fn begin(volume: &mut FileSystem) {
     let snapshots = &mut volume.snapshots;
     let scan = if snapshots.roots.release.is_some() {
         Scan::Release { next: 0 }
-    } else if snapshots.unfolded().is_some() {
+    } else if snapshots
+        .unfolded()
+        .is_some_and(|id| must_fold(snapshots, id))
+    {
         Scan::Fold { next: 0 }
     } else {
         let victims: Vec<SnapshotId> = snapshots.deleting().map(|record| record.id).collect();
@@ -157,6 +247,7 @@ fn delete(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, next: u64) -> Result
         .iter()
         .map(|victim| &volume.snapshots.get(*victim).active_map);
     let end = maps.map(Inode::block_count).max().unwrap_or(0);
+    let plan = volume.snapshots.plan();
     let mut block = next / BITS_PER_BLOCK;
     let mut bit = next % BITS_PER_BLOCK;
     for _ in 0..STEP_MAPS {
@@ -164,20 +255,39 @@ fn delete(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, next: u64) -> Result
             return finish_pass(home, cx, id, &victims);
         }
         let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
-        if matters(volume, cx, &victims, block)? {
-            return release_range(home, cx, id, &victims, (block, bit));
-        }
-        block += 1;
-        bit = 0;
-        set(
-            volume,
-            Scan::Delete {
-                next: block * BITS_PER_BLOCK,
-            },
-        );
-        go_stale(volume, block - 1);
+        let is_first = bit == 0 && block.is_multiple_of(SPAN);
+        let blocks = if is_first && !matters(volume, cx, &plan, (1, block / SPAN))? {
+            SPAN.min(end - block)
+        } else if matters(volume, cx, &plan, (0, block))? {
+            return release_range(home, cx, id, &plan, (block, bit));
+        } else {
+            1
+        };
+        pass(volume, block + blocks);
+        volume.snapshots.counts.skipped += blocks;
+        (block, bit) = (block + blocks, 0);
     }
     Ok(1)
+}
+
+/// Nothing has to be done in the blocks of the maps before `block`.
+fn pass(volume: &mut FileSystem, block: u64) {
+    let from = volume.snapshots.done_below() / BITS_PER_BLOCK;
+    let next = block * BITS_PER_BLOCK;
+    set(volume, Scan::Delete { next });
+    let known = volume.snapshots.held.range(from..block);
+    let known: Vec<u64> = known.map(|(block, _)| *block).collect();
+    known.into_iter().for_each(|block| go_stale(volume, block));
+}
+
+/// True if blocks of victims' snapmaps are among the vvbns of these blocks of the maps.
+fn has_protected(volume: &FileSystem, from: u64, to: u64) -> bool {
+    let protected = volume.snapshots.protected.as_ref();
+    let protected = protected.expect("looked up first");
+    let first = protected.partition_point(|(vvbn, _)| *vvbn < from * BITS_PER_BLOCK);
+    let found = protected.get(first);
+    found.is_some_and(|(vvbn, _)| *vvbn < to.saturating_mul(BITS_PER_BLOCK))
+        && !planted::is(Bug::SnapmapReleasedEarly)
 }
 
 /// Protected blocks among the vvbns of one map block, as bits.
@@ -199,51 +309,44 @@ fn protected_bits(volume: &FileSystem, block: u64) -> Box<Block> {
     bits
 }
 
-/// False if releasing the victims changes nothing in this block of the maps: where two neighbours have the very
-/// block that a victim has, they go on sharing it, and everybody's exclusive blocks stay what they are.
+/// False if releasing the victims changes nothing in this block of the maps or, at level 1, in all blocks below it
+/// (see [`Plan::changes_nothing`]).
 fn matters(
     volume: &FileSystem,
     cx: &mut LoadCx<'_>,
-    victims: &[SnapshotId],
-    block: u64,
+    plan: &Plan,
+    (level, index): (u8, u64),
 ) -> Result<bool, Stop> {
-    if bitmap::ones(&protected_bits(volume, block))
-        .next()
-        .is_some()
-    {
+    let reach = Inode::reach(level);
+    if has_protected(volume, index * reach, (index + 1) * reach) {
         return Ok(true);
     }
-    let mut history = History::clone(&volume.snapshots.history(false));
     let mut gather = Gather::default();
-    let mut places: BTreeMap<Node, Option<Pointer>> = BTreeMap::new();
-    for node in count::audience(&history, victims) {
-        let place = match node {
+    let mut places: BTreeMap<Node, Option<Place>> = BTreeMap::new();
+    for node in &plan.nodes {
+        let pointer = match node {
             Node::Snapshot(id) => {
-                snapmap_pointer(cx, &volume.snapshots.get(id).active_map, block).map(Some)
+                snapmap_place(cx, &volume.snapshots.get(*id).active_map, level, index).map(Some)
             }
-            Node::Active => volume.unchanged_map_place(cx, block),
+            Node::Active => volume.unchanged_map_place(cx, level, index),
         };
-        places.extend(gather.add(place).map(|place| (node, place)));
+        let Some(pointer) = gather.add(pointer) else {
+            continue;
+        };
+        let place = pointer.and_then(|pointer| match pointer.is_hole() {
+            // A tree with fewer levels has nothing there, and may have a leaf below.
+            true if level > 0 => None,
+            true => Some(Place::Empty),
+            false => Some(Place::At(pointer.vvbn.0)),
+        });
+        places.insert(*node, place);
     }
     gather.finish()?;
-    for victim in victims {
-        let node = Node::Snapshot(*victim);
-        let place = places[&node].expect("snapmaps do not change");
-        let near = history.neighbours(node);
-        let same = near
-            .iter()
-            .filter(|near| places[near].is_some_and(|other| other.vvbn == place.vvbn));
-        let enough = if planted::is(Bug::SharedSubtreeSkipped) {
-            1
-        } else {
-            2
-        };
-        if !place.is_hole() && same.count() < enough {
-            return Ok(true);
-        }
-        history.bury(*victim);
-    }
-    Ok(false)
+    let least = match planted::is(Bug::SharedSubtreeSkipped) {
+        true => 1,
+        false => 2,
+    };
+    Ok(!plan.changes_nothing(least, |node| places[&node]))
 }
 
 /// Releases what only the victims hold, from a bit of a map block on.
@@ -251,15 +354,11 @@ fn release_range(
     home: &mut Home,
     cx: &mut LoadCx<'_>,
     id: FileId,
-    victims: &[SnapshotId],
+    plan: &Plan,
     (block, from): (u64, u64),
 ) -> Result<usize, Stop> {
     let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
-    let history = volume.snapshots.history(false);
-    let nodes = count::audience(&history, victims)
-        .into_iter()
-        .chain([Node::Active]);
-    let maps = maps_of(volume, cx, nodes, block)?;
+    let maps = maps_of(volume, cx, plan.nodes.iter().copied(), block)?;
     let protected = protected_bits(volume, block);
     let active = maps[&Node::Active]
         .clone()
@@ -275,11 +374,11 @@ fn release_range(
         bitmap::ones(&gone).collect::<Vec<u64>>()
     };
     let mut to = BITS_PER_BLOCK;
-    let mut effect = count::release(&history, victims, &maps, (from, to));
+    let mut effect = count::effect(plan, &maps, &summary, (from, to));
     let mut gone = gone_in(&effect);
     if gone.len() > STEP_RELEASES {
         to = gone[STEP_RELEASES];
-        effect = count::release(&history, victims, &maps, (from, to));
+        effect = count::effect(plan, &maps, &summary, (from, to));
         gone = gone_in(&effect);
     }
     let mut after = Box::new(*summary);
@@ -302,6 +401,10 @@ fn release_range(
     }
     if to == BITS_PER_BLOCK {
         volume.score_after_scan(block, &active, &after);
+        match plan.way {
+            Way::Subtraction => volume.snapshots.counts.subtracted += 1,
+            Way::Addition => volume.snapshots.counts.added += 1,
+        }
     }
     let done = match planted::is(Bug::ScanCursorAhead) {
         true => BITS_PER_BLOCK,

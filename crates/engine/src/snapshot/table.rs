@@ -23,6 +23,7 @@ use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::held::Held;
 use crate::snapshot::history::{self, History, Line};
 use crate::snapshot::lun::LunRestore;
+use crate::snapshot::plan::Plan;
 use crate::tree::{Content, File};
 
 /// A snapshot of the image that the running consistency point writes.
@@ -54,16 +55,35 @@ pub(crate) struct Snapshots {
     pub(crate) stale: BTreeSet<u64>,
     /// Blocks of the victims' snapmaps, ascending; nothing until a delete scan has looked.
     pub(crate) protected: Option<Vec<(u64, SnapshotId)>>,
+    /// What delete passes did since the volume was opened.
+    pub(crate) counts: Counts,
+    /// What scans did in this consistency point, as its budget has it.
+    pub(crate) spent: u64,
+    /// When the pass under way, or the volume, was begun, seconds since 1970 UTC, and how far it was then.
+    pub(crate) since: Option<(u64, u64)>,
     /// Something that the superblock or the table says was changed.
     is_changed: bool,
     /// What follows from the records, until they change: there may be a thousand, and every map block asks.
     known: RefCell<Known>,
 }
 
+/// Blocks of the maps that delete passes dealt with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// By subtraction.
+    pub subtracted: u64,
+    /// By addition.
+    pub added: u64,
+    /// Not looked into, because nothing changes there.
+    pub skipped: u64,
+}
+
 /// What was worked out from the records.
 #[derive(Default)]
 struct Known {
     has_scan: Option<bool>,
+    /// How the pass goes on.
+    plan: Option<Arc<Plan>>,
     /// While vvbns are not done, and once they are.
     history: [Option<Arc<History>>; 2],
 }
@@ -207,6 +227,19 @@ impl Snapshots {
         })
     }
 
+    /// True while scans are not to do anything: they were told to rest. Not when space is short, because then
+    /// clients wait for what they give back.
+    pub(crate) fn rests(&self, is_short: bool) -> bool {
+        self.roots.held_back == 100 && !is_short
+    }
+
+    /// True if scans have done their share of a consistency point that may do so much. At least one step each, so
+    /// that they end.
+    pub(crate) fn has_done_its_share(&self, regions: u64, is_short: bool) -> bool {
+        let share = regions * u64::from(100 - self.roots.held_back) / 100;
+        !is_short && self.roots.held_back > 0 && self.spent >= share.max(1)
+    }
+
     /// True if the consistency point has anything to write for the snapshots.
     pub(crate) fn is_changed(&self) -> bool {
         self.is_changed || !self.created.is_empty() || self.restoring.is_some()
@@ -224,6 +257,7 @@ impl Snapshots {
         self.roots.scan = scan;
         self.is_changed = true;
         if is_another {
+            self.since = None;
             self.set_changed();
         }
     }
@@ -247,6 +281,16 @@ impl Snapshots {
             Arc::new(history)
         });
         history.clone()
+    }
+
+    /// How the delete pass goes on as the history is now.
+    pub(crate) fn plan(&self) -> Arc<Plan> {
+        if let Some(plan) = &self.known.borrow().plan {
+            return plan.clone();
+        }
+        let plan = Arc::new(Plan::new(&self.history(false), &self.victims()));
+        self.known.borrow_mut().plan = Some(plan.clone());
+        plan
     }
 
     /// Where the delete scan is: vvbns below are done.
@@ -329,6 +373,23 @@ impl Snapshots {
             ids.push(id);
         }
         ids
+    }
+
+    /// The newest snapshot's map is to be scanned (F-06). If its parent's is, that ends: what the parent holds, the newest
+    /// holds too, or somebody freed it and folded it first (F-07). A snapshot that is deleted meanwhile is scanned
+    /// to the end before anything of it is released, so nobody else's scan has to be done again (F-08).
+    pub(crate) fn begin_create_scan(&mut self, newest: SnapshotId) {
+        let scanned = self.unfolded();
+        self.get_mut(newest).is_unfolded = true;
+        let Some(parent) = self.get(newest).parent else {
+            return;
+        };
+        if self.get(parent).is_unfolded {
+            self.get_mut(parent).is_unfolded = false;
+            if scanned == Some(parent) && matches!(self.roots.scan, Scan::Fold { .. }) {
+                self.set_scan(Scan::None);
+            }
+        }
     }
 
     /// Enters the snapshot that a clone begins as.
@@ -434,6 +495,7 @@ impl Snapshots {
         assert!(self.cloning.is_none(), "a clone has no image");
         assert!(self.lun.is_none(), "a LUN was not restored");
         self.restoring = None;
+        self.spent = 0;
         self.is_changed = false;
     }
 
@@ -456,7 +518,8 @@ impl Snapshots {
         held + self.created.len()
     }
 
-    /// Blocks that scans have yet to release.
+    /// Blocks that scans have yet to release, about: a victim's own count is as high as before the pass where that
+    /// adds up.
     pub(crate) fn pending_blocks(&self) -> u64 {
         self.deleting().map(|record| record.exclusive).sum()
     }

@@ -21,7 +21,7 @@ use everglade_format::{FileId, SPAN, SnapshotId};
 
 use crate::aggregate::Aggregate;
 use crate::snapshot::image::Image;
-use crate::snapshot::info::SnapshotInfo;
+use crate::snapshot::info::{ScanInfo, SnapshotInfo};
 use crate::tree::Root;
 use name::Name;
 use overlay::{Found, Overlay};
@@ -75,6 +75,8 @@ pub(crate) struct Volume {
     pub(crate) allocated_blocks: AtomicU64,
     /// Blocks that deletions in it have yet to give back, likewise.
     pub(crate) pending_blocks: AtomicU64,
+    /// What its snapshots' scans do, likewise.
+    pub(crate) scan: std::sync::Mutex<ScanInfo>,
     /// Of a clone: its parent and the snapshot of it that it began as.
     pub(crate) base: OnceLock<(FileId, SnapshotId)>,
     /// Operations wait for the next commit: another image is about to take the place of this one. Set in the
@@ -134,6 +136,16 @@ impl Volume {
 
     pub(crate) fn images_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Image>> {
         self.images.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What people are told of its scans.
+    pub(crate) fn scan(&self) -> ScanInfo {
+        let scan = self.scan.lock().unwrap_or_else(PoisonError::into_inner);
+        scan.clone()
+    }
+
+    pub(crate) fn set_scan(&self, info: ScanInfo) {
+        *self.scan.lock().unwrap_or_else(PoisonError::into_inner) = info;
     }
 
     /// What people are told of its snapshots.

@@ -4,7 +4,7 @@
 use core::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use everglade_target::{Completion, Error, Export, LunHandle, Op, Target, Token};
+use everglade_target::{Completion, Error, Export, Image, LunHandle, Op, Target, Token};
 
 /// Whether a connection may or must switch to TLS (proto "TLS support").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +57,15 @@ impl Target for Allowed<'_> {
         let mut exports = self.target.exports();
         exports.retain(|export| self.caller.allows(&export.name));
         exports
+    }
+
+    fn images(&self, name: &str) -> Vec<Image> {
+        let mut images = match self.caller.allows(name) {
+            true => self.target.images(name),
+            false => Vec::new(),
+        };
+        images.retain(|image| self.caller.allows(&image.export));
+        images
     }
 
     fn open(&mut self, name: &str) -> Result<(LunHandle, Export), Error> {

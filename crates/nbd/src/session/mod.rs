@@ -25,7 +25,7 @@
 //! 4. A simple reply carries its error in front of its data, so the reply of a read is queued when all
 //!    its slices are known to be good; chunks are queued as slices finish. Replies end in the order in
 //!    which requests finish.
-//! 5. The LUN is closed after the last operation in flight completed, whatever ended the session.
+//! 5. The LUN, and images it is compared with, are closed after the last operation in flight completed, whatever ended the session.
 
 mod caller;
 mod greeting;
@@ -448,8 +448,9 @@ impl Session {
             return;
         }
         self.state = State::Closed;
-        if let Some(lun) = self.lun() {
-            target.close(lun);
+        if let Phase::Transmission(transmission) = &self.phase {
+            target.close(transmission.lun());
+            transmission.images().for_each(|image| target.close(image));
         }
     }
 }

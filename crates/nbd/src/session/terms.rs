@@ -1,5 +1,7 @@
 //! What client and server agreed on before transmission began.
 
+use everglade_target::LunHandle;
+
 /// How headers look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Style {
@@ -13,11 +15,40 @@ pub(super) enum Style {
 }
 
 /// The outcome of option haggling, besides the export.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Terms {
     pub(super) style: Style,
-    /// The context `base:allocation` was chosen for the export.
-    pub(super) allocation: bool,
+    /// Chosen for the export. Block status requests are answered with a chunk for each.
+    pub(super) contexts: Vec<Context>,
+}
+
+/// A metadata context that was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Context {
+    /// Its number in chunks.
+    pub(super) id: u32,
+    pub(super) tells: Tells,
+}
+
+/// What a context tells of an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tells {
+    /// Whether it takes space.
+    Allocation,
+    /// Whether it may read differently than in an image; nothing if that was gone when the export was opened.
+    Changed { since: Option<LunHandle> },
+}
+
+impl Terms {
+    /// Images that are open as long as the export.
+    pub(super) fn images(&self) -> impl Iterator<Item = LunHandle> {
+        self.contexts
+            .iter()
+            .filter_map(|context| match context.tells {
+                Tells::Allocation => None,
+                Tells::Changed { since } => since,
+            })
+    }
 }
 
 impl Style {

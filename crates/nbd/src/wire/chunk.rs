@@ -29,12 +29,14 @@ pub mod kinds {
     pub const ERROR_OFFSET: u16 = 0x8002;
 }
 
-/// States of an extent in `base:allocation`.
+/// States of an extent, in `base:allocation` unless said otherwise.
 pub mod states {
     /// It takes no space.
     pub const HOLE: u32 = 1 << 0;
     /// It reads as zeroes.
     pub const ZERO: u32 = 1 << 1;
+    /// In `everglade:changed:…`: it may read differently than in that image. All other bits are zero, always.
+    pub const CHANGED: u32 = 1 << 0;
 }
 
 /// The header of a chunk.

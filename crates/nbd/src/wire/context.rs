@@ -3,10 +3,14 @@
 
 use super::fields::{string, take_bytes, take_u32};
 
-/// The one context we have.
+/// What takes space.
 pub const ALLOCATION: &str = "base:allocation";
 /// Matches all of its namespace in a list.
 pub const BASE: &str = "base:";
+/// With the label of an image behind it: what was changed since. In a list, all of these.
+pub const CHANGED: &str = "everglade:changed:";
+/// Matches all of its namespace in a list.
+pub const EVERGLADE: &str = "everglade:";
 
 /// What a client asks with either option.
 ///

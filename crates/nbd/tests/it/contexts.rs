@@ -40,7 +40,11 @@ fn named(option: u32, id: u32) -> Vec<u8> {
 }
 
 fn status(extents: &[(u32, u32)]) -> Vec<u8> {
-    let mut bytes = vec![0, 0, 0, 1];
+    status_of(1, extents)
+}
+
+fn status_of(context: u8, extents: &[(u32, u32)]) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 0, context];
     for (length, state) in extents {
         bytes.extend(length.to_be_bytes());
         bytes.extend(state.to_be_bytes());
@@ -169,4 +173,117 @@ fn no_extents_of_no_bytes_or_beyond_the_end() {
         assert_eq!(answer[6..8], ERROR.to_be_bytes());
         assert_eq!(answer[20..24], 22u32.to_be_bytes());
     }
+}
+
+fn changed(option: u32, id: u32, image: &str) -> Vec<u8> {
+    let name = format!("everglade:changed:{image}");
+    let data = [&id.to_be_bytes()[..], name.as_bytes()].concat();
+    option_reply(option, CONTEXT, &data)
+}
+
+/// A LUN with the images `a` and `b`; one block was written before `b`, and another after it.
+fn with_images() -> Held {
+    let mut held = Held::with_lun(MIB);
+    held.model.keep_image("vol0/lun0", "a");
+    held.model.write("vol0/lun0", 4096, &[1; 4096]);
+    held.model.keep_image("vol0/lun0", "b");
+    held.model.write("vol0/lun0", 65_536, &[2; 4096]);
+    held
+}
+
+#[test]
+fn images_are_contexts_of_their_own() {
+    let mut peer = Peer::new(with_images(), Settings::default());
+    peer.exchange(&3u32.to_be_bytes());
+    peer.exchange(&option(8, b""));
+    let ack = option_reply(LIST, ACK, b"");
+    let (a, b) = (changed(LIST, 0, "a"), changed(LIST, 0, "b"));
+    let both = [&a[..], &b].concat();
+    for (export, queries, expected) in [
+        ("vol0/lun0", &[][..], [&named(LIST, 0)[..], &both].concat()),
+        ("vol0/lun0", &["everglade:"], both.clone()),
+        ("vol0/lun0", &["everglade:changed:"], both.clone()),
+        ("vol0/lun0", &["everglade:changed:b"], b.clone()),
+        ("vol0/lun0", &["everglade:changed:c"], Vec::new()),
+        ("vol0/lun0@b", &["everglade:"], a.clone()),
+    ] {
+        let answer = peer.exchange(&option(LIST, &context_data(export, queries)));
+        assert_eq!(
+            answer,
+            [&expected[..], &ack].concat(),
+            "{export} {queries:?}"
+        );
+    }
+    let none = ["everglade:changed:", "everglade:changed:c"];
+    let answer = peer.exchange(&option(SET, &context_data("vol0/lun0", &none)));
+    assert_eq!(
+        answer,
+        option_reply(SET, ACK, b""),
+        "a wildcard chooses nothing"
+    );
+}
+
+#[test]
+fn what_changed_since_images_is_told_beside_what_takes_space() {
+    let queries = ["everglade:changed:b", ALLOCATION, "everglade:changed:a"];
+    let set = option(SET, &context_data("", &queries));
+    let mut peer = Peer::after_options(with_images(), &[option(8, b""), set]);
+    assert_eq!(peer.target.open, 3, "the LUN and its images");
+    let answer = peer.exchange(&request(BLOCK_STATUS, 0, 2, 0, 1 << 20));
+    let rest = (1 << 20) - 69_632;
+    let space = [(4096, 3), (4096, 0), (57_344, 3), (4096, 0), (rest, 3)];
+    let since_a = [(4096, 0), (4096, 1), (57_344, 0), (4096, 1), (rest, 0)];
+    let since_b = [(65_536, 0), (4096, 1), (rest, 0)];
+    let expected = [
+        chunk(false, STATUS, 2, &status_of(1, &space)),
+        chunk(false, STATUS, 2, &status_of(2, &since_a)),
+        chunk(true, STATUS, 2, &status_of(3, &since_b)),
+    ];
+    assert_eq!(answer, expected.concat());
+    assert_eq!(peer.session.payload_in_flight(), 0);
+    peer.session.received_end(&mut peer.target);
+    assert!(peer.session.is_closed());
+    assert_eq!(peer.target.open, 0, "everything was closed");
+}
+
+#[test]
+fn an_image_that_is_deleted_before_the_export_is_opened_is_said_to_be_gone() {
+    let mut peer = Peer::new(with_images(), Settings::default());
+    peer.exchange(&3u32.to_be_bytes());
+    peer.exchange(&option(8, b""));
+    peer.exchange(&option(SET, &context_data("", &["everglade:changed:a"])));
+    peer.target.model.remove_lun("vol0/lun0@a");
+    peer.exchange(&option(7, &info_data("vol0/lun0", &[])));
+    let answer = peer.exchange(&request(BLOCK_STATUS, 0, 2, 0, 4096));
+    assert_eq!(answer[6..8], ERROR.to_be_bytes());
+    let text = String::from_utf8_lossy(&answer);
+    assert!(
+        text.contains("snapshot to tell changes since was deleted"),
+        "{text}"
+    );
+}
+
+#[test]
+fn more_images_than_a_session_may_compare_with_are_refused() {
+    let mut held = Held::with_lun(MIB);
+    let names: Vec<String> = (10..27).map(|number| format!("s{number}")).collect();
+    for name in &names {
+        held.model.keep_image("vol0/lun0", name);
+    }
+    let queries: Vec<String> = names
+        .iter()
+        .map(|name| format!("everglade:changed:{name}"))
+        .collect();
+    let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
+    let mut peer = Peer::new(held, Settings::default());
+    peer.exchange(&3u32.to_be_bytes());
+    peer.exchange(&option(8, b""));
+    let answer = peer.exchange(&option(SET, &context_data("", &queries)));
+    assert_eq!(
+        answer[12..16],
+        ((1u32 << 31) + 9).to_be_bytes(),
+        "ERR_TOO_BIG"
+    );
+    let answer = peer.exchange(&option(SET, &context_data("", &queries[..16])));
+    assert!(answer.ends_with(&option_reply(SET, ACK, b"")));
 }

@@ -1,7 +1,7 @@
 //! A target whose completions the test releases, in any order, and may turn into errors.
 
 use everglade_target::model::Model;
-use everglade_target::{Completion, Error, Export, LunHandle, Op, Target, Token};
+use everglade_target::{Completion, Error, Export, Image, LunHandle, Op, Target, Token};
 
 /// The model, with its completions held back.
 pub(crate) struct Held {
@@ -86,6 +86,10 @@ fn fua(durable: bool) -> &'static str {
 impl Target for Held {
     fn exports(&self) -> Vec<Export> {
         self.model.exports()
+    }
+
+    fn images(&self, name: &str) -> Vec<Image> {
+        self.model.images(name)
     }
 
     fn open(&mut self, name: &str) -> Result<(LunHandle, Export), Error> {

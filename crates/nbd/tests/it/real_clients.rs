@@ -179,6 +179,32 @@ fn nbdinfo_and_qemu_img_show_what_takes_space() {
 }
 
 #[test]
+fn nbdinfo_shows_what_changed_since_an_image() {
+    let mut model = Model::with_lun("vol0/lun0", MIB);
+    model.write("vol0/lun0", 0, &pattern(1, 8192));
+    model.keep_image("vol0/lun0", "monday");
+    model.write("vol0/lun0", 4096, &pattern(2, 8192));
+    let host = Host::start(model);
+    let uri = host.uri("vol0/lun0");
+    let Some(text) = succeed("nbdinfo", &[&uri]) else {
+        return;
+    };
+    assert!(text.contains("everglade:changed:monday"), "{text}");
+    let map = succeed("nbdinfo", &["--map=everglade:changed:monday", &uri]).unwrap();
+    let runs: Vec<Vec<&str>> = map
+        .lines()
+        .map(|line| line.split_whitespace().take(3).collect())
+        .collect();
+    let expected = [
+        ["0", "4096", "0"],
+        ["4096", "8192", "1"],
+        ["12288", "1036288", "0"],
+    ];
+    assert_eq!(runs, expected, "{map}");
+    host.stop();
+}
+
+#[test]
 fn qemu_io_patterns_hold() {
     let host = Host::start(Model::with_lun("vol0/lun0", 16 * MIB));
     let commands = [

@@ -180,6 +180,18 @@ fn engine(page: &mut Page, administrator: &Administrator) {
             family.histogram(&labels, &PHASE_BOUNDS, &times.buckets, times.sum);
         }
     }
+    let mut family = page.family("everglade_snapshot_scan_maps_total");
+    for volume in &counts.volumes {
+        let maps = volume.scan.counts;
+        family.value(&[&volume.name, "subtraction"], maps.subtracted);
+        family.value(&[&volume.name, "addition"], maps.added);
+        family.value(&[&volume.name, "skipped"], maps.skipped);
+    }
+    let mut family = page.family("everglade_snapshot_scan_pace_ratio");
+    for volume in &counts.volumes {
+        let percent = u64::from(volume.scan.pace_percent);
+        family.ratio(&[&volume.name], percent, 100);
+    }
     let mut family = page.family("everglade_volume_read_bytes_total");
     for volume in &counts.volumes {
         family.value(&[&volume.name], volume.read_bytes);

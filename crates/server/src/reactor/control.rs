@@ -11,6 +11,7 @@ use everglade_nbd::SessionMetrics;
 use everglade_nbd::metrics::Snapshot;
 use everglade_target::Export;
 
+use super::comparison::{Compared, Comparison};
 use super::connection::Socket;
 use crate::Stop;
 use crate::listen::Listeners;
@@ -25,6 +26,8 @@ pub(super) enum Control {
     Exports,
     /// Accept clients from now on.
     Listen(Listeners),
+    /// Tell a part of what differs between two images.
+    Compare(Comparison),
 }
 
 /// When a change happened, from when the reactor heard of it.
@@ -42,6 +45,7 @@ pub(super) enum Answer {
     Exports(Vec<Export>),
     Listening,
     Alive,
+    Compared(Result<Compared, everglade_target::Error>),
 }
 
 impl Answer {
@@ -49,6 +53,13 @@ impl Answer {
         match self {
             Answer::Changed(result) => result,
             _ => panic!("a change is answered by its result"),
+        }
+    }
+
+    pub(super) fn compared(self) -> Result<Compared, everglade_target::Error> {
+        match self {
+            Answer::Compared(result) => result,
+            _ => panic!("a comparison is answered by what differs"),
         }
     }
 

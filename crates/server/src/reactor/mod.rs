@@ -11,6 +11,7 @@
 
 mod administrator;
 mod candidates;
+mod comparison;
 mod connection;
 mod control;
 mod creation;
@@ -20,6 +21,7 @@ mod encryption;
 mod first_start;
 mod inventory;
 mod renaming;
+mod scan;
 mod scheduled;
 mod snapshots;
 mod turn;

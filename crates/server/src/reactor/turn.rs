@@ -15,9 +15,10 @@ use everglade_engine::{AdminDone, Core, Engine, State};
 use everglade_env::reactor::{Interest, Ready, Real};
 use everglade_env::{Nanos, Outside};
 use everglade_nbd::{Received, SessionId, Sessions, Settings};
-use everglade_target::Target;
+use everglade_target::{Completion, Target};
 use slab::Slab;
 
+use super::comparison::Comparisons;
 use super::connection::{Connection, Socket};
 use super::control::{Answer, Asked, Control, Plane, Timing};
 use super::door::Door;
@@ -53,6 +54,9 @@ pub(super) struct Reactor {
     is_behind: bool,
     /// Changes under way, and when they were asked for.
     asked: HashMap<u64, (Sender<Answer>, Nanos)>,
+    comparisons: Comparisons,
+    /// Reused between turns.
+    completions: Vec<Completion>,
     next_token: u64,
     swept: Nanos,
     /// When the sessions were told to end.
@@ -96,6 +100,8 @@ impl Reactor {
             again: Vec::new(),
             is_behind: false,
             asked: HashMap::new(),
+            comparisons: Comparisons::default(),
+            completions: Vec::new(),
             next_token: 0,
             swept: 0,
             stopping: None,
@@ -320,7 +326,7 @@ impl Reactor {
     fn serve_sessions(&mut self) {
         self.is_behind = false;
         for _ in 0..ROUNDS {
-            let mut progress = self.sessions.poll(&mut self.core) > 0;
+            let mut progress = self.complete();
             // Those that are ready again wait for the next round.
             for _ in 0..self.sessions.ready_count() {
                 if let Some(session) = self.sessions.next_ready() {
@@ -334,6 +340,22 @@ impl Reactor {
         }
         // Sending may have started operations that have finished already.
         self.is_behind = true;
+    }
+
+    /// Gives finished operations to whoever began them. True if there were any.
+    fn complete(&mut self) -> bool {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.core.poll(&mut completions);
+        let is_any = !completions.is_empty();
+        for completion in completions.drain(..) {
+            if Comparisons::is_ours(&completion) {
+                self.comparisons.complete(completion, &mut self.core);
+            } else {
+                self.sessions.complete(completion, &mut self.core);
+            }
+        }
+        self.completions = completions;
+        is_any
     }
 
     fn sweep(&mut self) {
@@ -371,6 +393,7 @@ impl Reactor {
                     self.listen(listeners);
                     drop(reply.send(Answer::Listening));
                 }
+                Control::Compare(asked) => self.comparisons.begin(&asked, reply, &mut self.core),
                 Control::Change(aggregate, change) => {
                     self.next_token += 1;
                     let now = self.core.outside().now();

@@ -48,7 +48,7 @@ fn admit(request: &Request) -> Result<Caller, Problem> {
     let route = find(request.method(), path);
     if let (Some(query), false) = (
         request.uri().query(),
-        route.is_some_and(|route| route.item.is_some() || !route.flags.is_empty()),
+        route.is_some_and(Route::takes_parameters),
     ) {
         let name = query.split(['=', '&']).next().unwrap_or_default();
         let text = "unknown parameter; this path takes none";

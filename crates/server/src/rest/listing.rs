@@ -55,6 +55,27 @@ impl Listing {
         self.parameters.is_empty()
     }
 
+    /// The values of these parameters, for a path that takes them and no others.
+    pub(super) fn only<const N: usize>(
+        mut self,
+        known: [&str; N],
+    ) -> Result<[Option<String>; N], Problem> {
+        let values = known.map(|name| {
+            let found = self
+                .parameters
+                .iter()
+                .position(|(known, _)| known == name)?;
+            Some(self.parameters.swap_remove(found).1)
+        });
+        match self.parameters.first() {
+            None => Ok(values),
+            Some((name, _)) => {
+                let text = format!("unknown parameter; this path takes {}", known.join(", "));
+                Err(Problem::of_field(Code::UnknownField, &shown(name), text))
+            }
+        }
+    }
+
     /// The items that were asked for, as an answer: a list called `key`, and where to go on.
     pub(super) fn answer<T: Serialize>(
         &self,

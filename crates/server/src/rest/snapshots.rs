@@ -7,7 +7,8 @@ use axum::http::{HeaderMap, header};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use everglade_api::{
-    CreateSnapshot, HoldSnapshot, Problem, RenameSnapshot, RestoreSnapshot, Restored,
+    CompareSnapshot, CreateSnapshot, HoldSnapshot, Problem, RenameSnapshot, RestoreSnapshot,
+    Restored, SetScan,
 };
 
 use super::answer::{Answer, accepted, created, found, tagged, with_tag};
@@ -27,7 +28,9 @@ pub(super) fn routes() -> Router<Arc<Desk>> {
             "/v1/volumes/{volume}/snapshots",
             get(list).post(create_by_name),
         )
+        .route("/v1/volumes/{volume}/scan", get(scan).put(set_scan))
         .route(one, get(show).put(put).patch(rename).delete(delete))
+        .route(&format!("{one}/changes"), get(compare))
         .route(&format!("{one}/actions/restore"), post(restore))
         .route(&format!("{one}/actions/hold"), post(hold))
         .route(&format!("{one}/actions/release"), post(release))
@@ -49,6 +52,18 @@ async fn show(
 ) -> Answer {
     let snapshot = desk.administrator().snapshot(&volume, &name)?;
     tagged(&headers, &Tag::of_snapshot(&snapshot), &snapshot)
+}
+
+async fn compare(
+    State(desk): State<Arc<Desk>>,
+    Path((volume, name)): Path<(String, String)>,
+    listing: Listing,
+) -> Answer {
+    let question = CompareSnapshot::parse(listing.only(CompareSnapshot::PARAMETERS)?)?;
+    let changes = desk
+        .ask(move |administrator| administrator.compare_snapshot(&volume, &name, &question))
+        .await?;
+    found(changes)
 }
 
 async fn create_by_name(
@@ -253,4 +268,28 @@ async fn change_holds(
         })
         .await?;
     with_tag(&Tag::of_snapshot(&snapshot), &snapshot)
+}
+
+async fn scan(State(desk): State<Arc<Desk>>, Path(volume): Path<String>) -> Answer {
+    found(desk.administrator().scan(&volume)?)
+}
+
+async fn set_scan(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(volume): Path<String>,
+    Body(body): Body,
+) -> Answer {
+    let request = SetScan::parse(&body)?;
+    let deed = Deed {
+        what: "snapshot scan",
+        object: volume.clone(),
+        detail: format!("pace {} %", request.pace_percent),
+    };
+    let scan = desk
+        .change(caller, deed, move |administrator| {
+            administrator.set_scan(&volume, request)
+        })
+        .await?;
+    found(scan)
 }

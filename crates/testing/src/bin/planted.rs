@@ -93,6 +93,8 @@ const TABLE: &[Row] = &[
     (Bug::CloneForgetsBase, Kind::Moments, 0),
     (Bug::LunRestoreForgetsEdge, Kind::Moments, 0),
     (Bug::LunRestoreNotCounted, Kind::Moments, 0),
+    (Bug::VictimNotFolded, Kind::Snapshots, 3),
+    (Bug::SurvivorForgotten, Kind::Moments, 0),
 ];
 
 /// What came of a hunt.

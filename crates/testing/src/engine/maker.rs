@@ -42,6 +42,8 @@ pub struct EngineMaker {
     /// What a consistency point frees of deleted files and snapshots at most; with less, scans are cut in the
     /// middle.
     pub reclaim_regions: u64,
+    /// New snapshots are scanned, as before there was a way without.
+    pub create_scan: bool,
 }
 
 impl EngineMaker {
@@ -60,6 +62,7 @@ impl EngineMaker {
         journal_half_blocks: 0,
         journal_device: false,
         reclaim_regions: RECLAIM_REGIONS,
+        create_scan: false,
     };
 
     /// The same with a journal whose halves fill up.
@@ -83,6 +86,7 @@ impl EngineMaker {
             journal_half_blocks: [0, 64, 96, 300, 512, 2048][rng.index(6)],
             journal_device: rng.one_in(5),
             reclaim_regions: RECLAIM_REGIONS,
+            create_scan: false,
         }
         .with_a_journal_to_put_there()
     }
@@ -110,6 +114,7 @@ impl EngineMaker {
             memory_bytes: self.memory_bytes,
             cp_interval: self.cp_interval,
             reclaim_regions: self.reclaim_regions,
+            create_scan: self.create_scan,
         }
     }
 

@@ -85,6 +85,14 @@ impl EngineSystem {
         self.info().name
     }
 
+    /// What goes on in the background for the snapshots of a volume.
+    #[must_use]
+    pub fn scan(&self, volume: &str) -> everglade_engine::ScanInfo {
+        let mut volumes = self.engine.volumes().into_iter();
+        let found = volumes.find(|known| known.name == volume);
+        found.map(|found| found.scan).unwrap_or_default()
+    }
+
     /// How the aggregate is doing.
     #[must_use]
     pub fn state(&self) -> State {

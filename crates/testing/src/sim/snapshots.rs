@@ -5,7 +5,8 @@
 //!
 //! 1. What is there is one of the states, not older than the last one that was durable: administrative changes are
 //!    when they are answered, and with them everything before.
-//! 2. Every snapshot reads as what the volume held when it was taken, to the byte, and nothing else is there.
+//! 2. Scans rest, or go on, as they were told to.
+//! 3. Every snapshot reads as what the volume held when it was taken, to the byte, and nothing else is there.
 //!
 //! What only media can show (who holds which block, counters, leaks) the offline check looks at.
 
@@ -49,6 +50,8 @@ pub(super) struct State {
     pub(super) active: Image,
     pub(super) snapshots: BTreeMap<String, Image>,
     holds: BTreeMap<String, Vec<String>>,
+    /// Percent of their pace that scans are held back by.
+    held_back: u8,
     /// LUNs that were made so far.
     luns_made: u64,
     /// What the volume and the aggregate are called, if not as at first.
@@ -235,6 +238,13 @@ impl Life<'_> {
                 "Exports: snapshots {listed:?}, not {expected:?}"
             )));
         }
+        let pace = self.system.scan(state.volume()).pace_percent;
+        if pace != 100 - state.held_back {
+            return Err(Failure::new(format!(
+                "Exports: scans have a pace of {pace} %, held back by {} %",
+                state.held_back
+            )));
+        }
         for (name, lun) in &state.active {
             if let Ended::Cut = self.read(&format!("{volume}/{name}"), lun)? {
                 return Ok(Ended::Cut);
@@ -364,6 +374,7 @@ fn apply(state: &mut State, change: &Change) {
         volume,
         aggregate,
         luns_made,
+        held_back,
     } = state;
     match change {
         Change::RenameAggregate { to } => *aggregate = Some(to.clone()),
@@ -439,6 +450,7 @@ fn apply(state: &mut State, change: &Change) {
             let target = snapshots[snapshot].clone();
             snapshots.insert(safety.clone(), std::mem::replace(active, target));
         }
+        Change::SetScanPace { percent, .. } => *held_back = 100 - percent,
         Change::CreateVolume { .. } | Change::DeleteVolume { .. } | Change::CloneVolume { .. } => {
             unreachable!("not drawn")
         }
@@ -558,6 +570,10 @@ fn draw(rng: &mut Rng, state: &State, number: u64) -> Step {
             name: snapshots[rng.index(snapshots.len())].clone(),
             tag: format!("h{number}"),
         },
+        99..100 if rng.below(2) == 0 => Change::SetScanPace {
+            volume,
+            percent: [0, 1, 50, 100, 100][rng.index(5)],
+        },
         _ => {
             let to = format!("x{number}");
             match rng.below(5) {
@@ -610,6 +626,7 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
     let regions = [1, 1, 2, 5, maker.reclaim_regions];
     let maker = &EngineMaker {
         reclaim_regions: regions[Rng::for_part(seed.0, "reclaim").index(5)],
+        create_scan: Rng::for_part(seed.0, "create scan").one_in(8),
         ..*maker
     };
     let mut rng = Rng::for_part(seed.0, "snapshots");

@@ -150,6 +150,15 @@ impl Images {
             .insert_unless_known(block, Fault::MediaFlip, whole);
     }
 
+    /// Puts a block there, as if it had always been.
+    pub fn put(&mut self, device: usize, block: u64, bytes: &[u8; everglade_env::BLOCK_SIZE]) {
+        let medium = &mut self.devices[device];
+        let version = medium.image.version(block);
+        medium
+            .image
+            .put(block, version, Page::copy_of(bytes).freeze());
+    }
+
     /// Makes a block unreadable until it is written.
     pub fn fail_block(&mut self, device: usize, block: u64) {
         self.devices[device].bad.insert(block);

@@ -257,7 +257,8 @@ fn summary_clear(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 
 fn exclusive(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let more = rng.between(1, 99);
-    let record = pick(rng, records(atlas))?;
+    // A victim's own count may be as high as before the pass.
+    let record = any(atlas, rng, |it| !it.record.is_in_pass)?;
     Some(record.damage(Kind::ExclusiveCount, move |it| it.exclusive += more))
 }
 
@@ -597,20 +598,31 @@ const FOLLOWS_SCAN: &[Kind] = &[
     Kind::SnapshotRoots,
 ];
 
+/// Vvbns that are looked through for a place to damage.
+const LOOKED_AT: u64 = 8192;
+
 fn delete_ahead(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    let is_harmful = |(it, next): &(Record<'_>, u64)| it.record.exclusive > 0 && *next < 1_000_000;
+    // More blocks than its snapmap has, which stay in the summary map anyway.
+    let is_harmful = |(victim, next): &(Record<'_>, u64)| {
+        let stays = |vvbn: u64| {
+            let others = records(atlas)
+                .into_iter()
+                .filter(|it| !it.record.is_in_pass);
+            others.into_iter().any(|it| it.holds(vvbn))
+        };
+        let is_left = |vvbn: u64| {
+            victim.holds(vvbn)
+                && !stays(vvbn)
+                && summary_bit(atlas, victim.volume, vvbn).is_some_and(|(_, _, is_set)| is_set)
+        };
+        (*next..LOOKED_AT).filter(|vvbn| is_left(*vvbn)).count() > 4 * victims(atlas).len()
+    };
     let (record, _) = pick(rng, victims(atlas).into_iter().filter(is_harmful).collect())?;
     let end = record.record.active_map.block_count() * BITS_PER_BLOCK;
-    let damage = roots(record.volume, Kind::ExclusiveCount, move |it| {
+    let damage = roots(record.volume, Kind::SummaryLeaked, move |it| {
         it.scan = Scan::Delete { next: end }
     });
-    Some(
-        Damage {
-            words: record.words().into(),
-            ..damage
-        }
-        .along(FOLLOWS_SCAN),
-    )
+    Some(damage.along(FOLLOWS_SCAN))
 }
 
 /// A place before that of the pass at which a victim has a block that nobody holds any more.

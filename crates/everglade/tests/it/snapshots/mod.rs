@@ -2,10 +2,13 @@
 //! the real binary.
 
 mod clones;
+mod diff;
 mod images;
+mod large;
 mod luns;
 mod policies;
 mod refusals;
+mod scans;
 mod verbs;
 
 use serde_json::Value;

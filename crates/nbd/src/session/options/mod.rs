@@ -18,7 +18,6 @@ use super::terms::{Style, Terms};
 use super::{Cx, Settings, Step};
 use crate::wire::option::{options, replies};
 use crate::wire::{ClientFlags, OptionHeader, OptionReply};
-pub(super) use contexts::ALLOCATION_ID;
 
 /// The state of the negotiation.
 pub(super) struct Haggling {
@@ -27,7 +26,7 @@ pub(super) struct Haggling {
     is_encrypted: bool,
     style: Style,
     /// What `SET_META_CONTEXT` chose.
-    allocation_of: contexts::Chosen,
+    chosen: contexts::Chosen,
     /// Options seen so far.
     options_count: u32,
     /// Data of a refused option still to be skipped.
@@ -56,7 +55,7 @@ impl Haggling {
             client,
             is_encrypted: false,
             style: Style::default(),
-            allocation_of: None,
+            chosen: contexts::Chosen::default(),
             options_count: 0,
             skip: None,
         }
@@ -113,7 +112,10 @@ impl Haggling {
             }
             Outcome::Enter(bytes, export) => {
                 cx.outgoing.push_bytes(bytes);
-                let terms = self.terms(&export);
+                let terms = Terms {
+                    style: self.style,
+                    contexts: self.chosen.open(&export, cx.target),
+                };
                 Step::Enter(export, terms)
             }
         }
@@ -143,15 +145,6 @@ impl Haggling {
         }
     }
 
-    /// What was agreed on, for this export: contexts of another one do not count (proto "Metadata
-    /// querying").
-    fn terms(&self, open: &OpenExport) -> Terms {
-        Terms {
-            style: self.style,
-            allocation: self.allocation_of.as_ref() == Some(&open.export.name),
-        }
-    }
-
     fn too_big(&mut self, header: OptionHeader, cx: &mut Cx<'_>) -> Step {
         let hopeless = header.length > Settings::OPTION_SKIP_BYTES_MAX;
         // EXPORT_NAME has no error reply (proto "Option types").
@@ -159,7 +152,7 @@ impl Haggling {
             return Step::End;
         }
         if header.option == options::SET_META_CONTEXT {
-            self.allocation_of = None;
+            self.chosen = contexts::Chosen::default();
         }
         cx.staging.consume(OptionHeader::BYTES);
         self.options_count += 1;

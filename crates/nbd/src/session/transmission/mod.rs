@@ -25,7 +25,7 @@ use everglade_target::{Error, LunHandle, Op, Reply};
 
 use super::open_export::OpenExport;
 use super::outgoing::Outgoing;
-use super::terms::{Style, Terms};
+use super::terms::{Style, Tells, Terms};
 use super::{Cx, Settings, Step};
 use crate::SessionMetrics;
 use crate::wire::request::command_flags;
@@ -79,6 +79,11 @@ impl Transmission {
 
     pub(super) fn lun(&self) -> LunHandle {
         self.lun
+    }
+
+    /// Images that are open as long as the LUN.
+    pub(super) fn images(&self) -> impl Iterator<Item = LunHandle> {
+        self.terms.images()
     }
 
     pub(super) fn operations_in_flight(&self) -> usize {
@@ -177,11 +182,12 @@ impl Transmission {
             size_bytes,
             read_only: self.read_only,
             limits: &cx.settings.limits,
-            terms: self.terms,
+            terms: &self.terms,
         };
         match law.judge(&request) {
             Ok(command) => {
-                let charge = verdict::charge(command, &request, &cx.settings.limits);
+                let contexts = self.terms.contexts.len();
+                let charge = verdict::charge(command, &request, &cx.settings.limits, contexts);
                 if !self.admits(charge, cx.settings) {
                     return Step::Stalled;
                 }
@@ -292,12 +298,23 @@ impl Transmission {
             Command::BlockStatus => {
                 let is_one = has(command_flags::REQ_ONE);
                 let count_max = if is_one { 1 } else { EXTENTS_MAX };
-                let op = Op::Extents {
-                    offset,
-                    length,
-                    count_max,
-                };
-                self.submit_only(id, op, cx);
+                for context in self.terms.contexts.clone() {
+                    let op = match context.tells {
+                        Tells::Allocation => Op::Extents {
+                            offset,
+                            length,
+                            count_max,
+                        },
+                        Tells::Changed { since } => Op::Changes {
+                            offset,
+                            length,
+                            count_max,
+                            since: since.expect("refused without"),
+                        },
+                    };
+                    self.submit(id, op, cx);
+                }
+                self.requests.all_submitted(id);
             }
             Command::Disconnect => unreachable!("disconnects are not admitted"),
         }
@@ -388,7 +405,8 @@ impl Transmission {
         match outcome {
             Ok(Outcome::Data(data)) => replies.whole(request.asker, request.offset, data),
             Ok(Outcome::Extents(extents)) => {
-                replies.extents(request.asker, &extents, request.charge);
+                let contexts = &self.terms.contexts;
+                replies.extents(request.asker, contexts, &extents, request.charge);
             }
             Ok(Outcome::Nothing) => {
                 self.release(request.charge);

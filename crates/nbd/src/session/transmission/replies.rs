@@ -16,9 +16,8 @@
 use everglade_env::{BLOCK_SIZE, PageRef};
 use everglade_target::{Allocation, Extent, ReadSpan};
 
-use super::super::options::ALLOCATION_ID;
 use super::super::outgoing::{Data, Head, Outgoing};
-use super::super::terms::Style;
+use super::super::terms::{Context, Style, Tells};
 use super::verdict::Refusal;
 use crate::wire::chunk::{error_data, hole_data, kinds, states};
 use crate::wire::{Chunk, Request, SimpleReply};
@@ -120,9 +119,33 @@ impl Replies<'_> {
         self.chunk(asker, kind, &data, Data::None, 0, ends_reply);
     }
 
-    /// Success of a block status request. `held` bytes stay charged until it was sent.
-    pub(super) fn extents(&mut self, asker: Asker, extents: &[Extent], held: u64) {
-        let mut data = ALLOCATION_ID.to_be_bytes().to_vec();
+    /// Success of a block status request: a chunk for each context. `held` bytes stay charged until all were sent.
+    pub(super) fn extents(
+        &mut self,
+        asker: Asker,
+        contexts: &[Context],
+        extents: &[Vec<Extent>],
+        held: u64,
+    ) {
+        assert_eq!(contexts.len(), extents.len(), "one operation for each");
+        let last = contexts.len() - 1;
+        for (index, (context, extents)) in contexts.iter().zip(extents).enumerate() {
+            let is_last = index == last;
+            let held = if is_last { held } else { 0 };
+            self.extents_of(asker, *context, extents, held, is_last);
+        }
+    }
+
+    fn extents_of(
+        &mut self,
+        asker: Asker,
+        context: Context,
+        extents: &[Extent],
+        held: u64,
+        done: bool,
+    ) {
+        let state = |extent: &Extent| state(context.tells, extent.allocation);
+        let mut data = context.id.to_be_bytes().to_vec();
         let kind = if self.style == Style::Extended {
             let count = u32::try_from(extents.len()).expect("their number is bounded");
             data.extend_from_slice(&count.to_be_bytes());
@@ -140,7 +163,7 @@ impl Replies<'_> {
             }
             kinds::BLOCK_STATUS
         };
-        self.chunk(asker, kind, &data, Data::None, held, true);
+        self.chunk(asker, kind, &data, Data::None, held, done);
     }
 
     fn simple(&mut self, asker: Asker, error: u32, data: Data, held: u64) {
@@ -167,10 +190,11 @@ impl Replies<'_> {
     }
 }
 
-fn state(extent: &Extent) -> u32 {
-    match extent.allocation {
-        Allocation::Data => 0,
-        Allocation::Hole => states::HOLE | states::ZERO,
+fn state(tells: Tells, allocation: Allocation) -> u32 {
+    match (tells, allocation) {
+        (Tells::Allocation, Allocation::Data) | (Tells::Changed { .. }, Allocation::Hole) => 0,
+        (Tells::Allocation, Allocation::Hole) => states::HOLE | states::ZERO,
+        (Tells::Changed { .. }, Allocation::Data) => states::CHANGED,
     }
 }
 

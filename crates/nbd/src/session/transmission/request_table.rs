@@ -1,6 +1,7 @@
 //! Requests being carried out, and which completion belongs to which.
 //!
-//! The low half of a token is the request's row (16 bits) and the number of the slice (16 bits). A row
+//! The low half of a token is the request's row (16 bits) and the number of the slice, or of the context that a
+//! block status request asks about (16 bits). A row
 //! is reused only after all operations of its request completed, so a token in flight is unique.
 
 use everglade_env::Nanos;
@@ -50,8 +51,8 @@ struct Row {
     error: Option<Refusal>,
     /// What reads returned, by slice.
     data: Gathered,
-    /// What a block status request returned.
-    extents: Vec<Extent>,
+    /// What a block status request returned, for each context that was chosen.
+    extents: Vec<Vec<Extent>>,
 }
 
 /// One slice needs no list.
@@ -86,7 +87,8 @@ pub(super) enum Progress {
 pub(super) enum Outcome {
     Nothing,
     Data(Data),
-    Extents(Vec<Extent>),
+    /// For each context that was chosen.
+    Extents(Vec<Vec<Extent>>),
 }
 
 impl From<&Error> for Refusal {
@@ -215,7 +217,12 @@ impl Row {
             (Ok(Reply::Data(span)), Command::Read) => self.keep(slice, span),
             // It is in the cache now, which was all that was wanted.
             (Ok(Reply::Data(_)), Command::Cache) => {}
-            (Ok(Reply::Extents(extents)), Command::BlockStatus) => self.extents = extents,
+            (Ok(Reply::Extents(extents)), Command::BlockStatus) => {
+                if self.extents.len() <= slice {
+                    self.extents.resize_with(slice + 1, Vec::new);
+                }
+                self.extents[slice] = extents;
+            }
             (Ok(Reply::Done), command) => {
                 let has_data = matches!(
                     command,

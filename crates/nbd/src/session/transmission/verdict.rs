@@ -2,7 +2,7 @@
 
 use everglade_target::Limits;
 
-use super::super::terms::{Style, Terms};
+use super::super::terms::{Style, Tells, Terms};
 use crate::wire::request::command_flags::{DF, FAST_ZERO, FUA, NO_HOLE, PAYLOAD_LEN, REQ_ONE};
 use crate::wire::{Command, Errno, Request};
 
@@ -11,7 +11,7 @@ pub(super) struct Law<'a> {
     pub(super) size_bytes: u64,
     pub(super) read_only: bool,
     pub(super) limits: &'a Limits,
-    pub(super) terms: Terms,
+    pub(super) terms: &'a Terms,
 }
 
 /// Why a request is not carried out.
@@ -64,9 +64,17 @@ impl Law<'_> {
             let text = "a write needs the flag PAYLOAD_LEN and its payload";
             return Err(Refusal::invalid(text));
         }
-        if command == Command::BlockStatus && !self.terms.allocation {
-            let text = "no metadata context was chosen for this export";
-            return Err(Refusal::invalid(text));
+        if command == Command::BlockStatus {
+            if self.terms.contexts.is_empty() {
+                let text = "no metadata context was chosen for this export";
+                return Err(Refusal::invalid(text));
+            }
+            let mut contexts = self.terms.contexts.iter();
+            if contexts.any(|context| context.tells == Tells::Changed { since: None }) {
+                let text =
+                    "the snapshot to tell changes since was deleted before the export was opened";
+                return Err(Refusal::invalid(text));
+            }
         }
         // Proto `NBD_CMD_WRITE_ZEROES`: refused unless it is faster than writing. What takes space is
         // written like other data.
@@ -117,11 +125,11 @@ impl Law<'_> {
 }
 
 /// Bytes of memory that the request or its reply will hold. `request` was judged to be in order.
-pub(super) fn charge(command: Command, request: &Request, limits: &Limits) -> u64 {
+pub(super) fn charge(command: Command, request: &Request, limits: &Limits, contexts: usize) -> u64 {
     match command {
         Command::Read | Command::Write => request.length,
         Command::Cache => request.length.min(u64::from(limits.payload_max)),
-        Command::BlockStatus => super::EXTENTS_CHARGE,
+        Command::BlockStatus => super::EXTENTS_CHARGE * contexts as u64,
         _ => 0,
     }
 }

@@ -100,6 +100,50 @@ impl Rig {
     }
 }
 
+#[test]
+fn an_image_of_another_volume_is_nothing_to_compare_with() {
+    let mut rig = Rig::new(1);
+    for volume in ["v", "w"] {
+        let (volume, name) = (volume.to_owned(), "l".to_owned());
+        rig.change(Some(Change::CreateVolume {
+            name: volume.clone(),
+            sync: Default::default(),
+        }));
+        let size_bytes = 8 * BLOCK;
+        rig.change(Some(Change::CreateLun {
+            volume: volume.clone(),
+            name: name.clone(),
+            size_bytes,
+        }));
+        let name = "s".to_owned();
+        rig.change(Some(Change::CreateSnapshot { volume, name }));
+    }
+    let labels = |rig: &mut Rig, lun: &str| {
+        let images = rig.system.core(0).images(lun).into_iter();
+        images.map(|image| image.export).collect::<Vec<_>>()
+    };
+    assert_eq!(labels(&mut rig, "v/l"), ["v/l@s"]);
+    assert_eq!(labels(&mut rig, "v/l@s"), Vec::<String>::new());
+    assert_eq!(labels(&mut rig, "v/m"), Vec::<String>::new());
+    let core = rig.system.core(0);
+    let (lun, since) = (core.open("v/l").expect("it is there").0, core.open("w/l@s"));
+    let since = since.expect("it is there").0;
+    let op = Op::Changes {
+        offset: 0,
+        length: BLOCK,
+        count_max: 1,
+        since,
+    };
+    core.submit(lun, op, 5);
+    let mut done = Vec::new();
+    let result = rig.until(|system| {
+        system.core(0).poll(&mut done);
+        done.pop()
+    });
+    let error = result.result.expect_err("its numbers mean other blocks");
+    assert!(error.to_string().contains("same volume"), "{error}");
+}
+
 /// Blocks of the LUN with the number of the write that made them.
 type Versions = BTreeMap<u64, u64>;
 

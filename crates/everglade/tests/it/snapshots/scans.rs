@@ -1,0 +1,104 @@
+//! Scans rest and go on as an operator says, also after a restart.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::clients::assert_clean;
+use crate::manage::{ask, ask_json, refused, serve};
+use crate::running::Place;
+use crate::wire::Client;
+
+fn scan(place: &Place, args: &[&str]) -> Value {
+    ask_json(place, &[&["snapshot", "scan", "vol0"], args].concat())
+}
+
+/// Looks until it is so.
+fn until(place: &Place, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let shown = scan(place, &[]);
+        if is_so(&shown) {
+            return shown;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "never {what}: {shown}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_scan_that_rests_goes_on_when_it_is_told_to() {
+    let place = Place::new();
+    let server = serve(&place);
+    let (mut client, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
+    for name in ["vol0@a", "vol0@b", "vol0@c"] {
+        client
+            .write(0, &vec![name.as_bytes()[5]; 4 << 20])
+            .expect("written");
+        ask(&place, &["snapshot", "create", name]);
+    }
+    client.write(0, &vec![0; 4 << 20]).expect("written");
+    client.flush().expect("flushed");
+    let shown = scan(&place, &["--pause"]);
+    assert_eq!(
+        (&shown["kind"], &shown["pace_percent"]),
+        (&"none".into(), &0.into())
+    );
+    for name in ["vol0@a", "vol0@b"] {
+        ask(&place, &["snapshot", "delete", name, "--yes"]);
+    }
+    let rests = |shown: &Value| {
+        assert!(
+            shown["pending_free_bytes"].as_u64() >= Some(8 << 20),
+            "{shown}"
+        );
+        assert_eq!(
+            (&shown["waiting_count"], &shown["pace_percent"]),
+            (&2.into(), &0.into())
+        );
+    };
+    rests(&scan(&place, &[]));
+    // More consistency points change nothing about that, nor does a restart.
+    ask(&place, &["snapshot", "create", "vol0@d"]);
+    rests(&scan(&place, &[]));
+    drop(client);
+    server.stop();
+    let server = serve(&place);
+    rests(&scan(&place, &[]));
+    let shown = ask(
+        &place,
+        &[
+            "snapshot",
+            "scan",
+            "vol0",
+            "--columns",
+            "volume,waiting,pace",
+        ],
+    );
+    assert_eq!(shown, "VOLUME  WAITING  PACE\nvol0          2    0%\n");
+    assert_eq!(scan(&place, &["--pace", "1"])["pace_percent"], 1);
+    let done = until(&place, "done", |shown| {
+        shown["kind"] == "none" && shown["waiting_count"] == 0 && shown["deleted_count"] == 0
+    });
+    assert_eq!(done["pending_free_bytes"], 0);
+    let ways = ["subtracted_maps", "added_maps"].map(|way| done[way].as_u64().expect("a number"));
+    assert!(ways.iter().sum::<u64>() > 0, "{done}");
+    assert_eq!(scan(&place, &["--resume"])["pace_percent"], 100);
+    refused(
+        &place,
+        &["snapshot", "scan", "vol0", "--pace", "101"],
+        2,
+        &["101"],
+    );
+    refused(
+        &place,
+        &["snapshot", "scan", "nix"],
+        4,
+        &["nix", "EVG-2001"],
+    );
+    server.stop();
+    assert_clean(&place);
+}

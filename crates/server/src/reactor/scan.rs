@@ -1,0 +1,54 @@
+//! Scans of a volume's snapshots, as administrators see and hold them back (F-10 … F-14).
+
+use everglade_api::{Problem, Scan, SetScan};
+use everglade_engine::admin;
+
+use super::administrator::Administrator;
+use super::inventory::bytes;
+
+impl Administrator {
+    /// What goes on in the background for a volume's snapshots.
+    ///
+    /// # Errors
+    /// There is no such volume.
+    pub fn scan(&self, volume: &str) -> Result<Scan, Problem> {
+        let volumes = self.engine.volumes();
+        let info = volumes.into_iter().find(|known| known.name == volume);
+        let info = info.ok_or_else(|| Problem::not_found("volume", volume))?;
+        let scan = info.scan;
+        let percent = u128::from(scan.done.min(scan.total)) * 100;
+        let percent = percent.checked_div(u128::from(scan.total));
+        Ok(Scan {
+            volume: info.name,
+            kind: scan.kind.to_owned(),
+            deleted_count: scan.victims,
+            waiting_count: scan.waiting,
+            percent: percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(100)),
+            eta_seconds: scan.eta_seconds,
+            way: scan.way.map(str::to_owned),
+            pending_free_bytes: bytes(info.pending_blocks),
+            pace_percent: scan.pace_percent,
+            subtracted_maps: scan.counts.subtracted,
+            added_maps: scan.counts.added,
+            skipped_maps: scan.counts.skipped,
+        })
+    }
+
+    /// Holds scans back, or lets them go on.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn set_scan(&self, volume: &str, request: SetScan) -> Result<Scan, Problem> {
+        let aggregate = self.aggregate_of(volume)?;
+        let percent = request.pace_percent;
+        self.change(
+            aggregate,
+            admin::Change::SetScanPace {
+                volume: volume.to_owned(),
+                percent,
+            },
+        )?;
+        tracing::info!("scans of volume {volume} have a pace of {percent} %");
+        self.scan(volume)
+    }
+}

@@ -1,0 +1,396 @@
+//! Snapshots go: a thousand at once, and whatever goes from a pool that is full.
+
+use everglade_engine::admin::{Change, Error as Refusal};
+use everglade_env::BLOCK_SIZE;
+use everglade_target::{Error, Op, Reply, WriteSpan};
+use everglade_testing::engine::{EngineMaker, EngineSystem};
+use everglade_testing::system::{Maker, System};
+use everglade_testing::workload::contents;
+use everglade_testing::world::{Cut, Keep, Turn};
+use everglade_testing::{Seed, SimWorld};
+
+use super::rig::ask;
+
+const TURNS_MAX: u64 = 20_000_000;
+const BLOCK: u64 = BLOCK_SIZE as u64;
+/// Most snapshots of a volume.
+const MOST: u64 = 1_023;
+
+/// One volume, `v`, with one LUN, `l`.
+pub(super) struct Rig {
+    pub(super) maker: EngineMaker,
+    pub(super) world: SimWorld,
+    pub(super) system: EngineSystem,
+    lives: u64,
+}
+
+fn own(text: &str) -> String {
+    text.to_owned()
+}
+
+impl Rig {
+    pub(super) fn new(maker: EngineMaker, bytes: u64, lun_bytes: u64) -> Rig {
+        let world = SimWorld::new(Seed(1), 1, &maker.devices(bytes));
+        maker.format(&world).expect("fresh devices");
+        let system = maker.mount(&world).expect("it was just made");
+        let mut rig = Rig {
+            maker,
+            world,
+            system,
+            lives: 1,
+        };
+        rig.build(lun_bytes);
+        rig
+    }
+
+    /// What is there already.
+    pub(super) fn of(maker: EngineMaker, world: SimWorld, system: EngineSystem) -> Rig {
+        Rig {
+            maker,
+            world,
+            system,
+            lives: 1,
+        }
+    }
+
+    fn build(&mut self, size_bytes: u64) {
+        let (name, sync) = (own("v"), Default::default());
+        self.change(Change::CreateVolume { name, sync })
+            .expect("a new name");
+        let (volume, name) = (own("v"), own("l"));
+        let create = Change::CreateLun {
+            volume,
+            name,
+            size_bytes,
+        };
+        self.change(create).expect("a new name");
+    }
+
+    pub(super) fn change(&mut self, change: Change) -> Result<(), Refusal> {
+        self.change_all([change]).pop().expect("one answer")
+    }
+
+    /// All at once, so that they share a consistency point.
+    fn change_all(
+        &mut self,
+        changes: impl IntoIterator<Item = Change>,
+    ) -> Vec<Result<(), Refusal>> {
+        let mut count = 0;
+        for change in changes {
+            self.system.core(0).change(0, change, count);
+            count += 1;
+        }
+        self.world.wake(0);
+        let mut done = Vec::new();
+        let system = &mut self.system;
+        self.world.run(TURNS_MAX, &mut |_| {
+            let said = system.turn(0);
+            system.core(0).poll_admin(&mut done);
+            if (done.len() as u64) < count {
+                said
+            } else {
+                Turn::Stop
+            }
+        });
+        done.sort_unstable_by_key(|done| done.token);
+        done.into_iter().map(|done| done.result).collect()
+    }
+
+    pub(super) fn snapshot(&mut self, name: &str) -> Result<(), Refusal> {
+        let (volume, name) = (own("v"), own(name));
+        self.change(Change::CreateSnapshot { volume, name })
+    }
+
+    pub(super) fn write(&mut self, first: u64, count: u64, fill: u64) -> Result<(), Error> {
+        let bytes: Vec<u8> = (first..first + count)
+            .flat_map(|block| contents(fill + block, BLOCK))
+            .collect();
+        let data = WriteSpan::copy_of(first * BLOCK, &bytes);
+        let durable = false;
+        ask(
+            &self.world,
+            &mut self.system,
+            "v/l",
+            Op::Write { data, durable },
+        )
+        .map(drop)
+    }
+
+    #[track_caller]
+    pub(super) fn expect(&mut self, lun: &str, block: u64, fill: u64) {
+        let op = Op::Read {
+            offset: block * BLOCK,
+            length: u32::try_from(BLOCK).expect("4,096"),
+        };
+        match ask(&self.world, &mut self.system, lun, op) {
+            Ok(Reply::Data(span)) => {
+                let same = span.pages[0][..] == contents(fill + block, BLOCK)[..];
+                assert!(same, "{lun} block {block} is not of {fill}");
+            }
+            other => panic!("{lun} block {block}: {other:?}"),
+        }
+    }
+
+    /// Lets scans and deletions get on until they are done.
+    pub(super) fn rest(&mut self) {
+        for _ in 0..200 {
+            let until = self.world.now() + 1_000_000_000;
+            while self.world.now() < until {
+                let before = self.world.now();
+                let system = &mut self.system;
+                self.world.run(256, &mut |_| system.turn(0));
+                if self.world.now() == before {
+                    self.world.pass(until - before);
+                }
+            }
+            if self.system.usage().pending_blocks == 0 && self.system.scan("v").kind == "none" {
+                return;
+            }
+        }
+        panic!(
+            "never done: {:?}, {:?}",
+            self.system.usage(),
+            self.system.scan("v")
+        );
+    }
+
+    /// Lets so many seconds pass.
+    fn wait(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.world.pass(1_000_000_000);
+            let system = &mut self.system;
+            self.world.run(4096, &mut |_| system.turn(0));
+        }
+    }
+
+    /// A power cut; the media must be clean.
+    pub(super) fn restart(mut self) -> Rig {
+        self.lives += 1;
+        let images = self.world.after_cut(Cut::whole(Keep::Nothing));
+        drop(self.system);
+        let offline = SimWorld::restart(images.clone(), Seed(self.lives), 1);
+        let checked = self.maker.check(&offline);
+        checked.unwrap_or_else(|error| panic!("life {}: {error}", self.lives));
+        let world = SimWorld::restart(images, Seed(self.lives), 1);
+        let system = self
+            .maker
+            .mount(&world)
+            .expect("what was committed can be mounted");
+        Rig {
+            world,
+            system,
+            ..self
+        }
+    }
+}
+
+fn deletion(number: u64) -> Change {
+    let (volume, name) = (own("v"), format!("s{number}"));
+    Change::DeleteSnapshot { volume, name }
+}
+
+#[test]
+fn a_thousand_snapshots_go_in_one_pass_and_those_that_stay_read_as_before() {
+    let maker = EngineMaker {
+        reclaim_regions: 3,
+        ..EngineMaker::SMALL_LOGGED
+    };
+    let mut rig = Rig::new(maker, 160 << 20, 2_000 * BLOCK);
+    for number in 1..=MOST {
+        rig.write(number % 1_999, 2, number * 10_000)
+            .expect("there is space");
+        rig.snapshot(&format!("s{number}")).expect("not too many");
+    }
+    let refusal = rig.snapshot("one-more").expect_err("too many");
+    let text = refusal.to_string();
+    assert!(matches!(refusal, Refusal::Limit(_)), "{text}");
+    assert!(
+        text.contains("volume v has 1023 snapshots") && text.contains("delete one"),
+        "{text}"
+    );
+    let mut rig = rig.restart();
+    let before = rig.system.usage().used_blocks;
+    // All but the last 23, and one between.
+    let gone = |number: &u64| *number <= 1_000 && *number != 500;
+    let deleted = rig.change_all((1..=MOST).filter(gone).map(deletion));
+    assert!(deleted.iter().all(Result::is_ok));
+    let scan = rig.system.scan("v");
+    assert_eq!(scan.victims + scan.waiting, 999, "{scan:?}");
+    // The power fails in the middle, and the scan goes on.
+    let mut rig = rig.restart();
+    let refusal = rig
+        .snapshot("too-early")
+        .expect_err("those that are being deleted count");
+    assert!(
+        refusal.to_string().contains("those being deleted included"),
+        "{refusal}"
+    );
+    rig.rest();
+    rig.snapshot("later").expect("there is room again");
+    let scan = rig.system.scan("v");
+    assert_eq!((scan.victims, scan.waiting), (0, 0), "{scan:?}");
+    assert!(
+        scan.counts.added > 0,
+        "few stay, so these are added up: {scan:?}"
+    );
+    let mut rig = rig.restart();
+    for number in [500, 1_001, 1_010, MOST] {
+        rig.expect(&format!("v/l@s{number}"), number % 1_999, number * 10_000);
+        rig.expect(
+            &format!("v/l@s{number}"),
+            number % 1_999 + 1,
+            number * 10_000,
+        );
+        // Of the one before, only its first block is left.
+        let older = number - 1;
+        rig.expect(&format!("v/l@s{number}"), older % 1_999, older * 10_000);
+    }
+    let after = rig.system.usage().used_blocks;
+    assert!(after + 2_000 < before, "{before} → {after}");
+    let names = rig.system.snapshots("v").len();
+    assert_eq!(names, 25);
+    // One of few goes by subtraction.
+    rig.change(deletion(500)).expect("it is there");
+    rig.rest();
+    let scan = rig.system.scan("v");
+    assert!(
+        scan.counts.subtracted > 0 && scan.counts.added == 0,
+        "{scan:?}"
+    );
+    drop(rig.restart());
+}
+
+/// Writes until not one more block fits, and overwrites some as far as that is possible.
+fn fill(rig: &mut Rig, salt: u64) {
+    let mut first = 0;
+    for count in [256, 16, 1] {
+        loop {
+            match rig.write(first, count, salt) {
+                Ok(()) => first += count,
+                Err(Error::NoSpace) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    for again in 1..300 {
+        let written = rig.write(again * 7 % first, 1, salt + again);
+        assert!(
+            matches!(written, Ok(()) | Err(Error::NoSpace)),
+            "{written:?}"
+        );
+    }
+}
+
+#[test]
+fn from_a_full_pool_a_snapshot_a_lun_and_a_volume_can_be_deleted() {
+    for (case, what) in ["snapshot", "lun", "volume"].into_iter().enumerate() {
+        let maker = EngineMaker {
+            reclaim_regions: [1, 5, 1024][case],
+            ..EngineMaker::SMALL_LOGGED
+        };
+        let mut rig = Rig::new(maker, 24 << 20, 64 << 20);
+        rig.write(0, 256, 1_000).expect("there is space");
+        rig.snapshot("s1").expect("there is space");
+        rig.write(0, 256, 2_000).expect("there is space");
+        rig.snapshot("s2").expect("there is space");
+        // Somebody had told scans to rest. Now others wait for them.
+        let (volume, percent) = (own("v"), 0);
+        rig.change(Change::SetScanPace { volume, percent })
+            .expect("it is there");
+        fill(&mut rig, 5_000);
+        let refused = rig.snapshot("no-room");
+        assert!(
+            refused.is_err(),
+            "{what}: a full pool takes no snapshot that could fill it for good"
+        );
+        let full = rig.system.usage();
+        let (volume, name) = (own("v"), own("l"));
+        let deleted = match what {
+            "snapshot" => rig.change(deletion(1)),
+            "lun" => rig.change(Change::DeleteLun { volume, name }),
+            _ => rig.change(Change::DeleteVolume { name: volume }),
+        };
+        deleted.unwrap_or_else(|error| panic!("{what}: {error}, {full:?}"));
+        let mut rig = rig.restart();
+        if what == "lun" {
+            // The snapshots hold what they had of it.
+            rig.expect("v/l@s2", 7, 2_000);
+        }
+        if what != "volume" {
+            let other = rig.change(deletion(2));
+            other.unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+        let mut rig = rig.restart();
+        rig.wait(20);
+        let rested = rig.system.usage();
+        assert!(
+            rested.used_blocks + 50 < full.used_blocks,
+            "{what}: {full:?} {rested:?}"
+        );
+        if what != "volume" {
+            // There is space now, so they rest until they are told to go on.
+            let (volume, percent) = (own("v"), 100);
+            rig.change(Change::SetScanPace { volume, percent })
+                .expect("it is there");
+            rig.wait(40);
+        }
+        let after = rig.system.usage();
+        assert!(
+            after.used_blocks + 200 < full.used_blocks,
+            "{what}: {full:?} {after:?}"
+        );
+        match what {
+            "snapshot" => {}
+            "lun" => {
+                let (volume, name, size_bytes) = (own("v"), own("l"), 64 << 20);
+                let create = Change::CreateLun {
+                    volume,
+                    name,
+                    size_bytes,
+                };
+                rig.change(create).expect("there is space again");
+            }
+            _ => rig.build(64 << 20),
+        }
+        rig.write(0, 128, 9_000)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        rig.expect("v/l", 5, 9_000);
+        drop(rig.restart());
+    }
+}
+
+#[test]
+fn a_new_snapshot_is_scanned_only_as_an_ablation_and_both_ways_are_right() {
+    for create_scan in [false, true] {
+        let maker = EngineMaker {
+            create_scan,
+            reclaim_regions: 1,
+            ..EngineMaker::SMALL_LOGGED
+        };
+        let mut rig = Rig::new(maker, 32 << 20, 2 << 20);
+        rig.write(0, 200, 1_000).expect("there is space");
+        rig.snapshot("s1").expect("there is space");
+        let before = rig.system.committed_cp();
+        rig.wait(3);
+        let needed = rig.system.committed_cp() - before;
+        assert_eq!(
+            needed > 0,
+            create_scan,
+            "{needed} consistency points for a new snapshot"
+        );
+        rig.write(0, 100, 2_000).expect("there is space");
+        rig.snapshot("s2").expect("there is space");
+        // The scan of one is not over when the next is taken, or when it is deleted itself.
+        rig.snapshot("s3").expect("there is space");
+        rig.write(50, 100, 3_000).expect("there is space");
+        rig.change(deletion(3)).expect("it is there");
+        let mut rig = rig.restart();
+        rig.change(deletion(1)).expect("it is there");
+        rig.rest();
+        let mut rig = rig.restart();
+        for (block, fill) in [(0, 2_000), (99, 2_000), (100, 1_000), (199, 1_000)] {
+            rig.expect("v/l@s2", block, fill);
+        }
+        rig.expect("v/l", 50, 3_000);
+    }
+}
