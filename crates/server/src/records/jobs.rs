@@ -330,7 +330,10 @@ mod tests {
             aggregate: "b".to_owned(),
             ..pending(5)
         };
-        assert!(jobs.advance(Moment(3), &[later.clone()]).is_empty());
+        assert!(
+            jobs.advance(Moment(3), std::slice::from_ref(&later))
+                .is_empty()
+        );
         assert_eq!(jobs.one(Moment(3), 1).map(|job| job.percent), Ok(50));
         let ended = jobs.advance(Moment(4), &[Pending { bytes: 0, ..later }]);
         assert_eq!(ended[0].state, JobState::Done);
