@@ -348,23 +348,39 @@ fn also_missing(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 }
 
 fn also_none(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    // A block that the parent does not have, so that nothing else connects its holders.
-    let at_rest = |roots: &SnapshotRoots| roots.scan == Scan::None && roots.also.len() == 1;
-    let volume = volume(atlas, rng, at_rest)?;
-    let all = records(atlas);
+    let volume = volume(atlas, rng, |roots| roots.scan == Scan::None)?;
+    let mut all = all_records(atlas);
+    all.retain(|it| it.volume.superblock.volume == volume.superblock.volume);
     let find = |id: SnapshotId| {
-        let mut records = all.iter();
-        records.find(|it| {
-            let is_here = it.volume.superblock.volume == volume.superblock.volume;
-            is_here && it.record.id == id && it.record.state == State::Live
-        })
+        let mut live = all.iter().filter(|it| it.record.state == State::Live);
+        live.find(|it| it.record.id == id)
     };
-    let also = find(volume.superblock.snapshots.also[0])?;
-    let parent = find(volume.superblock.snapshots.parent?)?;
-    let is_apart =
-        |vvbn: &u64| active(atlas, volume, *vvbn) && also.holds(*vvbn) && !parent.holds(*vvbn);
+    // With just one such edge, and a block that the parent does not have, nothing else connects its holders.
+    let edges_of_active = &volume.superblock.snapshots.also;
+    let edges = all.iter().map(|it| it.record.also.len());
+    if edges.sum::<usize>() + edges_of_active.len() != 1 {
+        return None;
+    }
+    let owner = all.iter().find(|it| !it.record.also.is_empty());
+    let (parent, also) = match owner {
+        None => (volume.superblock.snapshots.parent?, edges_of_active[0]),
+        Some(owner) => (owner.record.parent?, owner.record.also[0]),
+    };
+    let (parent, also) = (find(parent)?, find(also)?);
+    let holds = |vvbn: u64| match owner {
+        None => active(atlas, volume, vvbn),
+        Some(owner) => owner.record.state == State::Live && owner.holds(vvbn),
+    };
+    let is_apart = |vvbn: &u64| holds(*vvbn) && also.holds(*vvbn) && !parent.holds(*vvbn);
     (0..BITS_PER_BLOCK).find(is_apart)?;
-    let damage = roots(volume, Kind::HoldersApart, |it| it.also.clear());
+    let damage = match owner {
+        None => roots(volume, Kind::HoldersApart, |it| it.also.clear()),
+        Some(owner) => owner.damage(Kind::HoldersApart, |it| it.also.clear()),
+    };
+    let damage = Damage {
+        words: vec![format!("volume {}", volume.fs.name)],
+        ..damage
+    };
     Some(damage.along(FOLLOWS_HISTORY))
 }
 
