@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A look-up is paid in cache misses of the processor, and so are an insertion and the departure of a page. So
-//! blocks that lie side by side on media, which is how streams are written and read, share a [`cell`]: one
+//! blocks that lie side by side on media, which is how streams are written and read, share a cell: one
 //! look-up, one lock and a few cache lines for eight of them. They also leave together, so their memory, if it was
 //! one piece when they came, is one piece for who comes next; whoever takes many pages at once sorts them by
 //! address and finds such pieces ([`everglade_env::Page::several`]).
