@@ -62,7 +62,9 @@ impl<O: Outside> Target for Core<O> {
         let images = lun.volume.images();
         let same = |image: &snapshot::image::Image| {
             let same_file = image.luns.values().find(|known| known.file == lun.file);
-            same_file.or_else(|| image.luns.get(&*lun.name.get())).cloned()
+            same_file
+                .or_else(|| image.luns.get(&*lun.name.get()))
+                .cloned()
         };
         let others = images
             .iter()
