@@ -393,7 +393,11 @@ impl Reactor {
                     self.listen(listeners);
                     drop(reply.send(Answer::Listening));
                 }
-                Control::Compare(asked) => self.comparisons.begin(&asked, reply, &mut self.core),
+                Control::Compare(asked) => {
+                    self.comparisons.begin(&asked, reply, &mut self.core);
+                    // It may have ended at once, and nothing else tells this thread to look.
+                    self.is_behind = true;
+                }
                 Control::Change(aggregate, change) => {
                     self.next_token += 1;
                     let now = self.core.outside().now();
