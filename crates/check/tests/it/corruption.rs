@@ -20,6 +20,9 @@ use crate::snapped;
 const IMAGES: u64 = 40;
 /// Each way must have been tried so often in an ordinary run.
 const TRIES_MIN: u64 = 5;
+/// But one that needs a power cut between the commit of a deletion and the first step of its scan: a step releases
+/// all that the small volumes here have.
+const ONCE_IS_ENOUGH: &str = "delete-scan-farther-than-it-is";
 
 fn images() -> u64 {
     let text = std::env::var("EVERGLADE_CHECK_IMAGES");
@@ -99,11 +102,18 @@ fn judge(make: fn(u64) -> Lived, images: u64, ways: &[Way]) {
     );
     for (name, tries) in &tries {
         println!("  {tries:6} {name}");
-        assert!(
-            *tries >= TRIES_MIN.min(images),
-            "{name} was tried {tries} times"
-        );
     }
+    let rare: Vec<_> = tries
+        .iter()
+        .filter(|(name, tries)| {
+            let least = match **name {
+                ONCE_IS_ENOUGH => 1,
+                _ => TRIES_MIN.min(images),
+            };
+            **tries < least
+        })
+        .collect();
+    assert!(rare.is_empty(), "tried too seldom: {rare:?}");
 }
 
 #[test]
@@ -113,7 +123,7 @@ fn images_that_lived_are_acquitted_and_damaged_ones_convicted() {
 
 #[test]
 fn images_with_snapshots_are_acquitted_and_damaged_ones_convicted() {
-    judge(snapped::image, 3 * images(), corrupter::of_snapshots());
+    judge(snapped::image, 5 * images(), corrupter::of_snapshots());
 }
 
 #[test]

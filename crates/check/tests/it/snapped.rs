@@ -89,7 +89,7 @@ impl Life<'_> {
             known.get(index).map(|info| info.name.clone())
         };
         let (one, other) = (any(), any());
-        let change = match (self.rng.below(20), one) {
+        let change = match (self.rng.below(22), one) {
             (0..9, _) => return self.write(number),
             (9..14, _) => Change::CreateSnapshot {
                 volume,
@@ -102,18 +102,18 @@ impl Life<'_> {
                 }
                 Change::DeleteSnapshot { volume, name }
             }
-            (17, Some(snapshot)) if number.is_multiple_of(2) => Change::RestoreLun {
+            (17..19, Some(snapshot)) if number.is_multiple_of(3) => Change::RestoreLun {
                 volume,
                 snapshot,
                 lun: "l".to_owned(),
                 safety: format!("r{number}"),
             },
-            (17, Some(snapshot)) => Change::RestoreVolume {
+            (17..20, Some(snapshot)) => Change::RestoreVolume {
                 volume,
                 snapshot,
                 safety: format!("r{number}"),
             },
-            (18, Some(name)) => Change::HoldSnapshot {
+            (20, Some(name)) => Change::HoldSnapshot {
                 volume,
                 name,
                 tag: format!("h{number}"),
