@@ -83,6 +83,20 @@ fn records_of_another_place_epoch_or_aggregate_are_strangers() {
 }
 
 #[test]
+fn a_whole_header_that_does_not_continue_leaves_traces() {
+    // The younger half of a torn group, whose older half never arrived, or another life's. The simulation finds it
+    // when the mount that follows takes no notice (`StrangersIgnored`), but once in many minutes only.
+    let region = four_groups();
+    for from in [at(1, 99), at(1, 101), at(0, 7)] {
+        let (_, outcome) = region.scan(from);
+        assert!(outcome.has_traces(), "{from:?}");
+    }
+    // No later mount begins at a generation before the superblock's.
+    assert!(!region.scan(at(2, 100)).1.has_traces());
+    assert!(!Region::new(64).scan(FROM).1.has_traces());
+}
+
+#[test]
 fn leftovers_of_a_life_that_logged_the_same_sequences_are_not_continued() {
     // Life 1 logs groups A, B; a bad block hides A from the mount, so life 2 begins at the same place. Of
     // its own, shorter group only the first reaches the media. B continues A, but not what stands there.
