@@ -58,7 +58,7 @@ const TABLE: &[Row] = &[
     (Bug::GrowthLost, Kind::Exhaustive, 27),
     (Bug::HiddenEntryLost, Kind::Exhaustive, 24),
     // The only letter of its sequence.
-    (Bug::RenameForgotten, Kind::Histories, 44),
+    (Bug::RenameForgotten, Kind::Histories, 48),
     (Bug::DeletedFileLeaks, Kind::Exhaustive, 25),
     (Bug::FreezeLosesOverlay, Kind::Exhaustive, 1),
     (Bug::FreezeSkipsStripe, Kind::Cuts, 0),
@@ -67,7 +67,7 @@ const TABLE: &[Row] = &[
     (Bug::TagNotChecked, Kind::Silent, 0),
     (Bug::LostWithoutReason, Kind::Cuts, 0),
     (Bug::EdgesDiscarded, Kind::Cuts, 0),
-    (Bug::DiscardSeenInParts, Kind::Cuts, 25),
+    (Bug::DiscardSeenInParts, Kind::Cuts, 110),
     (Bug::ChangeAnsweredEarly, Kind::Exhaustive, 21),
     (Bug::PartLosesRest, Kind::Cuts, 0),
     (Bug::WaiterForgotten, Kind::Exhaustive, 11),
@@ -87,13 +87,13 @@ const TABLE: &[Row] = &[
     (Bug::RecordSlotReused, Kind::Moments, 0),
     (Bug::ImageShowsOverlays, Kind::Moments, 0),
     (Bug::HeldNotRefreshed, Kind::Moments, 0),
-    (Bug::SharedSubtreeSkipped, Kind::Moments, 20),
+    (Bug::SharedSubtreeSkipped, Kind::Moments, 49),
     (Bug::OwnedStaysInSummary, Kind::Moments, 1),
     (Bug::BaseNotLocked, Kind::Moments, 0),
     (Bug::CloneForgetsBase, Kind::Moments, 0),
     (Bug::LunRestoreForgetsEdge, Kind::Moments, 0),
     (Bug::LunRestoreNotCounted, Kind::Moments, 0),
-    (Bug::VictimNotFolded, Kind::Snapshots, 3),
+    (Bug::VictimNotFolded, Kind::Snapshots, 8),
     (Bug::SurvivorForgotten, Kind::Moments, 0),
 ];
 
