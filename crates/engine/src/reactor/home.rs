@@ -163,7 +163,7 @@ impl<O: Outside> Core<O> {
                 aggregate.log.as_ref().is_some_and(Log::is_filling),
                 Trigger::Journal,
             ),
-            (space.dirty() * 2 >= space.dirty_limit(), Trigger::Dirty),
+            (space.is_dirty_enough(), Trigger::Dirty),
             (aggregate.wanted() >= aggregate.joining(), Trigger::Wanted),
         ];
         if let Some((_, trigger)) = at_once.into_iter().find(|(is_due, _)| *is_due) {
