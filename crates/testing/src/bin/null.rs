@@ -49,9 +49,12 @@ impl Target for Null {
     fn submit(&mut self, _lun: LunHandle, op: Op, token: Token) {
         let result = Ok(match op {
             Op::Read { offset, length } => {
-                let count = span::block_count(offset, u64::from(length)) as usize;
-                let first = usize::try_from(offset / BLOCK_SIZE as u64).expect("64 bits");
-                let page = |number: usize| self.pages[number % self.pages.len()].clone();
+                let first = offset / BLOCK_SIZE as u64;
+                let count = span::block_count(offset, u64::from(length));
+                let page = |number: u64| {
+                    let number = number % self.pages.len() as u64;
+                    self.pages[usize::try_from(number).expect("below a length")].clone()
+                };
                 Reply::Data(ReadSpan {
                     offset,
                     length,
