@@ -4,12 +4,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::load::{self, Kind, Load};
 use super::row::{CACHED_BYTES, Row};
 use super::server::{Arm, Mounted, Server, must, start_ours, written_file};
 use crate::Failure;
 use crate::rig::Place;
+
+/// A snapshot of a few gigabytes is gone long before.
+const FORGET_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// See the module's documentation. All servers end with it.
 pub struct Stage {
@@ -198,6 +202,27 @@ impl Stage {
                 must("cp", &["--reflink=always", "--force", &image, &copy]).map(drop)
             }
             _ => Err(Failure::Rig(format!("{} has no snapshots", arm.name()))),
+        }
+    }
+
+    /// Deletes what [`Stage::snapshot`] left of ours, and waits until its blocks are back: the next row is not
+    /// about snapshots.
+    pub(super) fn forget_snapshot(&self) -> Result<(), Failure> {
+        self.place
+            .must(&["snapshot", "delete", "vol0@turn", "--yes"])?;
+        let begun = Instant::now();
+        loop {
+            let output = self.place.run(&["volume", "show", "vol0", "--json"])?;
+            let text = String::from_utf8_lossy(&output.stdout).replace(' ', "");
+            if text.contains("\"pending_free_bytes\":0,") {
+                return Ok(());
+            }
+            if begun.elapsed() > FORGET_TIME_MAX {
+                return Err(Failure::Rig(format!(
+                    "a deleted snapshot still has blocks after {FORGET_TIME_MAX:?}: {text}"
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
 

@@ -88,6 +88,9 @@ pub(super) fn run(
             }
         }
     }
+    if row.after_snapshot {
+        stage.forget_snapshot()?;
+    }
     for (arm, record) in &mut records {
         if *arm != Arm::Disk {
             record.points = record.latencies.points();
