@@ -168,11 +168,13 @@ fn cloned_from_nothing(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 }
 
 fn cloned_nowhere(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    let is_made = |it: &Volume| it.superblock.snapshots.lun_clone.is_some();
-    let volume = with_snapshots(atlas, rng, is_made)?;
-    let next = volume.superblock.next_file;
-    Some(cloning(volume, move |known| LunCloning {
-        to: next,
-        ..known.expect("it is being made")
-    }))
+    let has_parent = |it: &Volume| it.superblock.snapshots.parent.is_some();
+    let volume = with_snapshots(atlas, rng, has_parent)?;
+    let nowhere = LunCloning {
+        source: volume.superblock.snapshots.parent?,
+        from: FileId(64),
+        to: volume.superblock.next_file,
+        next: 0,
+    };
+    Some(cloning(volume, move |_| nowhere))
 }
