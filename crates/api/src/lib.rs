@@ -39,7 +39,7 @@ pub use event::{Event, EventKind, Events, Severity};
 pub use fields::Fields;
 pub use history::{Change, History};
 pub use job::{Job, JobState, Jobs};
-pub use lun::{CreateLun, Lun, Luns, PutLun, ResizeLun};
+pub use lun::{CloneLun, CreateLun, Lun, Luns, PutLun, ResizeLun};
 pub use moment::Moment;
 pub use name::{LunName, Name, NotAName, Rename};
 pub use policy::{

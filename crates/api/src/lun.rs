@@ -83,6 +83,33 @@ impl ResizeLun {
     }
 }
 
+/// `POST /v1/volumes/{v}/luns/{l}/actions/clone`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct CloneLun {
+    /// What the clone is called; unique in the volume.
+    pub name: Name,
+    /// The snapshot of the volume in which the LUN is taken as it was; as it is if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Name>,
+}
+
+impl CloneLun {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn parse(body: &[u8]) -> Result<CloneLun, Problem> {
+        let mut fields = Fields::parse(body)?;
+        let name = fields.parsed("name")?;
+        let snapshot = fields.parsed("snapshot")?;
+        fields.finish()?;
+        Ok(CloneLun {
+            name: required("name", name)?,
+            snapshot,
+        })
+    }
+}
+
 /// A LUN as it is now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Lun {

@@ -5,6 +5,7 @@ use std::fmt;
 use everglade_env::{DeviceId, Storage};
 use everglade_format::config::{JournalRegion, hex};
 use everglade_format::context::place as context_place;
+use everglade_format::refcount::COUNTS_PER_BLOCK;
 use everglade_format::snapshot::SNAPSHOTS_MAX;
 use everglade_format::volume::SnapshotRoots;
 use everglade_format::{
@@ -23,6 +24,7 @@ use crate::problem::Object;
 use crate::reference::References;
 use crate::tree::{self, File, Leaves, Visit};
 use crate::unreadable::Unreadable;
+use crate::usage::counts_of;
 use crate::volume::read_superblock;
 
 /// A heading, named facts under it, and further descriptions under those.
@@ -236,6 +238,13 @@ fn snapshots_part(
         .fact("exclusive to the active image", roots.exclusive)
         .fact("scan", format!("{:?}", roots.scan))
         .fact("held back", format!("{} %", roots.held_back));
+    if let Some(cloning) = roots.lun_clone {
+        let text = format!(
+            "file {} of snapshot {} becomes file {}, level-1 blocks below {} are shared",
+            cloning.from, cloning.source, cloning.to, cloning.next
+        );
+        out = out.fact("LUN being cloned", text);
+    }
     if let Some((parent, snapshot)) = roots.base {
         out = out.fact("base", format!("snapshot {snapshot} of volume {parent}"));
     }
@@ -374,6 +383,9 @@ fn tree_part(
                 .fact("vvbn", pointer.vvbn)
                 .fact("cached pvbn", pointer.pvbn);
         }
+        if id == metafile::REFCOUNTS && level == 0 {
+            part = part.fact("counts", counts_text(fs, inode, index));
+        }
         let pvbn = fs.pvbn_of(&pointer);
         let pvbn = pvbn.map_or("none".into(), |pvbn| pvbn.to_string());
         out.parts
@@ -385,6 +397,24 @@ fn tree_part(
     let problems = findings.problems.iter().map(Description::new);
     out.parts.extend(problems);
     out
+}
+
+/// Counts of a block of a refcount file, for people.
+fn counts_text(fs: &FileSystem<'_>, inode: &Inode, index: u64) -> String {
+    const SHOWN: usize = 16;
+    let first = index.saturating_mul(COUNTS_PER_BLOCK);
+    let Some(counts) = counts_of(fs, inode, &(first..first.saturating_add(COUNTS_PER_BLOCK)))
+    else {
+        return "unreadable".into();
+    };
+    let shown = counts.iter().take(SHOWN);
+    let mut text: Vec<String> = shown
+        .map(|(vvbn, count)| format!("vvbn {vvbn}: {count}"))
+        .collect();
+    if counts.len() > SHOWN {
+        text.push(format!("and {} more", counts.len() - SHOWN));
+    }
+    text.join(", ")
 }
 
 /// A block of the aggregate: where it is, whether it is in use, who owns it, and what it looks like.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everglade_format::indirect::BlockKind;
 use everglade_format::number::NUMBER_END;
 use everglade_format::{
-    BITS_PER_BLOCK, FileId, Inode, Kind as FileKind, Layer, TopAreas, metafile,
+    BITS_PER_BLOCK, FileId, Inode, Kind as FileKind, Layer, TopAreas, metafile, refcount,
 };
 
 use crate::filesystem::FileSystem;
@@ -133,6 +133,22 @@ impl Files {
                     index,
                     pointer,
                     block,
+                } if id == metafile::REFCOUNTS => {
+                    let first = index.saturating_mul(refcount::COUNTS_PER_BLOCK);
+                    let place = Place::in_tree(0, index, &pointer);
+                    let expected = "counts of vvbns there can be, one of them above zero";
+                    if first >= NUMBER_END || refcount::is_empty(block) {
+                        let found = format_args!("a block of counts from vvbn {first} on");
+                        findings.add(Kind::RefCount, &object, place, expected, found);
+                    }
+                    if first < NUMBER_END {
+                        references.touch(first);
+                    }
+                }
+                Visit::Leaf {
+                    index,
+                    pointer,
+                    block,
                 } if id == metafile::TOP_AREAS => {
                     if let Err(damage) = TopAreas::decode(block) {
                         let place = Place::in_tree(0, index, &pointer);
@@ -198,7 +214,7 @@ fn leaves_of(inode: &Inode) -> Leaves {
         FileKind::Metafile | FileKind::Lun | FileKind::Container => {}
     }
     match inode.id {
-        metafile::ACTIVE_MAP | metafile::CONTEXT_MAP => Leaves::Plain,
+        metafile::ACTIVE_MAP | metafile::CONTEXT_MAP | metafile::REFCOUNTS => Leaves::Plain,
         metafile::TOP_AREAS => Leaves::Headed(BlockKind::TopAreas),
         _ => Leaves::Opaque,
     }

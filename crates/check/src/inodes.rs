@@ -114,9 +114,7 @@ fn check(fs: &FileSystem<'_>, inode: &Inode, next_file: FileId, findings: &mut F
     let expected = if id >= metafile::FIRST_FILE {
         Some(user_kind)
     } else {
-        let known = |known: &&metafile::Metafile| {
-            known.id == id && (fs.layer() == Layer::Aggregate || !known.aggregate_only)
-        };
+        let known = |known: &&metafile::Metafile| known.id == id && known.is_of(fs.layer());
         metafile::METAFILES
             .iter()
             .find(known)
@@ -155,7 +153,7 @@ fn check(fs: &FileSystem<'_>, inode: &Inode, next_file: FileId, findings: &mut F
 
 fn check_presence(fs: &FileSystem<'_>, inodes: &Inodes, findings: &mut Findings) {
     for known in &metafile::METAFILES {
-        let wanted = fs.layer() == Layer::Aggregate || !known.aggregate_only;
+        let wanted = known.is_of(fs.layer()) && !known.is_optional;
         if wanted && !inodes.all.contains_key(&known.id) {
             let object = fs.metafile(known.id);
             findings.add(

@@ -93,8 +93,10 @@ kinds! {
     MapTooShort "map-too-short" problem;
     /// An inode counts its blocks wrong.
     BlockCount "block-count" problem;
-    /// A block has more than one reference (Definition 1).
+    /// A block has more than one reference, and no count says so (Definition 1).
     DoubleReference "double-reference" problem;
+    /// A block has another number of references than the refcount file says, or that says what cannot be.
+    RefCount "ref-count" problem;
     /// A referenced block is free in the active map (Definition 1).
     NotMarked "not-marked" problem;
     /// A block in use has no reference (Definition 1).

@@ -1,13 +1,17 @@
 //! Usage: references, the active map and (in volumes) the container, merged by block number.
 //!
 //! Definition 1: a bit of the active map is set exactly if its block has a reference, and no block has
-//! two. In a volume the container has a block exactly where the bit is set.
+//! two, but for leaves of LUNs that share it: those are one more than the block's count in the refcount file. In a
+//! volume the container has a block exactly where the bit is set.
 
 use std::ops::Range;
 use std::rc::Rc;
 
 use everglade_format::bytes::u64_at;
-use everglade_format::{BITS_PER_BLOCK, Block, FileId, Layer, Pointer, Pvbn, metafile};
+use everglade_format::refcount::COUNTS_PER_BLOCK;
+use everglade_format::{
+    BITS_PER_BLOCK, Block, FileId, Inode, Layer, Pointer, Pvbn, metafile, refcount,
+};
 
 use crate::files::Files;
 use crate::filesystem::FileSystem;
@@ -22,6 +26,8 @@ pub(crate) struct Number<'n> {
     /// Its bit in the active map, unless that cannot be read.
     pub(crate) marked: Option<bool>,
     pub(crate) references: &'n [Reference],
+    /// References beyond the first, as the refcount file has them; nothing if it cannot be read.
+    pub(crate) count: Option<u16>,
     /// In a volume, its slot in the container; a hole if it is empty or unreadable.
     pub(crate) slot: Pointer,
     /// The slot could be read.
@@ -105,7 +111,10 @@ impl<'u> Usage<'u> {
     ) {
         let bits = self.bits(range.start);
         let (slots, slot_known) = slots(self.fs, range);
-        let (mut references, mut slots) = (references, &slots[..]);
+        let counts = self.counts(range);
+        let are_known = counts.is_some();
+        let counts = counts.unwrap_or_default();
+        let (mut references, mut slots, mut counts) = (references, &slots[..], &counts[..]);
         let mut from = range.start;
         loop {
             let bit = bits
@@ -116,6 +125,7 @@ impl<'u> Usage<'u> {
                 bit.map(|bit| bit + range.start),
                 references.first().map(|r| r.number),
                 slots.first().map(|(vvbn, _)| *vvbn),
+                counts.first().map(|(vvbn, _)| *vvbn),
             ];
             let Some(number) = next.into_iter().flatten().min() else {
                 break;
@@ -129,8 +139,15 @@ impl<'u> Usage<'u> {
             {
                 (slot, slots) = (*pointer, rest);
             }
+            let mut count = are_known.then_some(0);
+            if let Some(((vvbn, found), rest)) = counts.split_first()
+                && *vvbn == number
+            {
+                (count, counts) = (Some(*found), rest);
+            }
             let number = Number {
                 number,
+                count,
                 marked: bits.as_ref().ok().map(|_| next[0] == Some(number)),
                 references: here,
                 slot,
@@ -159,11 +176,20 @@ impl<'u> Usage<'u> {
         }
     }
 
+    /// Counts above zero of a range of vvbns; nothing if they cannot be read.
+    fn counts(&self, range: &Range<u64>) -> Option<Vec<(u64, u16)>> {
+        let Some(inode) = self.files.metafile(metafile::REFCOUNTS) else {
+            return (!self.files.inodes.partial).then(Vec::new);
+        };
+        counts_of(self.fs, inode, range)
+    }
+
     fn definition_1(&mut self, number: &Number<'_>, findings: &mut Findings) {
         if number.marked == Some(true) {
             self.used += 1;
             self.check_mark(number.number, findings);
         }
+        self.check_count(number, findings);
         let Some((first, others)) = number.references.split_first() else {
             let is_block = self.is_block(number.number);
             if number.marked == Some(true) && is_block && !self.files.partial {
@@ -180,11 +206,36 @@ impl<'u> Usage<'u> {
             let expected = "a set bit in the active map";
             findings.add(Kind::NotMarked, &object, place, expected, "a clear one");
         }
+        if number.count != Some(0) && number.references.iter().all(Reference::is_user_leaf) {
+            // They may share it; how many was compared with the count.
+            return;
+        }
         for other in others {
             let found = format_args!("also {object}, {place}");
             let (object, place) = owner(self.fs, self.files, Some(other), number);
             let expected = "the only reference";
             findings.add(Kind::DoubleReference, &object, place, expected, found);
+        }
+    }
+
+    /// As many references as the count says, and none without a block in use.
+    fn check_count(&self, number: &Number<'_>, findings: &mut Findings) {
+        let Some(count) = number.count.filter(|count| *count > 0) else {
+            return;
+        };
+        let wanted = usize::from(count) + 1;
+        let there = number.references.len();
+        let is_short = there < wanted && !self.files.partial;
+        if number.marked == Some(false) || there > wanted || is_short || count == refcount::RESERVED
+        {
+            let (object, place) = owner(self.fs, self.files, number.references.first(), number);
+            let expected = format_args!("{wanted} references to a block in use, by its count");
+            let marked = match number.marked {
+                Some(false) => " to a free one",
+                _ => "",
+            };
+            let found = format_args!("{there}{marked}");
+            findings.add(Kind::RefCount, &object, place, expected, found);
         }
     }
 
@@ -328,6 +379,27 @@ fn number_place(fs: &FileSystem<'_>, number: u64, pvbn: Option<Pvbn>) -> Place {
             ..Place::at_vvbn(number)
         },
     }
+}
+
+/// Counts above zero that a refcount file has for a range of vvbns; nothing if some cannot be read.
+pub(crate) fn counts_of(
+    fs: &FileSystem<'_>,
+    inode: &Inode,
+    range: &Range<u64>,
+) -> Option<Vec<(u64, u16)>> {
+    let mut found = Vec::new();
+    let end = inode
+        .block_count()
+        .min(range.end.div_ceil(COUNTS_PER_BLOCK));
+    for leaf in range.start / COUNTS_PER_BLOCK..end {
+        let Some(block) = tree::leaf_at(fs, inode, leaf).ok()? else {
+            continue;
+        };
+        let first = leaf * COUNTS_PER_BLOCK;
+        let counts = refcount::counts(&block).map(|(slot, count)| (first + slot as u64, count));
+        found.extend(counts.filter(|(vvbn, _)| range.contains(vvbn)));
+    }
+    Some(found)
 }
 
 /// One block of the active map; `None` is a hole, all zero.

@@ -131,8 +131,9 @@ impl Outside<'_> {
             usage.window(&references, findings, &mut |findings, number| {
                 judge.compare(number, findings);
                 if let Some(is_marked) = number.marked {
-                    let count = i64::try_from(number.references.len()).unwrap_or(i64::MAX);
-                    strays.add(number.number, count - i64::from(is_marked));
+                    let there = i64::try_from(number.references.len()).unwrap_or(i64::MAX);
+                    let counted = i64::from(is_marked) + i64::from(number.count.unwrap_or(0));
+                    strays.add(number.number, there - counted);
                 }
                 judge.name_bad(number, bad, findings);
                 counts.stale_hints += judge.stale_hints(number);

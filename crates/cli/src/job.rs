@@ -70,17 +70,26 @@ pub(crate) fn follow(
     job: Told<Job>,
     is_awaited: bool,
 ) -> Result<u8, Failure> {
+    let what = format!("gives back {}", Size(job.meant.total_bytes));
+    follow_work(session, output, job, is_awaited, &what)
+}
+
+/// The same after anything that a job goes on with; `what` it does.
+pub(crate) fn follow_work(
+    session: &Session,
+    output: &Output,
+    job: Told<Job>,
+    is_awaited: bool,
+    what: &str,
+) -> Result<u8, Failure> {
     if is_awaited {
         let job = wait(session, output, job)?;
         return conclude(&job, output);
     }
     output.for_programs(&job.raw)?;
     if job.meant.state == JobState::Running {
-        let bytes = Size(job.meant.total_bytes);
         let id = job.meant.id;
-        output.done(&format!(
-            "job {id} gives back {bytes}; 'job wait {id}' waits for it"
-        ));
+        output.done(&format!("job {id} {what}; 'job wait {id}' waits for it"));
     }
     Ok(exit::OK)
 }

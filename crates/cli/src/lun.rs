@@ -1,8 +1,8 @@
 //! `everglade lun …`.
 
 use everglade_api::{
-    CreateLun, Lun, LunName, Luns, Name, PutLun, Rename, ResizeLun, SCHEMA_VERSION, Size,
-    Versioned, Volumes,
+    CloneLun, CreateLun, Job, Lun, LunName, Luns, Name, PutLun, Rename, ResizeLun, SCHEMA_VERSION,
+    Size, Versioned, Volumes,
 };
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::job;
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
 use crate::session::{Session, Told};
-use crate::verb::{LunCreate, LunResize, LunShow, LunVerb, Removal};
+use crate::verb::{LunClone, LunCreate, LunResize, LunShow, LunVerb, Removal};
 
 const COLUMNS: [Column<Lun>; 5] = [
     Column::left("name", |lun| {
@@ -41,6 +41,7 @@ pub(crate) fn run(
             let told = session.post::<Lun>(&path, &Rename { name })?;
             output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))?;
         }
+        LunVerb::Clone(clone) => return run_clone(clone, session, output),
         LunVerb::Delete(delete) => {
             return remove(&delete.name, &delete.removal, session, output, yes);
         }
@@ -60,6 +61,34 @@ fn run_create(create: &LunCreate, session: &Session, output: &Output) -> Result<
         session.post::<Lun>(&collection(&create.name.volume), &request)?
     };
     output.made(&told.raw, || listing::of_one(&told.meant, &COLUMNS))
+}
+
+fn run_clone(clone: &LunClone, session: &Session, output: &Output) -> Result<u8, Failure> {
+    let (name, to) = (&clone.name, &clone.to);
+    let elsewhere = |what: &str, volume: &Name| {
+        let text = format!(
+            "{what} is in volume {volume}, and {name} in {}; a LUN is cloned inside its volume, and 'clone create' \
+             clones a volume",
+            name.volume
+        );
+        Err(Failure::new(exit::USAGE, text))
+    };
+    if to.volume != name.volume {
+        return elsewhere(&to.to_string(), &to.volume);
+    }
+    if let Some(from) = &clone.from
+        && from.volume != name.volume
+    {
+        return elsewhere(&from.to_string(), &from.volume);
+    }
+    let request = CloneLun {
+        name: to.lun.clone(),
+        snapshot: clone.from.as_ref().map(|from| from.snapshot.clone()),
+    };
+    let path = format!("{}/actions/clone", place(name));
+    let told = session.post::<Job>(&path, &request)?;
+    output.done(&format!("cloning LUN {name} as {to}"));
+    job::follow_work(session, output, told, clone.wait, "makes the clone")
 }
 
 fn run_resize(

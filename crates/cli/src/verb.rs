@@ -7,7 +7,7 @@ mod snapshot;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use everglade_api::{LunName, Name, Size};
+use everglade_api::{LunName, Name, Size, SnapshotName};
 
 pub(crate) use clone::{CloneCreate, CloneVerb};
 pub(crate) use policy::{PolicyCreate, PolicyVerb};
@@ -308,6 +308,8 @@ pub enum LunVerb {
     Resize(LunResize),
     /// Give a LUN another name, in the same volume
     Rename(LunRename),
+    /// Make another LUN that begins with the same blocks, in the background
+    Clone(LunClone),
     /// Delete a LUN; needs --yes
     Delete(LunDelete),
 }
@@ -370,6 +372,30 @@ pub struct LunRename {
     /// The new name, without the volume
     #[arg(value_name = "NEW")]
     pub to: Name,
+}
+
+/// Options of `lun clone`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The clone shares the LUN's blocks until either is overwritten. It is what the LUN was when it was asked \
+    for, and clients see it when all of it is there; 'job cancel' ends it before."
+)]
+pub struct LunClone {
+    /// What to clone
+    #[arg(value_name = "VOLUME/LUN")]
+    pub name: LunName,
+
+    /// What the clone is called, in the same volume
+    #[arg(value_name = "VOLUME/NEW")]
+    pub to: LunName,
+
+    /// Clone the LUN as it was in this snapshot of the volume
+    #[arg(long, value_name = "VOLUME@SNAPSHOT")]
+    pub from: Option<SnapshotName>,
+
+    /// Return when it is there
+    #[arg(long)]
+    pub wait: bool,
 }
 
 /// Options of `lun delete`.

@@ -16,7 +16,7 @@ use everglade_freespace::Areas;
 use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
 use crate::rename;
-use crate::snapshot::{change as snapshot, clone, lun};
+use crate::snapshot::{change as snapshot, clone, lun, lun_clone};
 use crate::tree::{File, Root};
 use crate::volume::name::Name;
 use crate::volume::{Lun, StripeState, Volume};
@@ -153,6 +153,24 @@ pub enum Change {
         /// Name of the snapshot that is taken of the present image.
         safety: String,
     },
+    /// Makes another LUN that begins with the same blocks, in the background. Done when that has begun.
+    CloneLun {
+        /// Of which volume.
+        volume: String,
+        /// Which LUN.
+        lun: String,
+        /// Unique in the volume.
+        name: String,
+        /// As it was in which snapshot; as it is if there is none.
+        from: Option<String>,
+    },
+    /// Ends the making of a LUN's clone. What it took comes back in the background.
+    CancelLunClone {
+        /// Of which volume.
+        volume: String,
+        /// The name it was to get.
+        name: String,
+    },
     /// Holds the scans of a volume's snapshots back, or lets them go on.
     SetScanPace {
         /// Which volume.
@@ -181,7 +199,8 @@ impl Change {
             // Side files, a record, and what the summary map begins with.
             Change::CreateSnapshot { .. }
             | Change::RestoreVolume { .. }
-            | Change::RestoreLun { .. } => 16,
+            | Change::RestoreLun { .. }
+            | Change::CloneLun { .. } => 16,
             Change::CreateLun { .. } | Change::GrowLun { .. } => 4,
             Change::DeleteVolume { .. }
             | Change::DeleteLun { .. }
@@ -192,6 +211,7 @@ impl Change {
             | Change::RenameSnapshot { .. }
             | Change::DeleteSnapshot { .. }
             | Change::HoldSnapshot { .. }
+            | Change::CancelLunClone { .. }
             | Change::SetScanPace { .. }
             | Change::ReleaseSnapshot { .. } => 0,
         }
@@ -334,6 +354,16 @@ pub(crate) fn execute(
             parent,
             snapshot: base,
         } => clone::create(home, context, cp, name, (parent, base)),
+        Change::CloneLun {
+            volume,
+            lun,
+            name,
+            from,
+        } => {
+            let stamp = (cp, context.seconds);
+            lun_clone::begin(home, stamp, (volume, lun), name, from.as_deref())
+        }
+        Change::CancelLunClone { volume, name } => lun_clone::cancel(home, volume, name),
         Change::RestoreLun {
             volume,
             snapshot: target,
@@ -447,6 +477,7 @@ pub(crate) fn new_volume(
         allocated_blocks: 0.into(),
         pending_blocks: 0.into(),
         scan: std::sync::Mutex::default(),
+        lun_clone: std::sync::Mutex::default(),
         base: std::sync::OnceLock::new(),
         is_paused: false.into(),
     })
@@ -564,6 +595,7 @@ fn create_lun(
     if volume.shared.lun(name).is_some() {
         return Err(Error::Exists(format!("LUN {}/{name}", volume.shared.name)));
     }
+    lun_clone::check_free(volume, name)?;
     let id = volume.fs.new_file_id();
     let mut file = File::new(
         Inode::new(id, Kind::Lun, cp, context.seconds),
@@ -589,7 +621,7 @@ fn create_lun(
 }
 
 /// LUNs have at least one level, so that their leaves always sit in level-1 blocks.
-fn set_size(file: &mut File, size: u64) {
+pub(crate) fn set_size(file: &mut File, size: u64) {
     file.grow((size / BLOCK_SIZE as u64).max(2));
     file.inode.size_bytes = size;
     file.inode_changed = true;

@@ -9,7 +9,7 @@ use everglade_format::indirect::HEADER_BYTES;
 use everglade_format::inode::INODES_PER_BLOCK;
 use everglade_format::metafile::{
     ACTIVE_MAP, CONTEXT_MAP, DIRECTORY, FIRST_FILE, HIDDEN, INODE_FILE, METAFILES, OVERFLOW,
-    TOP_AREAS,
+    REFCOUNTS, TOP_AREAS,
 };
 use everglade_format::{CpNumber, FileId, Inode, Kind, Layer};
 use everglade_freespace::Areas;
@@ -54,6 +54,8 @@ pub(crate) struct FileSystem {
     pub(crate) scan_next: Vec<u64>,
     /// Used-up areas that were looked through once more in this consistency point.
     pub(crate) reopened: BTreeSet<(usize, u64)>,
+    /// Some block may have more than one reference: there is a refcount file. Volumes only.
+    pub(crate) has_counts: bool,
     /// The file of the aggregate that holds it. Volumes only.
     pub(crate) container: Option<FileId>,
     /// Volumes only.
@@ -92,6 +94,7 @@ impl FileSystem {
             cut: BTreeSet::new(),
             scan_next: vec![0; extents],
             reopened: BTreeSet::new(),
+            has_counts: false,
             container: None,
             snapshots: Snapshots::default(),
         }
@@ -100,7 +103,7 @@ impl FileSystem {
     /// Creates the metafiles of a file system that has none.
     pub(crate) fn create_metafiles(&mut self, cp: CpNumber, seconds: u64) {
         for metafile in METAFILES {
-            if metafile.aggregate_only && self.layer == Layer::Volume {
+            if metafile.is_optional || !metafile.is_of(self.layer) {
                 continue;
             }
             let mut file = File::new(
@@ -147,7 +150,27 @@ impl FileSystem {
     /// True if something deleted, or cut off, still has blocks, or a scan has anything else to do and does not rest.
     pub(crate) fn has_leftovers(&self, is_short: bool) -> bool {
         let has_scan = self.snapshots.has_scan() && !self.snapshots.rests(is_short);
-        !self.hidden.is_empty() || !self.cut.is_empty() || has_scan
+        let is_cloning = self.snapshots.roots.lun_clone.is_some();
+        !self.hidden.is_empty() || !self.cut.is_empty() || has_scan || is_cloning
+    }
+
+    /// Files that were deleted, lowest id first. One that is only being made has its name among theirs, and is none.
+    pub(crate) fn deleted(&self) -> impl Iterator<Item = FileId> + '_ {
+        let made = self.snapshots.roots.lun_clone.map(|cloning| cloning.to);
+        let hidden = self.hidden.iter().map(|entry| entry.file);
+        hidden.filter(move |file| Some(*file) != made)
+    }
+
+    /// The refcount file, made if there is none.
+    pub(crate) fn refcounts(&mut self, cp: CpNumber, seconds: u64) -> &mut File {
+        self.has_counts = true;
+        self.erased.retain(|id| *id != REFCOUNTS);
+        let layer = self.layer;
+        self.files.entry(REFCOUNTS).or_insert_with(|| {
+            let mut file = File::new(Inode::new(REFCOUNTS, Kind::Metafile, cp, seconds), layer);
+            file.inode_changed = true;
+            file
+        })
     }
 
     /// Blocks held in memory until they are sealed.

@@ -17,6 +17,7 @@ use everglade_format::planted::{self, Bug};
 
 use crate::admin::{Context, Error, check_name, find, find_lun};
 use crate::cp::Home;
+use crate::snapshot::lun_clone;
 
 pub(crate) fn aggregate(home: &mut Home, to: &str) -> Result<(), Error> {
     check_name(to)?;
@@ -62,6 +63,7 @@ pub(crate) fn lun(home: &mut Home, volume: &str, name: &str, to: &str) -> Result
     if name == to {
         return Ok(());
     }
+    lun_clone::check_free(volume, to)?;
     let mut luns = volume
         .shared
         .luns

@@ -20,7 +20,7 @@ use crate::aggregate::{Aggregate, State};
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::cp::trigger::CpCounts;
 use crate::snapshot::clone;
-use crate::snapshot::info::{ScanInfo, SnapshotInfo};
+use crate::snapshot::info::{LunCloneInfo, ScanInfo, SnapshotInfo};
 
 /// How the engine is set up.
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +136,8 @@ pub struct VolumeInfo {
     pub pending_blocks: u64,
     /// What its snapshots' scans do.
     pub scan: ScanInfo,
+    /// A LUN that is being cloned inside it.
+    pub lun_clone: Option<LunCloneInfo>,
     /// Bytes that clients read since it was opened.
     pub read_bytes: u64,
     /// Bytes that clients wrote since then.
@@ -385,6 +387,7 @@ impl Engine {
                     allocated_blocks: volume.allocated_blocks.load(Ordering::Relaxed),
                     pending_blocks: volume.pending_blocks.load(Ordering::Relaxed),
                     scan: volume.scan(),
+                    lun_clone: volume.lun_clone(),
                     read_bytes: volume.traffic.read.load(Ordering::Relaxed),
                     written_bytes: volume.traffic.written.load(Ordering::Relaxed),
                 }

@@ -19,6 +19,7 @@ pub mod metafile;
 pub mod number;
 pub mod planted;
 pub mod pointer;
+pub mod refcount;
 pub mod release;
 pub mod snapshot;
 pub mod superblock;

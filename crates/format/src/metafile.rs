@@ -1,9 +1,10 @@
 //! The files with fixed ids that hold a file system's own metadata (B-14).
 //!
 //! Both kinds of file system, aggregate and volume, have the same set; only the aggregate has a
-//! context map. The table says how each file's leaves are interpreted.
+//! context map, and only a volume in which files share blocks a refcount file. The table says how each file's leaves are
+//! interpreted.
 
-use crate::FileId;
+use crate::{FileId, Layer};
 
 /// All inodes; its own inode is in the superblock.
 pub const INODE_FILE: FileId = FileId(1);
@@ -19,6 +20,9 @@ pub const DIRECTORY: FileId = FileId(5);
 pub const HIDDEN: FileId = FileId(6);
 /// Owner and tag of each block in use (aggregate only; replaces B-09).
 pub const CONTEXT_MAP: FileId = FileId(7);
+/// References to each block beyond the first (B-15). Only in volumes, and only while some block has any: without it
+/// every block in use has one reference.
+pub const REFCOUNTS: FileId = FileId(8);
 /// First id given to LUNs and containers.
 pub const FIRST_FILE: FileId = FileId(64);
 
@@ -31,6 +35,8 @@ pub enum Leaf {
     Bitmap,
     /// 256 contexts of 16 bytes.
     Contexts,
+    /// 2,048 counts of two bytes ([`crate::refcount`]).
+    Counts,
     /// Blocks of any content that the file merely owns.
     Opaque,
 }
@@ -46,44 +52,70 @@ pub struct Metafile {
     pub leaf: Leaf,
     /// Exists only in aggregates.
     pub aggregate_only: bool,
+    /// Exists only where it has anything to say.
+    pub is_optional: bool,
+}
+
+impl Metafile {
+    /// True if a file system of this kind may have it.
+    #[must_use]
+    pub fn is_of(&self, layer: Layer) -> bool {
+        match layer {
+            Layer::Aggregate => self.id != REFCOUNTS,
+            Layer::Volume => !self.aggregate_only,
+        }
+    }
 }
 
 /// Every metafile with an inode in the inode file, in the order of their ids.
-pub const METAFILES: [Metafile; 6] = [
+pub const METAFILES: [Metafile; 7] = [
     Metafile {
         id: ACTIVE_MAP,
         name: "active map",
         leaf: Leaf::Bitmap,
         aggregate_only: false,
+        is_optional: false,
     },
     Metafile {
         id: OVERFLOW,
         name: "overflow file",
         leaf: Leaf::Opaque,
         aggregate_only: false,
+        is_optional: false,
     },
     Metafile {
         id: TOP_AREAS,
         name: "top areas",
         leaf: Leaf::Headed,
         aggregate_only: false,
+        is_optional: false,
     },
     Metafile {
         id: DIRECTORY,
         name: "directory",
         leaf: Leaf::Headed,
         aggregate_only: false,
+        is_optional: false,
     },
     Metafile {
         id: HIDDEN,
         name: "hidden namespace",
         leaf: Leaf::Headed,
         aggregate_only: false,
+        is_optional: false,
     },
     Metafile {
         id: CONTEXT_MAP,
         name: "context map",
         leaf: Leaf::Contexts,
         aggregate_only: true,
+        is_optional: false,
+    },
+    Metafile {
+        id: REFCOUNTS,
+        name: "refcount file",
+        leaf: Leaf::Counts,
+        aggregate_only: false,
+        is_optional: true,
     },
 ];

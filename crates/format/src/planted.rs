@@ -158,6 +158,20 @@ bugs! {
     VictimNotFolded,
     /// Deletion by addition forgets one of those who stay.
     SurvivorForgotten,
+    /// A LUN's clone shares a block without counting it now and then.
+    CountNotTaken,
+    /// A block that has more references is freed with the first one that goes, now and then.
+    FreedAtFirst,
+    /// A restored volume does not know that blocks of its image are shared.
+    RestoreForgetsCounts,
+    /// What a restored LUN shares with its clones gets no count.
+    LunRestoreIgnoresCounts,
+    /// While a LUN is cloned, the snapshot it is read from can be released.
+    CloneSourceReleased,
+    /// After a snapshot was taken the active image has no edge to the one that a LUN is being cloned from.
+    LunCloneForgetsEdge,
+    /// A LUN's clone leaves out a level-1 block after each step.
+    LunCloneCursorAhead,
 }
 
 #[cfg(feature = "planted")]

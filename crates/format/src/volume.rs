@@ -25,6 +25,10 @@
 //! | 408 | 4 | of a clone, the volume it is a clone of; else 0 |
 //! | 412 | 4 | of a clone, the snapshot of that volume that is its base; else 0 |
 //! | 416 | 4 each | up to 8 further snapshots that the active image descends from, 0 = none: LUNs of theirs were restored |
+//! | 464 | 4 | of a LUN that is being cloned, the snapshot it is read from; it is not released before the end |
+//! | 468 | 4 | its file there |
+//! | 472 | 4 | the file that is being made, which has its name in the hidden namespace; 0 = none, and so are the others |
+//! | 480 | 8 | how far it is: all leaves below this level-1 block are shared |
 //!
 //! Its tag is in the container, so it carries no check of its own.
 
@@ -76,6 +80,19 @@ pub enum Scan {
     },
 }
 
+/// A LUN that is being cloned inside its volume (B-15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LunCloning {
+    /// The snapshot that it is read from.
+    pub source: SnapshotId,
+    /// Its file there.
+    pub from: FileId,
+    /// The file that is being made.
+    pub to: FileId,
+    /// Index of the next level-1 block.
+    pub next: u64,
+}
+
 /// What a volume's superblock says of its snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotRoots {
@@ -97,6 +114,8 @@ pub struct SnapshotRoots {
     pub exclusive: u64,
     /// Of a clone: its parent, and the parent's snapshot that it began as.
     pub base: Option<(FileId, SnapshotId)>,
+    /// A LUN that is being cloned.
+    pub lun_clone: Option<LunCloning>,
 }
 
 /// Root of a volume as of one consistency point.
@@ -207,6 +226,9 @@ impl SnapshotRoots {
         put(out, 408, parent.0.to_le_bytes());
         put(out, 412, snapshot.0.to_le_bytes());
         encode_also(out, 416, &self.also);
+        if let Some(cloning) = self.lun_clone {
+            cloning.encode_into(out);
+        }
     }
 
     fn decode(block: &Block) -> Result<SnapshotRoots, Damage> {
@@ -239,6 +261,7 @@ impl SnapshotRoots {
             next: SnapshotId(u32_at(block, 384)),
             scan,
             exclusive: u64_at(block, 400),
+            lun_clone: LunCloning::decode(block)?,
             base: match (file(408), SnapshotId(u32_at(block, 412))) {
                 (None, SnapshotId(0)) => None,
                 (Some(parent), snapshot) if snapshot.0 != 0 => Some((parent, snapshot)),
@@ -248,6 +271,37 @@ impl SnapshotRoots {
                 }
             },
         })
+    }
+}
+
+impl LunCloning {
+    fn encode_into(&self, out: &mut Block) {
+        put(out, 464, self.source.0.to_le_bytes());
+        put(out, 468, self.from.0.to_le_bytes());
+        put(out, 472, self.to.0.to_le_bytes());
+        put(out, 480, self.next.to_le_bytes());
+    }
+
+    fn decode(block: &Block) -> Result<Option<LunCloning>, Damage> {
+        let ids = [464, 468, 472].map(|at| u32_at(block, at));
+        let [source, from, to] = ids;
+        match ids.iter().filter(|id| **id != 0).count() {
+            0 => Ok(None),
+            3 => Ok(Some(LunCloning {
+                source: SnapshotId(source),
+                from: FileId(from),
+                to: FileId(to),
+                next: u64_at(block, 480),
+            })),
+            _ => {
+                let found = format!("snapshot {source}, files {from} and {to}");
+                Err(Damage::new(
+                    "LUN that is being cloned",
+                    "all or none",
+                    found,
+                ))
+            }
+        }
     }
 }
 
@@ -279,6 +333,12 @@ mod tests {
                 held_back: 90,
                 exclusive: 11,
                 base: Some((FileId(65), SnapshotId(2))),
+                lun_clone: Some(LunCloning {
+                    source: SnapshotId(4),
+                    from: FileId(64),
+                    to: FileId(70),
+                    next: 9,
+                }),
             },
         };
         let block = superblock.encode();
@@ -287,6 +347,9 @@ mod tests {
             Ok(superblock)
         );
         assert!(VolumeSuperblock::decode(&block, FileId(65), &[5; 16]).is_err());
+        let mut cloned_from_nothing = block;
+        cloned_from_nothing[464] = 0;
+        assert!(VolumeSuperblock::decode(&cloned_from_nothing, FileId(64), &[5; 16]).is_err());
         let mut faster_than_not_held_back = block;
         faster_than_not_held_back[389] = 101;
         assert!(

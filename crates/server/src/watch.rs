@@ -100,6 +100,10 @@ impl Watcher {
         {
             self.records.events.tell(now, ended(&job));
         }
+        let clones = self.administrator.lun_clones();
+        for job in self.records.jobs.advance_clones(now, &clones) {
+            self.records.events.tell(now, ended(&job));
+        }
         self.feed_watchdog();
     }
 

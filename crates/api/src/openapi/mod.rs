@@ -51,6 +51,7 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::PutVolume,
     crate::Rename,
     crate::RenameSnapshot,
+    crate::CloneLun,
     crate::ResizeLun,
     crate::RestoreSnapshot,
     crate::Restored,

@@ -392,6 +392,13 @@ pub const ROUTES: &[Route] = &[
         Some("Rename"),
         Answers::Found("Lun"),
     ),
+    Route::change(
+        "POST",
+        "/v1/volumes/{volume}/luns/{lun}/actions/clone",
+        "makes another LUN of the volume that begins with the same blocks; it is there when the job is done",
+        Some("CloneLun"),
+        Answers::Accepted("Job"),
+    ),
     Route::list(
         SNAPSHOTS,
         "snapshots of a volume, in order of creation",

@@ -1,21 +1,24 @@
 //! Images of snapshots, each compared with one that was verified before.
 //!
-//! Where `c(v)` counts the references of an image to v and `m(v)` is its map's bit, Definition 1 says that the
-//! difference `c − m` is 0 everywhere. Where it is not, v is a *stray*. Two images that share most blocks have
+//! Where `c(v)` counts the references of an image to v, and `m(v)` is its map's bit plus the count of its refcount file,
+//! Definition 1 says that the difference `c − m` is 0 everywhere. Where it is not, v is a *stray*. Two images that share most blocks have
 //! the same strays but for those among the blocks in which they differ, so these are all that is looked at:
 //!
 //! strays(new) = strays(old) + references(new ∖ old) − references(old ∖ new) − (bits(new) − bits(old))
+//!                                                                         − (counts(new) − counts(old))
 //!
 //! Without another image, the same is true of an empty one. What cannot be read counts for nothing, in both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use everglade_format::indirect::BlockKind;
-use everglade_format::metafile::{ACTIVE_MAP, DIRECTORY, FIRST_FILE, HIDDEN};
+use everglade_format::metafile::{ACTIVE_MAP, DIRECTORY, FIRST_FILE, HIDDEN, REFCOUNTS};
+use everglade_format::number::NUMBER_END;
+use everglade_format::refcount::COUNTS_PER_BLOCK;
 use everglade_format::volume::SUPERBLOCK_VVBN;
 use everglade_format::{
     BITS_PER_BLOCK, Block, FileId, Indirect, Inode, Kind as FileKind, Layer, Pointer, SPAN,
-    SnapshotRecord, bitmap,
+    SnapshotRecord, bitmap, refcount,
 };
 
 use super::Volume;
@@ -29,12 +32,15 @@ use crate::names;
 use crate::problem::{Kind, Place};
 use crate::reference::{Reference, References, WINDOW_BLOCKS};
 use crate::tree;
-use crate::usage::{Number, owner};
+use crate::usage::{Number, counts_of, owner};
+
+/// Blocks of the refcount file for one of the map.
+const COUNTS_OF_MAP: u64 = BITS_PER_BLOCK / COUNTS_PER_BLOCK;
 
 /// Strays that are kept. With more, what differs between images cannot be judged.
 const STRAYS_MAX: usize = 1 << 16;
 
-/// Blocks for which an image does not satisfy Definition 1: references − bits.
+/// Blocks for which an image does not satisfy Definition 1: references − bits − counts.
 #[derive(Clone, Default)]
 pub(crate) struct Strays {
     of: BTreeMap<u64, i64>,
@@ -54,7 +60,7 @@ impl Strays {
 /// An image that was verified.
 pub(super) struct Image {
     files: Files,
-    /// References of the files that are read as a whole: all but LUNs and the active map.
+    /// References of the files that are read as a whole: all but LUNs, the active map and the refcount file.
     small: Vec<Reference>,
     strays: Strays,
     is_partial: bool,
@@ -72,7 +78,7 @@ impl Image {
         image
     }
 
-    /// Reads everything but LUNs and the active map.
+    /// Reads everything but LUNs, the active map and the refcount file.
     fn read(fs: &FileSystem<'_>, root: &Inode, next: FileId, findings: &mut Findings) -> Image {
         let mut references = References::everything();
         let inodes = inodes::walk(fs, root, next, findings, &mut references);
@@ -95,7 +101,7 @@ impl Image {
 
 /// Files that images share most blocks of.
 fn is_large(id: FileId) -> bool {
-    id == ACTIVE_MAP || id >= FIRST_FILE
+    id == ACTIVE_MAP || id == REFCOUNTS || id >= FIRST_FILE
 }
 
 impl<'a> FileSystem<'a> {
@@ -130,6 +136,8 @@ struct Difference {
     old: References,
     /// Leaves of the map that differ.
     leaves: Vec<(u64, Pointer, Pointer)>,
+    /// Leaves of the refcount file that differ.
+    counts: Vec<(u64, Pointer, Pointer)>,
     /// Leaves of the map that could not be read.
     unknown: Vec<std::ops::Range<u64>>,
 }
@@ -176,6 +184,8 @@ impl<'p> Pool<'p> {
                 }
                 let of_leaf = |(leaf, ..): &(u64, _, _)| leaf * BITS_PER_BLOCK / WINDOW_BLOCKS;
                 windows.extend(difference.leaves.iter().map(of_leaf));
+                let of_counts = |(leaf, ..): &(u64, _, _)| leaf * COUNTS_PER_BLOCK / WINDOW_BLOCKS;
+                windows.extend(difference.counts.iter().map(of_counts));
             }
             findings.mute(false);
             difference.new.sort();
@@ -198,6 +208,7 @@ impl<'p> Pool<'p> {
             new: References::new(window),
             old: References::new(window),
             leaves: Vec::new(),
+            counts: Vec::new(),
             unknown: Vec::new(),
         };
         for reference in &image.small {
@@ -309,6 +320,28 @@ impl<'p> Pool<'p> {
                 }
                 difference.leaves.push((index, old, new));
             }
+            Visit::Leaf { index, old, new } if file == REFCOUNTS => {
+                let first = index.saturating_mul(COUNTS_PER_BLOCK);
+                let mut is_sound = first < NUMBER_END;
+                if new.has_block() {
+                    let spot = (file, 0, index);
+                    let block = tree::read(fs, &object, spot, &new, None, findings);
+                    is_sound &= !block.is_some_and(|block| refcount::is_empty(&block));
+                }
+                if !is_sound {
+                    let place = Place::in_tree(0, index, &new);
+                    let expected = "counts of vvbns there can be, one of them above zero";
+                    let found = format_args!("a block of counts from vvbn {first} on");
+                    findings.add(Kind::RefCount, &object, place, expected, found);
+                }
+                if first < NUMBER_END {
+                    difference.counts.push((index, old, new));
+                }
+            }
+            Visit::Unknown(range) if file == REFCOUNTS => {
+                let end = range.end.div_ceil(COUNTS_OF_MAP);
+                difference.unknown.push(range.start / COUNTS_OF_MAP..end);
+            }
             Visit::Unknown(range) if file == ACTIVE_MAP => difference.unknown.push(range),
             Visit::Leaf { .. } | Visit::Unknown(_) => {}
         });
@@ -342,6 +375,23 @@ impl<'p> Pool<'p> {
             bitmap::subtract(&mut come, &old);
             excess.extend(bitmap::ones(&gone).map(|bit| (first + bit, 1)));
             excess.extend(bitmap::ones(&come).map(|bit| (first + bit, -1)));
+        }
+        for (leaf, old, new) in &difference.counts {
+            let first = leaf * COUNTS_PER_BLOCK;
+            if !difference.new.window.contains(&first) {
+                continue;
+            }
+            let (Some(old), Some(new)) = (bits(fs, old), bits(fs, new)) else {
+                unknown.insert(leaf / COUNTS_OF_MAP);
+                continue;
+            };
+            for slot in 0..COUNTS_PER_BLOCK {
+                let at = usize::try_from(slot).expect("below 2,048");
+                let (old, new) = (refcount::get(&old, at), refcount::get(&new, at));
+                if old != new {
+                    excess.push((first + slot, i64::from(old) - i64::from(new)));
+                }
+            }
         }
         excess.sort_unstable();
         let new = &difference.new;
@@ -382,6 +432,7 @@ impl<'p> Pool<'p> {
         let number = Number {
             number: vvbn,
             marked: None,
+            count: None,
             references: &references,
             slot,
             slot_known: true,
@@ -463,11 +514,20 @@ fn report_stray(
     let number = Number {
         number: vvbn,
         marked: None,
+        count: None,
         references,
         slot: slot.unwrap_or(Pointer::HOLE),
         slot_known: slot.is_some(),
     };
     let (object, place) = owner(fs, &image.files, references.first(), &number);
+    let counts = image.files.metafile(REFCOUNTS);
+    let counts = counts.and_then(|inode| counts_of(fs, inode, &(vvbn..vvbn + 1)));
+    if let Some((_, count)) = counts.and_then(|counts| counts.first().copied()) {
+        let expected = format_args!("{} references, by its count", u32::from(count) + 1);
+        let there = i64::from(count) + 1 + excess;
+        findings.add(Kind::RefCount, &object, place, expected, there);
+        return;
+    }
     if excess < 0 {
         findings.add(Kind::Leaked, &object, place, "a reference", "none");
         return;

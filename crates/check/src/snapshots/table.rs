@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use everglade_format::metafile::{ACTIVE_MAP, INODE_FILE};
 use everglade_format::release::RELEASES_PER_BLOCK;
 use everglade_format::snapshot::{SNAPSHOTS_MAX, State};
-use everglade_format::volume::Scan;
+use everglade_format::volume::{LunCloning, Scan};
 use everglade_format::{BITS_PER_BLOCK, Inode, Kind as FileKind, SnapshotId, SnapshotRecord};
 
 use super::Volume;
@@ -44,9 +44,11 @@ pub(super) fn check_roots_of_none(volume: &Volume<'_>, findings: &mut Findings) 
         && roots.parent.is_none()
         && roots.also.is_empty()
         && roots.scan == Scan::None
+        && roots.lun_clone.is_none()
         && roots.exclusive == 0;
     if !nothing {
-        let expected = "no release file, parent, scan or exclusive blocks without a snapshot table";
+        let expected =
+            "no release file, parent, scan, clone or exclusive blocks without a snapshot table";
         let found = format_args!("{roots:?}");
         let kind = Kind::SnapshotRoots;
         findings.add(kind, &volume.fs.object(), Place::NONE, expected, found);
@@ -227,6 +229,30 @@ impl Table {
             rule(is_root && is_map, Kind::InodeUnexpected, expected, found);
         }
         self.check_roots(volume, findings);
+        if let Some(cloning) = &volume.superblock.snapshots.lun_clone {
+            self.check_lun_clone(volume, cloning, findings);
+        }
+    }
+
+    /// A LUN that is being cloned has its name in the hidden namespace, and a source that stays, which the active image
+    /// descends from.
+    fn check_lun_clone(&self, volume: &Volume<'_>, cloning: &LunCloning, findings: &mut Findings) {
+        let files = volume.files;
+        let roots = &volume.superblock.snapshots;
+        let name = files.names.of.get(&cloning.to);
+        let inode = files.inodes.all.get(&cloning.to);
+        let is_made = name.is_some_and(|name| name.hidden)
+            && inode.is_some_and(|inode| inode.kind == FileKind::Lun);
+        let source = self.records.iter().find(|it| it.id == cloning.source);
+        let stays = source.is_some_and(has_image);
+        let descends = roots.parent == Some(cloning.source) || roots.also.contains(&cloning.source);
+        let is_known = !files.names.partial && !files.inodes.partial;
+        if !stays || !descends || !is_made && is_known {
+            let kind = Kind::SnapshotRoots;
+            let expected = "a hidden LUN, and a snapshot that stays and is descended from";
+            let found = format_args!("{cloning:?}");
+            findings.add(kind, &volume.fs.object(), Place::NONE, expected, found);
+        }
     }
 
     fn check_roots(&self, volume: &Volume<'_>, findings: &mut Findings) {

@@ -20,10 +20,21 @@ struct Life<'l> {
     world: &'l SimWorld,
     system: EngineSystem,
     rng: &'l mut Rng,
+    /// LUNs are cloned too.
+    clones: bool,
 }
 
 /// The image of a seed.
 pub(crate) fn image(seed: u64) -> Lived {
+    live(seed, false)
+}
+
+/// The image of a seed, with LUNs that share blocks.
+pub(crate) fn image_with_clones(seed: u64) -> Lived {
+    live(seed, true)
+}
+
+fn live(seed: u64, clones: bool) -> Lived {
     let mut rng = Rng::for_part(seed, "snapped");
     let regions = [1, 2, 5][rng.index(3)];
     let maker = EngineMaker {
@@ -40,6 +51,7 @@ pub(crate) fn image(seed: u64) -> Lived {
             world: &world,
             system,
             rng: &mut rng,
+            clones,
         };
         running.live(life);
         let keep = [Keep::Nothing, Keep::Everything][rng.index(2)];
@@ -82,6 +94,9 @@ impl Life<'_> {
     }
 
     fn step(&mut self, number: u64) {
+        if self.clones && self.rng.one_in(4) {
+            return self.clone_or_delete(number);
+        }
         let volume = VOLUME.to_owned();
         let known = self.system.snapshots(VOLUME);
         let mut any = || {
@@ -121,6 +136,41 @@ impl Life<'_> {
             _ => return self.rest(),
         };
         self.change(change);
+    }
+
+    /// Clones the LUN, as it is or was; or deletes a clone.
+    fn clone_or_delete(&mut self, number: u64) {
+        let volume = VOLUME.to_owned();
+        let exports = self.system.target(0).exports();
+        let clones: Vec<String> = exports
+            .into_iter()
+            .filter_map(|export| {
+                export
+                    .name
+                    .strip_prefix("v/c")
+                    .map(|name| format!("c{name}"))
+            })
+            .collect();
+        let known = self.system.snapshots(VOLUME);
+        let change = match self.rng.below(4) {
+            0 if !clones.is_empty() => Change::DeleteLun {
+                volume,
+                name: clones[self.rng.index(clones.len())].clone(),
+            },
+            way => Change::CloneLun {
+                volume,
+                lun: "l".to_owned(),
+                name: format!("c{number}"),
+                from: known
+                    .last()
+                    .filter(|_| way == 1)
+                    .map(|info| info.name.clone()),
+            },
+        };
+        self.change(change);
+        if self.rng.one_in(2) {
+            self.rest();
+        }
     }
 
     fn write(&mut self, number: u64) {

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use everglade_affinity::VolumeAffinities;
 use everglade_format::inode::INODES_PER_BLOCK;
-use everglade_format::metafile::{DIRECTORY, HIDDEN, METAFILES, TOP_AREAS};
+use everglade_format::metafile::{DIRECTORY, HIDDEN, METAFILES, REFCOUNTS, TOP_AREAS};
 use everglade_format::volume::{SUPERBLOCK_VVBN, VOLUME_AREA_BLOCKS};
 use everglade_format::{
     Damage, EntryKind, FileId, Inode, Kind, Layer, Superblock, TopAreas, VolumeSuperblock,
@@ -27,6 +27,7 @@ use crate::load::{Gather, LoadCx, Stop};
 use crate::names::Names;
 use crate::snapshot::image::{self, Image};
 use crate::snapshot::info::SnapshotInfo;
+use crate::snapshot::lun_clone;
 use crate::snapshot::table::Snapshots;
 use crate::tree::{File, Root};
 use crate::volume::Lun;
@@ -207,18 +208,23 @@ pub(crate) fn load_file_system(
 ) -> Result<(), Stop> {
     const {
         assert!(
-            INODES_PER_BLOCK > 7,
+            INODES_PER_BLOCK > 8,
             "all metafiles' inodes are in one block"
         )
     };
     for metafile in METAFILES {
-        if metafile.aggregate_only && fs.layer == Layer::Volume {
+        if !metafile.is_of(fs.layer) {
             continue;
         }
-        let inode = load_inode(fs, cx, metafile.id)?;
+        let inode = match metafile.is_optional {
+            true => image::find_inode(&fs.inode_file, cx, metafile.id)?,
+            false => Some(load_inode(fs, cx, metafile.id)?),
+        };
+        let Some(inode) = inode else { continue };
         Damage::unless_equal("inode kind", Kind::Metafile, inode.kind)?;
         fs.files.insert(metafile.id, File::new(inode, fs.layer));
     }
+    fs.has_counts = fs.files.contains_key(&REFCOUNTS);
     for id in [DIRECTORY, HIDDEN] {
         let blocks = fs.files[&id].inode.block_count();
         let most = u64::from(fs.next_file.0);
@@ -360,6 +366,7 @@ fn load_volume(
     }
     let table = roots.files.map(|(_, table)| &fs.files[&table]);
     volume.snapshots = Snapshots::load(roots, table, cx)?;
+    lun_clone::check_loaded(&mut volume);
     let images = load_images(&volume.snapshots, cx)?;
     Ok(LoadedVolume {
         name,

@@ -286,6 +286,13 @@ impl Space {
             - self.charged()
     }
 
+    /// True if `blocks` more fit beside the reserve when `used` are in use: more than at the last commit, because a
+    /// consistency point has taken some.
+    pub(crate) fn has_room_beside(&self, used: u64, blocks: u64) -> bool {
+        let backed = self.backed.load(Ordering::Relaxed);
+        backed - signed(used) - self.charged() >= signed(self.reserve) + signed(blocks)
+    }
+
     pub(crate) fn reserve(&self) -> u64 {
         self.reserve
     }

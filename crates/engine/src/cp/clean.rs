@@ -12,6 +12,7 @@ use everglade_format::planted::{self, Bug};
 use everglade_format::{Context, FileId, Owner, Pointer, Pvbn, SPAN, Tag, Vvbn};
 
 use crate::alloc::blocks::{Purpose, free_virtual, prepare_free_virtual};
+use crate::alloc::references::{prepare_release, release};
 use crate::cp::reclaim::leaves_of;
 use crate::cp::{Home, Job};
 use crate::load::{Gather, LoadCx, Stop};
@@ -97,9 +98,18 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
     let mut unreadable = Vec::new();
     for (region, changes) in &wanted {
         let file = volume.fs.file(job.lun);
-        let mut freed = replaced(file, *region, changes)?;
-        freed.extend(file.path(1, *region).next().filter(Pointer::has_block));
+        let freed = replaced(file, *region, changes)?;
+        let above = file.path(1, *region).next().filter(Pointer::has_block);
         for old in freed {
+            gather.add(prepare_release(
+                &mut home.fs,
+                &mut volume.fs,
+                job.volume,
+                cx,
+                old.vvbn,
+            ));
+        }
+        if let Some(old) = above {
             gather.add(prepare_free_virtual(
                 &mut home.fs,
                 &mut volume.fs,
@@ -270,7 +280,10 @@ fn clean_region(
         .volumes
         .get_mut(&job.volume)
         .expect("planned volumes exist");
-    for old in olds.into_iter().chain([old]).filter(Pointer::has_block) {
+    for old in olds.into_iter().filter(Pointer::has_block) {
+        release(&mut home.fs, &mut volume.fs, job.volume, old.vvbn);
+    }
+    if old.has_block() {
         free_virtual(&mut home.fs, &mut volume.fs, job.volume, old.vvbn);
     }
     Ok(())

@@ -15,6 +15,7 @@ use everglade_format::{FileId, Superblock};
 
 use crate::cp::{Home, Run, VolumeHome};
 use crate::load::Stop;
+use crate::snapshot::lun_clone::{self, NewLun};
 use crate::snapshot::scan;
 
 /// Submits what is left and waits for all writes.
@@ -102,6 +103,7 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
     for restored in run.restored.drain(..) {
         restored.publish();
     }
+    run.new_luns.drain(..).for_each(NewLun::publish);
     for (volume, name, image) in run.images.drain(..) {
         volume.images_mut().insert(name, image);
     }
@@ -135,7 +137,7 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
 /// Blocks of files under deletion.
 fn hidden_blocks(fs: &super::FileSystem) -> u64 {
     let of = |id: FileId| fs.files.get(&id).map_or(0, |file| file.inode.blocks);
-    fs.hidden.iter().map(|entry| of(entry.file)).sum()
+    fs.deleted().map(of).sum()
 }
 
 impl VolumeHome {
@@ -172,6 +174,7 @@ impl Home {
             let pending = volume.pending_blocks();
             shared.pending_blocks.store(pending, Ordering::Relaxed);
             shared.set_scan(scan::describe(self, volume));
+            shared.set_lun_clone(lun_clone::describe(self.wall_seconds, &volume.fs));
         }
     }
 

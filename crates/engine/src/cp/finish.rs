@@ -14,13 +14,14 @@ use everglade_format::volume::SUPERBLOCK_VVBN;
 use everglade_format::{FileId, Owner, Pointer, Pvbn, SnapshotRecord, TopAreas, VolumeSuperblock};
 
 use crate::alloc::blocks::{Purpose, free_virtual, prepare_free_virtual};
+use crate::alloc::references;
 use crate::cp::clean::{record, take_virtual};
 use crate::cp::{Home, maps};
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::image::{self, Image};
 use crate::snapshot::info::SnapshotInfo;
-use crate::snapshot::{clone, lun, restore};
+use crate::snapshot::{clone, lun, lun_clone, restore};
 use crate::tree::file::Position;
 use crate::tree::{Content, Root};
 
@@ -104,8 +105,10 @@ pub(crate) fn volume(
             clone::prepare(home, cx, id)?;
             restore::prepare(home, cx, id)?;
             prepare_superblock(home, cx, id)?;
+            references::prune(home, cx, id)?;
             prune_volume(home, cx, id)?;
             let fs = &mut home.volumes.get_mut(&id).expect("active volumes exist").fs;
+            references::remove_if_empty(fs);
             fs.write_names(cx)?;
             fs.prepare_inodes(cx)?;
             Ok(Some(Part::Place))
@@ -298,6 +301,7 @@ fn finish_image(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
             run.roots.push((lun, Root::of(&file.inode)));
         }
     }
+    lun_clone::set_roots(&run.new_luns, &volume.shared, &volume.fs);
     volume.fs.write_inodes();
     finish_inode_file(home, cx, id);
 }
@@ -384,6 +388,10 @@ fn take_snapshots(home: &mut Home, cp: everglade_format::CpNumber, id: FileId) {
         snapshots.begin_create_scan(*newest);
     }
     for id in ids {
+        if snapshots.get(id).state != State::Live {
+            // Nobody can name it: a LUN is cloned from it.
+            continue;
+        }
         let name = snapshots.get(id).name.clone();
         let image = Image::new(&volume.shared, &name, &luns);
         run.images.push((volume.shared.clone(), name, image));

@@ -58,6 +58,7 @@ use crate::filesystem::FileSystem;
 use crate::load::{LoadCx, Stop};
 use crate::snapshot::image::Image;
 use crate::snapshot::info::SnapshotInfo;
+use crate::snapshot::lun_clone::NewLun;
 use crate::snapshot::restore::Restored;
 use crate::tree::{Lost, Root};
 use crate::volume::overlay::{Overlay, RegionId};
@@ -149,6 +150,12 @@ pub(crate) struct Run {
     pub(crate) reclaim_budget: u64,
     /// What it began with.
     pub(crate) reclaim_regions: u64,
+    /// Level-1 blocks that were given to clones of LUNs.
+    pub(crate) cloned_regions: u64,
+    /// Clones of LUNs wait for space.
+    pub(crate) cloning_waits: bool,
+    /// Those that are complete.
+    pub(crate) new_luns: Vec<NewLun>,
     /// New snapshots are scanned.
     pub(crate) create_scan: bool,
     pub(crate) roots: Vec<(Arc<Lun>, Root)>,

@@ -8,13 +8,14 @@
 //! before, so that what was cut off is never seen again.
 
 use everglade_format::planted::{self, Bug};
-use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN, Vvbn};
+use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN};
 
 use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
+use crate::alloc::references::{prepare_release, release};
 use crate::cp::Home;
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
-use crate::snapshot::scan;
+use crate::snapshot::{lun_clone, scan};
 use crate::tree::{Content, File};
 
 /// Changed metadata blocks in memory at which a consistency point has done its share: 32 MiB. The blocks of
@@ -28,13 +29,16 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let run = home.run.as_ref().expect("under way");
     run.writer.throttle(&home.aggregate)?;
     scan::refresh(home, cx)?;
-    let run = home.run.as_ref().expect("under way");
     let volumes = home
         .volumes
         .values()
         .map(|volume| volume.fs.changed_count());
     let changed = home.fs.changed_count() + volumes.sum::<usize>();
     let quarter = usize::try_from(home.aggregate.space.reserve() / 4).unwrap_or(usize::MAX);
+    if lun_clone::step(home, cx, (changed, CHANGED_MAX.min(quarter)))? {
+        return Ok(false);
+    }
+    let run = home.run.as_ref().expect("under way");
     // At least one, so that deletions end.
     let is_begun = run.reclaim_budget < run.reclaim_regions;
     if run.reclaim_budget == 0 || (is_begun && changed >= CHANGED_MAX.min(quarter)) {
@@ -42,7 +46,7 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     }
     // LUNs first: their volumes may be deleted next.
     let victim = home.volumes.iter().find_map(|(id, volume)| {
-        let file = volume.fs.hidden.first();
+        let file = volume.fs.deleted().next();
         let file = file.or_else(|| volume.fs.cut.first().copied())?;
         Some((Some(*id), file))
     });
@@ -108,15 +112,20 @@ fn shrink(
     let file = file_system(home, volume).file(id);
     let mut leaves = leaves_of(file, region)?;
     leaves.retain(|(leaf, _)| *leaf >= kept);
-    let mut blocks: Vec<Pointer> = leaves.iter().map(|(_, pointer)| *pointer).collect();
-    blocks.retain(Pointer::has_block);
-    blocks.extend(file.path(1, region).filter(|pointer| !pointer.is_hole()));
+    let lowest = leaves.iter().map(|(_, pointer)| (*pointer, true));
+    let above = file.path(1, region).map(|pointer| (pointer, false));
+    let mut blocks: Vec<(Pointer, bool)> = lowest.chain(above).collect();
+    blocks.retain(|(pointer, _)| pointer.has_block());
     let mut gather = Gather::default();
-    for block in &blocks {
+    for (block, is_leaf) in &blocks {
         gather.add(match (volume, layer) {
             (Some(volume), Layer::Volume) => {
                 let fs = &mut home.volumes.get_mut(&volume).expect("found above").fs;
-                prepare_free_virtual(&mut home.fs, fs, volume, cx, block.vvbn)
+                let prepare = match is_leaf {
+                    true => prepare_release,
+                    false => prepare_free_virtual,
+                };
+                prepare(&mut home.fs, fs, volume, cx, block.vvbn)
             }
             _ => home.fs.prepare_free(cx, block.pvbn.0),
         });
@@ -127,23 +136,27 @@ fn shrink(
     let file = fs.file(id);
     let mut freed = Vec::new();
     for (leaf, _) in leaves {
-        freed.push(file.set_leaf(leaf, Pointer::HOLE)?);
+        freed.push((file.set_leaf(leaf, Pointer::HOLE)?, true));
     }
     let (mut level, mut index) = (1, region);
     while level <= file.inode.levels
         && let Some(old) = file.remove_if_empty(level, index)
     {
-        freed.push(old);
+        freed.push((old, false));
         (level, index) = (level + 1, index / SPAN);
     }
-    for old in freed.into_iter().filter(Pointer::has_block) {
+    for (old, is_leaf) in freed.into_iter().filter(|(old, _)| old.has_block()) {
         if planted::is_now(Bug::DeletedFileLeaks) {
             continue;
         }
         match volume {
             Some(volume) => {
                 let fs = &mut home.volumes.get_mut(&volume).expect("found above").fs;
-                free_virtual(&mut home.fs, fs, volume, Vvbn(old.vvbn.0));
+                let free = match is_leaf {
+                    true => release,
+                    false => free_virtual,
+                };
+                free(&mut home.fs, fs, volume, old.vvbn);
             }
             None => home.fs.free(old.pvbn.0),
         }

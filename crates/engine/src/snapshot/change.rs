@@ -8,8 +8,8 @@ use everglade_format::{CpNumber, Inode, Kind, Layer, SnapshotId};
 
 use crate::admin::{Error, check_name, find};
 use crate::cp::{Home, VolumeHome};
-use crate::snapshot::clone;
 use crate::snapshot::table::{Created, hold};
+use crate::snapshot::{clone, lun_clone};
 use crate::tree::File;
 
 /// A live snapshot of a volume, by name.
@@ -86,11 +86,11 @@ pub(crate) fn create(
     check_room(known)?;
     ensure_side_files(home, cp, seconds, volume)?;
     let name = name.to_owned();
-    find(home, volume)?
-        .fs
-        .snapshots
-        .created
-        .push(Created { name, seconds });
+    find(home, volume)?.fs.snapshots.created.push(Created {
+        name,
+        seconds,
+        is_nameless: false,
+    });
     Ok(())
 }
 
@@ -228,10 +228,12 @@ pub(crate) fn restore(
     let id = live(volume, name)?;
     check_new(volume, safety)?;
     check_room(volume)?;
+    lun_clone::end(&mut volume.fs, "the volume was restored meanwhile");
     let snapshots = &mut volume.fs.snapshots;
     snapshots.created.push(Created {
         name: safety.to_owned(),
         seconds,
+        is_nameless: false,
     });
     snapshots.restoring = Some(id);
     let is_paused = !planted::is(Bug::PauseMissing);

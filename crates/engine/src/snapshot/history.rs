@@ -16,7 +16,7 @@
 //! both: what was a tree is a graph without cycles, edges *also* among them, and nothing above needs more than that.
 //! Precisely: the snapshots among the holders of a block are connected without the active image, and if that holds
 //! the block too it is next to one of them. Whatever is taken of it next inherits its edges, so that it becomes a leaf
-//! again.
+//! again. Cloning a LUN from a snapshot ([`super::lun_clone`]) gives it blocks in the same way, with the same edge.
 //!
 //! Consequence, used everywhere: if a node holds a block and none of its neighbours does, nobody else does.
 
@@ -261,6 +261,8 @@ mod tests {
         Restore(usize),
         /// Of the LUN that has the block.
         RestoreLun(usize),
+        /// Another LUN takes the block from a snapshot that it is being cloned from.
+        Gain(usize),
     }
 
     fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -271,6 +273,7 @@ mod tests {
             3 => (0..8usize).prop_map(Event::Delete),
             2 => (0..8usize).prop_map(Event::Restore),
             3 => (0..8usize).prop_map(Event::RestoreLun),
+            3 => (0..8usize).prop_map(Event::Gain),
         ];
         proptest::collection::vec(event, 0..60)
     }
@@ -311,6 +314,11 @@ mod tests {
                         }
                         if holders.contains(&Node::Snapshot(target)) { holders.insert(Node::Active); }
                         else { holders.remove(&Node::Active); }
+                    }
+                    Event::Gain(which) if !live.is_empty() => {
+                        let source = live[which % live.len()];
+                        active.add(source);
+                        if holders.contains(&Node::Snapshot(source)) { holders.insert(Node::Active); }
                     }
                     _ => {}
                 }

@@ -27,6 +27,21 @@ pub struct ScanInfo {
     pub counts: Counts,
 }
 
+/// A LUN that is being cloned inside its volume, or how that ended without one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LunCloneInfo {
+    /// The name that the clone will have in its volume.
+    pub name: String,
+    /// How far it is, in bytes of the LUN.
+    pub done_bytes: u64,
+    /// The LUN's size.
+    pub total_bytes: u64,
+    /// Seconds until it is there, if it goes on as it did since it began or the volume was opened.
+    pub eta_seconds: Option<u64>,
+    /// It ended, and nothing was cloned: why. Known until the next one begins or the volume is closed.
+    pub failed: Option<String>,
+}
+
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotInfo {

@@ -17,12 +17,15 @@
 //!
 //! 1. Clients see all of the LUN before, or all of it after, with its size; a power cut leaves one of the two.
 //! 2. A gained block is held by the snapshot, so nobody else can have taken its vvbn.
-//! 3. The work is bounded by the consistency point's share of changed metadata; what would need more is refused.
+//! 3. What it gains may be shared already, with a clone of it ([`super::lun_clone`]), and so may what it loses: then it is
+//!    a matter of counts ([`crate::alloc::references`]).
+//! 4. The work is bounded by the consistency point's share of changed metadata; what would need more is refused.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use everglade_format::indirect::BlockKind;
+use everglade_format::metafile::REFCOUNTS;
 use everglade_format::planted::{self, Bug};
 use everglade_format::{
     BITS_PER_BLOCK, BLOCK_SIZE, Block, Damage, Entry, EntryKind, FileId, Header, Indirect, Inode,
@@ -30,7 +33,7 @@ use everglade_format::{
 };
 
 use crate::admin::{Change, Error, find};
-use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
+use crate::alloc::references::{prepare_release, release};
 use crate::cp::Home;
 use crate::cp::reclaim::CHANGED_MAX;
 use crate::filesystem::FileSystem;
@@ -39,15 +42,17 @@ use crate::snapshot::change::{check_new, check_room, live};
 use crate::snapshot::count;
 use crate::snapshot::held::maps_of;
 use crate::snapshot::history::Node;
-use crate::snapshot::image;
 use crate::snapshot::restore::Restored;
 use crate::snapshot::table::Created;
+use crate::snapshot::{image, lun_clone};
 use crate::tree::{File, Lost};
 
 /// Pairs of blocks compared in one step.
 const STEP_PAIRS: usize = 64;
 /// Map blocks changed in one step.
 const STEP_MAPS: usize = 16;
+/// Blocks of the refcount file for one map block and its share of the summary map's.
+const COUNTS_OF_MAP: usize = 8;
 
 /// A LUN that is being restored with this consistency point.
 pub(crate) struct LunRestore {
@@ -83,6 +88,8 @@ struct Walk {
     inode: Inode,
     pairs: Vec<Pair>,
     maps: BTreeMap<u64, Bits>,
+    /// Blocks of the LUN may be shared, now or in the snapshot.
+    may_share: bool,
     /// Blocks of the present tree below which nothing can be read.
     unreadable: Vec<Lost>,
 }
@@ -159,6 +166,7 @@ pub(crate) fn begin(
     let target = live(volume, snapshot)?;
     check_new(volume, safety)?;
     check_room(volume)?;
+    lun_clone::check_free(volume, lun)?;
     let shared = &volume.shared;
     let (name, at) = (
         format!("{}/{lun}", shared.name),
@@ -198,6 +206,7 @@ pub(crate) fn begin(
     snapshots.created.push(Created {
         name: safety.to_owned(),
         seconds,
+        is_nameless: false,
     });
     snapshots.lun = Some(LunRestore {
         target,
@@ -225,8 +234,11 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
             Err(stop) => return give_up_if_failed(home, id, stop),
         },
     };
-    let limit = maps_max(home.aggregate.space.reserve());
     let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    let mut limit = maps_max(home.aggregate.space.reserve());
+    if walk.may_share {
+        limit = (limit / COUNTS_OF_MAP).max(1);
+    }
     let outcome = compare_some(&mut walk, cx, file);
     if walk.maps.len() > limit {
         let most = limit as u64 * BITS_PER_BLOCK * BLOCK_SIZE as u64;
@@ -277,6 +289,7 @@ fn first_pair(
     if inode.levels == 0 {
         return Err(Damage::new("inode levels", "at least 1", 0).into());
     }
+    let counts = image::find_inode(&inodes, cx, REFCOUNTS)?;
     let now = fs
         .files
         .get(&file)
@@ -292,6 +305,7 @@ fn first_pair(
             then,
         }],
         maps: BTreeMap::new(),
+        may_share: fs.has_counts || counts.is_some(),
         unreadable: Vec::new(),
     })
 }
@@ -467,7 +481,8 @@ pub(crate) fn swap(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
     let (inode, has_gained) = (inode.clone(), *has_gained);
     put(&mut volume.fs, inode, name);
     if has_gained && !planted::is(Bug::LunRestoreForgetsEdge) {
-        volume.fs.snapshots.roots.also.push(target);
+        let has_room = volume.fs.snapshots.descend_from(target);
+        assert!(has_room, "the safety snapshot took over all edges but one");
     }
     volume.fs.snapshots.set_changed();
     Ok(Step::Done)
@@ -480,6 +495,8 @@ fn swap_some(
     target: SnapshotId,
     maps: &mut BTreeMap<u64, Bits>,
 ) -> Result<(), Stop> {
+    let run = home.run.as_ref().expect("under way");
+    let stamp = (run.number, home.wall_seconds);
     // Load.
     let mut gather = Gather::default();
     let mut alone = Vec::new();
@@ -489,7 +506,13 @@ fn swap_some(
         gather.add(fs.prepare_map(Some(&mut home.fs), cx, *block));
         for bit in bitmap::ones(&bits.lost) {
             let vvbn = Vvbn(block * BITS_PER_BLOCK + bit);
-            gather.add(prepare_free_virtual(&mut home.fs, fs, id, cx, vvbn));
+            gather.add(prepare_release(&mut home.fs, fs, id, cx, vvbn));
+        }
+        // What another LUN has already is shared with it.
+        let active = gather.add(fs.active_bits(cx, *block));
+        for bit in active.iter().flat_map(|active| shared(bits, active)) {
+            let vvbn = Vvbn(block * BITS_PER_BLOCK + bit);
+            gather.add(fs.prepare_reference(cx, stamp, vvbn));
         }
         alone.extend(gather.add(alone_with(fs, cx, target, *block)));
     }
@@ -499,13 +522,20 @@ fn swap_some(
     for alone in alone {
         let (block, bits) = maps.pop_first().expect("looked at above");
         let fs = &mut home.volumes.get_mut(&id).expect("active volumes exist").fs;
+        let active = fs.map().peek(0, block).map(|page| Box::new(**page));
+        let active = active.expect("the map block was prepared");
         for bit in bitmap::ones(&bits.lost) {
             let vvbn = Vvbn(block * BITS_PER_BLOCK + bit);
-            free_virtual(&mut home.fs, fs, id, vvbn);
+            release(&mut home.fs, fs, id, vvbn);
         }
         let mut gained = 0;
         for bit in bitmap::ones(&bits.gained) {
-            if fs.adopt(block * BITS_PER_BLOCK + bit) && bitmap::is_set(&alone, bit) {
+            let vvbn = block * BITS_PER_BLOCK + bit;
+            if bitmap::is_set(&active, bit) {
+                if !planted::is(Bug::LunRestoreIgnoresCounts) {
+                    fs.add_reference(Vvbn(vvbn));
+                }
+            } else if fs.adopt(vvbn) && bitmap::is_set(&alone, bit) {
                 gained += 1;
             }
         }
@@ -516,8 +546,14 @@ fn swap_some(
     Ok(())
 }
 
+/// Bits of what the LUN gains that the active image has.
+fn shared(bits: &Bits, active: &Block) -> Vec<u64> {
+    let gained = bitmap::ones(&bits.gained);
+    gained.filter(|bit| bitmap::is_set(active, *bit)).collect()
+}
+
 /// Blocks of the snapshot that nobody else held before the LUN gained them.
-fn alone_with(
+pub(crate) fn alone_with(
     fs: &FileSystem,
     cx: &mut LoadCx<'_>,
     target: SnapshotId,

@@ -33,7 +33,7 @@
 //! | [`change`] | what administrators ask for |
 //! | [`image`], [`info`] | the LUNs of a snapshot, for clients; facts, for people |
 //! | [`restore`], [`lun`] | going back: volumes, single LUNs |
-//! | [`clone`] | volumes that begin as a snapshot of another |
+//! | [`clone`], [`lun_clone`] | volumes that begin as a snapshot of another; LUNs that share another's blocks |
 
 pub(crate) mod change;
 pub(crate) mod clone;
@@ -43,6 +43,7 @@ pub(crate) mod history;
 pub(crate) mod image;
 pub(crate) mod info;
 pub(crate) mod lun;
+pub(crate) mod lun_clone;
 pub(crate) mod plan;
 pub(crate) mod restore;
 pub(crate) mod scan;

@@ -87,6 +87,7 @@ pub(crate) fn load(
     fs.lost = record.lost;
     fs.next_file = record.next_file;
     load_file_system(&mut fs, cx, EntryKind::Lun)?;
+    fs.has_counts &= !planted::is(Bug::RestoreForgetsCounts);
     Ok(fs)
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use everglade_format::metafile::ACTIVE_MAP;
 use everglade_format::planted::{self, Bug};
-use everglade_format::snapshot::{Hold, RECORDS_PER_BLOCK, SNAPSHOTS_MAX, State};
+use everglade_format::snapshot::{ALSO_MAX, Hold, RECORDS_PER_BLOCK, SNAPSHOTS_MAX, State};
 use everglade_format::volume::{Scan, SnapshotRoots};
 use everglade_format::{BITS_PER_BLOCK, Damage, FileId, SnapshotId, SnapshotRecord};
 
@@ -23,6 +23,7 @@ use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::held::Held;
 use crate::snapshot::history::{self, History, Line};
 use crate::snapshot::lun::LunRestore;
+use crate::snapshot::lun_clone;
 use crate::snapshot::plan::Plan;
 use crate::tree::{Content, File};
 
@@ -31,6 +32,8 @@ use crate::tree::{Content, File};
 pub(crate) struct Created {
     pub(crate) name: String,
     pub(crate) seconds: u64,
+    /// Nobody can name it: it is a deleted one from the beginning, and goes when what it was taken for is done.
+    pub(crate) is_nameless: bool,
 }
 
 /// See the module's documentation.
@@ -49,6 +52,8 @@ pub(crate) struct Snapshots {
     pub(crate) cloning: Option<(FileId, SnapshotId)>,
     /// A LUN that becomes what it was with this consistency point.
     pub(crate) lun: Option<LunRestore>,
+    /// What is known of the LUN that is being cloned, besides what the superblock says.
+    pub(crate) lun_clone: lun_clone::Job,
     /// What is known about blocks of the active map that change in this consistency point.
     pub(crate) held: BTreeMap<u64, Held>,
     /// Of these, those that the scan made out of date.
@@ -147,6 +152,40 @@ impl Snapshots {
         Ok(())
     }
 
+    /// True if there is a record of this id.
+    pub(crate) fn has(&self, id: SnapshotId) -> bool {
+        self.records.contains_key(&id)
+    }
+
+    /// The id that the next snapshot will get that is taken in this freeze.
+    pub(crate) fn id_of_next(&self) -> SnapshotId {
+        let before = u32::try_from(self.created.len()).expect("a volume has few snapshots");
+        SnapshotId(self.next_id().0.saturating_add(before))
+    }
+
+    /// The active image descends from this one too. False if it descends from too many already.
+    pub(crate) fn descend_from(&mut self, id: SnapshotId) -> bool {
+        let mut line = Line {
+            parent: self.roots.parent,
+            also: std::mem::take(&mut self.roots.also),
+        };
+        let is_one_more = line.parent != Some(id) && !line.also.contains(&id);
+        let has_room = line.also.len() < ALSO_MAX;
+        if is_one_more && has_room {
+            line.add(id);
+        }
+        self.roots.also = line.also;
+        self.set_changed();
+        !is_one_more || has_room
+    }
+
+    /// The LUN that is being cloned is shared below this level-1 block.
+    pub(crate) fn lun_clone_is_at(&mut self, next: u64) {
+        let cloning = self.roots.lun_clone.as_mut();
+        cloning.expect("it is being made").next = next;
+        self.is_changed = true;
+    }
+
     fn next_id(&self) -> SnapshotId {
         self.roots.next.max(SnapshotId(1))
     }
@@ -205,9 +244,12 @@ impl Snapshots {
         victims.map(|record| record.id).collect()
     }
 
-    /// Those that wait for a delete scan, or are in it.
+    /// Those that wait for a delete scan, or are in it; not one that a LUN is being cloned from.
     pub(crate) fn deleting(&self) -> impl Iterator<Item = &SnapshotRecord> {
-        self.all().filter(|record| record.state == State::Deleting)
+        let source = self.roots.lun_clone.map(|cloning| cloning.source);
+        let source = source.filter(|_| !planted::is(Bug::CloneSourceReleased));
+        let deleting = self.all().filter(|record| record.state == State::Deleting);
+        deleting.filter(move |record| Some(record.id) != source)
     }
 
     /// The first one that the summary map may lack blocks of.
@@ -359,6 +401,13 @@ impl Snapshots {
                 },
                 ..image(id)
             };
+            let record = match created.is_nameless {
+                true => SnapshotRecord {
+                    state: State::Deleting,
+                    ..record
+                },
+                false => record,
+            };
             assert_eq!(
                 record.active_map.id, ACTIVE_MAP,
                 "a snapmap is an active map"
@@ -371,6 +420,16 @@ impl Snapshots {
             self.roots.exclusive = 0;
             self.set_changed();
             ids.push(id);
+        }
+        // What is taken from it from now on is not in what was just taken.
+        if let Some(cloning) = self.roots.lun_clone
+            && !planted::is(Bug::LunCloneForgetsEdge)
+        {
+            let is_known = self.descend_from(cloning.source);
+            assert!(
+                is_known || ids.is_empty(),
+                "a new snapshot took over all edges"
+            );
         }
         ids
     }
@@ -506,7 +565,8 @@ impl Snapshots {
 
     /// A name for a snapshot: of those that are, or are just being taken.
     pub(crate) fn is_taken(&self, name: &str) -> bool {
-        self.find(name).is_some() || self.created.iter().any(|created| created.name == name)
+        let mut created = self.created.iter().filter(|created| !created.is_nameless);
+        self.find(name).is_some() || created.any(|created| created.name == name)
     }
 
     /// Snapshots that count for the most a volume may have.

@@ -326,6 +326,19 @@ impl File {
         Ok(Indirect(page).pointer(index % SPAN, self.layer)?)
     }
 
+    /// Removes a changed leaf of a file whose tree has at least one level. Its old place, if it had one.
+    pub(crate) fn remove_leaf(&mut self, index: u64) -> Pointer {
+        let gone = self
+            .changed
+            .remove((0, index))
+            .expect("only changed leaves are removed");
+        assert!(gone.new.is_none(), "a leaf is removed after it was placed");
+        self.inode.blocks -= 1;
+        self.inode_changed = true;
+        self.set_parent(0, index, Pointer::HOLE);
+        gone.old
+    }
+
     /// Removes an indirect block if nothing is left below it. Its old place, if it had one.
     pub(crate) fn remove_if_empty(&mut self, level: u8, index: u64) -> Option<Pointer> {
         assert!(level > 0, "leaves are punched");

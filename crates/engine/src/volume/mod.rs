@@ -21,7 +21,7 @@ use everglade_format::{FileId, SPAN, SnapshotId};
 
 use crate::aggregate::Aggregate;
 use crate::snapshot::image::Image;
-use crate::snapshot::info::{ScanInfo, SnapshotInfo};
+use crate::snapshot::info::{LunCloneInfo, ScanInfo, SnapshotInfo};
 use crate::tree::Root;
 use name::Name;
 use overlay::{Found, Overlay};
@@ -77,6 +77,8 @@ pub(crate) struct Volume {
     pub(crate) pending_blocks: AtomicU64,
     /// What its snapshots' scans do, likewise.
     pub(crate) scan: std::sync::Mutex<ScanInfo>,
+    /// A LUN that is being cloned, as of the last consistency point, for people.
+    pub(crate) lun_clone: std::sync::Mutex<Option<LunCloneInfo>>,
     /// Of a clone: its parent and the snapshot of it that it began as.
     pub(crate) base: OnceLock<(FileId, SnapshotId)>,
     /// Operations wait for the next commit: another image is about to take the place of this one. Set in the
@@ -146,6 +148,20 @@ impl Volume {
 
     pub(crate) fn set_scan(&self, info: ScanInfo) {
         *self.scan.lock().unwrap_or_else(PoisonError::into_inner) = info;
+    }
+
+    /// What people are told of a LUN that is being cloned.
+    pub(crate) fn lun_clone(&self) -> Option<LunCloneInfo> {
+        let cloning = self.lun_clone.lock();
+        cloning.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_lun_clone(&self, info: Option<LunCloneInfo>) {
+        let mut cloning = self
+            .lun_clone
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *cloning = info;
     }
 
     /// What people are told of its snapshots.

@@ -1,5 +1,5 @@
-//! Jobs: work that goes on after its request was answered. Today that is giving back the space of what was
-//! deleted, which consistency points do a part at a time.
+//! Jobs: work that goes on after its request was answered. That is giving back the space of what was deleted, which
+//! consistency points do a part at a time, and cloning LUNs ([`super::clones`]).
 //!
 //! The engine knows how much an aggregate has yet to give back, for all deletions together. They are served in
 //! the order they came, more or less, so a deletion is done when as much was given back since as there was to
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_api::{Code, Job, JobState, Moment, Problem};
+
+use super::clones::{Clones, Sight, Sights};
 
 /// Jobs that have ended and are still shown.
 const ENDED_KEPT: usize = 256;
@@ -38,6 +40,8 @@ struct Inner {
     next: u64,
     /// By aggregate.
     progress: BTreeMap<String, Progress>,
+    /// Those that clone LUNs.
+    clones: Clones,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -87,6 +91,38 @@ impl Jobs {
         inner.jobs.insert(id, reclaim);
         inner.forget_old();
         job
+    }
+
+    /// Begins to follow a clone of a LUN.
+    pub fn begin_clone(&self, now: Moment, sight: &Sight) -> Job {
+        let mut inner = self.lock();
+        inner.next += 1;
+        let id = inner.next;
+        inner.clones.begin(id, now, sight)
+    }
+
+    /// Looks how far clones of LUNs are; returns those that ended just now.
+    pub fn advance_clones(&self, now: Moment, sights: &Sights) -> Vec<Job> {
+        let mut inner = self.lock();
+        let ended = inner.clones.advance(now, sights);
+        let unknown: Vec<Sight> = inner.clones.unknown(sights).into_iter().cloned().collect();
+        for sight in unknown {
+            inner.next += 1;
+            let id = inner.next;
+            inner.clones.begin(id, now, &sight);
+        }
+        ended
+    }
+
+    /// Volume and name of a clone of a LUN that is under way.
+    #[must_use]
+    pub fn running_clone(&self, id: u64) -> Option<(String, String)> {
+        self.lock().clones.running(id)
+    }
+
+    /// A volume has another name.
+    pub fn rename_volume(&self, volume: &str, to: &str) {
+        self.lock().clones.rename_volume(volume, to);
     }
 
     /// Looks how far they are; returns those that ended just now.
@@ -155,7 +191,10 @@ impl Jobs {
     pub fn all(&self, now: Moment) -> Vec<Job> {
         let inner = self.lock();
         let view = |(id, job): (&u64, &Reclaim)| job.view(*id, inner.given_back(job), now);
-        inner.jobs.iter().map(view).collect()
+        let mut jobs: Vec<Job> = inner.jobs.iter().map(view).collect();
+        jobs.extend(inner.clones.all(now));
+        jobs.sort_by_key(|job| job.id);
+        jobs
     }
 
     /// One.
@@ -164,6 +203,9 @@ impl Jobs {
     /// There is none of this number, or not any more.
     pub fn one(&self, now: Moment, id: u64) -> Result<Job, Problem> {
         let inner = self.lock();
+        if let Some(job) = inner.clones.one(now, id) {
+            return Ok(job);
+        }
         let found = inner.jobs.get(&id);
         let job = found.ok_or_else(|| Problem::not_found("job", id))?;
         Ok(job.view(id, inner.given_back(job), now))

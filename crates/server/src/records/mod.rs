@@ -6,8 +6,9 @@
 //! | [`events`] | in memory, the newest thousand | the daemon ends |
 //! | [`jobs`] | in memory, those under way and the newest that ended | the daemon ends; the work itself goes on at the next start |
 //!
-//! All three are bounded, and none is on the way of a client's data.
+//! Jobs that clone LUNs are in [`clones`]. All are bounded, and none is on the way of a client's data.
 
+pub mod clones;
 pub mod events;
 pub mod history;
 pub mod jobs;

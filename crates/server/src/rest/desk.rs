@@ -19,6 +19,7 @@ use super::caller::Caller;
 use crate::datadir::Endpoints;
 use crate::reactor::{Administrator, Deleted};
 use crate::ready;
+use crate::records::clones::{Sight, Sights};
 use crate::records::events::Told;
 use crate::records::{Deed, Records};
 
@@ -174,6 +175,41 @@ impl Desk {
             Ok(job)
         })
         .await
+    }
+
+    /// Begins to clone a LUN on a thread that may block; the job follows it.
+    pub(super) async fn clone_lun(
+        &self,
+        caller: Caller,
+        deed: Deed,
+        begin: impl FnOnce(&Administrator) -> Result<Sight, Problem> + Send + 'static,
+    ) -> Result<Job, Problem> {
+        let records = Arc::clone(&self.records);
+        self.ask(move |administrator| {
+            let sight = begin(administrator)?;
+            let now = administrator.now();
+            records.remember(now, &caller.name, &deed);
+            Ok(records.jobs.begin_clone(now, &sight))
+        })
+        .await
+    }
+
+    /// Clones of LUNs have got on, or ended.
+    pub(super) fn note_clones(&self, sights: &Sights) {
+        let now = self.administrator.now();
+        for job in self.records.jobs.advance_clones(now, sights) {
+            let detail = job.detail.unwrap_or_default();
+            self.records.events.tell(
+                now,
+                Told {
+                    severity: Severity::Info,
+                    kind: EventKind::Job,
+                    object: job.object,
+                    code: None,
+                    text: format!("job {} ({}) {}: {detail}", job.id, job.kind, job.state),
+                },
+            );
+        }
     }
 
     /// An aggregate was deleted; whoever waits for its space has it.

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use everglade_api::Problem;
 
 use super::answer::{Answer, found};
+use super::caller::Caller;
 use super::desk::Desk;
 use super::listing::Listing;
+use crate::records::Deed;
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>, listing: Listing) -> Answer {
     let jobs = desk.records().jobs.all(desk.administrator().now());
@@ -19,9 +22,28 @@ pub(super) async fn show(State(desk): State<Arc<Desk>>, Path(id): Path<String>) 
     found(desk.records().jobs.one(now, number(&id)?)?)
 }
 
-pub(super) async fn cancel(State(desk): State<Arc<Desk>>, Path(id): Path<String>) -> Answer {
-    let now = desk.administrator().now();
-    found(desk.records().jobs.cancel(now, number(&id)?)?)
+pub(super) async fn cancel(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Answer {
+    let (now, id) = (desk.administrator().now(), number(&id)?);
+    let Some((volume, name)) = desk.records().jobs.running_clone(id) else {
+        return found(desk.records().jobs.cancel(now, id)?);
+    };
+    let deed = Deed {
+        what: "lun clone cancel",
+        object: format!("{volume}/{name}"),
+        detail: format!("job {id}"),
+    };
+    let sights = desk
+        .change(caller, deed, move |administrator| {
+            administrator.cancel_lun_clone(&volume, &name)?;
+            Ok(administrator.lun_clones())
+        })
+        .await?;
+    desk.note_clones(&sights);
+    found(desk.records().jobs.one(now, id)?)
 }
 
 fn number(id: &str) -> Result<u64, Problem> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
-use everglade_api::{Code, CreateLun, Lun, Problem, PutLun, Rename, ResizeLun};
+use everglade_api::{CloneLun, Code, CreateLun, Lun, Problem, PutLun, Rename, ResizeLun};
 
 use super::answer::{Answer, accepted, created, tagged, with_tag};
 use super::body::Body;
@@ -157,6 +157,28 @@ async fn edit(
         })
         .await?;
     with_tag(&Tag::of_lun(&lun), &desk.reachable(lun))
+}
+
+pub(super) async fn clone(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path((volume, name)): Path<(String, String)>,
+    Body(body): Body,
+) -> Answer {
+    let request = CloneLun::parse(&body)?;
+    let at = request.snapshot.as_ref();
+    let at = at.map_or(String::new(), |snapshot| format!("@{snapshot}"));
+    let deed = Deed {
+        what: "lun clone",
+        object: format!("{volume}/{}", request.name),
+        detail: format!("of {volume}/{name}{at}"),
+    };
+    let job = desk
+        .clone_lun(caller, deed, move |administrator| {
+            administrator.clone_lun(&volume, &name, &request)
+        })
+        .await?;
+    accepted(&job)
 }
 
 pub(super) async fn delete(

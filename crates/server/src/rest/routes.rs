@@ -49,6 +49,10 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
             post(luns::rename),
         )
         .route(
+            "/v1/volumes/{volume}/luns/{lun}/actions/clone",
+            post(luns::clone),
+        )
+        .route(
             "/v1/volumes/{volume}/luns",
             get(luns::list).post(luns::create),
         )

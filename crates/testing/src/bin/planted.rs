@@ -95,6 +95,13 @@ const TABLE: &[Row] = &[
     (Bug::LunRestoreNotCounted, Kind::Moments, 0),
     (Bug::VictimNotFolded, Kind::Snapshots, 8),
     (Bug::SurvivorForgotten, Kind::Moments, 0),
+    (Bug::CountNotTaken, Kind::Moments, 1),
+    (Bug::FreedAtFirst, Kind::Moments, 1),
+    (Bug::RestoreForgetsCounts, Kind::Moments, 1),
+    (Bug::LunRestoreIgnoresCounts, Kind::Moments, 1),
+    (Bug::CloneSourceReleased, Kind::Snapshots, 8),
+    (Bug::LunCloneForgetsEdge, Kind::Snapshots, 8),
+    (Bug::LunCloneCursorAhead, Kind::Snapshots, 1),
 ];
 
 /// What came of a hunt.

@@ -93,6 +93,13 @@ impl EngineSystem {
         found.map(|found| found.scan).unwrap_or_default()
     }
 
+    /// The LUN of a volume that is being cloned, or how that ended.
+    #[must_use]
+    pub fn lun_clone(&self, volume: &str) -> Option<everglade_engine::LunCloneInfo> {
+        let mut volumes = self.engine.volumes().into_iter();
+        volumes.find(|known| known.name == volume)?.lun_clone
+    }
+
     /// How the aggregate is doing.
     #[must_use]
     pub fn state(&self) -> State {

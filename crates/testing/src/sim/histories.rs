@@ -285,6 +285,7 @@ fn life(world: &SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'_> 
         states,
         token: 0,
         trace: Vec::new(),
+        was_cloning: false,
     }
 }
 

@@ -8,6 +8,9 @@
 //! 2. Scans rest, or go on, as they were told to.
 //! 3. Every snapshot reads as what the volume held when it was taken, to the byte, and nothing else is there.
 //!
+//! A clone of a LUN is the exception to one thing after the other: it goes on while others are done, and is there, whole,
+//! at some moment ([`Cloning`]).
+//!
 //! What only media can show (who holds which block, counters, leaks) the offline check looks at.
 
 use std::collections::BTreeMap;
@@ -32,6 +35,11 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 const LUN_BLOCKS_MAX: u64 = 3_000;
 /// Snapshots at which no more are taken.
 const SNAPSHOTS_MAX: usize = 12;
+/// LUNs at which none is cloned any more.
+const LUNS_MAX: usize = 5;
+/// Rests in which a clone must be complete, and how long they are.
+const CLONE_POINTS_MAX: usize = 500;
+const CLONE_REST: u64 = 300_000_000;
 
 /// A LUN: its blocks, and what each holds (the fill of [`contents`]; absent is zero).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,12 +62,52 @@ pub(super) struct State {
     held_back: u8,
     /// LUNs that were made so far.
     luns_made: u64,
+    cloning: Option<Cloning>,
     /// What the volume and the aggregate are called, if not as at first.
     volume: Option<String>,
     aggregate: Option<String>,
 }
 
+/// A LUN that is being cloned: nobody knows when it will be there, but all see whether it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Cloning {
+    name: String,
+    lun: Lun,
+    /// The volume was restored meanwhile: snapshots may have it if it was there before, and that is all.
+    is_ended: bool,
+}
+
+/// What can be seen of a clone.
+struct Sight {
+    is_there: bool,
+    /// It ended, and this is why.
+    failed: Option<String>,
+    /// It goes on.
+    is_made: bool,
+    /// Snapshots that have it.
+    snapshots: Vec<String>,
+}
+
 impl State {
+    /// Puts a clone where it can be seen.
+    fn resolve(&mut self, sight: &Sight) {
+        let Some(cloning) = &self.cloning else { return };
+        for name in &sight.snapshots {
+            if let Some(image) = self.snapshots.get_mut(name) {
+                let lun = || cloning.lun.clone();
+                image.entry(cloning.name.clone()).or_insert_with(lun);
+            }
+        }
+        let is_there = sight.is_there && !cloning.is_ended;
+        if is_there {
+            let (name, lun) = (cloning.name.clone(), cloning.lun.clone());
+            self.active.insert(name, lun);
+        }
+        if is_there || cloning.is_ended || sight.failed.is_some() {
+            self.cloning = None;
+        }
+    }
+
     /// What the volume is called.
     pub(super) fn volume(&self) -> &str {
         self.volume.as_deref().unwrap_or(VOLUME)
@@ -76,6 +124,8 @@ pub(super) enum Step {
     Change(Change),
     Rest(u64),
     Look,
+    /// Until the LUN that is being cloned is there.
+    AwaitClone,
 }
 
 pub(super) struct Life<'a> {
@@ -85,6 +135,8 @@ pub(super) struct Life<'a> {
     pub(super) states: Vec<State>,
     pub(super) token: u64,
     pub(super) trace: Vec<String>,
+    /// A LUN was being cloned when the volume was opened.
+    pub(super) was_cloning: bool,
 }
 
 /// How an operation ended before the power did.
@@ -96,6 +148,48 @@ enum Ended<T> {
 impl Life<'_> {
     pub(super) fn now(&self) -> &State {
         self.states.last().expect("there is always one")
+    }
+
+    /// What can be seen of the clone that a state knows of.
+    fn sight(&mut self, state: &State) -> Option<Sight> {
+        let name = &state.cloning.as_ref()?.name;
+        let volume = state.volume();
+        let exports = self.system.target(0).exports();
+        let full = format!("{volume}/{name}");
+        let is_there = exports.iter().any(|export| export.name == full);
+        let info = self
+            .system
+            .lun_clone(volume)
+            .filter(|info| info.name == *name);
+        let snapshots = self.system.snapshots(volume).into_iter();
+        Some(Sight {
+            is_there,
+            is_made: info.as_ref().is_some_and(|info| info.failed.is_none()),
+            failed: info.and_then(|info| info.failed),
+            snapshots: snapshots
+                .filter(|info| info.luns.contains(name))
+                .map(|info| info.name)
+                .collect(),
+        })
+    }
+
+    /// Takes note of a clone that has got there, or ended: that is durable before anybody can see it.
+    fn resolve(&mut self) -> Result<(), Failure> {
+        let now = self.now().clone();
+        let Some(sight) = self.sight(&now) else {
+            return Ok(());
+        };
+        let is_known = |reason: &String| reason.contains("no space") || reason.contains("restored");
+        if let Some(reason) = sight.failed.as_ref().filter(|reason| !is_known(reason)) {
+            return Err(Failure::new(format!("a LUN was not cloned: {reason}")));
+        }
+        let wanted = now.cloning.map(|cloning| cloning.name);
+        for state in &mut self.states {
+            if state.cloning.as_ref().map(|cloning| cloning.name.clone()) == wanted {
+                state.resolve(&sight);
+            }
+        }
+        Ok(())
     }
 
     fn run_until(
@@ -202,6 +296,11 @@ impl Life<'_> {
 
     /// Compares everything with a state.
     fn compare(&mut self, state: &State) -> Result<Ended<()>, Failure> {
+        let mut state = state.clone();
+        if let Some(sight) = self.sight(&state) {
+            state.resolve(&sight);
+        }
+        let state = &state;
         let exports = self.system.target(0).exports();
         let listed: BTreeMap<String, u64> = exports
             .into_iter()
@@ -263,6 +362,7 @@ impl Life<'_> {
     /// Does one thing. False when the power failed; what was being done may or may not have happened.
     pub(super) fn step(&mut self, step: Step) -> Result<bool, Failure> {
         self.trace.push(format!("{step:?}"));
+        self.resolve()?;
         let mut next = self.now().clone();
         let volume = next.volume().to_owned();
         let full = |lun: &String| format!("{volume}/{lun}");
@@ -305,19 +405,8 @@ impl Life<'_> {
                 apply(&mut next, &change);
                 return self.changed(Some(change), next);
             }
-            Step::Rest(nanos) => {
-                let until = self.world.now() + nanos;
-                let world = self.world.clone();
-                while world.now() < until && !world.is_cut() {
-                    let before = world.now();
-                    let system = &mut self.system;
-                    world.run(64, &mut |reactor| system.turn(reactor));
-                    if world.now() == before {
-                        world.pass(until - before);
-                    }
-                }
-                return Ok(!self.world.is_cut());
-            }
+            Step::Rest(nanos) => return Ok(self.rest(*nanos)),
+            Step::AwaitClone => return self.await_clone(),
             Step::Look => {
                 let state = self.now().clone();
                 return Ok(matches!(self.compare(&state)?, Ended::With(())));
@@ -333,7 +422,7 @@ impl Life<'_> {
                 "a valid request failed: {step:?}: {error}"
             ))),
             Ended::With(Ok(_)) => {
-                self.happened(next, durable);
+                self.happened(next, durable)?;
                 Ok(true)
             }
         }
@@ -341,27 +430,82 @@ impl Life<'_> {
 
     pub(super) fn changed(&mut self, change: Option<Change>, next: State) -> Result<bool, Failure> {
         let text = format!("{change:?}");
+        let is_cancel = matches!(change, Some(Change::CancelLunClone { .. }));
+        let is_clone = matches!(change, Some(Change::CloneLun { .. }));
+        self.was_cloning &= !is_clone;
         match self.administer(change)? {
             Ended::Cut => {
                 self.states.push(next);
                 Ok(false)
             }
             Ended::With(Ok(())) => {
-                self.happened(next, true);
+                self.happened(next, true)?;
                 Ok(true)
             }
             Ended::With(Err(admin::Error::NoSpace)) => Ok(true),
+            // It was there, or had ended, before.
+            Ended::With(Err(admin::Error::NotFound(_))) if is_cancel => {
+                self.resolve()?;
+                Ok(true)
+            }
+            // The active image may descend from too many.
+            Ended::With(Err(admin::Error::Limit(_))) if is_clone => Ok(true),
             Ended::With(Err(error)) => Err(Failure::new(format!(
                 "a valid request failed: {text}: {error}"
             ))),
         }
     }
 
-    fn happened(&mut self, next: State, durable: bool) {
+    fn happened(&mut self, next: State, durable: bool) -> Result<(), Failure> {
         if durable {
             self.states.clear();
         }
         self.states.push(next);
+        self.resolve()
+    }
+
+    /// Lets so much time pass. False when the power failed.
+    fn rest(&mut self, nanos: u64) -> bool {
+        let until = self.world.now() + nanos;
+        let world = self.world.clone();
+        while world.now() < until && !world.is_cut() {
+            let before = world.now();
+            let system = &mut self.system;
+            world.run(64, &mut |reactor| system.turn(reactor));
+            if world.now() == before {
+                world.pass(until - before);
+            }
+        }
+        !self.world.is_cut()
+    }
+
+    /// Waits until the clone that is being made is there, or has ended.
+    fn await_clone(&mut self) -> Result<bool, Failure> {
+        for _ in 0..CLONE_POINTS_MAX {
+            self.resolve()?;
+            let now = self.now().clone();
+            let Some(sight) = self.sight(&now) else {
+                return Ok(true);
+            };
+            // A consistency point is asked for too, which may be answered at once if there is nothing to do.
+            if !self.changed(None, now)? || !self.rest(CLONE_REST) {
+                return Ok(false);
+            }
+            if !sight.is_made && self.was_cloning {
+                // It may have ended for want of space before the power failed.
+                self.resolve()?;
+                self.states
+                    .iter_mut()
+                    .for_each(|state| state.cloning = None);
+                return Ok(true);
+            }
+        }
+        let volume = self.now().volume().to_owned();
+        Err(Failure::new(format!(
+            "stuck: a LUN is being cloned for ever: {:?}; {:?}",
+            self.system.lun_clone(&volume),
+            self.system.usage()
+        )))
     }
 }
 
@@ -375,6 +519,7 @@ fn apply(state: &mut State, change: &Change) {
         aggregate,
         luns_made,
         held_back,
+        cloning,
     } = state;
     match change {
         Change::RenameAggregate { to } => *aggregate = Some(to.clone()),
@@ -449,7 +594,26 @@ fn apply(state: &mut State, change: &Change) {
         } => {
             let target = snapshots[snapshot].clone();
             snapshots.insert(safety.clone(), std::mem::replace(active, target));
+            if let Some(cloning) = cloning {
+                cloning.is_ended = true;
+            }
         }
+        Change::CloneLun {
+            lun, name, from, ..
+        } => {
+            let image = from.as_ref().map_or(&*active, |from| &snapshots[from]);
+            *luns_made += 1;
+            let lun = Lun {
+                number: *luns_made,
+                ..image[lun].clone()
+            };
+            *cloning = Some(Cloning {
+                name: name.clone(),
+                lun,
+                is_ended: false,
+            });
+        }
+        Change::CancelLunClone { .. } => *cloning = None,
         Change::SetScanPace { percent, .. } => *held_back = 100 - percent,
         Change::CreateVolume { .. } | Change::DeleteVolume { .. } | Change::CloneVolume { .. } => {
             unreachable!("not drawn")
@@ -475,11 +639,17 @@ pub(super) fn restorable(state: &State, snapshot: &str) -> Vec<String> {
 }
 
 /// Draws the next thing to do.
-fn draw(rng: &mut Rng, state: &State, number: u64) -> Step {
+fn draw(rng: &mut Rng, state: &State, number: u64, clones: bool) -> Step {
     let volume = state.volume().to_owned();
     let luns: Vec<&String> = state.active.keys().collect();
     let snapshots: Vec<&String> = state.snapshots.keys().collect();
     let held = |name: &String| state.holds.get(name).is_some_and(|tags| !tags.is_empty());
+    if clones
+        && rng.one_in(12)
+        && let Some(step) = draw_clone(rng, state, number)
+    {
+        return step;
+    }
     let change = match rng.below(100) {
         0..50 if !luns.is_empty() => {
             let lun = luns[rng.index(luns.len())].clone();
@@ -592,6 +762,44 @@ fn draw(rng: &mut Rng, state: &State, number: u64) -> Step {
     Step::Change(change)
 }
 
+/// Begins a clone, or does something about the one that is being made.
+fn draw_clone(rng: &mut Rng, state: &State, number: u64) -> Option<Step> {
+    let volume = state.volume().to_owned();
+    if let Some(cloning) = &state.cloning {
+        return match rng.below(4) {
+            0 => Some(Step::Change(Change::CancelLunClone {
+                volume,
+                name: cloning.name.clone(),
+            })),
+            _ => Some(Step::AwaitClone),
+        };
+    }
+    if state.active.len() >= LUNS_MAX {
+        return None;
+    }
+    let snapshots: Vec<&String> = state.snapshots.keys().collect();
+    let from = match rng.one_in(2) && !snapshots.is_empty() {
+        true => Some(snapshots[rng.index(snapshots.len())].clone()),
+        false => None,
+    };
+    if from.is_none() && snapshots.len() >= SNAPSHOTS_MAX {
+        return None;
+    }
+    let image = from
+        .as_ref()
+        .map_or(&state.active, |from| &state.snapshots[from]);
+    let luns: Vec<&String> = image.keys().collect();
+    if luns.is_empty() {
+        return None;
+    }
+    Some(Step::Change(Change::CloneLun {
+        volume,
+        lun: luns[rng.index(luns.len())].clone(),
+        name: format!("c{number}"),
+        from,
+    }))
+}
+
 /// How long, and how rough.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -601,6 +809,8 @@ pub struct Plan {
     pub steps: u64,
     /// Bytes of the pool.
     pub bytes: u64,
+    /// LUNs are cloned.
+    pub clones: bool,
 }
 
 impl Plan {
@@ -612,6 +822,7 @@ impl Plan {
             lives: 2 + rng.below(6),
             steps: 20 + rng.below(150),
             bytes: [64, 128, 256][rng.index(3)] << 20,
+            clones: Rng::for_part(seed.0, "lun clones").one_in(2),
         }
     }
 }
@@ -646,6 +857,7 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
             states,
             token: 0,
             trace: Vec::new(),
+            was_cloning: false,
         };
         let verdict = live(&mut running, &mut rng, plan, life, maker);
         let Life {
@@ -706,7 +918,8 @@ fn live(
         life.world.cut_at_write(write);
     }
     for step in 0..plan.steps {
-        let next = draw(rng, life.now(), number * 10_000 + step);
+        life.resolve()?;
+        let next = draw(rng, life.now(), number * 10_000 + step, plan.clones);
         if !life.step(next)? {
             return Ok(());
         }
@@ -725,6 +938,8 @@ pub(super) fn settle(life: &mut Life<'_>) -> Result<(), Failure> {
         match life.compare(state) {
             Ok(Ended::With(())) => {
                 life.states = vec![state.clone()];
+                life.resolve()?;
+                life.was_cloning = life.now().cloning.is_some();
                 return Ok(());
             }
             Ok(Ended::Cut) => return Err(Failure::new("the power failed while looking")),

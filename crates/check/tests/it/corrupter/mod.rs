@@ -19,6 +19,7 @@
 pub(crate) mod atlas;
 mod blocks;
 mod counters;
+mod counts;
 pub(crate) mod harmless;
 mod inodes;
 mod labels;
@@ -116,6 +117,11 @@ pub(crate) fn all() -> Vec<Way> {
 /// Those that need snapshots.
 pub(crate) fn of_snapshots() -> &'static [Way] {
     snapshots::WAYS
+}
+
+/// Those that need clones of LUNs.
+pub(crate) fn of_lun_clones() -> &'static [Way] {
+    counts::WAYS
 }
 
 /// One of `items`.

@@ -5,6 +5,7 @@ mod clones;
 mod diff;
 mod images;
 mod large;
+mod lun_clones;
 mod luns;
 mod policies;
 mod refusals;

@@ -27,6 +27,9 @@ impl Life<'_> {
         if !self.delete_clones()? {
             return Ok(false);
         }
+        if !self.delete_lun_clones()? {
+            return Ok(false);
+        }
         let volumes = self.known.volumes.len();
         for volume in 0..volumes {
             self.discard_all(volume);

@@ -16,6 +16,7 @@
 //! 6. Devices may fail, loudly or silently: then an error may be the answer, wrong data never.
 
 mod clients;
+mod clones;
 mod finale;
 mod settle;
 mod tasks;
@@ -83,6 +84,8 @@ pub struct Plan {
     pub is_loud: bool,
     /// Copies of the media suffer silent faults.
     pub is_silent: bool,
+    /// LUNs are cloned.
+    pub clones: bool,
 }
 
 impl Plan {
@@ -101,6 +104,7 @@ impl Plan {
             is_loud: rng.one_in(4),
             is_silent: rng.one_in(3),
             is_apart: rng.one_in(2),
+            clones: Rng::for_part(seed.0, "moments lun clones").one_in(2),
         }
     }
 }

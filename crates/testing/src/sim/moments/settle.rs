@@ -88,6 +88,9 @@ impl Life<'_> {
                 "Exports: {name} has snapshots {listed:?}, not {expected:?}"
             )));
         }
+        if !self.see_clones(volume)? {
+            return Ok(false);
+        }
         self.judge_all(volume, restored)
     }
 
@@ -159,6 +162,7 @@ impl Life<'_> {
         for client in self.known.volumes[volume].clients.clone() {
             self.known.clients[client].track = Track::new(vec![0; self.plan.width]);
         }
+        self.known.volumes[volume].clones.clear();
         self.known.volumes[volume].snapshots.clear();
         self.known.volumes[volume].base = None;
         true
@@ -172,7 +176,8 @@ impl Life<'_> {
             let prefix = format!("{}/", volume.name);
             let luns = exports
                 .iter()
-                .filter(|one| one.name.starts_with(&prefix))
+                .filter_map(|one| one.name.strip_prefix(&prefix))
+                .filter(|lun| !super::clones::is_clone(lun))
                 .count();
             let luns = match names.contains(&volume.name) {
                 true => 1 + luns,

@@ -21,6 +21,8 @@ pub(super) enum Asked {
     Hold,
     DeleteHeld,
     Release,
+    /// Something about a clone of a LUN.
+    LunClone,
     /// At the end: no answer but yes.
     Last,
 }
@@ -81,6 +83,9 @@ impl Life<'_> {
 
     fn answered(&mut self, volume: usize, asked: Asked, result: Result<(), admin::Error>) {
         let name = self.known.volumes[volume].name.clone();
+        if matches!(asked, Asked::LunClone) {
+            return self.answered_lun_clone(volume, result);
+        }
         match (&asked, &result) {
             (Asked::InVain, _) | (Asked::Last, Ok(())) => return,
             (Asked::Last, Err(error)) => return self.excuse(&name, error),
@@ -132,6 +137,7 @@ impl Life<'_> {
             Task::Raze { .. } if is_done => {
                 self.expect_no_clone(volume, None);
                 self.known.volumes[volume].base = None;
+                self.known.volumes[volume].clones.clear();
                 self.known.volumes[volume].snapshots.clear();
                 Task::Rebuild {
                     is_asked: false,
@@ -207,6 +213,9 @@ impl Life<'_> {
             bounds: vec![(0, 0); it.clients.len()],
         };
         it.snapshots = [(base.snapshot.clone(), shot)].into();
+        let clones = self.known.volumes[base.parent].clones.clone();
+        let it = &mut self.known.volumes[volume];
+        it.clones = clones;
         for (client, blocks) in it.clients.clone().zip(&base.image) {
             self.known.clients[client].track = super::track::Track::new(blocks.clone());
         }
@@ -272,7 +281,7 @@ impl Life<'_> {
         it.reads = 0;
         let snapshot = match &after {
             After::Shot(name) | After::Safety(Goal { safety: name, .. }) => Some(name.clone()),
-            After::Restored(_) => None,
+            After::Restored(_) | After::LunClone(_) => None,
         };
         self.read_all(volume, snapshot.as_deref());
         Task::Look { after }
@@ -306,7 +315,7 @@ impl Life<'_> {
         }
     }
 
-    fn looked_at(&mut self, volume: usize, client: usize, seen: Vec<Seen>) {
+    pub(super) fn looked_at(&mut self, volume: usize, client: usize, seen: Vec<Seen>) {
         let it = &mut self.known.volumes[volume];
         it.seen[client - it.clients.start] = Some(seen);
     }
@@ -364,6 +373,7 @@ impl Life<'_> {
                 self.is_failed = true;
                 return;
             }
+            After::LunClone(name) => self.judge_clone(volume, &name, seen).map(|()| Task::None),
             After::Shot(name) => self.judge_shot(volume, &name, seen).map(|_| Task::None),
             // Nobody can tell what happened: the life ends here, and the next finds out.
             After::Safety(_) | After::Restored(_) if is_blurred => {
@@ -556,6 +566,12 @@ impl Life<'_> {
         let new_name = format!("s{}", self.known.next_name);
         let least = self.ended(volume);
         let has_room = it.snapshots.len() < SNAPSHOTS_MAX;
+        if self.plan.clones && self.rng.one_in(8) {
+            if let Some(task) = self.draw_lun_clone(volume, &known) {
+                self.known.volumes[volume].task = task;
+            }
+            return;
+        }
         let kind = self.rng.below(100);
         let task = match kind {
             0..35 if has_room => {

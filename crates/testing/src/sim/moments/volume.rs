@@ -46,6 +46,8 @@ pub(super) enum Task {
     Rebuild { is_asked: bool, luns: usize },
     /// The same, but it was asked for as a clone.
     Clone(Base),
+    /// Something about a clone of a LUN was asked for.
+    LunClone,
 }
 
 /// What a clone begins as.
@@ -76,6 +78,8 @@ pub(super) enum After {
     Safety(Goal),
     /// The restored image has the target's blocks, and what came after.
     Restored(Goal),
+    /// A clone of a LUN shows what it always did.
+    LunClone(String),
 }
 
 /// See the module's documentation.
@@ -85,6 +89,8 @@ pub(super) struct Volume {
     /// Its clients, among all.
     pub(super) clients: Range<usize>,
     pub(super) snapshots: BTreeMap<String, Shot>,
+    /// Clones of its LUNs, by name: which LUN, and what they show wherever they are.
+    pub(super) clones: BTreeMap<String, (usize, Image)>,
     /// Of a clone.
     pub(super) base: Option<Base>,
     /// It was deleted for good, at the end.
@@ -106,6 +112,7 @@ impl Volume {
             name,
             clients,
             snapshots: BTreeMap::new(),
+            clones: BTreeMap::new(),
             base: None,
             is_gone: false,
             task: Task::None,

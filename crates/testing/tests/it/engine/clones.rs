@@ -28,7 +28,18 @@ pub(super) fn own(text: &str) -> String {
 
 impl Rig {
     pub(super) fn new() -> Rig {
-        let maker = EngineMaker::SMALL_LOGGED;
+        Rig::of(EngineMaker::SMALL_LOGGED)
+    }
+
+    /// One whose consistency points do little in the background.
+    pub(super) fn slow() -> Rig {
+        Rig::of(EngineMaker {
+            reclaim_regions: 1,
+            ..EngineMaker::SMALL_LOGGED
+        })
+    }
+
+    fn of(maker: EngineMaker) -> Rig {
         let world = SimWorld::new(Seed(1), 1, &maker.devices(64 << 20));
         maker.format(&world).expect("fresh devices");
         let system = maker.mount(&world).expect("it was just made");

@@ -8,6 +8,7 @@ mod deletion;
 mod faults;
 mod golden;
 mod lives;
+mod lun_clones;
 mod lun_restores;
 mod renaming;
 mod resizing;

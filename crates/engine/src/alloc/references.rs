@@ -1,0 +1,164 @@
+//! References: blocks of a volume that several leaves refer to (B-15, E-21).
+//!
+//! The active map says whether a vvbn is in use, the refcount file ([`everglade_format::refcount`]) how many references
+//! there are beyond the first. Both belong to the image: a snapshot has its own, and a restore takes them along.
+//!
+//! ```text
+//! free ──take()──▶ one reference ──add_reference()──▶ count + 1 …
+//!   ◀─free_virtual()─┘            ◀────release()────  count − 1
+//! ```
+//!
+//! Only leaves of LUNs share; indirect blocks and metafiles have one reference, so placing them looks at no count, and
+//! freeing the refcount file's own old blocks begins no chain. Counts change while LUNs are cleaned, reclaimed, cloned or
+//! restored, before any block of the file has its place.
+//!
+//! 1. A vvbn's leaves in the trees of an image are 1 + its count if its bit is set, none if it is clear.
+//! 2. A volume without shared blocks has no refcount file; [`FileSystem::has_counts`] is false then, and that is all that
+//!    freeing looks at.
+//! 3. One step releases a vvbn once: a LUN has no block in two places.
+//!
+//! Who holds a block, and what is exclusive to whom, is a matter of bits: a count changes neither. If power fails, count
+//! and tree are those of one consistency point.
+
+use everglade_format::metafile::REFCOUNTS;
+use everglade_format::planted::{self, Bug};
+use everglade_format::{CpNumber, Damage, FileId, Pointer, Vvbn, refcount};
+
+use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
+use crate::cp::Home;
+use crate::filesystem::FileSystem;
+use crate::load::{Gather, LoadCx, Stop};
+use crate::tree::Content;
+
+/// When the refcount file is made, if it is: consistency point, and seconds since 1970 UTC.
+pub(crate) type Stamp = (CpNumber, u64);
+
+impl FileSystem {
+    /// The count of a vvbn. If it is above zero, its block is a changed one after this.
+    fn prepare_count(&mut self, cx: &mut LoadCx<'_>, vvbn: Vvbn) -> Result<u16, Stop> {
+        let (block, slot) = refcount::place(vvbn);
+        let file = self.file(REFCOUNTS);
+        if block >= file.inode.block_count() {
+            return Ok(0);
+        }
+        let count = refcount::get(file.leaf(cx, block)?.bytes(), slot);
+        if count > 0 {
+            file.modify(cx, 0, block, Content::Keep)?;
+        }
+        Ok(count)
+    }
+
+    /// Load phase of [`FileSystem::add_reference`]. The count as it is.
+    pub(crate) fn prepare_reference(
+        &mut self,
+        cx: &mut LoadCx<'_>,
+        (cp, seconds): Stamp,
+        vvbn: Vvbn,
+    ) -> Result<u16, Stop> {
+        let (block, slot) = refcount::place(vvbn);
+        let file = self.refcounts(cp, seconds);
+        // At least one level, so that leaves can be removed like those of any file.
+        file.grow((block + 1).max(2));
+        let page = file.modify(cx, 0, block, Content::Keep)?;
+        let count = refcount::get(page, slot);
+        if count >= refcount::COUNT_MAX {
+            let most = refcount::COUNT_MAX;
+            return Err(
+                Damage::new("references to a block", format!("below {most}"), count).into(),
+            );
+        }
+        Ok(count)
+    }
+
+    /// One more leaf refers to a vvbn in use.
+    pub(crate) fn add_reference(&mut self, vvbn: Vvbn) {
+        let (block, slot) = refcount::place(vvbn);
+        let page = self.file(REFCOUNTS).changed_page(0, block);
+        let page = page.expect("taking a reference was prepared");
+        let count = refcount::get(page, slot);
+        refcount::set(page, slot, count + 1);
+    }
+
+    /// One leaf less refers to it. False if that was the last one.
+    fn drop_reference(&mut self, vvbn: Vvbn) -> bool {
+        let (block, slot) = refcount::place(vvbn);
+        // A block that nobody made changed has no count for what was prepared.
+        let Some(page) = self.file(REFCOUNTS).changed_page(0, block) else {
+            return false;
+        };
+        let count = refcount::get(page, slot);
+        if count == 0 || is_forgotten(vvbn) {
+            return false;
+        }
+        refcount::set(page, slot, count - 1);
+        true
+    }
+}
+
+fn is_forgotten(vvbn: Vvbn) -> bool {
+    planted::is(Bug::FreedAtFirst) && vvbn.0.is_multiple_of(16)
+}
+
+/// Load phase of [`release`].
+pub(crate) fn prepare_release(
+    aggregate: &mut FileSystem,
+    volume: &mut FileSystem,
+    container: FileId,
+    cx: &mut LoadCx<'_>,
+    vvbn: Vvbn,
+) -> Result<(), Stop> {
+    if volume.has_counts && volume.prepare_count(cx, vvbn)? > 0 && !is_forgotten(vvbn) {
+        return Ok(());
+    }
+    prepare_free_virtual(aggregate, volume, container, cx, vvbn)
+}
+
+/// A leaf does not refer to a block any more, which is freed if nobody else does.
+pub(crate) fn release(
+    aggregate: &mut FileSystem,
+    volume: &mut FileSystem,
+    container: FileId,
+    vvbn: Vvbn,
+) {
+    if !(volume.has_counts && volume.drop_reference(vvbn)) {
+        free_virtual(aggregate, volume, container, vvbn);
+    }
+}
+
+/// Takes blocks of counts that are all zero out of the refcount file.
+pub(crate) fn prune(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), Stop> {
+    let fs = &mut home.volumes.get_mut(&id).expect("active volumes exist").fs;
+    if !fs.has_counts {
+        return Ok(());
+    }
+    let file = fs.file(REFCOUNTS);
+    let changed = file.unplaced().into_iter();
+    let leaves = changed.filter(|(level, _)| *level == 0);
+    let is_empty = |leaf: &u64| refcount::is_empty(file.peek(0, *leaf).expect("it is changed"));
+    let empty: Vec<u64> = leaves.map(|(_, leaf)| leaf).filter(is_empty).collect();
+    let olds: Vec<Pointer> = empty
+        .iter()
+        .map(|leaf| file.old_place((0, *leaf)))
+        .collect();
+    let mut gather = Gather::default();
+    for old in olds.iter().filter(|old| old.has_block()) {
+        gather.add(prepare_free_virtual(&mut home.fs, fs, id, cx, old.vvbn));
+    }
+    gather.finish()?;
+    for leaf in empty {
+        let old = fs.file(REFCOUNTS).remove_leaf(leaf);
+        if old.has_block() {
+            free_virtual(&mut home.fs, fs, id, old.vvbn);
+        }
+    }
+    Ok(())
+}
+
+/// Takes the refcount file away if nothing is left in it.
+pub(crate) fn remove_if_empty(fs: &mut FileSystem) {
+    if fs.has_counts && fs.file(REFCOUNTS).inode.blocks == 0 {
+        fs.files.remove(&REFCOUNTS);
+        fs.erased.push(REFCOUNTS);
+        fs.has_counts = false;
+    }
+}

@@ -1,0 +1,94 @@
+//! Cloning LUNs inside their volumes, as administrators see and ask for it (B-15).
+//!
+//! A request is answered when the clone has begun, durably: from then on the engine goes on with it, also after a
+//! restart, and clients see the LUN when it is complete.
+
+use everglade_api::{CloneLun, Code, Problem};
+use everglade_engine::admin;
+
+use super::administrator::Administrator;
+use crate::records::clones::{Sight, Sights};
+
+impl Administrator {
+    /// Begins to clone a LUN.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn clone_lun(&self, volume: &str, lun: &str, request: &CloneLun) -> Result<Sight, Problem> {
+        let aggregate = self.aggregate_of(volume)?;
+        let name = request.name.to_string();
+        let from = request.snapshot.as_ref().map(ToString::to_string);
+        let found = match &from {
+            None => Some(self.lun(volume, lun)?.size_bytes),
+            Some(_) => None,
+        };
+        self.change(
+            aggregate,
+            admin::Change::CloneLun {
+                volume: volume.to_owned(),
+                lun: lun.to_owned(),
+                name: name.clone(),
+                from: from.clone(),
+            },
+        )?;
+        let at = from.map_or(String::new(), |snapshot| format!("@{snapshot}"));
+        tracing::info!("began to clone LUN {volume}/{lun}{at} as {volume}/{name}");
+        let sights = self.lun_clones().clones.into_iter();
+        let mut here = sights.filter(|sight| sight.volume == volume && sight.name == name);
+        // It may be there already.
+        Ok(here.next().unwrap_or_else(|| Sight {
+            volume: volume.to_owned(),
+            name,
+            done: 0,
+            total: found.unwrap_or(0),
+            eta_seconds: None,
+            failed: None,
+        }))
+    }
+
+    /// Ends the making of a clone.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn cancel_lun_clone(&self, volume: &str, name: &str) -> Result<(), Problem> {
+        let aggregate = self.aggregate_of(volume)?;
+        let change = admin::Change::CancelLunClone {
+            volume: volume.to_owned(),
+            name: name.to_owned(),
+        };
+        self.change(aggregate, change)
+            .map_err(|problem| match problem.code == Code::NotFound {
+                true => Problem::new(
+                    Code::NotCancellable,
+                    format!("the clone {volume}/{name} is there already, or has ended"),
+                ),
+                false => problem,
+            })?;
+        tracing::info!("cancelled the clone {volume}/{name}");
+        Ok(())
+    }
+
+    /// What can be seen of all clones.
+    #[must_use]
+    pub fn lun_clones(&self) -> Sights {
+        // In this order: a clone that is not being made any more is among the LUNs.
+        let volumes = self.engine.volumes().into_iter();
+        let clones = volumes.filter_map(|volume| {
+            let info = volume.lun_clone?;
+            Some(Sight {
+                volume: volume.name,
+                name: info.name,
+                done: info.done_bytes,
+                total: info.total_bytes,
+                eta_seconds: info.eta_seconds,
+                failed: info.failed,
+            })
+        });
+        let clones = clones.collect();
+        let luns = self.engine.luns().into_iter().map(|lun| lun.name);
+        Sights {
+            clones,
+            luns: luns.collect(),
+        }
+    }
+}

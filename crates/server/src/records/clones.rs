@@ -1,0 +1,259 @@
+//! Jobs that clone LUNs inside their volumes.
+//!
+//! The engine makes the clone, also over a restart; it knows how far it is, and why it ended without one. The job
+//! follows: it is done when the LUN is there, and failed when the engine says so or knows nothing of it any more. One
+//! that the daemon finds under way when it starts gets a job too.
+
+use std::collections::BTreeMap;
+
+use everglade_api::{Job, JobState, Moment};
+
+/// Jobs that have ended and are still shown.
+const ENDED_KEPT: usize = 256;
+/// How often nothing may be seen of a clone before it counts as lost: between two looks it may be on the way from
+/// being made to being there.
+const UNSEEN_MAX: u32 = 3;
+
+/// What the engine says of a volume's clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sight {
+    /// The volume.
+    pub volume: String,
+    /// The LUN that is being made, or was.
+    pub name: String,
+    /// How far it is, in bytes of the LUN.
+    pub done: u64,
+    /// The LUN's size.
+    pub total: u64,
+    /// Seconds until it is there.
+    pub eta_seconds: Option<u64>,
+    /// Why it ended without a clone.
+    pub failed: Option<String>,
+}
+
+/// What can be seen of all clones.
+#[derive(Clone, Debug, Default)]
+pub struct Sights {
+    /// Those that are being made, or failed last.
+    pub clones: Vec<Sight>,
+    /// All LUNs, `volume/lun`.
+    pub luns: Vec<String>,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(super) struct Clones {
+    jobs: BTreeMap<u64, Clone>,
+}
+
+struct Clone {
+    volume: String,
+    name: String,
+    done: u64,
+    total: u64,
+    eta_seconds: Option<u64>,
+    unseen: u32,
+    started: Moment,
+    ended: Option<(Moment, Result<(), String>)>,
+}
+
+impl Clones {
+    /// Begins to follow one.
+    pub(super) fn begin(&mut self, id: u64, now: Moment, sight: &Sight) -> Job {
+        let job = Clone {
+            volume: sight.volume.clone(),
+            name: sight.name.clone(),
+            done: sight.done,
+            total: sight.total,
+            eta_seconds: None,
+            unseen: 0,
+            started: now,
+            ended: None,
+        };
+        let view = job.view(id, now);
+        self.jobs.insert(id, job);
+        self.forget_old();
+        view
+    }
+
+    /// Looks how far they are. Returns those that ended just now.
+    pub(super) fn advance(&mut self, now: Moment, sights: &Sights) -> Vec<Job> {
+        let mut ended = Vec::new();
+        for (id, job) in &mut self.jobs {
+            if job.ended.is_none() && job.look(now, sights) {
+                ended.push(job.view(*id, now));
+            }
+        }
+        ended
+    }
+
+    /// Clones under way that no job follows.
+    pub(super) fn unknown<'s>(&self, sights: &'s Sights) -> Vec<&'s Sight> {
+        let is_known = |sight: &Sight| {
+            let mut running = self.jobs.values().filter(|job| job.ended.is_none());
+            running.any(|job| (&job.volume, &job.name) == (&sight.volume, &sight.name))
+        };
+        let clones = sights.clones.iter();
+        clones
+            .filter(|sight| sight.failed.is_none() && !is_known(sight))
+            .collect()
+    }
+
+    /// The volume and the name of one that is under way.
+    pub(super) fn running(&self, id: u64) -> Option<(String, String)> {
+        let job = self.jobs.get(&id).filter(|job| job.ended.is_none())?;
+        Some((job.volume.clone(), job.name.clone()))
+    }
+
+    pub(super) fn one(&self, now: Moment, id: u64) -> Option<Job> {
+        self.jobs.get(&id).map(|job| job.view(id, now))
+    }
+
+    pub(super) fn all(&self, now: Moment) -> impl Iterator<Item = Job> {
+        self.jobs.iter().map(move |(id, job)| job.view(*id, now))
+    }
+
+    /// The volume has another name.
+    pub(super) fn rename_volume(&mut self, volume: &str, to: &str) {
+        let jobs = self.jobs.values_mut();
+        let its = jobs.filter(|job| job.ended.is_none() && job.volume == volume);
+        its.for_each(|job| to.clone_into(&mut job.volume));
+    }
+
+    fn forget_old(&mut self) {
+        let ended = self.jobs.iter().filter(|(_, job)| job.ended.is_some());
+        let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
+        for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
+            self.jobs.remove(id);
+        }
+    }
+}
+
+impl Clone {
+    /// True if it ended.
+    fn look(&mut self, now: Moment, sights: &Sights) -> bool {
+        let full = format!("{}/{}", self.volume, self.name);
+        let mut clones = sights.clones.iter();
+        let here = clones.find(|sight| (&sight.volume, &sight.name) == (&self.volume, &self.name));
+        let outcome = match here {
+            Some(sight) if sight.failed.is_none() => {
+                self.done = sight.done;
+                self.eta_seconds = sight.eta_seconds;
+                self.unseen = 0;
+                return false;
+            }
+            _ if sights.luns.contains(&full) => Ok(()),
+            Some(sight) => Err(sight.failed.clone().unwrap_or_default()),
+            None => {
+                self.unseen += 1;
+                if self.unseen < UNSEEN_MAX {
+                    return false;
+                }
+                Err("the volume was deleted, or the clone with it".to_owned())
+            }
+        };
+        self.ended = Some((now, outcome));
+        true
+    }
+
+    fn view(&self, id: u64, now: Moment) -> Job {
+        let (state, detail, until) = match &self.ended {
+            None => (JobState::Running, None, now),
+            Some((when, Ok(()))) => (JobState::Done, None, *when),
+            Some((when, Err(reason))) => (JobState::Failed, Some(reason.clone()), *when),
+        };
+        let done = match state {
+            JobState::Done => self.total,
+            _ => self.done.min(self.total),
+        };
+        let percent = (u128::from(done) * 100).checked_div(u128::from(self.total));
+        let seconds = until.0.saturating_sub(self.started.0).max(1);
+        Job {
+            id,
+            kind: "lun clone".to_owned(),
+            object: format!("{}/{}", self.volume, self.name),
+            state,
+            percent: percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(100)),
+            total_bytes: self.total,
+            done_bytes: done,
+            rate_bytes_per_second: done / seconds,
+            eta_seconds: self.eta_seconds.filter(|_| state == JobState::Running),
+            started: self.started.to_string(),
+            ended: self.ended.as_ref().map(|(when, _)| when.to_string()),
+            cancellable: state == JobState::Running,
+            detail,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sight(done: u64, failed: Option<&str>) -> Sight {
+        Sight {
+            volume: "v".to_owned(),
+            name: "new".to_owned(),
+            done,
+            total: 400,
+            eta_seconds: Some(3),
+            failed: failed.map(str::to_owned),
+        }
+    }
+
+    fn sights(clones: Vec<Sight>, luns: &[&str]) -> Sights {
+        let luns = luns.iter().map(|lun| (*lun).to_owned()).collect();
+        Sights { clones, luns }
+    }
+
+    #[test]
+    fn a_clone_is_done_when_the_lun_is_there() {
+        let mut clones = Clones::default();
+        let job = clones.begin(1, Moment(10), &sight(0, None));
+        assert_eq!((job.percent, job.cancellable), (0, true));
+        let now = sights(vec![sight(100, None)], &["v/old"]);
+        assert!(clones.advance(Moment(11), &now).is_empty());
+        assert_eq!(clones.one(Moment(11), 1).map(|job| job.percent), Some(25));
+        assert!(clones.unknown(&now).is_empty());
+        // On its way from being made to being there.
+        assert!(
+            clones
+                .advance(Moment(11), &sights(vec![], &["v/old"]))
+                .is_empty()
+        );
+        let ended = clones.advance(Moment(12), &sights(vec![], &["v/old", "v/new"]));
+        assert_eq!((ended[0].state, ended[0].percent), (JobState::Done, 100));
+        assert_eq!((ended[0].cancellable, ended[0].eta_seconds), (false, None));
+    }
+
+    #[test]
+    fn a_clone_that_failed_or_vanished_says_so() {
+        let mut clones = Clones::default();
+        clones.begin(1, Moment(10), &sight(0, None));
+        let ended = clones.advance(Moment(11), &sights(vec![sight(0, Some("full"))], &[]));
+        assert_eq!(ended[0].detail.as_deref(), Some("full"));
+        clones.begin(2, Moment(10), &sight(0, None));
+        let nothing = sights(vec![], &[]);
+        let ended: Vec<Job> = (0..UNSEEN_MAX)
+            .flat_map(|_| clones.advance(Moment(12), &nothing))
+            .collect();
+        assert_eq!(ended.len(), 1);
+        assert_eq!(ended[0].state, JobState::Failed);
+        assert_eq!(clones.running(2), None);
+    }
+
+    #[test]
+    fn one_that_is_under_way_at_the_start_is_found() {
+        let mut clones = Clones::default();
+        let now = sights(vec![sight(7, None)], &[]);
+        assert_eq!(clones.unknown(&now).len(), 1);
+        assert!(
+            clones
+                .unknown(&sights(vec![sight(7, Some("full"))], &[]))
+                .is_empty()
+        );
+        clones.begin(3, Moment(1), &sight(7, None));
+        clones.rename_volume("v", "w");
+        assert_eq!(clones.running(3), Some(("w".to_owned(), "new".to_owned())));
+    }
+}

@@ -1,0 +1,236 @@
+//! Clones of LUNs inside their volume: whole or not there, counted in every image, and gone without a trace.
+
+use everglade_engine::admin::{Change, Error};
+
+use super::clones::{BLOCK, BLOCKS, Rig, own};
+
+impl Rig {
+    fn clone_lun(&mut self, lun: &str, name: &str, from: Option<&str>) -> Result<(), Error> {
+        self.change(Change::CloneLun {
+            volume: own("v"),
+            lun: own(lun),
+            name: own(name),
+            from: from.map(own),
+        })
+    }
+
+    fn remove_lun(&mut self, name: &str) {
+        let (volume, name) = (own("v"), own(name));
+        let delete = Change::DeleteLun { volume, name };
+        self.change(delete).expect("it is there");
+    }
+
+    fn has_lun(&mut self, lun: &str) -> bool {
+        self.exports().iter().any(|(name, _)| name == lun)
+    }
+}
+
+#[test]
+fn a_clone_has_what_the_lun_had_and_both_are_written_on_their_own() {
+    let mut rig = Rig::new();
+    let empty = rig.used();
+    rig.write("v/l", 0, 400, 1_000);
+    let before = rig.used();
+    rig.clone_lun("l", "c", None).expect("a new name");
+    // Written while it is being made.
+    rig.write("v/l", 0, 50, 2_000);
+    rig.rest();
+    assert!(rig.has_lun("v/c"));
+    assert_eq!(rig.exports().len(), 2);
+    rig.expect("v/c", 0, 400, 1_000);
+    rig.expect_zero("v/c", 400, BLOCKS - 400);
+    let used = rig.used();
+    assert!(used < before + 50 + 40, "{used} blocks after {before}");
+    rig.write("v/c", 100, 100, 3_000);
+    rig.write("v/l", 150, 100, 4_000);
+    let expect_both = |rig: &mut Rig| {
+        rig.expect("v/c", 0, 100, 1_000);
+        rig.expect("v/c", 100, 100, 3_000);
+        rig.expect("v/c", 200, 200, 1_000);
+        rig.expect("v/l", 0, 50, 2_000);
+        rig.expect("v/l", 50, 100, 1_000);
+        rig.expect("v/l", 150, 100, 4_000);
+        rig.expect("v/l", 250, 150, 1_000);
+    };
+    expect_both(&mut rig);
+    let mut rig = rig.restart();
+    expect_both(&mut rig);
+    // The source goes, and the clone stays what it is.
+    rig.remove_lun("l");
+    rig.rest();
+    let mut rig = rig.restart();
+    rig.expect("v/c", 0, 100, 1_000);
+    rig.expect("v/c", 200, 200, 1_000);
+    rig.remove_lun("c");
+    rig.rest();
+    rig.delete_volume("v").expect("it is there");
+    rig.rest();
+    let mut rig = rig.restart();
+    rig.rest();
+    let used = rig.used();
+    assert!(used <= empty + 16, "{used} of {empty} at first");
+}
+
+#[test]
+fn a_clone_from_a_snapshot_brings_back_what_was_overwritten() {
+    let mut rig = Rig::new();
+    rig.write("v/l", 0, 500, 1_000);
+    rig.snapshot("v", "s");
+    rig.write("v/l", 100, 200, 2_000);
+    rig.snapshot("v", "t");
+    rig.write("v/l", 0, 20, 3_000);
+    rig.clone_lun("l", "c", Some("s")).expect("it is there");
+    // A snapshot, and the deletion of the source, while it is being made.
+    rig.snapshot("v", "u");
+    rig.delete_snapshot("v", "s").expect("nobody holds it");
+    rig.rest();
+    let mut rig = rig.restart();
+    rig.expect("v/c", 0, 500, 1_000);
+    rig.expect("v/l", 0, 20, 3_000);
+    rig.expect("v/l", 100, 200, 2_000);
+    for gone in ["u", "t"] {
+        rig.delete_snapshot("v", gone).expect("nobody needs it");
+        rig.rest();
+        rig = rig.restart();
+        rig.expect("v/c", 0, 500, 1_000);
+    }
+    assert!(rig.snapshot_names("v").is_empty());
+}
+
+#[test]
+fn counts_are_part_of_snapshots_restores_and_clones_of_volumes() {
+    let mut rig = Rig::new();
+    rig.write("v/l", 0, 300, 1_000);
+    rig.clone_lun("l", "c", None).expect("a new name");
+    rig.rest();
+    rig.snapshot("v", "s");
+    rig.remove_lun("l");
+    rig.write("v/c", 0, 300, 2_000);
+    rig.rest();
+    let restore = |rig: &mut Rig, safety: &str| {
+        rig.change(Change::RestoreVolume {
+            volume: own("v"),
+            snapshot: own("s"),
+            safety: own(safety),
+        })
+        .expect("it is there");
+    };
+    restore(&mut rig, "r");
+    let mut rig = rig.restart();
+    rig.write("v/l", 0, 300, 3_000);
+    rig.expect("v/c", 0, 300, 1_000);
+    rig.clone_of("w", "v", "s").expect("a new name");
+    rig.write("w/c", 0, 150, 4_000);
+    rig.rest();
+    let mut rig = rig.restart();
+    rig.expect("w/l", 0, 300, 1_000);
+    rig.expect("w/c", 0, 150, 4_000);
+    rig.expect("w/c", 150, 150, 1_000);
+    rig.expect("v/c@r", 0, 300, 2_000);
+    // One LUN comes back that its clone still shares.
+    let mut lun = |lun: &str, safety: &str| {
+        rig.change(Change::RestoreLun {
+            volume: own("v"),
+            snapshot: own("s"),
+            lun: own(lun),
+            safety: own(safety),
+        })
+        .expect("it is there");
+    };
+    lun("l", "r2");
+    lun("c", "r3");
+    let mut rig = rig.restart();
+    rig.expect("v/l", 0, 300, 1_000);
+    rig.remove_lun("c");
+    rig.rest();
+    let mut rig = rig.restart();
+    rig.expect("v/l", 0, 300, 1_000);
+}
+
+#[test]
+fn a_clone_goes_on_after_a_restart_and_ends_when_that_is_asked() {
+    let mut rig = Rig::slow();
+    let size_bytes = 60_000 * BLOCK;
+    let (volume, name) = (own("v"), own("l"));
+    rig.change(Change::GrowLun {
+        volume,
+        name,
+        size_bytes,
+    })
+    .expect("longer");
+    // Far apart, so that it takes a while.
+    for region in (0..200).step_by(2) {
+        rig.write("v/l", region * 255, 2, 1_000 + region);
+    }
+    rig.clone_lun("l", "c", None).expect("a new name");
+    assert!(!rig.has_lun("v/c"), "nobody sees it before it is complete");
+    let mut rig = rig.restart();
+    assert!(!rig.has_lun("v/c"));
+    let rest_until_there = |rig: &mut Rig, lun: &str| {
+        for _ in 0..20 {
+            rig.rest();
+        }
+        assert!(rig.has_lun(lun));
+    };
+    rest_until_there(&mut rig, "v/c");
+    for region in (0..200).step_by(2) {
+        rig.expect("v/c", region * 255, 2, 1_000 + region);
+    }
+    rig.clone_lun("l", "d", None).expect("a new name");
+    rig.change(Change::CancelLunClone {
+        volume: own("v"),
+        name: own("d"),
+    })
+    .expect("it is being made");
+    rig.rest();
+    let mut rig = rig.restart();
+    rig.rest();
+    assert!(!rig.has_lun("v/d"));
+    // The name is free.
+    rig.clone_lun("l", "d", None).expect("a new name");
+    let (volume, name) = (own("v"), own("e"));
+    let other = rig.clone_lun("c", "e", None);
+    assert!(
+        matches!(&other, Err(Error::Busy(text)) if text.contains("one at a time")),
+        "{other:?}"
+    );
+    let create = rig.change(Change::CreateLun {
+        volume,
+        name: own("d"),
+        size_bytes: BLOCK,
+    });
+    assert!(matches!(create, Err(Error::Busy(_))), "{create:?}");
+    rest_until_there(&mut rig, "v/d");
+    assert!(!rig.has_lun(&format!("v/{name}")));
+    let rig = rig.restart();
+    drop(rig);
+}
+
+#[test]
+fn what_cannot_be_cloned_is_named_and_nothing_is_changed() {
+    let mut rig = Rig::new();
+    rig.snapshot("v", "s");
+    let (volume, name) = (own("v"), own("m"));
+    rig.change(Change::CreateLun {
+        volume,
+        name,
+        size_bytes: BLOCK,
+    })
+    .expect("a new name");
+    for (lun, from) in [("x", None), ("l", Some("t")), ("m", Some("s"))] {
+        let found = rig.clone_lun(lun, "c", from);
+        assert!(matches!(found, Err(Error::NotFound(_))), "{found:?}");
+    }
+    let found = rig.clone_lun("l", "m", None);
+    assert!(matches!(found, Err(Error::Exists(_))), "{found:?}");
+    let found = rig.clone_lun("l", "a/b", None);
+    assert!(matches!(found, Err(Error::Invalid { .. })), "{found:?}");
+    let cancel = rig.change(Change::CancelLunClone {
+        volume: own("v"),
+        name: own("m"),
+    });
+    assert!(matches!(cancel, Err(Error::NotFound(_))), "{cancel:?}");
+    assert_eq!(rig.exports().len(), 2);
+    assert_eq!(rig.snapshot_names("v"), ["s"]);
+    drop(rig.restart());
+}
