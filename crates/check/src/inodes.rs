@@ -155,7 +155,8 @@ fn check(fs: &FileSystem<'_>, inode: &Inode, next_file: FileId, findings: &mut F
 
 fn check_presence(fs: &FileSystem<'_>, inodes: &Inodes, findings: &mut Findings) {
     for known in &metafile::METAFILES {
-        let wanted = fs.layer() == Layer::Aggregate || !known.aggregate_only;
+        let is_here = fs.layer() == Layer::Aggregate || !known.aggregate_only;
+        let wanted = is_here && !known.is_optional;
         if wanted && !inodes.all.contains_key(&known.id) {
             let object = fs.metafile(known.id);
             findings.add(

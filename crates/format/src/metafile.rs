@@ -19,6 +19,8 @@ pub const DIRECTORY: FileId = FileId(5);
 pub const HIDDEN: FileId = FileId(6);
 /// Owner and tag of each block in use (aggregate only; replaces B-09).
 pub const CONTEXT_MAP: FileId = FileId(7);
+/// What administrators' programs keep in the aggregate ([`crate::notes`]); it has no inode before there is any.
+pub const NOTES: FileId = FileId(8);
 /// First id given to LUNs and containers.
 pub const FIRST_FILE: FileId = FileId(64);
 
@@ -46,44 +48,59 @@ pub struct Metafile {
     pub leaf: Leaf,
     /// Exists only in aggregates.
     pub aggregate_only: bool,
+    /// Need not have an inode: it is empty then.
+    pub is_optional: bool,
 }
 
-/// Every metafile with an inode in the inode file, in the order of their ids.
-pub const METAFILES: [Metafile; 6] = [
+/// Every metafile that may have an inode in the inode file, in the order of their ids.
+pub const METAFILES: [Metafile; 7] = [
     Metafile {
         id: ACTIVE_MAP,
         name: "active map",
         leaf: Leaf::Bitmap,
         aggregate_only: false,
+        is_optional: false,
     },
     Metafile {
         id: OVERFLOW,
         name: "overflow file",
         leaf: Leaf::Opaque,
         aggregate_only: false,
+        is_optional: false,
     },
     Metafile {
         id: TOP_AREAS,
         name: "top areas",
         leaf: Leaf::Headed,
         aggregate_only: false,
+        is_optional: false,
     },
     Metafile {
         id: DIRECTORY,
         name: "directory",
         leaf: Leaf::Headed,
         aggregate_only: false,
+        is_optional: false,
     },
     Metafile {
         id: HIDDEN,
         name: "hidden namespace",
         leaf: Leaf::Headed,
         aggregate_only: false,
+        is_optional: false,
     },
     Metafile {
         id: CONTEXT_MAP,
         name: "context map",
         leaf: Leaf::Contexts,
         aggregate_only: true,
+        is_optional: false,
+    },
+    Metafile {
+        id: NOTES,
+        name: "notes",
+        leaf: Leaf::Headed,
+        aggregate_only: true,
+        is_optional: true,
     },
 ];

@@ -53,22 +53,35 @@ pub(crate) fn load_inode(
     cx: &mut LoadCx<'_>,
     id: everglade_format::FileId,
 ) -> Result<Inode, Stop> {
+    find_inode(inodes, cx, id)?.ok_or_else(|| no_inode(id))
+}
+
+/// The damage of a file that has no inode.
+pub(crate) fn no_inode(id: everglade_format::FileId) -> Stop {
+    let expected = format!("an inode of file {id}");
+    Damage::new("inode", expected, "none").into()
+}
+
+/// Reads an inode of an image; `None` if there is none.
+pub(crate) fn find_inode(
+    inodes: &File,
+    cx: &mut LoadCx<'_>,
+    id: everglade_format::FileId,
+) -> Result<Option<Inode>, Stop> {
     let (block, slot) = Inode::place(id);
-    let missing = || {
-        let expected = format!("an inode of file {id}");
-        Stop::from(Damage::new("inode", expected, "none"))
-    };
     if block >= inodes.inode.block_count() {
-        return Err(missing());
+        return Ok(None);
     }
     let leaf = inodes.leaf(cx, block)?;
-    let inode = Inode::decode_from(leaf.bytes(), slot, id, inodes.layer)?.ok_or_else(missing)?;
+    let Some(inode) = Inode::decode_from(leaf.bytes(), slot, id, inodes.layer)? else {
+        return Ok(None);
+    };
     let least = Inode::levels_for(inode.block_count());
     if inode.levels < least {
         let expected = format!("at least {least} for its size");
         return Err(Damage::new("inode levels", expected, inode.levels).into());
     }
-    Ok(inode)
+    Ok(Some(inode))
 }
 
 /// A snapshot that clients can open.

@@ -20,6 +20,7 @@ mod door;
 mod encryption;
 mod first_start;
 mod inventory;
+mod pools;
 mod renaming;
 mod scan;
 mod scheduled;

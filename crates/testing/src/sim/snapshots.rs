@@ -57,6 +57,8 @@ pub(super) struct State {
     /// What the volume and the aggregate are called, if not as at first.
     volume: Option<String>,
     aggregate: Option<String>,
+    /// What administrators' programs keep in the aggregate.
+    notes: Vec<u8>,
 }
 
 impl State {
@@ -212,6 +214,14 @@ impl Life<'_> {
             return Err(Failure::new(format!(
                 "Exports: the aggregate is {}, not {aggregate}",
                 self.system.name()
+            )));
+        }
+        let notes = self.system.notes();
+        if notes != state.notes {
+            return Err(Failure::new(format!(
+                "Exports: {} bytes of notes, not the {} that were set",
+                notes.len(),
+                state.notes.len()
             )));
         }
         let volume = state.volume();
@@ -373,11 +383,13 @@ fn apply(state: &mut State, change: &Change) {
         holds,
         volume,
         aggregate,
+        notes,
         luns_made,
         held_back,
     } = state;
     match change {
         Change::RenameAggregate { to } => *aggregate = Some(to.clone()),
+        Change::SetNotes { text } => notes.clone_from(text),
         Change::RenameVolume { to, .. } => *volume = Some(to.clone()),
         Change::RenameLun { name, to, .. } => {
             let lun = active.remove(name).expect("known");
@@ -577,6 +589,7 @@ fn draw(rng: &mut Rng, state: &State, number: u64) -> Step {
         _ => {
             let to = format!("x{number}");
             match rng.below(5) {
+                0 if number.is_multiple_of(2) => notes(number),
                 0 => return Step::Rest(1_000_000),
                 1 => Change::RenameAggregate { to },
                 2 => Change::RenameVolume { name: volume, to },
@@ -590,6 +603,15 @@ fn draw(rng: &mut Rng, state: &State, number: u64) -> Step {
         }
     };
     Step::Change(change)
+}
+
+/// Notes of another length than those before, of several blocks, or none.
+pub(super) fn notes(number: u64) -> Change {
+    let lengths: [u64; 6] = [0, 1, 4072, 4073, 30_000, 300_000];
+    let length = lengths[usize::try_from(number / 2).unwrap_or(0) % lengths.len()];
+    Change::SetNotes {
+        text: contents(number, length),
+    }
 }
 
 /// How long, and how rough.

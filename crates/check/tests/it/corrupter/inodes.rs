@@ -88,7 +88,9 @@ fn inode_file_kind(_: &Atlas, _: &mut Rng) -> Option<Damage> {
 
 fn metafile_missing(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let fs = pick(rng, atlas.file_systems().collect())?;
-    let here = |known: &&everglade_format::metafile::Metafile| fs.files.contains_key(&known.id.0);
+    let here = |known: &&everglade_format::metafile::Metafile| {
+        !known.is_optional && fs.files.contains_key(&known.id.0)
+    };
     let known = pick(rng, METAFILES.iter().filter(here).collect())?;
     let (spot, slot) = fs.inode_spot(known.id.0);
     let damage = Damage::new(Kind::MetafileMissing, [fs.title(known.id.0)]);

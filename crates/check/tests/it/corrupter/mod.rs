@@ -118,6 +118,11 @@ pub(crate) fn of_snapshots() -> &'static [Way] {
     snapshots::WAYS
 }
 
+/// Those, and what only images with clones have.
+pub(crate) fn of_clones() -> Vec<Way> {
+    [snapshots::WAYS, snapshots::OF_CLONES].concat()
+}
+
 /// One of `items`.
 fn pick<T>(rng: &mut Rng, items: Vec<T>) -> Option<T> {
     if items.is_empty() {

@@ -9,6 +9,7 @@ mod faults;
 mod golden;
 mod lives;
 mod lun_restores;
+mod notes;
 mod renaming;
 mod resizing;
 mod rig;
