@@ -20,7 +20,7 @@ pub const HIDDEN: FileId = FileId(6);
 /// Owner and tag of each block in use (aggregate only; replaces B-09).
 pub const CONTEXT_MAP: FileId = FileId(7);
 /// What administrators' programs keep in the aggregate ([`crate::notes`]); it has no inode before there is any.
-pub const NOTES: FileId = FileId(8);
+pub const NOTES: FileId = FileId(9);
 /// First id given to LUNs and containers.
 pub const FIRST_FILE: FileId = FileId(64);
 

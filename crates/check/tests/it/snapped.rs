@@ -73,6 +73,11 @@ impl Life<'_> {
             let (sync, made) = (Default::default(), volume.clone());
             self.change(Change::CreateVolume { name: made, sync });
         }
+        if self.has_clones {
+            // Of two blocks.
+            let text = vec![b'n'; 6_000];
+            self.change(Change::SetNotes { text });
+        }
         let size_bytes = LUN_BLOCKS * BLOCK;
         // There already, but for the first life or one that was cut short.
         self.change(Change::CreateLun {

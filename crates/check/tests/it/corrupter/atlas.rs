@@ -269,6 +269,7 @@ impl FileSystem {
             (5, _) => "directory (file 5)".into(),
             (6, _) => "hidden namespace (file 6)".into(),
             (7, _) => "context map (file 7)".into(),
+            (9, _) => "notes (file 9)".into(),
             (_, Some(name)) if self.volume.is_some() => format!("LUN {name} (file {file})"),
             (_, Some(name)) => format!("container of {name} (file {file})"),
             (_, None) => format!("(file {file})"),

@@ -118,9 +118,10 @@ pub(crate) fn of_snapshots() -> &'static [Way] {
     snapshots::WAYS
 }
 
-/// Those, and what only images with clones have.
+/// What only images with clones, or with notes, have. Those of [`of_snapshots`] have more consequences there, where
+/// what is done to a base is done to its clones.
 pub(crate) fn of_clones() -> Vec<Way> {
-    [snapshots::WAYS, snapshots::OF_CLONES].concat()
+    [snapshots::OF_CLONES, inodes::OF_NOTES].concat()
 }
 
 /// One of `items`.
