@@ -841,6 +841,14 @@ fn base_elsewhere(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let (volume, parent, snapshot) = clone_of(atlas, rng)?;
     let others = atlas.volumes.values().map(|it| it.superblock.volume);
     let others = others.filter(|it| *it != parent && *it != volume.superblock.volume);
+    // Two clones of one snapshot have the same image as their first: either would do.
+    let all = all_records(atlas);
+    let image = |of: FileId| {
+        let mut of_it = all.iter().filter(|it| it.volume.superblock.volume == of);
+        let found = of_it.find(|it| it.record.id == snapshot);
+        found.map(|it| it.record.active_map.clone())
+    };
+    let others = others.filter(|it| image(*it) != image(parent));
     let other = pick(rng, others.collect())?;
     let damage = roots(volume, Kind::CloneBase, move |it| {
         it.base = Some((other, snapshot));
@@ -887,10 +895,14 @@ fn base_gone(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     Some(damage.along(&[Kind::SnapshotRoots, Kind::SnapshotRecord]))
 }
 
-/// Where the parent's container has a block that clone and base hold, and nobody else.
+/// Where the parent's container has a block that clone and base hold, and nobody else. The parent is no clone, or
+/// another block of this number might be found above it.
 fn base_slot(atlas: &Atlas, rng: &mut Rng) -> Option<(Spot, u64, [String; 2])> {
     let (volume, base) = base_record(atlas, rng)?;
     let parent = base.volume;
+    if parent.superblock.snapshots.base.is_some() {
+        return None;
+    }
     let container = parent.superblock.volume.0;
     let own = atlas.aggregate.files[&container].leaves();
     let is_needed = |vvbn: &u64| {
