@@ -458,7 +458,10 @@ fn a_rename_that_never_happened_leaves_the_policy_where_it_was() {
 
 /// Aggregates with a volume each, `v1` in 1 and so on; those of the list are online.
 #[derive(Clone, Default)]
-struct Pools(std::sync::Arc<std::sync::Mutex<(Vec<u32>, BTreeMap<u32, String>)>>);
+struct Pools(std::sync::Arc<std::sync::Mutex<Kept>>);
+
+/// Who is online, and the parts.
+type Kept = (Vec<u32>, BTreeMap<u32, String>);
 
 impl Pools {
     fn of(online: &[u32]) -> Pools {
