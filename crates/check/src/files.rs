@@ -13,6 +13,7 @@ use crate::filesystem::FileSystem;
 use crate::findings::Findings;
 use crate::inodes::{self, Inodes, check_block_count};
 use crate::names::{self, Names};
+use crate::notes::Notes;
 use crate::problem::{Kind, Object, Place};
 use crate::reference::{Reference, References};
 use crate::sides;
@@ -97,6 +98,7 @@ impl Files {
             bounded: visible && !inode.is_cut,
         };
         let mut next_leaf = 0;
+        let mut notes = Notes::default();
         let walked = tree::walk(fs, &file, findings, &mut |findings, visit| {
             note_reference(fs, &file, &visit, findings, references);
             match visit {
@@ -144,6 +146,13 @@ impl Files {
                     if first < NUMBER_END {
                         references.touch(first);
                     }
+                }
+                Visit::Leaf {
+                    index,
+                    pointer,
+                    block,
+                } if id == metafile::NOTES => {
+                    notes.read(block, Place::in_tree(0, index, &pointer), &object, findings);
                 }
                 Visit::Leaf {
                     index,
@@ -216,6 +225,7 @@ fn leaves_of(inode: &Inode) -> Leaves {
     match inode.id {
         metafile::ACTIVE_MAP | metafile::CONTEXT_MAP | metafile::REFCOUNTS => Leaves::Plain,
         metafile::TOP_AREAS => Leaves::Headed(BlockKind::TopAreas),
+        metafile::NOTES => Leaves::Headed(BlockKind::Notes),
         _ => Leaves::Opaque,
     }
 }

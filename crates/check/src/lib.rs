@@ -42,6 +42,7 @@ mod journal;
 mod labels;
 mod media;
 mod names;
+mod notes;
 pub mod problem;
 mod reference;
 pub mod report;

@@ -139,6 +139,8 @@ kinds! {
     Unnamed "unnamed" problem;
     /// Bytes that are no list of the best areas.
     TopAreasDamaged "top-areas-damaged" problem;
+    /// Bytes that are no notes.
+    NotesDamaged "notes-damaged" problem;
     /// The overflow file has a gap.
     OverflowGap "overflow-gap" problem;
     /// A volume names a side file that is not there, not of its kind, or not its own.

@@ -15,11 +15,11 @@ use everglade_freespace::Areas;
 
 use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
-use crate::rename;
 use crate::snapshot::{change as snapshot, clone, lun, lun_clone};
 use crate::tree::{File, Root};
 use crate::volume::name::Name;
 use crate::volume::{Lun, StripeState, Volume};
+use crate::{notes, rename};
 
 /// A change to what an aggregate holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +47,11 @@ pub enum Change {
     RenameAggregate {
         /// The new one.
         to: String,
+    },
+    /// Replaces the text that administrators' programs keep in the aggregate.
+    SetNotes {
+        /// At most [`everglade_format::notes::NOTES_BYTES_MAX`] bytes.
+        text: Vec<u8>,
     },
     /// Adds a LUN.
     CreateLun {
@@ -202,6 +207,8 @@ impl Change {
             | Change::RestoreLun { .. }
             | Change::CloneLun { .. } => 16,
             Change::CreateLun { .. } | Change::GrowLun { .. } => 4,
+            // As if none of it were there already.
+            Change::SetNotes { text } => notes::blocks(text.len()) + 2,
             Change::DeleteVolume { .. }
             | Change::DeleteLun { .. }
             | Change::ShrinkLun { .. }
@@ -215,6 +222,14 @@ impl Change {
             | Change::SetScanPace { .. }
             | Change::ReleaseSnapshot { .. } => 0,
         }
+    }
+}
+
+impl Change {
+    /// True if it is refused rather than kept waiting for space that others give back, which may take long: whoever asks
+    /// holds what others wait for.
+    pub(crate) fn is_impatient(&self) -> bool {
+        matches!(self, Change::SetNotes { .. })
     }
 }
 
@@ -320,6 +335,7 @@ pub(crate) fn execute(
         Change::DeleteVolume { name } => delete_volume(home, permit, context, name),
         Change::RenameVolume { name, to } => rename::volume(home, context, name, to),
         Change::RenameAggregate { to } => rename::aggregate(home, to),
+        Change::SetNotes { text } => notes::set(home, cp, context.seconds, text),
         Change::RenameLun { volume, name, to } => rename::lun(home, volume, name, to),
         Change::CreateLun {
             volume,

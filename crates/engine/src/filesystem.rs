@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use everglade_format::indirect::HEADER_BYTES;
 use everglade_format::inode::INODES_PER_BLOCK;
 use everglade_format::metafile::{
-    ACTIVE_MAP, CONTEXT_MAP, DIRECTORY, FIRST_FILE, HIDDEN, INODE_FILE, METAFILES, OVERFLOW,
+    ACTIVE_MAP, CONTEXT_MAP, DIRECTORY, FIRST_FILE, HIDDEN, INODE_FILE, METAFILES, NOTES, OVERFLOW,
     REFCOUNTS, TOP_AREAS,
 };
 use everglade_format::{CpNumber, FileId, Inode, Kind, Layer};
@@ -18,6 +18,7 @@ use crate::alloc::Cursor;
 use crate::alloc::active_map::SafeCopies;
 use crate::load::{LoadCx, Stop};
 use crate::names::Names;
+use crate::notes::Notes;
 use crate::snapshot::table::Snapshots;
 use crate::tree::{Content, File};
 
@@ -48,6 +49,8 @@ pub(crate) struct FileSystem {
     pub(crate) next_file: FileId,
     pub(crate) directory: Names,
     pub(crate) hidden: Names,
+    /// Aggregates only.
+    pub(crate) notes: Notes,
     /// LUNs that were made shorter and still have blocks beyond their ends.
     pub(crate) cut: BTreeSet<FileId>,
     /// For each extent, the map block to look at next when areas are searched for free space.
@@ -91,6 +94,7 @@ impl FileSystem {
             next_file: FIRST_FILE,
             directory: Names::default(),
             hidden: Names::default(),
+            notes: Notes::default(),
             cut: BTreeSet::new(),
             scan_next: vec![0; extents],
             reopened: BTreeSet::new(),
@@ -143,6 +147,7 @@ impl FileSystem {
             || !self.erased.is_empty()
             || self.directory.is_changed()
             || self.hidden.is_changed()
+            || self.notes.is_changed()
             || self.snapshots.is_changed()
             || self.files.values().any(File::is_changed)
     }
@@ -186,6 +191,15 @@ impl FileSystem {
             names.write(file, cx)?;
         }
         Ok(())
+    }
+
+    /// Puts changed notes into their blocks.
+    pub(crate) fn write_notes(&mut self, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+        if !self.notes.is_changed() {
+            return Ok(());
+        }
+        let file = self.files.get_mut(&NOTES).expect("made with the notes");
+        self.notes.write(file, cx)
     }
 
     /// Makes the blocks of the inode file changed that will hold changed inodes.

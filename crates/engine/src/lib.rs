@@ -30,6 +30,7 @@ mod cp;
 mod filesystem;
 mod load;
 mod names;
+mod notes;
 mod ops;
 mod reactor;
 mod rename;

@@ -332,6 +332,35 @@ impl Engine {
         listed.map(info).collect()
     }
 
+    /// Numbers of the aggregates that serve, the oldest first.
+    #[must_use]
+    pub fn online(&self) -> Vec<u32> {
+        let all = self.0.all();
+        let serving = all.iter().filter(|known| known.state() == State::Online);
+        let serving = serving.filter(|known| !known.is_forgotten());
+        serving.map(|known| known.id).collect()
+    }
+
+    /// The number of the aggregate that has a volume.
+    #[must_use]
+    pub fn home_of(&self, volume: &str) -> Option<u32> {
+        let names = &self.0.volume_names;
+        let names = names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.get(volume).copied()
+    }
+
+    /// What administrators' programs keep in an aggregate ([`crate::admin::Change::SetNotes`]); nothing before it is
+    /// open.
+    ///
+    /// # Errors
+    /// One line: why it cannot be read, or that there is no such aggregate.
+    pub fn notes(&self, aggregate: u32) -> Result<Arc<[u8]>, String> {
+        let all = self.0.all();
+        let found = all.iter().find(|known| known.id == aggregate);
+        let found = found.filter(|known| !known.is_forgotten());
+        found.ok_or("the aggregate is gone")?.notes()
+    }
+
     /// How many aggregates are at home on each reactor: their consistency points run there.
     #[must_use]
     pub fn homes(&self) -> Vec<usize> {

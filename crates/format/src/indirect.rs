@@ -38,6 +38,8 @@ pub enum BlockKind {
     Snapshots = 6,
     /// Entries of a release file.
     Releases = 7,
+    /// A part of the notes.
+    Notes = 8,
 }
 
 impl BlockKind {
@@ -50,7 +52,8 @@ impl BlockKind {
             5 => BlockKind::TopAreas,
             6 => BlockKind::Snapshots,
             7 => BlockKind::Releases,
-            _ => return Err(Damage::new("block kind", "1 to 7", byte)),
+            8 => BlockKind::Notes,
+            _ => return Err(Damage::new("block kind", "1 to 8", byte)),
         })
     }
 

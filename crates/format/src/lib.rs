@@ -16,6 +16,7 @@ pub mod inode;
 pub mod journal;
 pub mod label;
 pub mod metafile;
+pub mod notes;
 pub mod number;
 pub mod planted;
 pub mod pointer;

@@ -23,6 +23,8 @@ pub const CONTEXT_MAP: FileId = FileId(7);
 /// References to each block beyond the first (B-15). Only in volumes, and only while some block has any: without it
 /// every block in use has one reference.
 pub const REFCOUNTS: FileId = FileId(8);
+/// What administrators' programs keep in the aggregate ([`crate::notes`]); it has no inode before there is any.
+pub const NOTES: FileId = FileId(9);
 /// First id given to LUNs and containers.
 pub const FIRST_FILE: FileId = FileId(64);
 
@@ -67,8 +69,8 @@ impl Metafile {
     }
 }
 
-/// Every metafile with an inode in the inode file, in the order of their ids.
-pub const METAFILES: [Metafile; 7] = [
+/// Every metafile that may have an inode in the inode file, in the order of their ids.
+pub const METAFILES: [Metafile; 8] = [
     Metafile {
         id: ACTIVE_MAP,
         name: "active map",
@@ -116,6 +118,13 @@ pub const METAFILES: [Metafile; 7] = [
         name: "refcount file",
         leaf: Leaf::Counts,
         aggregate_only: false,
+        is_optional: true,
+    },
+    Metafile {
+        id: NOTES,
+        name: "notes",
+        leaf: Leaf::Headed,
+        aggregate_only: true,
         is_optional: true,
     },
 ];

@@ -86,6 +86,8 @@ bugs! {
     HiddenEntryLost,
     /// The new name of a LUN does not reach the directory.
     RenameForgotten,
+    /// New notes of an aggregate do not reach its file.
+    NotesForgotten,
     /// Some blocks of deleted files are not freed.
     DeletedFileLeaks,
     /// A freeze drops the overlay of a stripe now and then.

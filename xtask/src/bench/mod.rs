@@ -5,6 +5,7 @@
 //! | `flush` | `everglade-bench` of `torture` | `docs/benchmarks/flush.md` |
 //! | `nbd` | `everglade-versus` of `torture` | `docs/benchmarks/nbd.md` |
 //! | `steady` | the same | `docs/benchmarks/steady.md` |
+//! | `snapshots` | the same | `docs/benchmarks/snapshots.md` |
 //! | `anatomy` | the same, with `perf` | `docs/benchmarks/anatomy.md` |
 //! | `instructions` | `hotpath` of `testing`, under callgrind | `docs/benchmarks/instructions.txt` |
 //!
@@ -20,14 +21,14 @@ use crate::tally::Tally;
 
 /// The verb.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
-    let rigs = "there are 'nbd', 'steady', 'anatomy', 'flush' and 'instructions'";
+    let rigs = "there are 'nbd', 'steady', 'anatomy', 'snapshots', 'flush' and 'instructions'";
     let Some((rig, rest)) = words.split_first() else {
         return Err(Usage(format!("which rig? {rigs}")));
     };
     let mut tally = Tally::default();
     match rig.as_str() {
         "flush" => driven(&mut tally, "everglade-bench", words),
-        "nbd" | "steady" | "anatomy" => driven(&mut tally, "everglade-versus", words),
+        "nbd" | "steady" | "anatomy" | "snapshots" => driven(&mut tally, "everglade-versus", words),
         "instructions" => match rest {
             [] => instructions::verify(&mut tally),
             [word] if word == "--update" => instructions::update(&mut tally),

@@ -136,6 +136,11 @@ fn images_with_clones_of_luns_are_acquitted_and_damaged_ones_convicted() {
 }
 
 #[test]
+fn images_with_clones_are_acquitted_and_damaged_ones_convicted() {
+    judge(snapped::cloned, 3 * images(), &corrupter::of_clones());
+}
+
+#[test]
 fn a_snapshot_marked_unfolded_for_nothing_is_harmless() {
     let mut changed = 0;
     for seed in 0..12 {

@@ -13,6 +13,8 @@ use crate::lived::{Lived, report};
 const TURNS_MAX: u64 = 1_000_000;
 const VOLUME: &str = "v";
 const BLOCK: u64 = 4096;
+/// Volumes at which no more clones are made.
+const CLONES_MAX: usize = 4;
 /// Blocks of the LUN.
 const LUN_BLOCKS: u64 = 2_000;
 
@@ -21,20 +23,26 @@ struct Life<'l> {
     system: EngineSystem,
     rng: &'l mut Rng,
     /// LUNs are cloned too.
-    clones: bool,
+    has_lun_clones: bool,
+    has_clones: bool,
 }
 
 /// The image of a seed.
 pub(crate) fn image(seed: u64) -> Lived {
-    live(seed, false)
+    make(seed, false, false)
 }
 
-/// The image of a seed, with LUNs that share blocks.
+/// The same, with LUNs that share blocks.
 pub(crate) fn image_with_clones(seed: u64) -> Lived {
-    live(seed, true)
+    make(seed, true, false)
 }
 
-fn live(seed: u64, clones: bool) -> Lived {
+/// The same with clones of volumes, of which some are cloned.
+pub(crate) fn cloned(seed: u64) -> Lived {
+    make(seed, false, true)
+}
+
+fn make(seed: u64, has_lun_clones: bool, has_clones: bool) -> Lived {
     let mut rng = Rng::for_part(seed, "snapped");
     let regions = [1, 2, 5][rng.index(3)];
     let maker = EngineMaker {
@@ -51,7 +59,8 @@ fn live(seed: u64, clones: bool) -> Lived {
             world: &world,
             system,
             rng: &mut rng,
-            clones,
+            has_lun_clones,
+            has_clones,
         };
         running.live(life);
         let keep = [Keep::Nothing, Keep::Everything][rng.index(2)];
@@ -71,6 +80,11 @@ impl Life<'_> {
         if number == 0 {
             let (sync, made) = (Default::default(), volume.clone());
             self.change(Change::CreateVolume { name: made, sync });
+        }
+        if self.has_clones {
+            // Of two blocks.
+            let text = vec![b'n'; 6_000];
+            self.change(Change::SetNotes { text });
         }
         let size_bytes = LUN_BLOCKS * BLOCK;
         // There already, but for the first life or one that was cut short.
@@ -93,19 +107,38 @@ impl Life<'_> {
         self.world.cut_now();
     }
 
+    /// The volume that the next thing happens to.
+    fn volume(&mut self) -> String {
+        if !self.has_clones {
+            return VOLUME.to_owned();
+        }
+        let all = self.system.volumes().unwrap_or_default();
+        let index = self.rng.index(all.len().max(1));
+        all.get(index).map_or(VOLUME, String::as_str).to_owned()
+    }
+
     fn step(&mut self, number: u64) {
-        if self.clones && self.rng.one_in(4) {
+        if self.has_lun_clones && self.rng.one_in(4) {
             return self.clone_or_delete(number);
         }
-        let volume = VOLUME.to_owned();
-        let known = self.system.snapshots(VOLUME);
+        let volume = self.volume();
+        let known = self.system.snapshots(&volume);
+        let count = self.system.volumes().unwrap_or_default().len();
+        if self.has_clones && !known.is_empty() && count < CLONES_MAX && self.rng.one_in(6) {
+            let snapshot = known[self.rng.index(known.len())].name.clone();
+            return self.change(Change::CloneVolume {
+                name: format!("c{number}"),
+                parent: volume,
+                snapshot,
+            });
+        }
         let mut any = || {
             let index = self.rng.index(known.len().max(1));
             known.get(index).map(|info| info.name.clone())
         };
         let (one, other) = (any(), any());
         let change = match (self.rng.below(22), one) {
-            (0..9, _) => return self.write(number),
+            (0..9, _) => return self.write(&volume, number),
             (9..14, _) => Change::CreateSnapshot {
                 volume,
                 name: format!("s{number}"),
@@ -173,8 +206,9 @@ impl Life<'_> {
         }
     }
 
-    fn write(&mut self, number: u64) {
-        let Ok((handle, _)) = self.system.target(0).open("v/l") else {
+    fn write(&mut self, volume: &str, number: u64) {
+        let name = format!("{volume}/l");
+        let Ok((handle, _)) = self.system.target(0).open(&name) else {
             return;
         };
         let count = [1, 16, 200, 1_500][self.rng.index(4)];

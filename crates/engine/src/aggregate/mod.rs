@@ -20,6 +20,7 @@ use everglade_env::DeviceId;
 use everglade_format::{Config, CpNumber, Geometry, Pvbn, Superblock, TagKey};
 
 use crate::cp::trigger::Counts;
+use crate::notes;
 use crate::volume::Volume;
 use crate::volume::name::Name;
 use log::{Log, RecoveryInfo};
@@ -67,6 +68,8 @@ pub(crate) struct Aggregate {
     pub(crate) log: Option<Log>,
     pub(crate) counts: Counts,
     pub(crate) lost: LostBlocks,
+    /// What administrators' programs keep here. Changed in the freeze only.
+    notes: Mutex<notes::Text>,
     /// The last consistency point with which a volume or LUN came, or grew.
     topology: AtomicU64,
     /// What replaying the journal gave.
@@ -106,6 +109,7 @@ impl Aggregate {
             log: Log::new(&config, &devices),
             counts: Counts::default(),
             lost: LostBlocks::default(),
+            notes: Mutex::new(Ok(Arc::default())),
             opened: committed,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),
@@ -188,6 +192,17 @@ impl Aggregate {
     /// In the freeze only.
     pub(crate) fn set_topology(&self, cp: CpNumber) {
         self.topology.store(cp.0, Ordering::Release);
+    }
+
+    pub(crate) fn notes(&self) -> notes::Text {
+        self.notes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn set_notes(&self, text: notes::Text) {
+        *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 
     pub(crate) fn recovery(&self) -> Option<RecoveryInfo> {

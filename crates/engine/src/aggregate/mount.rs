@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use everglade_affinity::VolumeAffinities;
 use everglade_format::inode::INODES_PER_BLOCK;
-use everglade_format::metafile::{DIRECTORY, HIDDEN, METAFILES, REFCOUNTS, TOP_AREAS};
+use everglade_format::metafile::{DIRECTORY, HIDDEN, METAFILES, NOTES, REFCOUNTS, TOP_AREAS};
 use everglade_format::volume::{SUPERBLOCK_VVBN, VOLUME_AREA_BLOCKS};
 use everglade_format::{
     Damage, EntryKind, FileId, Inode, Kind, Layer, Superblock, TopAreas, VolumeSuperblock,
@@ -25,6 +25,7 @@ use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
 use crate::names::Names;
+use crate::notes::Notes;
 use crate::snapshot::image::{self, Image};
 use crate::snapshot::info::SnapshotInfo;
 use crate::snapshot::lun_clone;
@@ -140,6 +141,13 @@ impl Mounting {
         }
         home.tell_usage();
         home.aggregate.space.set_pending(home.pending_blocks());
+        let notes = home.fs.notes.text();
+        if let Err(reason) = &notes {
+            home.aggregate
+                .lost
+                .unreadable("the aggregate's notes", reason);
+        }
+        home.aggregate.set_notes(notes);
         Ok(home)
     }
 }
@@ -216,11 +224,13 @@ pub(crate) fn load_file_system(
         if !metafile.is_of(fs.layer) {
             continue;
         }
-        let inode = match metafile.is_optional {
-            true => image::find_inode(&fs.inode_file, cx, metafile.id)?,
-            false => Some(load_inode(fs, cx, metafile.id)?),
+        let found = image::find_inode(&fs.inode_file, cx, metafile.id)?;
+        let Some(inode) = found else {
+            if metafile.is_optional {
+                continue;
+            }
+            return Err(image::no_inode(metafile.id));
         };
-        let Some(inode) = inode else { continue };
         Damage::unless_equal("inode kind", Kind::Metafile, inode.kind)?;
         fs.files.insert(metafile.id, File::new(inode, fs.layer));
     }
@@ -238,10 +248,14 @@ pub(crate) fn load_file_system(
     let directory = gather.add(Names::load(&fs.files[&DIRECTORY], cx));
     let hidden = gather.add(Names::load(&fs.files[&HIDDEN], cx));
     let top = gather.add(load_top_areas(fs, cx));
+    let notes = fs.files.get(&NOTES).map(|file| Notes::load(file, cx));
+    let notes = gather.add(notes.unwrap_or_else(|| Ok(Notes::default())));
     gather.finish()?;
-    let (Some(directory), Some(hidden), Some(top)) = (directory, hidden, top) else {
+    let (Some(directory), Some(hidden), Some(top), Some(notes)) = (directory, hidden, top, notes)
+    else {
         unreachable!("nothing was missing")
     };
+    fs.notes = notes;
     let mut gather = Gather::default();
     for entry in directory.iter().chain(hidden.iter()) {
         // Side files of volumes have names only while they are being deleted.

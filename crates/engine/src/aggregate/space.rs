@@ -260,9 +260,13 @@ impl Space {
 
     /// True if blocks will be given back, or the host may give some: waiting is not in vain.
     pub(crate) fn is_growing(&self) -> bool {
-        self.pending.load(Ordering::Relaxed) > 0
-            || (!self.host_full.load(Ordering::Relaxed)
-                && self.backed.load(Ordering::Relaxed) < signed(self.total))
+        self.pending.load(Ordering::Relaxed) > 0 || self.is_asking_host()
+    }
+
+    /// True if the host may give more, which it says soon.
+    pub(crate) fn is_asking_host(&self) -> bool {
+        !self.host_full.load(Ordering::Relaxed)
+            && self.backed.load(Ordering::Relaxed) < signed(self.total)
     }
 
     /// True if somebody was refused for want of space and may wait, or soon would be.

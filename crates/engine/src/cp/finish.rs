@@ -425,6 +425,7 @@ pub(crate) fn aggregate(
             top.grow(1);
             top.modify(cx, 0, 0, Content::Fresh)?;
             fs.write_names(cx)?;
+            fs.write_notes(cx)?;
             fs.prepare_inodes(cx)?;
             Ok(Some(Part::Place))
         }

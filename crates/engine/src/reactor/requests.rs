@@ -11,11 +11,19 @@
 
 use everglade_env::{Nanos, Outside};
 
-use crate::admin::{Error, Request, must_wait};
+use crate::admin::{Change, Error, Request, must_wait};
 use crate::aggregate::State;
-use crate::aggregate::space::Class;
+use crate::aggregate::space::{Class, Space};
 use crate::reactor::Core;
 use crate::shared::Message;
+
+/// True if a change that there is no space for now is kept until there is.
+fn may_wait(space: &Space, change: &Change) -> bool {
+    match change.is_impatient() {
+        true => space.is_asking_host(),
+        false => space.may_improve(),
+    }
+}
 
 impl<O: Outside> Core<O> {
     pub(super) fn accept_change(&mut self, aggregate: u32, request: Request) {
@@ -50,7 +58,7 @@ impl<O: Outside> Core<O> {
             if growth == 0 || shared.space.charge(Class::Grow, growth, shared.joining()) {
                 home.requests.push_back(request);
                 is_admitted = true;
-            } else if shared.space.may_improve() {
+            } else if may_wait(&shared.space, &request.change) {
                 home.arrived.push_back(request);
             } else {
                 refused.push(request);

@@ -53,10 +53,13 @@ pub(crate) fn load_inode(
     cx: &mut LoadCx<'_>,
     id: everglade_format::FileId,
 ) -> Result<Inode, Stop> {
-    find_inode(inodes, cx, id)?.ok_or_else(|| {
-        let expected = format!("an inode of file {id}");
-        Stop::from(Damage::new("inode", expected, "none"))
-    })
+    find_inode(inodes, cx, id)?.ok_or_else(|| no_inode(id))
+}
+
+/// The damage of a file that has no inode.
+pub(crate) fn no_inode(id: everglade_format::FileId) -> Stop {
+    let expected = format!("an inode of file {id}");
+    Damage::new("inode", expected, "none").into()
 }
 
 /// The same, of a file that need not be there.

@@ -16,7 +16,7 @@
 
 use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_format::indirect::BlockKind;
-use everglade_format::metafile::{METAFILES, TOP_AREAS};
+use everglade_format::metafile::{METAFILES, NOTES, TOP_AREAS};
 use everglade_format::{
     CpNumber, FileId, Header, Indirect, IndirectMut, Inode, Kind, Layer, Pointer, SPAN, TagKey,
     metafile,
@@ -509,6 +509,7 @@ impl File {
             .map(|metafile| metafile.leaf)
         {
             Some(metafile::Leaf::Headed) if id == TOP_AREAS => Some(BlockKind::TopAreas),
+            Some(metafile::Leaf::Headed) if id == NOTES => Some(BlockKind::Notes),
             Some(metafile::Leaf::Headed) => Some(BlockKind::Directory),
             None if id == metafile::INODE_FILE => Some(BlockKind::Inodes),
             None if self.inode.kind == Kind::Snapshots => Some(BlockKind::Snapshots),

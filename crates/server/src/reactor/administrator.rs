@@ -25,6 +25,7 @@ use super::candidates;
 use super::control::{Answer, Control, Plane, Timing};
 use super::creation::{self, Contents, CreationError};
 use super::inventory::bytes;
+use super::pools::Pools;
 use super::unavailable::Unavailable;
 use crate::config::Rules;
 use crate::datadir::{DataDirError, Endpoints, Phase};
@@ -80,10 +81,13 @@ impl Administrator {
             .filter(|aggregate| aggregate.phase == Phase::Ready)
             .map(|aggregate| aggregate.name.clone());
         Administrator {
+            schedule: Schedule::open(
+                Box::new(Pools::new(engine.clone(), plane.clone())),
+                directory.path(),
+            ),
             engine,
             plane,
             ready: Mutex::new(ready.collect()),
-            schedule: Schedule::open(directory.path()),
             usual_policy: config.snapshot_policy.clone(),
             allow: config.nbd.callers.allow.clone(),
             directory: Mutex::new(directory),

@@ -49,7 +49,11 @@ impl Administrator {
             return Err(host(&error));
         }
         tracing::info!("deleting aggregate {name}");
+        let number = self.find_aggregate(name).map(|known| known.id);
         self.end_serving(name);
+        if let Some(number) = number {
+            self.schedule().leave(number);
+        }
         self.unavailable().retain(|known| known.name != name);
         let cleared = creation::undo(&self.plane.world, &mut directory, &recorded);
         match &cleared {

@@ -21,6 +21,7 @@ mod encryption;
 mod first_start;
 mod inventory;
 mod lun_clones;
+mod pools;
 mod renaming;
 mod scan;
 mod scheduled;

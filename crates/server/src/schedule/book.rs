@@ -1,27 +1,15 @@
-//! The book of the schedule: policies, which volume has which, and what was taken for them.
-//!
-//! It is kept behind [`Shelf`], because its place is a temporary one (docs/decisions/0010): the data directory now,
-//! the pool when the pool has room for it.
+//! The book of the schedule: policies, which volume has which, and what was taken for them. Where it is kept is in
+//! [`super::library`]: each aggregate has the part that its volumes need, so that it takes that along wherever it goes.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
 
 use everglade_api::{Policy, TimeOfDay, Weekday};
 use serde::{Deserialize, Serialize};
 
 use super::calendar::Every;
-use crate::datadir::atomic;
 
-/// Name of the file.
-pub const NAME: &str = "policies.toml";
 const VERSION: u64 = 1;
-const HEADER: &str =
-    "# Written by everglade. Edit only while it is stopped, and keep the last line.";
 const END: &str = "# end of policies";
-/// Hundreds of volumes with a thousand snapshots each fit.
-const BYTES_MAX: u64 = 64 << 20;
 /// The policy that is always there.
 pub const DEFAULT: &str = "default";
 
@@ -48,6 +36,9 @@ pub(super) struct Entry {
     /// which of the names there is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) becomes: Option<String>,
+    /// The number of the aggregate that has the volume, once that is known.
+    #[serde(skip)]
+    pub(super) home: Option<u32>,
     /// What was done for it.
     #[serde(default, rename = "run", skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) runs: BTreeMap<Every, Run>,
@@ -80,14 +71,47 @@ pub(super) struct Taking {
     pub(super) due: i64,
 }
 
-/// A snapshot that a policy took.
+/// A snapshot that a policy took. Written as its number, a blank and its name: there may be a thousand for each volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(into = "String", try_from = "Written")]
 pub(super) struct Known {
     /// Its number in the volume.
     pub(super) id: u64,
     /// The name it was given. Who renames it takes it out of the policy's hands.
     pub(super) name: String,
+}
+
+/// The ways in which a snapshot is, or was, written down.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Line(String),
+    Table { id: u64, name: String },
+}
+
+impl From<Known> for String {
+    fn from(Known { id, name }: Known) -> String {
+        format!("{id} {name}")
+    }
+}
+
+impl TryFrom<Written> for Known {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Known, String> {
+        let line = match written {
+            Written::Table { id, name } => return Ok(Known { id, name }),
+            Written::Line(line) => line,
+        };
+        let parts = line.split_once(' ').and_then(|(id, name)| {
+            let id = id.parse().ok()?;
+            Some(Known {
+                id,
+                name: name.to_owned(),
+            })
+        });
+        parts.ok_or_else(|| format!("{line:.80} is no number and name of a snapshot"))
+    }
 }
 
 /// The policy of new volumes: six hours, two days, two weeks.
@@ -142,16 +166,95 @@ impl Book {
         self.made.retain(|known| known.name != name);
     }
 
-    fn encode(&self) -> Result<String, String> {
+    /// The part of an aggregate: its volumes and their policies. `all` is for the one that has the policies that no
+    /// volume has, too.
+    pub(super) fn part(&self, home: u32, all: bool) -> Book {
+        let volumes: BTreeMap<_, _> = self
+            .volumes
+            .iter()
+            .filter(|(_, entry)| entry.home == Some(home))
+            .map(|(name, entry)| (name.clone(), entry.clone()))
+            .collect();
+        let used = |policy: &Policy, volumes: &BTreeMap<String, Entry>| {
+            volumes.values().any(|entry| entry.policy == policy.name)
+        };
+        let made = self.made.iter();
+        let made =
+            made.filter(|policy| used(policy, &volumes) || all && !used(policy, &self.volumes));
+        Book {
+            version: VERSION,
+            made: made.cloned().collect(),
+            volumes,
+        }
+    }
+
+    /// Adds the part of an aggregate. What is known of its volumes already gives way. A policy of a name that means
+    /// something else here gets another one; what it is called now.
+    pub(super) fn merge(&mut self, home: u32, aggregate: &str, part: Book) -> Vec<String> {
+        let mut renamed = BTreeMap::new();
+        for policy in part.made {
+            let before = policy.name.clone();
+            let mut names = candidates(&before, aggregate);
+            let found = names.find_map(|name| {
+                let policy = Policy {
+                    name,
+                    ..policy.clone()
+                };
+                let known = self.policy(&policy.name);
+                match known {
+                    None => Some((policy, true)),
+                    Some(_) if self.made.contains(&policy) => Some((policy, false)),
+                    Some(_) => None,
+                }
+            });
+            let (policy, is_new) = found.expect("there are more numbers than policies");
+            drop(names);
+            if policy.name != before {
+                renamed.insert(before, policy.name.clone());
+            }
+            if is_new {
+                self.made.push(policy);
+            }
+        }
+        for (volume, mut entry) in part.volumes {
+            if let Some(now) = renamed.get(&entry.policy) {
+                entry.policy.clone_from(now);
+            }
+            entry.home = Some(home);
+            self.volumes.insert(volume, entry);
+        }
+        let renamed = renamed.into_iter();
+        renamed
+            .map(|(before, now)| format!("{before} is called {now}"))
+            .collect()
+    }
+
+    /// True if there is nothing in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.made.is_empty() && self.volumes.is_empty()
+    }
+
+    /// The book as a text; empty if there is nothing in it.
+    pub(super) fn encode(&self) -> Result<String, String> {
+        if self.is_empty() {
+            return Ok(String::new());
+        }
         let book = Book {
             version: VERSION,
             ..self.clone()
         };
         let text = toml::to_string(&book).map_err(|error| error.to_string())?;
-        Ok(format!("{HEADER}\n{text}{END}\n"))
+        Ok(format!("{text}{END}\n"))
     }
 
-    fn decode(text: &str) -> Result<Book, String> {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// One line: what is wrong with it.
+    pub(super) fn decode(text: &str) -> Result<Book, String> {
+        if text.is_empty() {
+            return Ok(Book::default());
+        }
         if !text.trim_end().ends_with(END) {
             return Err(format!(
                 "it does not end with '{END}', so it may be cut short"
@@ -164,83 +267,36 @@ impl Book {
                 book.version
             ));
         }
-        Ok(book)
+        Ok(Book { version: 0, ..book })
     }
 }
 
-/// Where the book is kept.
-pub(super) trait Shelf: Send {
-    /// The book, an empty one if there is none.
-    ///
-    /// # Errors
-    /// One line: why what is there cannot be read.
-    fn read(&self) -> Result<Book, String>;
-
-    /// Replaces it, durably.
-    ///
-    /// # Errors
-    /// One line. The old one stands.
-    fn write(&self, book: &Book) -> Result<(), String>;
-
-    /// Puts aside what cannot be read; says where.
-    fn put_aside(&self) -> String;
-}
-
-/// A file of the data directory.
-pub(super) struct DataDirShelf(PathBuf);
-
-impl DataDirShelf {
-    pub(super) fn new(data_dir: &Path) -> DataDirShelf {
-        DataDirShelf(data_dir.join(NAME))
-    }
-}
-
-impl Shelf for DataDirShelf {
-    fn read(&self) -> Result<Book, String> {
-        let unreadable = |error: io::Error| error.to_string();
-        match fs::metadata(&self.0) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Book::default()),
-            Err(error) => return Err(unreadable(error)),
-            Ok(metadata) if metadata.len() > BYTES_MAX => {
-                return Err(format!("it is longer than {BYTES_MAX} bytes"));
-            }
-            Ok(_) => {}
-        }
-        Book::decode(&fs::read_to_string(&self.0).map_err(unreadable)?)
-    }
-
-    fn write(&self, book: &Book) -> Result<(), String> {
-        atomic::replace(&self.0, book.encode()?.as_bytes()).map_err(|error| error.to_string())
-    }
-
-    fn put_aside(&self) -> String {
-        let aside = self.0.with_extension("toml.unreadable");
-        match fs::rename(&self.0, &aside) {
-            Ok(()) => format!("it is kept as {}", aside.display()),
-            Err(error) => format!("it cannot be put aside: {error}"),
-        }
-    }
+/// Names for a policy of an aggregate: its own, then with the aggregate's behind it, then with a number too.
+fn candidates(name: &str, aggregate: &str) -> impl Iterator<Item = String> {
+    // Names are ASCII, of at most 64 bytes.
+    let with = |end: String| {
+        let room = 64usize.saturating_sub(end.len());
+        format!("{}{end}", name.get(..room).unwrap_or(name))
+    };
+    let more = (2..).map(move |number: u32| with(format!("-{aggregate:.32}-{number}")));
+    [name.to_owned(), with(format!("-{aggregate:.32}"))]
+        .into_iter()
+        .chain(more)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_was_written_is_read_and_what_was_torn_is_not() {
-        let place = tempfile::tempdir().expect("a temporary directory");
-        let shelf = DataDirShelf::new(place.path());
-        assert_eq!(shelf.read(), Ok(Book::default()));
-        let mut book = Book {
-            version: VERSION,
-            ..Book::default()
-        };
-        let policy = Policy {
-            name: "p".to_owned(),
-            time_zone: "Europe/Berlin".to_owned(),
+    fn policy(name: &str, time_zone: &str) -> Policy {
+        Policy {
+            name: name.to_owned(),
+            time_zone: time_zone.to_owned(),
             ..usual()
-        };
-        book.add(policy);
+        }
+    }
+
+    fn entry(policy: &str, home: Option<u32>) -> Entry {
         let known = Known {
             id: 7,
             name: "daily.2026-11-22_0000".to_owned(),
@@ -254,23 +310,79 @@ mod tests {
             }),
             taken: vec![known],
         };
-        let entry = Entry {
-            policy: "p".to_owned(),
+        Entry {
+            policy: policy.to_owned(),
             becomes: Some("w".to_owned()),
+            home,
             runs: [(Every::Daily, run)].into(),
-        };
-        book.volumes.insert("v".to_owned(), entry);
-        shelf.write(&book).expect("written");
-        assert_eq!(shelf.read(), Ok(book.clone()));
-        let text = fs::read_to_string(place.path().join(NAME)).expect("read");
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_what_was_torn_is_not() {
+        assert_eq!(Book::decode(""), Ok(Book::default()));
+        let mut book = Book::default();
+        assert_eq!(book.encode(), Ok(String::new()));
+        book.add(policy("p", "Europe/Berlin"));
+        book.volumes.insert("v".to_owned(), entry("p", None));
+        let text = book.encode().expect("a text");
+        assert_eq!(Book::decode(&text), Ok(book));
         let torn = &text[..text.len() / 2];
         let unknown = text.replace("policy = \"p\"", "polciy = \"p\"");
         let newer = text.replace("version = 1", "version = 2");
-        for bad in [torn, &unknown, &newer] {
-            fs::write(place.path().join(NAME), bad).expect("write");
-            assert!(shelf.read().is_err(), "{bad}");
+        let number = text.replace("7 daily", "x daily");
+        for bad in [torn, &unknown, &newer, &number] {
+            assert!(Book::decode(bad).is_err(), "{bad}");
         }
-        assert!(shelf.put_aside().contains("unreadable"));
-        assert_eq!(shelf.read(), Ok(Book::default()));
+    }
+
+    #[test]
+    fn snapshots_are_read_as_they_were_written_at_first_too() {
+        let text = "version = 1\n[volume.v]\npolicy = \"default\"\n[volume.v.run.daily]\nseen = 5\n\
+            [[volume.v.run.daily.taken]]\nid = 7\nname = \"x\"\n# end of policies\n";
+        let book = Book::decode(text).expect("the former way");
+        let known = &book.volumes["v"].runs[&Every::Daily].taken[0];
+        assert_eq!((known.id, known.name.as_str()), (7, "x"));
+    }
+
+    #[test]
+    fn parts_have_what_their_volumes_need_and_make_the_whole_again() {
+        let mut book = Book::default();
+        for name in ["a", "b", "nobodys"] {
+            book.add(policy(name, "UTC"));
+        }
+        book.volumes.insert("v".to_owned(), entry("a", Some(1)));
+        book.volumes.insert("w".to_owned(), entry("b", Some(2)));
+        book.volumes.insert("x".to_owned(), entry(DEFAULT, Some(2)));
+        let parts = [book.part(1, true), book.part(2, false)];
+        let names = |part: &Book| -> Vec<String> {
+            part.made.iter().map(|policy| policy.name.clone()).collect()
+        };
+        assert_eq!(names(&parts[0]), ["a", "nobodys"]);
+        assert_eq!(names(&parts[1]), ["b"]);
+        let mut whole = Book::default();
+        for (home, part) in (1..).zip(parts) {
+            let text = part.encode().expect("a text");
+            let part = Book::decode(&text).expect("just written");
+            assert!(whole.merge(home, "pool", part).is_empty());
+        }
+        assert_eq!(whole.policies(), book.policies());
+        assert_eq!(whole.volumes, book.volumes);
+    }
+
+    #[test]
+    fn a_policy_of_another_pool_with_a_name_of_ours_gets_another_one() {
+        let mut book = Book::default();
+        book.add(policy("office", "UTC"));
+        let mut other = Book::default();
+        other.add(policy("office", "Europe/Berlin"));
+        other.volumes.insert("v".to_owned(), entry("office", None));
+        for _ in 0..2 {
+            let told = book.merge(2, "tank", other.clone());
+            assert_eq!(told, ["office is called office-tank"]);
+        }
+        assert_eq!(book.made.len(), 2, "the second time it is known");
+        assert_eq!(book.volumes["v"].policy, "office-tank");
+        assert_eq!(book.volumes["v"].home, Some(2));
     }
 }

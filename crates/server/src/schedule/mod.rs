@@ -22,10 +22,13 @@
 mod book;
 mod calendar;
 mod clerk;
+mod library;
 mod rounds;
 
-pub use book::{DEFAULT, NAME};
+pub use book::DEFAULT;
 pub(crate) use clerk::{Clerk, start};
+pub use library::NAME;
+pub(crate) use library::Shelf;
 pub(crate) use rounds::{Outcome, Seen, Volumes};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,8 +39,9 @@ use everglade_api::{
     Code, Condition, CreatePolicy, Health, Moment, NO_POLICY, Policy, Problem, VolumePolicy,
 };
 
-use book::{Book, DataDirShelf, Entry, Run, Shelf};
+use book::{Book, Entry, Run};
 use calendar::{Calendar, Every};
+use library::Library;
 
 /// Policies that somebody may make.
 const POLICIES_MAX: usize = 256;
@@ -51,13 +55,15 @@ pub struct Schedule {
 
 struct Inner {
     book: Book,
-    shelf: Box<dyn Shelf>,
+    library: Library,
     /// Why the last run of a schedule took nothing, and when to try again.
     failures: BTreeMap<(String, Every), Failure>,
     /// Snapshots that are beyond what their policy keeps, and why they stay.
     overdue: BTreeMap<String, BTreeSet<(String, String)>>,
-    /// Why the book of before could not be read.
-    lost: Option<String>,
+    /// What should be known of how parts of the book were read, by aggregate.
+    told: BTreeMap<String, String>,
+    /// Why the book could not be written last, so that it is said once.
+    refusal: Option<String>,
 }
 
 struct Failure {
@@ -66,35 +72,34 @@ struct Failure {
 }
 
 impl Schedule {
-    /// That of a data directory. A book that cannot be read is put aside: data is served without it.
-    #[must_use]
-    pub fn open(data_dir: &Path) -> Schedule {
-        Schedule::on(Box::new(DataDirShelf::new(data_dir)))
-    }
-
-    fn on(shelf: Box<dyn Shelf>) -> Schedule {
-        let (book, lost) = match shelf.read() {
-            Ok(book) => (book, None),
-            Err(problem) => {
-                let text = format!("{NAME} cannot be read: {problem}; {}", shelf.put_aside());
-                tracing::error!("{text}");
-                (Book::default(), Some(text))
-            }
-        };
+    /// That of the aggregates, with what the data directory has from when it was there. What cannot be read is done
+    /// without: data is served.
+    pub(crate) fn open(shelf: Box<dyn Shelf>, data_dir: &Path) -> Schedule {
+        let (library, book, lost) = Library::open(shelf, data_dir);
+        if let Some(text) = &lost {
+            tracing::error!("{text}");
+        }
         Schedule {
             inner: Mutex::new(Inner {
                 book,
-                shelf,
+                library,
                 failures: BTreeMap::new(),
                 overdue: BTreeMap::new(),
-                lost,
+                told: lost
+                    .map(|text| ("policies".to_owned(), text))
+                    .into_iter()
+                    .collect(),
+                refusal: None,
             }),
             turn: Mutex::default(),
         }
     }
 
+    /// With the parts of all aggregates that are online by now.
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.look();
+        inner
     }
 
     /// All policies, by name.
@@ -202,6 +207,10 @@ impl Schedule {
         if inner.policy_of(volume) == policy {
             return Ok(());
         }
+        if !inner.library.can_write(volume) {
+            let text = format!("the aggregate of volume {volume} does not take changes now");
+            return Err(Problem::new(Code::Unavailable, text));
+        }
         inner.forget(volume)?;
         let Some(policy) = inner.book.policy(policy) else {
             return Ok(());
@@ -210,6 +219,7 @@ impl Schedule {
             runs: runs(&policy, seconds(now)),
             policy: policy.name,
             becomes: None,
+            home: inner.library.home(volume),
         };
         inner.change(|book| _ = book.volumes.insert(volume.to_owned(), entry))
     }
@@ -220,6 +230,21 @@ impl Schedule {
     /// It could not be written down.
     pub fn forget(&self, volume: &str) -> Result<(), Problem> {
         self.lock().forget(volume)
+    }
+
+    /// An aggregate was deleted, with its volumes. Policies that nobody has go to the next one.
+    pub fn leave(&self, aggregate: u32) {
+        let mut inner = self.lock();
+        let Inner { library, book, .. } = &mut *inner;
+        let gone = library.leave(aggregate, book);
+        for volume in gone {
+            inner.failures.retain(|(failed, _), _| *failed != volume);
+            inner.overdue.remove(&volume);
+        }
+        let book = inner.book.clone();
+        if let Err(text) = inner.library.write(&book) {
+            tracing::warn!("the policies cannot be written: {text}");
+        }
     }
 
     /// Renames a volume with `change`; its policy goes with it. What is to be is written down before, because a crash
@@ -303,11 +328,11 @@ impl Schedule {
             action: action.to_owned(),
             page: code.page(),
         };
-        let lost = inner.lost.iter().map(|text| {
+        let lost = inner.told.iter().map(|(object, text)| {
             condition(
                 Code::ScheduleFailed,
                 Health::Warning,
-                "policies".to_owned(),
+                object.clone(),
                 text.clone(),
                 "give the volumes their policies again with 'policy set'; what was taken for them stays",
             )
@@ -339,6 +364,20 @@ impl Schedule {
 }
 
 impl Inner {
+    fn look(&mut self) {
+        if self.library.is_up_to_date() {
+            return;
+        }
+        for (aggregate, text) in self.library.look(&mut self.book) {
+            tracing::error!("aggregate {aggregate}: {text}");
+            self.told.insert(format!("aggregate {aggregate}"), text);
+        }
+        if let Err(text) = self.library.write(&self.book) {
+            // It is tried again with the next change, or when the next one comes online.
+            tracing::debug!("the policies are not written yet: {text}");
+        }
+    }
+
     fn policy_of(&self, volume: &str) -> &str {
         let entry = self.book.volumes.get(volume);
         entry.map_or(NO_POLICY, |entry| &entry.policy)
@@ -372,10 +411,10 @@ impl Inner {
     fn change(&mut self, change: impl FnOnce(&mut Book)) -> Result<(), Problem> {
         let mut book = self.book.clone();
         change(&mut book);
-        let written = self.shelf.write(&book);
-        written.map_err(|text| Problem::new(Code::Host, text))?;
+        let written = self.library.write(&book);
+        written.map_err(|text| Problem::new(Code::Unavailable, text))?;
         self.book = book;
-        self.lost = None;
+        self.told.clear();
         Ok(())
     }
 }

@@ -327,16 +327,20 @@ impl Inner {
     /// Replaces the book, or leaves it as it is if it cannot be written.
     fn change_to(&mut self, book: Book) -> Result<(), String> {
         if book != self.book {
-            self.shelf.write(&book)?;
+            self.library.write(&book)?;
             self.book = book;
         }
+        self.refusal = None;
         Ok(())
     }
 
     /// The same for what would be found out again.
     fn settle(&mut self, book: Book) {
-        if let Err(text) = self.change_to(book) {
+        if let Err(text) = self.change_to(book)
+            && self.refusal.as_ref() != Some(&text)
+        {
             tracing::error!("the policies cannot be written: {text}");
+            self.refusal = Some(text);
         }
     }
 }

@@ -1,38 +1,52 @@
 //! The schedule with a clock that tests move, and volumes that are lists.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use everglade_api::{Code, CreatePolicy, Moment, Problem};
 
-use super::book::{Book, Shelf};
-use super::{Outcome, Schedule, Seen, Volumes};
+use super::{Outcome, Schedule, Seen, Shelf, Volumes};
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
 /// 2026-11-22 00:00 UTC, a Sunday.
 const SUNDAY: u64 = 1_795_305_600;
 
-/// A book in memory that can be made to refuse.
+/// An aggregate that has every volume and can be made to refuse changes.
 #[derive(Clone, Default)]
-struct Paper(std::sync::Arc<std::sync::Mutex<(Book, bool)>>);
+struct Paper(std::sync::Arc<std::sync::Mutex<(String, bool)>>);
 
 impl Shelf for Paper {
-    fn read(&self) -> Result<Book, String> {
+    fn online(&self) -> Vec<u32> {
+        vec![1]
+    }
+
+    fn name(&self, _: u32) -> String {
+        "paper".to_owned()
+    }
+
+    fn read(&self, _: u32) -> Result<String, String> {
         Ok(self.0.lock().expect("unpoisoned").0.clone())
     }
 
-    fn write(&self, book: &Book) -> Result<(), String> {
+    fn write(&self, _: u32, text: &str) -> Result<(), String> {
         let mut inner = self.0.lock().expect("unpoisoned");
         if inner.1 {
             return Err("the disk is full".to_owned());
         }
-        inner.0 = book.clone();
+        text.clone_into(&mut inner.0);
         Ok(())
     }
 
-    fn put_aside(&self) -> String {
-        String::new()
+    fn home(&self, _: &str) -> Option<u32> {
+        Some(1)
     }
+}
+
+/// A daemon that begins.
+fn start(paper: Paper) -> Schedule {
+    Schedule::open(Box::new(paper), Path::new("/nonexistent"))
 }
 
 /// One volume, `v` unless it was renamed.
@@ -97,7 +111,7 @@ fn policy(text: &str) -> CreatePolicy {
 
 /// A volume whose policy was given to it at `now`.
 fn with(paper: &Paper, now: u64, text: &str) -> Schedule {
-    let schedule = Schedule::on(Box::new(paper.clone()));
+    let schedule = start(paper.clone());
     let request = policy(text);
     schedule.create(&request).expect("made");
     let name = request.name.as_str();
@@ -116,7 +130,7 @@ fn taken(outcomes: &[Outcome]) -> Vec<(String, i64)> {
 #[test]
 fn a_week_of_the_usual_policy_keeps_six_two_and_two() {
     let (paper, volumes) = (Paper::default(), Fake::default());
-    let schedule = Schedule::on(Box::new(paper));
+    let schedule = start(paper);
     schedule
         .assign(Moment(SUNDAY + 60), "v", "default")
         .expect("given");
@@ -161,7 +175,7 @@ fn who_was_away_catches_up_once_and_the_name_says_when() {
     );
     drop(schedule);
     // Three days and 20 minutes later.
-    let schedule = Schedule::on(Box::new(paper));
+    let schedule = start(paper);
     let now = SUNDAY + 3 * DAY + 1200;
     let outcomes = schedule.round(Moment(now), &volumes);
     assert_eq!(
@@ -318,7 +332,7 @@ fn a_crash_between_taking_and_writing_it_down_loses_no_snapshot_and_takes_none_t
     }
     schedule.round(Moment(SUNDAY + HOUR), &Cut(&volumes, &paper));
     paper.0.lock().expect("unpoisoned").1 = false;
-    let schedule = Schedule::on(Box::new(paper));
+    let schedule = start(paper);
     assert!(
         schedule
             .round(Moment(SUNDAY + HOUR + 9), &volumes)
@@ -342,7 +356,7 @@ fn where_the_book_cannot_be_written_nothing_is_taken() {
     assert!(volumes.names().is_empty());
     assert!(schedule.conditions()[0].what.contains("the disk is full"));
     let problem = schedule.create(&policy("{\"name\": \"q\", \"daily\": 1}"));
-    assert_eq!(problem.expect_err("refused").code, Code::Host);
+    assert_eq!(problem.expect_err("refused").code, Code::Unavailable);
     assert_eq!(schedule.policies().len(), 2, "default and p");
 }
 
@@ -395,7 +409,7 @@ fn a_policy_follows_its_volume_wherever_the_daemon_ends() {
         };
         schedule.rename("v", "w", change).expect("renamed");
         paper.0.lock().expect("unpoisoned").1 = false;
-        let schedule = Schedule::on(Box::new(paper.clone()));
+        let schedule = start(paper.clone());
         *volumes.is_away.borrow_mut() = true;
         schedule.round(Moment(SUNDAY + HOUR + 60), &volumes);
         *volumes.is_away.borrow_mut() = false;
@@ -425,7 +439,7 @@ fn a_rename_that_never_happened_leaves_the_policy_where_it_was() {
         })
         .expect("renamed");
     paper.0.lock().expect("unpoisoned").0 = planned.into_inner().expect("written before");
-    let schedule = Schedule::on(Box::new(paper.clone()));
+    let schedule = start(paper.clone());
     schedule.round(Moment(SUNDAY + 60), &volumes);
     assert_eq!(
         [schedule.policy_of("v"), schedule.policy_of("w")],
@@ -440,4 +454,143 @@ fn a_rename_that_never_happened_leaves_the_policy_where_it_was() {
         [schedule.policy_of("v"), schedule.policy_of("w")],
         ["p", "default"]
     );
+}
+
+/// Aggregates with a volume each, `v1` in 1 and so on; those of the list are online.
+#[derive(Clone, Default)]
+struct Pools(std::sync::Arc<std::sync::Mutex<Kept>>);
+
+/// Who is online, and the parts.
+type Kept = (Vec<u32>, BTreeMap<u32, String>);
+
+impl Pools {
+    fn of(online: &[u32]) -> Pools {
+        let pools = Pools::default();
+        pools.0.lock().expect("unpoisoned").0 = online.to_vec();
+        pools
+    }
+
+    fn set_online(&self, online: &[u32]) {
+        self.0.lock().expect("unpoisoned").0 = online.to_vec();
+    }
+
+    fn text(&self, aggregate: u32) -> String {
+        let known = &self.0.lock().expect("unpoisoned").1;
+        known.get(&aggregate).cloned().unwrap_or_default()
+    }
+
+    fn set_text(&self, aggregate: u32, text: &str) {
+        let known = &mut self.0.lock().expect("unpoisoned").1;
+        known.insert(aggregate, text.to_owned());
+    }
+}
+
+impl Shelf for Pools {
+    fn online(&self) -> Vec<u32> {
+        self.0.lock().expect("unpoisoned").0.clone()
+    }
+
+    fn name(&self, aggregate: u32) -> String {
+        format!("aggr{aggregate}")
+    }
+
+    fn read(&self, aggregate: u32) -> Result<String, String> {
+        Ok(self.text(aggregate))
+    }
+
+    fn write(&self, aggregate: u32, text: &str) -> Result<(), String> {
+        assert!(self.online().contains(&aggregate), "it cannot be asked");
+        self.set_text(aggregate, text);
+        Ok(())
+    }
+
+    fn home(&self, volume: &str) -> Option<u32> {
+        volume.strip_prefix('v')?.parse().ok()
+    }
+}
+
+const OFFICE: &str = "{\"name\": \"office\", \"hourly\": 2}";
+
+#[test]
+fn an_aggregate_takes_the_policies_of_its_volumes_to_another_daemon() {
+    let pools = Pools::of(&[1, 2]);
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let schedule = Schedule::open(Box::new(pools.clone()), place.path());
+    schedule.create(&policy(OFFICE)).expect("made");
+    for volume in ["v1", "v2"] {
+        let given = schedule.assign(Moment(SUNDAY), volume, "office");
+        given.expect("given");
+    }
+    drop(schedule);
+    assert!(pools.text(2).contains("volume.v2") && !pools.text(2).contains("volume.v1"));
+    // Where 2 comes to, there is another policy of this name.
+    let other = Pools::of(&[1]);
+    let schedule = Schedule::open(Box::new(other.clone()), place.path());
+    let mine = policy("{\"name\": \"office\", \"weekly\": 9}");
+    schedule.create(&mine).expect("made");
+    other.set_text(2, &pools.text(2));
+    other.set_online(&[1, 2]);
+    assert_eq!(schedule.policy_of("v2"), "office-aggr2");
+    assert_eq!(schedule.policy("office").expect("it stays").weekly, 9);
+    assert_eq!(schedule.policy("office-aggr2").expect("it came").hourly, 2);
+    assert!(
+        schedule
+            .conditions()
+            .iter()
+            .any(|it| it.what.contains("office-aggr2"))
+    );
+    // It is written down under its new name, where it belongs.
+    let again = Schedule::open(Box::new(other.clone()), place.path());
+    assert_eq!(again.policy_of("v2"), "office-aggr2");
+    assert!(again.conditions().is_empty());
+    // Away, it takes nobody's policy along and loses none of its own.
+    other.set_online(&[1]);
+    let refused = again.assign(Moment(SUNDAY), "v2", "default");
+    assert_eq!(refused.expect_err("not now").code, Code::Unavailable);
+    assert_eq!(again.policy_of("v2"), "office-aggr2");
+}
+
+#[test]
+fn a_book_of_the_data_directory_moves_into_the_aggregates() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let former = place.path().join(super::NAME);
+    let text = "# Written by everglade.\nversion = 1\n[[policy]]\nname = \"office\"\nhourly = 2\ndaily = 0\n\
+        weekly = 0\nat = \"00:00\"\nweekday = \"sunday\"\ntime_zone = \"UTC\"\nvolume_count = 0\n\
+        [volume.v2]\npolicy = \"office\"\n[volume.v1]\npolicy = \"default\"\n# end of policies\n";
+    std::fs::write(&former, text).expect("written");
+    let pools = Pools::of(&[1]);
+    let schedule = Schedule::open(Box::new(pools.clone()), place.path());
+    assert_eq!(schedule.policy_of("v1"), "default");
+    assert!(former.exists(), "2 is not there yet");
+    assert!(pools.text(1).contains("volume.v1"), "{}", pools.text(1));
+    pools.set_online(&[1, 2]);
+    assert_eq!(schedule.policy_of("v2"), "office");
+    assert!(!former.exists(), "nothing of it is needed any more");
+    assert!(place.path().join("policies.toml.moved").exists());
+    let again = Schedule::open(Box::new(pools), place.path());
+    assert_eq!(
+        [again.policy_of("v1"), again.policy_of("v2")],
+        ["default", "office"]
+    );
+    // One that is torn is put aside, and said.
+    std::fs::write(&former, &text[..80]).expect("written");
+    let again = Schedule::open(Box::new(Pools::of(&[1])), place.path());
+    assert_eq!(again.conditions().len(), 1);
+    assert!(place.path().join("policies.toml.unreadable").exists());
+}
+
+#[test]
+fn an_aggregate_that_goes_leaves_policies_of_nobody_to_the_next() {
+    let pools = Pools::of(&[1, 2]);
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let schedule = Schedule::open(Box::new(pools.clone()), place.path());
+    schedule.create(&policy(OFFICE)).expect("made");
+    schedule
+        .assign(Moment(SUNDAY), "v1", "default")
+        .expect("given");
+    assert!(pools.text(1).contains("office") && !pools.text(2).contains("office"));
+    pools.set_online(&[2]);
+    schedule.leave(1);
+    assert!(pools.text(2).contains("office"), "{}", pools.text(2));
+    assert_eq!(schedule.policy_of("v1"), "none");
 }

@@ -59,6 +59,7 @@ const TABLE: &[Row] = &[
     (Bug::HiddenEntryLost, Kind::Exhaustive, 24),
     // The only letter of its sequence.
     (Bug::RenameForgotten, Kind::Histories, 48),
+    (Bug::NotesForgotten, Kind::Snapshots, 0),
     (Bug::DeletedFileLeaks, Kind::Exhaustive, 25),
     (Bug::FreezeLosesOverlay, Kind::Exhaustive, 1),
     (Bug::FreezeSkipsStripe, Kind::Cuts, 0),

@@ -85,6 +85,13 @@ impl EngineSystem {
         self.info().name
     }
 
+    /// What the aggregate's notes say.
+    #[must_use]
+    pub fn notes(&self) -> Vec<u8> {
+        let notes = self.engine.notes(self.info().id);
+        notes.expect("they can be read").to_vec()
+    }
+
     /// What goes on in the background for the snapshots of a volume.
     #[must_use]
     pub fn scan(&self, volume: &str) -> everglade_engine::ScanInfo {

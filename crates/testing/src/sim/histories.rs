@@ -142,7 +142,7 @@ fn lun_of(state: &State) -> String {
     found.expect("it is always there").clone()
 }
 
-/// Another name for the LUN, the volume or the aggregate.
+/// Another name for the LUN, the volume or the aggregate; at the end, other notes in it.
 fn rename(state: &State, position: u64) -> Change {
     let to = format!("k{position}");
     match position {
@@ -155,7 +155,8 @@ fn rename(state: &State, position: u64) -> Change {
             name: state.volume().to_owned(),
             to,
         },
-        _ => Change::RenameAggregate { to },
+        2 => Change::RenameAggregate { to },
+        _ => super::snapshots::notes(position),
     }
 }
 

@@ -66,6 +66,8 @@ pub(super) struct State {
     /// What the volume and the aggregate are called, if not as at first.
     volume: Option<String>,
     aggregate: Option<String>,
+    /// What administrators' programs keep in the aggregate.
+    notes: Vec<u8>,
 }
 
 /// A LUN that is being cloned: nobody knows when it will be there, but all see whether it is.
@@ -313,6 +315,14 @@ impl Life<'_> {
                 self.system.name()
             )));
         }
+        let notes = self.system.notes();
+        if notes != state.notes {
+            return Err(Failure::new(format!(
+                "Exports: {} bytes of notes, not the {} that were set",
+                notes.len(),
+                state.notes.len()
+            )));
+        }
         let volume = state.volume();
         let named = |(name, lun): (&String, &Lun)| (format!("{volume}/{name}"), lun.blocks * BLOCK);
         let expected: BTreeMap<String, u64> = state.active.iter().map(named).collect();
@@ -517,12 +527,14 @@ fn apply(state: &mut State, change: &Change) {
         holds,
         volume,
         aggregate,
+        notes,
         luns_made,
         held_back,
         cloning,
     } = state;
     match change {
         Change::RenameAggregate { to } => *aggregate = Some(to.clone()),
+        Change::SetNotes { text } => notes.clone_from(text),
         Change::RenameVolume { to, .. } => *volume = Some(to.clone()),
         Change::RenameLun { name, to, .. } => {
             let lun = active.remove(name).expect("known");
@@ -747,6 +759,7 @@ fn draw(rng: &mut Rng, state: &State, number: u64, clones: bool) -> Step {
         _ => {
             let to = format!("x{number}");
             match rng.below(5) {
+                0 if number.is_multiple_of(2) => notes(number),
                 0 => return Step::Rest(1_000_000),
                 1 => Change::RenameAggregate { to },
                 2 => Change::RenameVolume { name: volume, to },
@@ -798,6 +811,15 @@ fn draw_clone(rng: &mut Rng, state: &State, number: u64) -> Option<Step> {
         name: format!("c{number}"),
         from,
     }))
+}
+
+/// Notes of another length than those before, of several blocks, or none.
+pub(super) fn notes(number: u64) -> Change {
+    let lengths: [u64; 6] = [0, 1, 4072, 4073, 30_000, 300_000];
+    let length = lengths[usize::try_from(number / 2).unwrap_or(0) % lengths.len()];
+    Change::SetNotes {
+        text: contents(number, length),
+    }
 }
 
 /// How long, and how rough.

@@ -1,5 +1,5 @@
-//! `everglade-versus`: the server against its peers, as a program; `cargo xtask bench nbd` and `… steady` build
-//! everything and start it. The tables are those of [`everglade_torture::versus`].
+//! `everglade-versus`: the server against its peers, as a program; `cargo xtask bench nbd`, `… snapshots`
+//! and so on build everything and start it. The tables are those of [`everglade_torture::versus`].
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use everglade_torture::Failure;
 use everglade_torture::versus::page::{self, Results};
-use everglade_torture::versus::{Stage, anatomy, facts, load, measure, plot, row, steady, tail};
+use everglade_torture::versus::{
+    Stage, anatomy, facts, load, measure, plot, row, snapshots, steady, tail,
+};
 
-const USAGE: &str = "everglade-versus nbd|steady|anatomy [--rounds N] [--quick] [--only KEY,…] [--lun-size BYTES] \
+const USAGE: &str = "everglade-versus nbd|steady|anatomy|snapshots [--rounds N] [--quick] [--only KEY,…] [--lun-size BYTES] \
     [--memory SIZE] [--seconds S] [--scale F] [--folder DIR] [--write FILE]";
 /// Fewer pairs say nothing about a ratio on a shared machine.
 const ROUNDS: u64 = 9;
@@ -49,7 +51,7 @@ impl Arguments {
             folder: std::env::temp_dir(),
             page: None,
         };
-        if !["nbd", "steady", "anatomy"].contains(&arguments.rig.as_str()) {
+        if !["nbd", "steady", "anatomy", "snapshots"].contains(&arguments.rig.as_str()) {
             return Err(format!("no rig '{}'", arguments.rig));
         }
         while let Some(option) = words.next() {
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.rig.as_str() {
         "steady" => run_steady(&arguments),
         "anatomy" => run_anatomy(&arguments),
+        "snapshots" => run_snapshots(&arguments),
         _ => run_nbd(&arguments),
     };
     match outcome {
@@ -236,6 +239,56 @@ fn run_steady(arguments: &Arguments) -> Result<(), Failure> {
         put(&path.with_extension("svg"), &svg)?;
     }
     Ok(())
+}
+
+fn run_snapshots(arguments: &Arguments) -> Result<(), Failure> {
+    let folder = tempfile::tempdir_in(&arguments.folder)
+        .map_err(|error| Failure::rig("make a temporary folder", &error))?;
+    let plan = snapshots::Plan {
+        is_quick: arguments.scale < 1.0,
+        only: arguments.only.clone(),
+        memory: arguments.memory.clone(),
+    };
+    let mut results = snapshots::Results::default();
+    results.about = about(arguments);
+    let parameters = format!(
+        "`--memory {}`, all else as by default; Unix sockets; one client process{}",
+        plan.memory,
+        if plan.is_quick {
+            "; **a quick run, smaller and shorter than the text says**"
+        } else {
+            ""
+        }
+    );
+    for (name, value) in &mut results.about {
+        if *name == "parameters" {
+            value.clone_from(&parameters);
+        }
+    }
+    let plot = beside(arguments, "svg");
+    let mut written = |results: &snapshots::Results| {
+        let Some(path) = &arguments.page else {
+            return Ok(());
+        };
+        let json = serde_json::to_string_pretty(&snapshots::page::json(results));
+        let json = json.map_err(|error| Failure::rig("write JSON", &error))?;
+        put(path, &snapshots::page::page(results, &plot))?;
+        put(&path.with_extension("json"), &(json + "\n"))?;
+        put(
+            &path.with_extension("svg"),
+            &snapshots::page::picture(results),
+        )
+    };
+    let ran = snapshots::run(
+        &programs(),
+        folder.path(),
+        &plan,
+        &mut results,
+        &mut written,
+    );
+    // What was measured before counts, whatever came of the rest.
+    print!("{}", snapshots::page::page(&results, &plot));
+    ran
 }
 
 /// Replaces the measured part of the page, which begins at [`MEASURED`]; what is above it is written by people.

@@ -3,6 +3,8 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::latency::Latencies;
@@ -19,6 +21,8 @@ pub enum Order {
     Random,
     /// After the last one, and from the beginning again at the end.
     Sequential,
+    /// The same, with so many bytes from one to the next.
+    Sparse(u64),
 }
 
 /// Which requests.
@@ -99,9 +103,26 @@ impl Load {
         time: Duration,
         seed: u64,
     ) -> io::Result<Sample> {
+        self.run_until(socket, export, time, seed, &Arc::default())
+    }
+
+    /// The same, but no longer than until somebody says that it is enough.
+    ///
+    /// # Errors
+    /// Those of the sockets, and error replies.
+    pub fn run_until(
+        &self,
+        socket: &Path,
+        export: &str,
+        time: Duration,
+        seed: u64,
+        is_enough: &Arc<AtomicBool>,
+    ) -> io::Result<Sample> {
         let mut runners = Vec::new();
         for job in 0..u64::from(self.jobs) {
-            runners.push(Runner::new(self, socket, export, seed ^ job << 32)?);
+            let mut runner = Runner::new(self, socket, export, seed ^ job << 32)?;
+            runner.is_enough = is_enough.clone();
+            runners.push(runner);
         }
         let since = Instant::now();
         let threads: Vec<_> = runners
@@ -135,7 +156,39 @@ impl Load {
 /// # Errors
 /// Those of the socket, and error replies.
 pub fn fill(socket: &Path, export: &str, bytes: u64) -> io::Result<()> {
-    once(&whole(bytes), socket, export)
+    once(&whole(bytes), bytes / (1 << 20), socket, export)
+}
+
+/// Writes 4 KiB at every multiple of `step` in an export, and flushes.
+///
+/// # Errors
+/// Those of the socket, and error replies.
+pub fn sparse(socket: &Path, export: &str, bytes: u64, step: u64) -> io::Result<()> {
+    let load = Load {
+        order: Order::Sparse(step),
+        block: 4096,
+        depth: 32,
+        ..whole(bytes)
+    };
+    once(&load, bytes / step, socket, export)
+}
+
+/// Writes 4 KiB at so many random places of the first bytes of an export, and flushes.
+///
+/// # Errors
+/// Those of the socket, and error replies.
+pub fn scatter(socket: &Path, export: &str, bytes: u64, count: u64, seed: u64) -> io::Result<()> {
+    let load = Load {
+        order: Order::Random,
+        block: 4096,
+        depth: 32,
+        ..whole(bytes)
+    };
+    let mut runner = Runner::new(&load, socket, export, seed)?;
+    runner.left = Some(count);
+    runner
+        .run(Instant::now(), Duration::from_secs(3600))
+        .map(|_| ())
 }
 
 /// Reads the first bytes of an export once.
@@ -147,7 +200,7 @@ pub fn read_all(socket: &Path, export: &str, bytes: u64) -> io::Result<()> {
         kind: Kind::Read,
         ..whole(bytes)
     };
-    once(&load, socket, export)
+    once(&load, bytes / u64::from(load.block), socket, export)
 }
 
 fn whole(bytes: u64) -> Load {
@@ -162,9 +215,9 @@ fn whole(bytes: u64) -> Load {
     }
 }
 
-fn once(load: &Load, socket: &Path, export: &str) -> io::Result<()> {
+fn once(load: &Load, count: u64, socket: &Path, export: &str) -> io::Result<()> {
     let mut runner = Runner::new(load, socket, export, 0)?;
-    runner.left = Some(load.bytes / u64::from(load.block));
+    runner.left = Some(count);
     runner
         .run(Instant::now(), Duration::from_secs(3600))
         .map(|_| ())
@@ -179,6 +232,7 @@ struct Runner {
     next: u64,
     /// Requests to send before it is over, if time is not all that counts.
     left: Option<u64>,
+    is_enough: Arc<AtomicBool>,
     /// By cookie: when it was sent, and whether it is a flush.
     flight: Vec<(Instant, bool)>,
     free: Vec<u32>,
@@ -200,6 +254,7 @@ impl Runner {
             random: Random::new(seed),
             next: 0,
             left: None,
+            is_enough: Arc::default(),
             flight: vec![(Instant::now(), false); load.depth as usize],
             free: (0..load.depth).rev().collect(),
             since_flush: 0,
@@ -223,6 +278,7 @@ impl Runner {
         loop {
             let now = Instant::now();
             is_over |= now >= since + time || self.left == Some(0);
+            is_over |= self.is_enough.load(Ordering::Relaxed);
             let may_send = self.load.pace.map_or(u64::MAX, |pace| {
                 let due = (now - since).as_secs_f64() * pace;
                 #[expect(
@@ -317,6 +373,10 @@ impl Runner {
             Order::Sequential => {
                 self.next += 1;
                 (self.next - 1) % places
+            }
+            Order::Sparse(step) => {
+                self.next += 1;
+                (self.next - 1) * (step / block) % places
             }
         };
         let verb = match self.load.kind {

@@ -3,7 +3,7 @@
 //! * [`row`]: what is compared, and what is to be reached. · [`turns`]: how, so that noise falls on all alike.
 //! * [`stage`], [`server`]: who runs it. · [`load`], [`socket`](self): one client for all of them, as cheap as
 //!   it can be, because it shares the machine with the server.
-//! * [`tail`], [`facts`], [`steady`], [`anatomy`]: what is not a rate. · [`bootstrap`], [`page`], [`plot`]: what is made of it.
+//! * [`tail`], [`facts`], [`steady`], [`anatomy`], [`snapshots`]: what is not a rate. · [`bootstrap`], [`page`], [`plot`]: what is made of it.
 //!
 //! Nothing here knows how our server works, and no parameter of it differs from what an operator gets by
 //! default but the size of its memory, its LUN and its devices.
@@ -17,6 +17,7 @@ pub mod page;
 pub mod plot;
 pub mod row;
 pub mod server;
+pub mod snapshots;
 mod socket;
 pub mod stage;
 pub mod steady;

@@ -39,11 +39,45 @@ pub struct Results {
 }
 
 /// A goal and whether it was reached.
-struct Verdict {
-    what: String,
-    goal: String,
-    reached: String,
-    is_met: bool,
+pub(super) struct Verdict {
+    pub(super) what: String,
+    pub(super) goal: String,
+    pub(super) reached: String,
+    pub(super) is_met: bool,
+}
+
+/// The table of goals.
+pub(super) fn goals(text: &mut String, verdicts: &[Verdict]) {
+    line!(
+        text,
+        "## Goals\n\n| what | goal | reached | |\n| --- | --- | --- | --- |"
+    );
+    for verdict in verdicts {
+        let mark = if verdict.is_met { "yes" } else { "**no**" };
+        line!(
+            text,
+            "| {} | {} | {} | {mark} |",
+            verdict.what,
+            verdict.goal,
+            verdict.reached
+        );
+    }
+}
+
+/// The same for programs.
+pub(super) fn goals_json(verdicts: &[Verdict]) -> Vec<Value> {
+    verdicts
+        .iter()
+        .map(|one| json!({ "what": one.what, "goal": one.goal, "reached": one.reached, "met": one.is_met }))
+        .collect()
+}
+
+/// What it was measured on, for programs.
+pub(super) fn about_json(about: &[(&'static str, String)]) -> serde_json::Map<String, Value> {
+    about
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), json!(value)))
+        .collect()
 }
 
 fn verdicts(outcome: &Outcome) -> Vec<Verdict> {
@@ -168,20 +202,7 @@ pub fn page(results: &Results, plot: &str) -> String {
          end after each turn, outside of the measured time. Latencies are of all rounds together.\n\n\
          ![rates]({plot})\n"
     );
-    line!(
-        text,
-        "## Goals\n\n| what | goal | reached | |\n| --- | --- | --- | --- |"
-    );
-    for verdict in all_verdicts(results) {
-        let mark = if verdict.is_met { "yes" } else { "**no**" };
-        line!(
-            text,
-            "| {} | {} | {} | {mark} |",
-            verdict.what,
-            verdict.goal,
-            verdict.reached
-        );
-    }
+    goals(&mut text, &all_verdicts(results));
     for outcome in &results.outcomes {
         row(&mut text, outcome);
     }
@@ -322,11 +343,7 @@ pub fn picture(results: &Results) -> String {
 /// All of it for programs.
 #[must_use]
 pub fn json(results: &Results) -> Value {
-    let about: serde_json::Map<String, Value> = results
-        .about
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), json!(value)))
-        .collect();
+    let about = about_json(&results.about);
     let rows: Vec<Value> = results
         .outcomes
         .iter()
@@ -341,10 +358,7 @@ pub fn json(results: &Results) -> Value {
                 "jobs": outcome.row.load.jobs, "servers": servers })
         })
         .collect();
-    let goals: Vec<Value> = all_verdicts(results)
-        .into_iter()
-        .map(|one| json!({ "what": one.what, "goal": one.goal, "reached": one.reached, "met": one.is_met }))
-        .collect();
+    let goals = goals_json(&all_verdicts(results));
     json!({ "about": about, "goals": goals, "rows": rows })
 }
 

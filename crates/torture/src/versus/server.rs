@@ -1,6 +1,7 @@
 //! The servers that are compared, each a process of its own over a Unix socket, and what their CPU time is.
 
 use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -154,7 +155,9 @@ impl Server {
             if process.has_ended() {
                 return Some(false);
             }
-            UnixStream::connect(&socket).ok().map(|_| true)
+            let mut stream = UnixStream::connect(&socket).ok()?;
+            // Who hangs up before the greeting is written about by some.
+            stream.read_exact(&mut [0; 18]).ok().map(|()| true)
         })?;
         if !is_up {
             return Err(Failure::Rig(format!("{name} ended")));

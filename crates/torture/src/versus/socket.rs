@@ -157,7 +157,9 @@ impl Socket {
                     return Err(io::Error::other("the server sent something else"));
                 }
                 if word(4) != 0 {
-                    return Err(io::Error::other(format!("error {} in a reply", word(4))));
+                    // Numbers of the protocol are those of the system, as far as they are used.
+                    let number = i32::try_from(word(4)).map_err(io::Error::other)?;
+                    return Err(io::Error::from_raw_os_error(number));
                 }
                 self.skip = replied(word(12));
                 got_one = true;

@@ -147,9 +147,9 @@ fn turn(stage: &mut Stage, arm: Arm, row: &Row, seconds: f64, seed: u64) -> Resu
 fn disk(image: &Path, load: &Load, time: Duration, seed: u64) -> Result<Turn, Failure> {
     let way = match (load.kind, load.order) {
         (Kind::Read, Order::Random) => "randread",
-        (Kind::Read, Order::Sequential) => "read",
+        (Kind::Read, Order::Sequential | Order::Sparse(_)) => "read",
         (_, Order::Random) => "randwrite",
-        (_, Order::Sequential) => "write",
+        (_, Order::Sequential | Order::Sparse(_)) => "write",
     };
     let words = [
         "--name=disk".to_owned(),

@@ -53,6 +53,8 @@ pub(crate) struct FileSystem {
 pub(crate) struct Volume {
     pub(crate) fs: FileSystem,
     pub(crate) superblock: VolumeSuperblock,
+    /// Where its vvbns are: in its container or, of a clone, in those of its parents.
+    pub(crate) places: BTreeMap<u64, u64>,
 }
 
 /// The whole image.
@@ -134,9 +136,11 @@ impl Atlas {
         };
         let aggregate = surveyor.aggregate(&superblock.inode_file);
         let containers: Vec<(u32, String)> = aggregate.names.clone().into_iter().collect();
-        let mut volumes = BTreeMap::new();
+        let mut volumes: BTreeMap<u32, Volume> = BTreeMap::new();
+        // Parents have lower ids than their clones.
         for (id, name) in containers {
-            let volume = surveyor.volume(id, name, &aggregate.files[&id], &config);
+            let above = |parent: u32| &volumes[&parent].places;
+            let volume = surveyor.volume(id, name, &aggregate.files[&id], &config, &above);
             volumes.insert(id, volume);
         }
         Atlas {
@@ -265,6 +269,7 @@ impl FileSystem {
             (5, _) => "directory (file 5)".into(),
             (6, _) => "hidden namespace (file 6)".into(),
             (7, _) => "context map (file 7)".into(),
+            (9, _) => "notes (file 9)".into(),
             (_, Some(name)) if self.volume.is_some() => format!("LUN {name} (file {file})"),
             (_, Some(name)) => format!("container of {name} (file {file})"),
             (_, None) => format!("(file {file})"),
@@ -445,16 +450,32 @@ impl Surveyor<'_> {
         self.file_system(None, String::new(), root, &|pointer| pointer.pvbn.0)
     }
 
-    fn volume(&mut self, id: u32, name: String, container: &Tree, config: &Config) -> Volume {
+    fn volume<'v>(
+        &mut self,
+        id: u32,
+        name: String,
+        container: &Tree,
+        config: &Config,
+        above: &dyn Fn(u32) -> &'v BTreeMap<u64, u64>,
+    ) -> Volume {
         assert_eq!(container.inode.kind, FileKind::Container);
-        let places: BTreeMap<u64, u64> = container
+        let mut places: BTreeMap<u64, u64> = container
             .leaves()
             .map(|(vvbn, node)| (vvbn, node.pvbn))
             .collect();
         let block = *self.contents[&places[&1]];
         let superblock = VolumeSuperblock::decode(&block, FileId(id), &config.uuid).expect("clean");
+        if let Some((parent, _)) = superblock.snapshots.base {
+            for (vvbn, pvbn) in above(parent.0) {
+                places.entry(*vvbn).or_insert(*pvbn);
+            }
+        }
         let pvbn_of = |pointer: &Pointer| places[&pointer.vvbn.0];
         let fs = self.file_system(Some(id), name, &superblock.inode_file, &pvbn_of);
-        Volume { fs, superblock }
+        Volume {
+            fs,
+            superblock,
+            places,
+        }
     }
 }

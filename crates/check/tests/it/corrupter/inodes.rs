@@ -1,7 +1,7 @@
 //! Inodes that lie, and small metafiles: sizes, levels, kinds, missing files, truncated logs.
 
 use everglade_check::Kind;
-use everglade_format::metafile::{FIRST_FILE, METAFILES, OVERFLOW, TOP_AREAS};
+use everglade_format::metafile::{FIRST_FILE, METAFILES, NOTES, OVERFLOW, TOP_AREAS};
 use everglade_format::{BLOCK_SIZE, IndirectMut, Inode, Kind as FileKind, Layer, Pointer};
 use everglade_testing::Rng;
 
@@ -21,6 +21,12 @@ pub(super) const WAYS: &[Way] = &[
     ("log-with-a-gap", log_gap),
     ("best-areas-damaged", top_areas),
     ("volume-superblock-damaged", volume_superblock),
+];
+
+/// Ways for images with notes.
+pub(super) const OF_NOTES: &[Way] = &[
+    ("notes-longer-than-a-block", notes_too_long),
+    ("notes-after-their-end", notes_after_end),
 ];
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -88,7 +94,9 @@ fn inode_file_kind(_: &Atlas, _: &mut Rng) -> Option<Damage> {
 
 fn metafile_missing(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let fs = pick(rng, atlas.file_systems().collect())?;
-    let here = |known: &&everglade_format::metafile::Metafile| fs.files.contains_key(&known.id.0);
+    let here = |known: &&everglade_format::metafile::Metafile| {
+        !known.is_optional && fs.files.contains_key(&known.id.0)
+    };
     let known = pick(rng, METAFILES.iter().filter(here).collect())?;
     let (spot, slot) = fs.inode_spot(known.id.0);
     let damage = Damage::new(Kind::MetafileMissing, [fs.title(known.id.0)]);
@@ -141,6 +149,21 @@ fn top_areas(atlas: &Atlas, _: &mut Rng) -> Option<Damage> {
     fs.files.get(&TOP_AREAS.0)?.nodes.get(&(0, 0))?;
     let damage = Damage::new(Kind::TopAreasDamaged, [fs.title(TOP_AREAS.0)]);
     Some(damage.spoil(fs.spot(TOP_AREAS.0, 0, 0), |block| block[17] = 0xff))
+}
+
+fn notes_too_long(atlas: &Atlas, _: &mut Rng) -> Option<Damage> {
+    let fs = &atlas.aggregate;
+    fs.files.get(&NOTES.0)?.nodes.get(&(0, 0))?;
+    let damage = Damage::new(Kind::NotesDamaged, [fs.title(NOTES.0)]);
+    Some(damage.spoil(fs.spot(NOTES.0, 0, 0), |block| block[18] = 1))
+}
+
+fn notes_after_end(atlas: &Atlas, _: &mut Rng) -> Option<Damage> {
+    let fs = &atlas.aggregate;
+    // Of two blocks the second has some.
+    fs.files.get(&NOTES.0)?.nodes.get(&(0, 1))?;
+    let damage = Damage::new(Kind::NotesDamaged, [fs.title(NOTES.0)]);
+    Some(damage.spoil(fs.spot(NOTES.0, 0, 0), |block| block[16..20].fill(0)))
 }
 
 fn volume_superblock(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {

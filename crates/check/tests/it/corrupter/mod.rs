@@ -124,6 +124,12 @@ pub(crate) fn of_lun_clones() -> &'static [Way] {
     counts::WAYS
 }
 
+/// What only images with clones, or with notes, have. Those of [`of_snapshots`] have more consequences there, where
+/// what is done to a base is done to its clones.
+pub(crate) fn of_clones() -> Vec<Way> {
+    [snapshots::OF_CLONES, inodes::OF_NOTES].concat()
+}
+
 /// One of `items`.
 fn pick<T>(rng: &mut Rng, items: Vec<T>) -> Option<T> {
     if items.is_empty() {

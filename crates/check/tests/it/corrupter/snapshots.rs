@@ -61,6 +61,17 @@ pub(super) const WAYS: &[Way] = &[
     ("clone-of-another-snapshot", base_other),
 ];
 
+/// Ways for images with clones.
+pub(super) const OF_CLONES: &[Way] = &[
+    ("base-forgotten", base_forgotten),
+    ("base-another-snapshot-of-the-parent", base_of_parent),
+    ("base-of-another-volume", base_elsewhere),
+    ("base-with-another-map", base_map),
+    ("base-gone-in-the-parent", base_gone),
+    ("block-of-the-base-gone-in-the-parent", base_hole),
+    ("block-of-the-base-another-in-the-parent", base_tag),
+];
+
 /// A record of some volume and where it is.
 struct Record<'a> {
     atlas: &'a Atlas,
@@ -93,13 +104,12 @@ impl Record<'_> {
 
 /// A bit of a map of a volume, by its inode.
 fn bit(atlas: &Atlas, volume: &Volume, map: &everglade_format::Inode, vvbn: u64) -> bool {
-    let container = &atlas.aggregate.files[&volume.superblock.volume.0];
     let mut pointer = map.root;
     for level in (1..=map.levels).rev() {
         if pointer.is_hole() {
             return false;
         }
-        let block = atlas.content(container.nodes[&(0, pointer.vvbn.0)].pvbn);
+        let block = atlas.content(volume.places[&pointer.vvbn.0]);
         let leaf = vvbn / BITS_PER_BLOCK;
         let slot = leaf / SPAN.pow(u32::from(level) - 1) % SPAN;
         pointer = Indirect(block).pointer(slot, Layer::Volume).expect("clean");
@@ -107,7 +117,7 @@ fn bit(atlas: &Atlas, volume: &Volume, map: &everglade_format::Inode, vvbn: u64)
     if pointer.is_hole() || vvbn / BITS_PER_BLOCK >= map.block_count() {
         return false;
     }
-    let block = atlas.content(container.nodes[&(0, pointer.vvbn.0)].pvbn);
+    let block = atlas.content(volume.places[&pointer.vvbn.0]);
     bitmap::is_set(block, vvbn % BITS_PER_BLOCK)
 }
 
@@ -221,10 +231,9 @@ fn summary(
 
 fn summary_set(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let volume = volume(atlas, rng, |_| true)?;
-    let slots = &atlas.aggregate.files[&volume.superblock.volume.0].nodes;
     let vvbn = (0..50)
         .map(|_| rng.between(2, BITS_PER_BLOCK - 1))
-        .find(|vvbn| !slots.contains_key(&(0, *vvbn)))?;
+        .find(|vvbn| !volume.places.contains_key(vvbn))?;
     let (spot, bit, is_set) = summary_bit(atlas, volume, vvbn)?;
     assert!(!is_set, "what the container does not have nobody holds");
     let damage = summary(volume, Kind::SummaryLeaked, vvbn, (spot, bit), true);
@@ -386,7 +395,7 @@ fn also_none(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 
 /// A volume that says that it is a clone, with nothing to show for it.
 fn base_missing(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    let volume = volume(atlas, rng, |_| true)?;
+    let volume = volume(atlas, rng, |roots| roots.base.is_none())?;
     let nobody = FileId(u32::MAX - 1);
     let damage = roots(volume, Kind::CloneBase, move |it| {
         it.base = Some((nobody, SnapshotId(1)));
@@ -395,7 +404,8 @@ fn base_missing(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 }
 
 fn base_other(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    let record = any(atlas, rng, |it| it.record.id.0 > 1)?;
+    let is_clone = |it: &Record<'_>| it.volume.superblock.snapshots.base.is_some();
+    let record = any(atlas, rng, |it| it.record.id.0 > 1 && !is_clone(it))?;
     let base = (record.volume.superblock.volume, record.record.id);
     let damage = roots(record.volume, Kind::CloneBase, move |it| {
         it.base = Some(base)
@@ -777,4 +787,152 @@ pub(crate) fn unfold(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let at_rest = |it: &Record<'_>| it.volume.superblock.snapshots.scan == Scan::None;
     let record = any(atlas, rng, at_rest)?;
     Some(record.damage(Kind::SnapshotRecord, |it| it.is_unfolded = true))
+}
+
+/// A clone, and what it is a clone of.
+fn clone_of<'a>(atlas: &'a Atlas, rng: &mut Rng) -> Option<(&'a Volume, FileId, SnapshotId)> {
+    let clones = atlas.volumes.values().filter_map(|volume| {
+        let (parent, snapshot) = volume.superblock.snapshots.base?;
+        Some((volume, parent, snapshot))
+    });
+    pick(rng, clones.collect())
+}
+
+/// What may follow where blocks of the base cannot be found, or others are taken for them.
+const FOLLOWS_CLONE: &[Kind] = &[
+    Kind::ContainerHole,
+    Kind::ContainerExtra,
+    Kind::ContainerTag,
+    Kind::TagMismatch,
+    Kind::HeaderMismatch,
+    Kind::CloneBase,
+    Kind::UsedCount,
+    Kind::ExclusiveCount,
+    Kind::SnapshotRecord,
+    Kind::Uncovered,
+    Kind::SummaryLeaked,
+    Kind::HoldersApart,
+];
+
+fn base_forgotten(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let (volume, ..) = clone_of(atlas, rng)?;
+    let damage = roots(volume, Kind::ContainerHole, |it| it.base = None);
+    Some(damage.along(FOLLOWS_CLONE))
+}
+
+fn base_of_parent(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let (volume, parent, snapshot) = clone_of(atlas, rng)?;
+    let all = all_records(atlas);
+    let base = all
+        .iter()
+        .find(|it| it.volume.superblock.volume == parent && it.record.id == snapshot)?;
+    let others = all.iter().filter(|it| {
+        let is_live = it.volume.superblock.volume == parent && it.record.state == State::Live;
+        is_live && it.record.active_map != base.record.active_map
+    });
+    let other = pick(rng, others.map(|it| it.record.id).collect())?;
+    let damage = roots(volume, Kind::CloneBase, move |it| {
+        it.base = Some((parent, other));
+    });
+    Some(damage.along(FOLLOWS_CLONE))
+}
+
+fn base_elsewhere(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let (volume, parent, snapshot) = clone_of(atlas, rng)?;
+    let others = atlas.volumes.values().map(|it| it.superblock.volume);
+    let others = others.filter(|it| *it != parent && *it != volume.superblock.volume);
+    // Two clones of one snapshot have the same image as their first: either would do.
+    let all = all_records(atlas);
+    let image = |of: FileId| {
+        let mut of_it = all.iter().filter(|it| it.volume.superblock.volume == of);
+        let found = of_it.find(|it| it.record.id == snapshot);
+        found.map(|it| it.record.active_map.clone())
+    };
+    let others = others.filter(|it| image(*it) != image(parent));
+    let other = pick(rng, others.collect())?;
+    let damage = roots(volume, Kind::CloneBase, move |it| {
+        it.base = Some((other, snapshot));
+    });
+    Some(damage.along(FOLLOWS_CLONE))
+}
+
+/// The clone's own record of its base.
+fn base_map(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let (volume, ..) = clone_of(atlas, rng)?;
+    let of_it = |it: &Record<'_>| it.volume.superblock.volume == volume.superblock.volume;
+    let base = any(atlas, rng, |it| of_it(it) && it.record.id.0 == 1)?;
+    let other = any(atlas, rng, |it| {
+        of_it(it) && it.record.active_map != base.record.active_map
+    })?;
+    let map = other.record.active_map.clone();
+    let damage = base.damage(Kind::CloneBase, move |it| it.active_map = map.clone());
+    let damage = Damage {
+        words: vec![format!("volume {}", volume.fs.name)],
+        ..damage
+    };
+    Some(damage.along(FOLLOWS_CLONE))
+}
+
+/// The base as its parent has it, of a volume without scans.
+fn base_record<'a>(atlas: &'a Atlas, rng: &mut Rng) -> Option<(&'a Volume, Record<'a>)> {
+    let (volume, parent, snapshot) = clone_of(atlas, rng)?;
+    let records = all_records(atlas).into_iter();
+    let mut of_parent = records.filter(|it| it.volume.superblock.volume == parent);
+    let base = of_parent.find(|it| it.record.id == snapshot)?;
+    Some((volume, base))
+}
+
+fn base_gone(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let (volume, base) = base_record(atlas, rng)?;
+    let damage = base.damage(Kind::CloneBase, |it| {
+        it.state = State::Deleting;
+        it.holds.clear();
+    });
+    let damage = Damage {
+        words: vec![format!("volume {}", volume.fs.name)],
+        ..damage
+    };
+    Some(damage.along(&[Kind::SnapshotRoots, Kind::SnapshotRecord]))
+}
+
+/// Where the parent's container has a block that clone and base hold, and nobody else. The parent is no clone, or
+/// another block of this number might be found above it.
+fn base_slot(atlas: &Atlas, rng: &mut Rng) -> Option<(Spot, u64, [String; 2])> {
+    let (volume, base) = base_record(atlas, rng)?;
+    let parent = base.volume;
+    if parent.superblock.snapshots.base.is_some() {
+        return None;
+    }
+    let container = parent.superblock.volume.0;
+    let own = atlas.aggregate.files[&container].leaves();
+    let is_needed = |vvbn: &u64| {
+        *vvbn > 1
+            && active(atlas, volume, *vvbn)
+            && base.holds(*vvbn)
+            && !active(atlas, parent, *vvbn)
+    };
+    let vvbn = pick(rng, own.map(|(vvbn, _)| vvbn).filter(is_needed).collect())?;
+    let spot = atlas.aggregate.spot(container, 1, vvbn / SPAN);
+    let words = [format!("volume {}", volume.fs.name), format!("vvbn {vvbn}")];
+    Some((spot, vvbn % SPAN, words))
+}
+
+fn base_hole(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let (spot, slot, words) = base_slot(atlas, rng)?;
+    let along = &[Kind::Leaked, Kind::BlockCount, Kind::UsedCount];
+    let damage = Damage::new(Kind::ContainerHole, words).along(along);
+    Some(damage.spoil(spot, move |block| {
+        change_pointer(block, slot, Layer::Aggregate, |it| {
+            *it = everglade_format::Pointer::HOLE;
+        });
+    }))
+}
+
+fn base_tag(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let (spot, slot, words) = base_slot(atlas, rng)?;
+    let along = &[Kind::TagMismatch, Kind::ContextTag, Kind::UsedCount];
+    let damage = Damage::new(Kind::ContainerTag, words).along(along);
+    Some(damage.spoil(spot, move |block| {
+        change_pointer(block, slot, Layer::Aggregate, |it| it.tag.0 ^= 1);
+    }))
 }

@@ -23,18 +23,23 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("never: {what}");
 }
 
-/// Starts a daemon whose book says that everything was seen to long ago.
-fn serve_after_absence(place: &Place) -> Server {
+/// Starts a daemon that finds a book of an earlier version, in which volume `vol0` has policy `p`, these hourly and daily
+/// snapshots were taken for it, and everything was seen to long ago.
+fn serve_after_absence(place: &Place, hourly: &[&str], daily: &[&str]) -> Server {
+    let mut book =
+        "# Written by everglade.\nversion = 1\n[volume.vol0]\npolicy = \"p\"\n".to_owned();
+    for (every, taken) in [("hourly", hourly), ("daily", daily)] {
+        book += &format!("[volume.vol0.run.{every}]\nseen = 1700000000\n");
+        for known in taken {
+            let (id, name) = known.split_once(' ').expect("number and name");
+            book += &format!("[[volume.vol0.run.{every}.taken]]\nid = {id}\nname = \"{name}\"\n");
+        }
+    }
     let path = place.data_dir().join("policies.toml");
-    let book = fs::read_to_string(&path).expect("a book");
-    let old = book.lines().map(|line| match line.split_once(" = ") {
-        Some(("seen", _)) => "seen = 1700000000".to_owned(),
-        _ => line.to_owned(),
-    });
-    let old: Vec<_> = old.collect();
-    assert_ne!(old.join("\n"), book.trim_end());
-    fs::write(path, old.join("\n") + "\n").expect("write");
-    serve(place)
+    fs::write(&path, book + "# end of policies\n").expect("write");
+    let server = serve(place);
+    wait_until("the book is in the pool", || !path.exists());
+    server
 }
 
 #[test]
@@ -124,8 +129,9 @@ fn a_daemon_that_was_away_takes_one_of_each_and_deletes_none_that_is_held_or_ope
     );
     ask(&place, &["policy", "set", "vol0", "p"]);
     assert!(names(&place, "vol0").is_empty(), "nothing at once");
+    ask(&place, &["policy", "set", "vol0", "none"]);
     server.stop();
-    let server = serve_after_absence(&place);
+    let server = serve_after_absence(&place, &[], &[]);
     wait_until("both are taken", || names(&place, "vol0").len() == 2);
     let first = names(&place, "vol0");
     assert!(
@@ -139,8 +145,10 @@ fn a_daemon_that_was_away_takes_one_of_each_and_deletes_none_that_is_held_or_ope
     );
     let hourly = format!("vol0@{}", first[0]);
     ask(&place, &["snapshot", "hold", &hourly, "audit"]);
+    ask(&place, &["policy", "set", "vol0", "none"]);
     server.stop();
-    let server = serve_after_absence(&place);
+    let [hour, day] = [format!("1 {}", first[0]), format!("2 {}", first[1])];
+    let server = serve_after_absence(&place, &[&hour], &[&day]);
     // The older daily one goes, the held hourly one stays.
     wait_until("one is deleted", || {
         let found = names(&place, "vol0");
@@ -310,14 +318,37 @@ fn a_policy_that_cannot_be_is_refused_with_the_remedy() {
 }
 
 #[test]
+fn a_pool_takes_its_policies_to_another_data_directory() {
+    let (place, other) = (Place::new(), Place::new());
+    let server = place.serve(&["--aggregate-size", "2GiB", "--snapshot-policy", "default"]);
+    ask(&place, &["policy", "create", "office", "--hourly", "3"]);
+    ask(&place, &["volume", "create", "a"]);
+    ask(&place, &["policy", "set", "a", "office"]);
+    server.stop();
+    assert!(!place.data_dir().join("policies.toml").exists());
+    // Nothing but what says where the devices are, and the devices.
+    fs::create_dir_all(other.data_dir()).expect("a directory");
+    for name in ["FORMAT", "state.toml", "aggregates"] {
+        let (from, to) = (place.data_dir().join(name), other.data_dir().join(name));
+        fs::rename(from, to).expect("moved");
+    }
+    let server = other.serve(&["--snapshot-policy", "none"]);
+    let policy =
+        |volume: &str| ask_json(&other, &["volume", "show", volume])["snapshot_policy"].clone();
+    assert_eq!([policy("vol0"), policy("a")], ["default", "office"]);
+    let status = ask_json(&other, &["policy", "status", "a"]);
+    assert!(status["next"].is_string(), "{status}");
+    assert!(!ask(&other, &["status"]).contains("EVG-4006"));
+    server.stop();
+}
+
+#[test]
 fn a_book_that_cannot_be_read_is_put_aside_and_data_is_served() {
     let place = Place::new();
     let server = serve(&place);
-    ask(&place, &["policy", "set", "vol0", "default"]);
     server.stop();
     let path = place.data_dir().join("policies.toml");
-    let book = fs::read(&path).expect("a book");
-    fs::write(&path, &book[..book.len() / 2]).expect("torn");
+    fs::write(&path, "version = 1\n[volume.vol0]\npol").expect("torn");
     let server = serve(&place);
     let status = ask(&place, &["status"]);
     for part in [
@@ -328,8 +359,7 @@ fn a_book_that_cannot_be_read_is_put_aside_and_data_is_served() {
     ] {
         assert!(status.contains(part), "{part}: {status}");
     }
-    let aside = place.data_dir().join("policies.toml.unreadable");
-    assert_eq!(fs::read(aside).expect("kept").len(), book.len() / 2);
+    assert!(place.data_dir().join("policies.toml.unreadable").exists());
     assert_eq!(code(&place.run(&["policy", "set", "vol0", "default"])), 0);
     assert!(!ask(&place, &["status"]).contains("EVG-4006"));
     server.stop();

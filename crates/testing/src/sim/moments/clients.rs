@@ -43,7 +43,13 @@ impl Life<'_> {
         if let Some(handle) = it.handle {
             return Some(handle);
         }
-        match self.system.target(reactor).open(&name) {
+        let mut opened = self.system.target(reactor).open(&name);
+        if let (Err(_), Task::Rename { to }) = (&opened, &self.known.volumes[it.volume].task) {
+            // It has one of the two names.
+            let name = full_name(to, it.lun, None);
+            opened = self.system.target(reactor).open(&name);
+        }
+        match opened {
             Ok((handle, _)) => {
                 self.known.clients[client].handle = Some(handle);
                 Some(handle)

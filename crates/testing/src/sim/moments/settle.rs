@@ -28,8 +28,15 @@ impl Life<'_> {
     }
 
     fn settle_volume(&mut self, volume: usize, task: Task) -> Result<bool, Failure> {
+        let all = self.system.volumes().unwrap_or_default();
+        if let Task::Rename { to } = &task
+            && all.contains(to)
+        {
+            // Whoever had it open knows it by its handle; in the next life there are none.
+            self.known.volumes[volume].name.clone_from(to);
+        }
         let name = self.known.volumes[volume].name.clone();
-        let exists = self.system.volumes().is_some_and(|all| all.contains(&name));
+        let exists = all.contains(&name);
         let infos = self.system.snapshots(&name);
         let listed: BTreeSet<String> = infos.into_iter().map(|info| info.name).collect();
         let restored = match task {

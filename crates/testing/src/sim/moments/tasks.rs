@@ -152,6 +152,10 @@ impl Life<'_> {
                 self.set_floor(volume, &least);
                 Task::None
             }
+            Task::Rename { to } if is_done => {
+                self.known.volumes[volume].name = to;
+                Task::None
+            }
             // Refused for lack of space, or because somebody has it open.
             _ => Task::None,
         };
@@ -169,6 +173,12 @@ impl Life<'_> {
             _ => false,
         };
         is_doomed || !parent.snapshots.contains_key(&base.snapshot)
+    }
+
+    /// True if a clone of a volume was asked for, by its name.
+    fn is_being_cloned(&self, volume: usize) -> bool {
+        let mut all = self.known.volumes.iter();
+        all.any(|other| matches!(&other.task, Task::Clone(base) if base.parent == volume))
     }
 
     /// True if another volume is a clone of this one, or may be soon.
@@ -228,7 +238,7 @@ impl Life<'_> {
         let it = &self.known.volumes[parent];
         let is_there = !matches!(
             it.task,
-            Task::Raze { .. } | Task::Rebuild { .. } | Task::Clone(_)
+            Task::Raze { .. } | Task::Rebuild { .. } | Task::Clone(_) | Task::Rename { .. }
         );
         if parent == volume || !is_there || self.rng.one_in(4) {
             return None;
@@ -682,6 +692,16 @@ impl Life<'_> {
                 self.known.volumes[volume].task = Task::Raze { restore };
                 self.ask(volume, Asked::Task, Some(Change::DeleteVolume { name }));
                 return;
+            }
+            99 if !self.is_being_cloned(volume) => {
+                self.known.next_name += 1;
+                let to = format!("n{new_name}");
+                let change = Change::RenameVolume {
+                    name,
+                    to: to.clone(),
+                };
+                self.ask(volume, Asked::Task, Some(change));
+                Task::Rename { to }
             }
             _ => return,
         };

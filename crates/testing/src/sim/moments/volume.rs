@@ -33,6 +33,8 @@ pub(super) enum Task {
     Drain(Goal),
     /// A snapshot is held, deleted in vain, and released.
     Hold,
+    /// Another name for the volume was asked for.
+    Rename { to: String },
     /// A consistency point was asked for. So many changes of each client are durable with it.
     Point { least: Vec<usize> },
     /// Somebody looks at all blocks of a snapshot, or of the active image.

@@ -191,6 +191,10 @@ impl Rig {
         }
     }
 
+    pub(super) fn notes(&self) -> Vec<u8> {
+        self.system.notes()
+    }
+
     pub(super) fn used(&self) -> u64 {
         self.system.usage().used_blocks
     }

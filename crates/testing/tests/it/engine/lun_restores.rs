@@ -202,3 +202,51 @@ fn a_clone_restores_a_lun_from_its_base() {
     rig.expect("c/l@s", 0, 300, 1_000);
     rig.expect("c/l", 0, 300, 4_000);
 }
+
+#[test]
+fn a_renamed_lun_is_restored_under_its_new_name_and_keeps_it() {
+    let mut rig = Rig::new();
+    let rename = |rig: &mut Rig, name: &str, to: &str| {
+        let (volume, name, to) = (own("v"), own(name), own(to));
+        rig.change(Change::RenameLun { volume, name, to })
+            .expect("a new name");
+    };
+    rig.write("v/l", 0, 300, 1_000);
+    rig.snapshot("v", "s");
+    rename(&mut rig, "l", "m");
+    rig.write("v/m", 100, 400, 2_000);
+    // Another one has the old name meanwhile.
+    rig.create_lun("l", 40);
+    rig.write("v/l", 0, 40, 5_000);
+    let refused = rig.restore_lun("v", "s", "l", "no");
+    assert!(matches!(refused, Err(Error::Busy(_))), "{refused:?}");
+    rig.restore_lun("v", "s", "m", "before")
+        .expect("it is the same LUN");
+    let expect = |rig: &mut Rig| {
+        rig.expect("v/m", 0, 300, 1_000);
+        rig.expect_zero("v/m", 300, 300);
+        rig.expect("v/l", 0, 40, 5_000);
+        rig.expect("v/l@s", 0, 300, 1_000);
+        rig.expect("v/m@before", 100, 400, 2_000);
+        assert_eq!(rig.blocks_of("v/m"), Some(BLOCKS));
+    };
+    expect(&mut rig);
+    let mut rig = rig.restart();
+    expect(&mut rig);
+    // The whole volume goes back to the old name, and the other LUN is gone.
+    let (volume, snapshot, safety) = (own("v"), own("s"), own("all"));
+    rig.change(Change::RestoreVolume {
+        volume,
+        snapshot,
+        safety,
+    })
+    .expect("it is there");
+    let mut rig = rig.restart();
+    rig.expect("v/l", 0, 300, 1_000);
+    assert_eq!(rig.blocks_of("v/m"), None);
+    for gone in ["s", "before", "all"] {
+        rig.delete_snapshot("v", gone).expect("nobody needs it");
+    }
+    rig.rest();
+    rig.restart().expect("v/l", 0, 300, 1_000);
+}

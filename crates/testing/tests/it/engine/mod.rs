@@ -10,6 +10,7 @@ mod golden;
 mod lives;
 mod lun_clones;
 mod lun_restores;
+mod notes;
 mod renaming;
 mod resizing;
 mod rig;

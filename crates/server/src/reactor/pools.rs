@@ -1,0 +1,55 @@
+//! The aggregates as the schedule's book is kept in them: each has its part as notes.
+
+use std::sync::Arc;
+
+use everglade_engine::{Engine, admin};
+
+use super::control::{Control, Plane};
+use crate::schedule::Shelf;
+
+/// See the module's documentation.
+pub(super) struct Pools {
+    engine: Engine,
+    plane: Arc<Plane>,
+}
+
+impl Pools {
+    pub(super) fn new(engine: Engine, plane: Arc<Plane>) -> Pools {
+        Pools { engine, plane }
+    }
+}
+
+impl Shelf for Pools {
+    fn online(&self) -> Vec<u32> {
+        self.engine.online()
+    }
+
+    fn name(&self, aggregate: u32) -> String {
+        let all = self.engine.aggregates().into_iter();
+        let mut found = all.filter(|known| known.id == aggregate);
+        found.next().map(|known| known.name).unwrap_or_default()
+    }
+
+    fn read(&self, aggregate: u32) -> Result<String, String> {
+        let notes = self.engine.notes(aggregate)?;
+        let text = std::str::from_utf8(&notes);
+        text.map(str::to_owned)
+            .map_err(|error| format!("they are no text: {error}"))
+    }
+
+    fn write(&self, aggregate: u32, text: &str) -> Result<(), String> {
+        let change = admin::Change::SetNotes {
+            text: text.as_bytes().to_vec(),
+        };
+        let answer = self.plane.ask(0, Control::Change(aggregate, change));
+        let answer = answer.ok_or("the daemon is stopping")?;
+        answer
+            .changed()
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+
+    fn home(&self, volume: &str) -> Option<u32> {
+        self.engine.home_of(volume)
+    }
+}

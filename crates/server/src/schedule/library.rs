@@ -1,0 +1,205 @@
+//! The library: the book is one, its parts are in the aggregates, each with what its own volumes need (decision 0017). An
+//! aggregate that moves to another daemon takes its part along; one that comes adds its part to the book.
+//!
+//! ```text
+//! aggregate online ─▶ its part read ─▶ merged into the book ─▶ changes of the book ─▶ parts that differ written
+//! ```
+//!
+//! 1. A part is written when it differs from what is there, and only where what is there was read before.
+//! 2. A policy that no volume has is in the part of the first aggregate.
+//! 3. An aggregate that is not online keeps the part that it has. What would have been written is written once it is
+//!    online again in this daemon; after a restart it is found out again, as after any crash.
+//! 4. The file of the data directory that once was the book is read at the start and put aside once everything in it is in
+//!    a part. What a part says of a volume wins over it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::book::Book;
+
+/// Name of the file that once was the book.
+pub const NAME: &str = "policies.toml";
+/// It had room for hundreds of volumes with a thousand snapshots each.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Where parts are kept.
+pub(crate) trait Shelf: Send {
+    /// Numbers of the aggregates that can be asked now, the oldest first.
+    fn online(&self) -> Vec<u32>;
+
+    /// What an aggregate is called.
+    fn name(&self, aggregate: u32) -> String;
+
+    /// The part of one of them; empty if there is none.
+    ///
+    /// # Errors
+    /// One line: why it cannot be read.
+    fn read(&self, aggregate: u32) -> Result<String, String>;
+
+    /// Replaces it, durably.
+    ///
+    /// # Errors
+    /// One line. The old one stands.
+    fn write(&self, aggregate: u32, text: &str) -> Result<(), String>;
+
+    /// The aggregate that has a volume.
+    fn home(&self, volume: &str) -> Option<u32>;
+}
+
+/// See the module's documentation.
+pub(super) struct Library {
+    shelf: Box<dyn Shelf>,
+    /// What is there, of those that were read.
+    written: BTreeMap<u32, String>,
+    /// The file that once was the book, while it is needed.
+    former: Option<PathBuf>,
+}
+
+impl Library {
+    /// With what the data directory still has of the book, or why it cannot be read.
+    pub(super) fn open(shelf: Box<dyn Shelf>, data_dir: &Path) -> (Library, Book, Option<String>) {
+        let path = data_dir.join(NAME);
+        let (book, former, lost) = match read_former(&path) {
+            Ok(None) => (Book::default(), None, None),
+            Ok(Some(book)) => (book, Some(path), None),
+            Err(problem) => {
+                let aside = put_aside(&path, "unreadable");
+                let text = format!("{NAME} cannot be read: {problem}; {aside}");
+                (Book::default(), None, Some(text))
+            }
+        };
+        let library = Library {
+            shelf,
+            written: BTreeMap::new(),
+            former,
+        };
+        (library, book, lost)
+    }
+
+    /// True if nothing can have come since it was looked at last.
+    pub(super) fn is_up_to_date(&self) -> bool {
+        let online = self.shelf.online();
+        self.former.is_none() && online.iter().all(|it| self.written.contains_key(it))
+    }
+
+    /// Adds the parts of aggregates that came online. What people should know of each: its name, and one line.
+    pub(super) fn look(&mut self, book: &mut Book) -> Vec<(String, String)> {
+        let mut told = Vec::new();
+        for aggregate in self.shelf.online() {
+            if self.written.contains_key(&aggregate) {
+                continue;
+            }
+            let name = self.shelf.name(aggregate);
+            let text = self.shelf.read(aggregate);
+            let part = text
+                .as_ref()
+                .map_err(Clone::clone)
+                .and_then(|text| Book::decode(text));
+            match part {
+                Ok(part) => {
+                    let renamed = book.merge(aggregate, &name, part);
+                    if !renamed.is_empty() {
+                        let text = format!(
+                            "policies of other meaning have the same names here: {}",
+                            renamed.join(", ")
+                        );
+                        told.push((name, text));
+                    }
+                }
+                Err(problem) => {
+                    let text = format!("its snapshot policies cannot be read: {problem}");
+                    told.push((name, text));
+                }
+            }
+            // What cannot be read is replaced by the next change.
+            self.written.insert(aggregate, text.unwrap_or_default());
+        }
+        for (volume, entry) in &mut book.volumes {
+            if entry.home.is_none() {
+                entry.home = self.shelf.home(volume);
+            }
+        }
+        told
+    }
+
+    /// True if what is known of a volume can be written now.
+    pub(super) fn can_write(&self, volume: &str) -> bool {
+        let home = self.shelf.home(volume);
+        home.is_some_and(|home| self.shelf.online().contains(&home))
+    }
+
+    /// An aggregate is gone for good; the volumes that it had.
+    pub(super) fn leave(&mut self, aggregate: u32, book: &mut Book) -> Vec<String> {
+        self.written.remove(&aggregate);
+        let of_it = book.volumes.iter();
+        let of_it = of_it.filter(|(_, entry)| entry.home == Some(aggregate));
+        let gone: Vec<String> = of_it.map(|(volume, _)| volume.clone()).collect();
+        book.volumes
+            .retain(|_, entry| entry.home != Some(aggregate));
+        gone
+    }
+
+    /// Where a volume is.
+    pub(super) fn home(&self, volume: &str) -> Option<u32> {
+        self.shelf.home(volume)
+    }
+
+    /// Writes every part that differs from what is there.
+    ///
+    /// # Errors
+    /// One line. Some parts may have been written.
+    pub(super) fn write(&mut self, book: &Book) -> Result<(), String> {
+        let online = self.shelf.online();
+        let known = online.iter().filter(|it| self.written.contains_key(it));
+        let known: Vec<u32> = known.copied().collect();
+        for (index, aggregate) in known.iter().enumerate() {
+            let text = book.part(*aggregate, index == 0).encode()?;
+            if self.written[aggregate] != text {
+                self.shelf.write(*aggregate, &text)?;
+                self.written.insert(*aggregate, text);
+            }
+        }
+        if known.is_empty() && !book.is_empty() {
+            return Err("no aggregate is online that could keep it".to_owned());
+        }
+        self.give_up_former(book, &known);
+        Ok(())
+    }
+
+    /// The file of the data directory is not needed any more once all that it says is in some part.
+    fn give_up_former(&mut self, book: &Book, known: &[u32]) {
+        let is_kept = |home: Option<u32>| home.is_some_and(|home| known.contains(&home));
+        let is_moved = book.volumes.values().all(|entry| is_kept(entry.home));
+        if let Some(path) = self.former.take_if(|_| is_moved) {
+            let aside = put_aside(&path, "moved");
+            tracing::info!("snapshot policies are kept in the aggregates now; {NAME}: {aside}");
+        }
+    }
+}
+
+fn read_former(path: &Path) -> Result<Option<Book>, String> {
+    let unreadable = |error: io::Error| error.to_string();
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+        Ok(metadata) if metadata.len() > BYTES_MAX => {
+            return Err(format!("it is longer than {BYTES_MAX} bytes"));
+        }
+        Ok(_) => {}
+    }
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    if text.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    Book::decode(&text).map(Some)
+}
+
+fn put_aside(path: &Path, ending: &str) -> String {
+    let aside = path.with_extension(format!("toml.{ending}"));
+    match fs::rename(path, &aside) {
+        Ok(()) => format!("it is kept as {}", aside.display()),
+        Err(error) => format!("it cannot be put aside: {error}"),
+    }
+}
