@@ -6,7 +6,7 @@ use everglade_env::{DeviceId, Storage};
 use everglade_format::config::{JournalRegion, hex};
 use everglade_format::context::place as context_place;
 use everglade_format::snapshot::SNAPSHOTS_MAX;
-use everglade_format::volume::SnapshotRoots;
+use everglade_format::volume::{SnapshotRoots, Split};
 use everglade_format::{
     Context, FileId, Header, Inode, Layer, Owner, Pvbn, SnapshotRecord, bitmap, metafile,
 };
@@ -238,6 +238,9 @@ fn snapshots_part(
         .fact("held back", format!("{} %", roots.held_back));
     if let Some((parent, snapshot)) = roots.base {
         out = out.fact("base", format!("snapshot {snapshot} of volume {parent}"));
+    }
+    if roots.split != Split::None {
+        out = out.fact("split", format!("{:?}", roots.split));
     }
     let Some(inode) = sides.inodes.all.get(&table) else {
         out.parts.push(Description::new("the table is not there"));

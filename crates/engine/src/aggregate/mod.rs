@@ -8,6 +8,7 @@ pub(crate) mod labels;
 pub(crate) mod log;
 pub(crate) mod lost;
 pub(crate) mod mount;
+pub(crate) mod redirects;
 pub(crate) mod share;
 pub(crate) mod space;
 
@@ -24,6 +25,7 @@ use crate::volume::Volume;
 use crate::volume::name::Name;
 use log::{Log, RecoveryInfo};
 use lost::LostBlocks;
+use redirects::Redirects;
 use share::DeviceShare;
 use space::Space;
 
@@ -67,6 +69,7 @@ pub(crate) struct Aggregate {
     pub(crate) log: Option<Log>,
     pub(crate) counts: Counts,
     pub(crate) lost: LostBlocks,
+    pub(crate) redirects: Redirects,
     /// The last consistency point with which a volume or LUN came, or grew.
     topology: AtomicU64,
     /// What replaying the journal gave.
@@ -106,6 +109,7 @@ impl Aggregate {
             log: Log::new(&config, &devices),
             counts: Counts::default(),
             lost: LostBlocks::default(),
+            redirects: Redirects::default(),
             opened: committed,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),

@@ -33,7 +33,7 @@
 //! | [`change`] | what administrators ask for |
 //! | [`image`], [`info`] | the LUNs of a snapshot, for clients; facts, for people |
 //! | [`restore`], [`lun`] | going back: volumes, single LUNs |
-//! | [`clone`] | volumes that begin as a snapshot of another |
+//! | [`clone`], [`split`] | volumes that begin as a snapshot of another, and get blocks of their own |
 
 pub(crate) mod change;
 pub(crate) mod clone;
@@ -46,6 +46,7 @@ pub(crate) mod lun;
 pub(crate) mod plan;
 pub(crate) mod restore;
 pub(crate) mod scan;
+pub(crate) mod split;
 pub(crate) mod table;
 
 use everglade_env::PageRef;

@@ -451,9 +451,11 @@ fn apply(state: &mut State, change: &Change) {
             snapshots.insert(safety.clone(), std::mem::replace(active, target));
         }
         Change::SetScanPace { percent, .. } => *held_back = 100 - percent,
-        Change::CreateVolume { .. } | Change::DeleteVolume { .. } | Change::CloneVolume { .. } => {
-            unreachable!("not drawn")
-        }
+        Change::CreateVolume { .. }
+        | Change::DeleteVolume { .. }
+        | Change::CloneVolume { .. }
+        | Change::StartSplit { .. }
+        | Change::StopSplit { .. } => unreachable!("not drawn"),
     }
 }
 

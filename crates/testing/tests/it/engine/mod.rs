@@ -14,3 +14,4 @@ mod resizing;
 mod rig;
 mod several;
 mod space;
+mod splits;
