@@ -63,7 +63,7 @@ pub(crate) fn run(verb: &JobVerb, session: &Session, output: &Output) -> Result<
     Ok(exit::OK)
 }
 
-/// After a deletion: waits for its job if that is wanted, and prints it where somebody reads JSON.
+/// After a deletion, or the begin of a split: waits for its job if that is wanted, and prints it where somebody reads JSON.
 pub(crate) fn follow(
     session: &Session,
     output: &Output,
@@ -78,8 +78,12 @@ pub(crate) fn follow(
     if job.meant.state == JobState::Running {
         let bytes = Size(job.meant.total_bytes);
         let id = job.meant.id;
+        let what = match job.meant.kind == "clone split" {
+            true => "copies",
+            false => "gives back",
+        };
         output.done(&format!(
-            "job {id} gives back {bytes}; 'job wait {id}' waits for it"
+            "job {id} {what} {bytes}; 'job wait {id}' waits for it"
         ));
     }
     Ok(exit::OK)

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, State};
 use everglade_api::Problem;
 
 use super::answer::{Answer, found};
+use super::caller::Caller;
 use super::desk::Desk;
 use super::listing::Listing;
+use super::splits;
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>, listing: Listing) -> Answer {
     let jobs = desk.records().jobs.all(desk.administrator().now());
@@ -19,9 +22,18 @@ pub(super) async fn show(State(desk): State<Arc<Desk>>, Path(id): Path<String>) 
     found(desk.records().jobs.one(now, number(&id)?)?)
 }
 
-pub(super) async fn cancel(State(desk): State<Arc<Desk>>, Path(id): Path<String>) -> Answer {
+pub(super) async fn cancel(
+    State(desk): State<Arc<Desk>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Answer {
+    let id = number(&id)?;
+    if let Some(volume) = desk.records().jobs.split_under_way(id) {
+        splits::stop_by(&desk, caller, volume).await?;
+        return found(desk.records().jobs.one(desk.administrator().now(), id)?);
+    }
     let now = desk.administrator().now();
-    found(desk.records().jobs.cancel(now, number(&id)?)?)
+    found(desk.records().jobs.cancel(now, id)?)
 }
 
 fn number(id: &str) -> Result<u64, Problem> {
