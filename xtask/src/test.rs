@@ -73,6 +73,8 @@ fn tests(tally: &mut Tally, name: &str, selection: &[&str], kernel: Option<&Path
     let skips = Skips::new();
     let mut command = cargo(&["test", "--no-fail-fast"]);
     command.args(selection).env(SKIPS, &skips.path);
+    // The least that a daemon accepts: whatever is tested works within it. Tests that need more say so.
+    command.env("EVERGLADE_MEMORY", "256MiB");
     if let Some(kernel) = kernel {
         command.env(guest::VARIABLE, kernel);
     }

@@ -17,6 +17,9 @@ use std::sync::LazyLock;
 use crate::BLOCK_SIZE;
 use pool::Memory;
 
+/// From so many pages on, neighbours are worth a look into the depot of all threads.
+const RUN_LEAST: usize = 8;
+
 /// A writable page with one owner.
 ///
 /// Invariant: nobody else holds the memory (asserted wherever a page is made from shared memory).
@@ -46,7 +49,12 @@ impl Page {
     /// they often are if they were let go together, a transfer finds one piece of memory.
     #[must_use]
     pub fn several(count: usize) -> Vec<Page> {
-        let mut pages: Vec<Page> = (0..count).map(|_| Page::for_read()).collect();
+        if count < RUN_LEAST {
+            let mut pages: Vec<Page> = (0..count).map(|_| Page::for_read()).collect();
+            pages.sort_unstable_by_key(|page| page.0.address().addr());
+            return pages;
+        }
+        let mut pages: Vec<Page> = Memory::take_run(count).into_iter().map(Page).collect();
         pages.sort_unstable_by_key(|page| page.0.address().addr());
         pages
     }

@@ -111,12 +111,6 @@ impl PageCache {
         }
     }
 
-    /// True if a page is under `key`. Asking does not keep it here for longer, and is not counted.
-    #[must_use]
-    pub fn contains(&self, key: &Key) -> bool {
-        self.missing(std::slice::from_ref(key)).is_empty()
-    }
-
     /// Keeps the page under `key` here for as long as a node, if it is here.
     pub fn hold_node(&self, key: &Key) {
         let cell = CellKey::of(key);
@@ -171,13 +165,7 @@ impl PageCache {
     }
 
     fn insert_one(&self, key: Key, page: PageRef, rounds: u8) {
-        let cell = CellKey::of(&key);
-        let hash = cell.hash();
-        let pages = std::iter::once((key, page));
-        let leaving = self
-            .shard(hash)
-            .put((cell, hash), pages, rounds, self.pages_per_shard);
-        drop(leaving);
+        self.put(CellKey::of(&key), std::iter::once((key, page)), rounds);
     }
 
     /// Adds many pages whose tags were verified. Neighbours cost one look-up.
@@ -187,13 +175,18 @@ impl PageCache {
             let cell = CellKey::of(first);
             let same = |(key, _): &&(Key, PageRef)| CellKey::of(key) == cell;
             let count = rest.as_slice().iter().take_while(same).count();
-            let hash = cell.hash();
-            let pages = rest.by_ref().take(count);
-            let leaving = self
-                .shard(hash)
-                .put((cell, hash), pages, 0, self.pages_per_shard);
-            drop(leaving);
+            self.put(cell, rest.by_ref().take(count), 0);
         }
+    }
+
+    /// Adds pages of one cell.
+    fn put(&self, cell: CellKey, pages: impl ExactSizeIterator<Item = (Key, PageRef)>, rounds: u8) {
+        let hash = cell.hash();
+        let leaving = self
+            .shard(hash)
+            .put((cell, hash), pages, rounds, self.pages_per_shard);
+        // The lock is given back by now.
+        drop(leaving);
     }
 
     /// Pages held.
@@ -232,6 +225,10 @@ mod tests {
             pvbn: Pvbn(n),
             tag: Tag(n * 31),
         }
+    }
+
+    fn contains(cache: &PageCache, key: &Key) -> bool {
+        cache.missing(std::slice::from_ref(key)).is_empty()
     }
 
     fn page(n: u64) -> PageRef {
@@ -287,7 +284,7 @@ mod tests {
         );
         let expected: Vec<Option<u64>> = keys
             .iter()
-            .map(|key| cache.contains(key).then_some(key.pvbn.0))
+            .map(|key| contains(&cache, key).then_some(key.pvbn.0))
             .collect();
         assert!(expected.iter().any(Option::is_none) && expected.iter().any(Option::is_some));
         let mut found = Vec::new();
@@ -340,7 +337,7 @@ mod tests {
         }
         let left = |group: u64| {
             (0..8)
-                .filter(|n| cache.contains(&key(group * 8 + n)))
+                .filter(|n| contains(&cache, &key(group * 8 + n)))
                 .count()
         };
         let groups: Vec<usize> = (0..64 * 16).map(left).collect();
@@ -373,11 +370,11 @@ mod tests {
         for n in 3..4000 {
             cache.insert(key(n), page(n));
         }
-        assert!(cache.contains(&key(1)) && cache.contains(&key(2)));
+        assert!(contains(&cache, &key(1)) && contains(&cache, &key(2)));
         for n in 4000..40_000 {
             cache.insert(key(n), page(n));
         }
-        assert!(!cache.contains(&key(1)), "but not for ever");
+        assert!(!contains(&cache, &key(1)), "but not for ever");
         assert!(cache.len() <= 64 * 16);
     }
 

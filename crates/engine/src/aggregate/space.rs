@@ -58,6 +58,8 @@ pub(crate) struct Space {
     progress: AtomicU32,
     /// A writer waits for more of it.
     paced: AtomicBool,
+    /// A writer had to, since it began.
+    was_paced: AtomicBool,
     host_full: AtomicBool,
     /// Somebody waits for space.
     hungry: AtomicBool,
@@ -104,6 +106,7 @@ impl Space {
             dirty_limit: AtomicI64::new(i64::MAX),
             progress: AtomicU32::new(0),
             paced: AtomicBool::new(false),
+            was_paced: AtomicBool::new(false),
             host_full: AtomicBool::new(false),
             hungry: AtomicBool::new(false),
             refused: AtomicU64::new(0),
@@ -210,12 +213,25 @@ impl Space {
             return true;
         }
         self.paced.store(true, Ordering::Release);
+        self.was_paced.store(true, Ordering::Relaxed);
         false
+    }
+
+    /// True if the next consistency point should begin without delay: half of the limit is dirty, or a quarter while
+    /// writers come faster than the last one got on. Waiting for the half then would leave the devices idle.
+    pub(crate) fn is_dirty_enough(&self) -> bool {
+        let part = if self.was_paced.load(Ordering::Relaxed) {
+            4
+        } else {
+            2
+        };
+        self.dirty() * part >= self.dirty_limit()
     }
 
     /// A consistency point begins. True if somebody should be told, because there is room again.
     pub(crate) fn begin_progress(&self) -> bool {
         self.progress.store(0, Ordering::Release);
+        self.was_paced.store(false, Ordering::Relaxed);
         self.paced.swap(false, Ordering::AcqRel)
     }
 

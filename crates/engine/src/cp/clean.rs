@@ -26,7 +26,7 @@ const STEP_BLOCKS: usize = 1024;
 /// Cleans the next few regions. True when nothing is left.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let run = home.run.as_mut().expect("under way");
-    run.writer.throttle()?;
+    run.writer.throttle(&home.aggregate)?;
     let Some(job) = run.plan.pop_front() else {
         return Ok(true);
     };

@@ -94,7 +94,11 @@ pub(crate) fn volume(
     id: FileId,
     part: Part,
 ) -> Result<Option<Part>, Stop> {
-    home.run.as_ref().expect("under way").writer.throttle()?;
+    home.run
+        .as_ref()
+        .expect("under way")
+        .writer
+        .throttle(&home.aggregate)?;
     match part {
         Part::Prepare => {
             clone::prepare(home, cx, id)?;
@@ -393,7 +397,11 @@ pub(crate) fn aggregate(
     cx: &mut LoadCx<'_>,
     part: Part,
 ) -> Result<Option<Part>, Stop> {
-    home.run.as_ref().expect("under way").writer.throttle()?;
+    home.run
+        .as_ref()
+        .expect("under way")
+        .writer
+        .throttle(&home.aggregate)?;
     match part {
         Part::Prepare => {
             prune_aggregate(home, cx)?;

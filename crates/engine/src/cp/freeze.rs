@@ -76,10 +76,8 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
             .filter(|(_, v)| v.fs.is_changed() || v.is_new)
             .map(|(id, _)| *id),
     );
-    let pages = home.aggregate.space.dirty_in(number);
     home.run = Some(Run {
         number,
-        pages,
         cleaned: 0,
         position,
         frees_log: home.replaying.is_none() && home.aggregate.log.is_some(),

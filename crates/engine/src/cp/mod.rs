@@ -52,7 +52,7 @@ use everglade_journal::Position;
 use crate::admin;
 use crate::aggregate::Aggregate;
 use crate::aggregate::heal::Healing;
-use crate::aggregate::space::WHOLE;
+use crate::aggregate::space::{Space, WHOLE};
 use crate::alloc::blocks::Host;
 use crate::filesystem::FileSystem;
 use crate::load::{LoadCx, Stop};
@@ -141,8 +141,7 @@ pub(crate) struct Run {
     pub(crate) phase: Phase,
     pub(crate) frozen: Vec<(Arc<Volume>, usize, Arc<Overlay>)>,
     pub(crate) plan: VecDeque<Job>,
-    /// Pages of the frozen overlays, and how many of them were cleaned.
-    pub(crate) pages: u64,
+    /// How many pages of the frozen overlays were cleaned.
     pub(crate) cleaned: u64,
     /// Volumes that have anything to write.
     pub(crate) active: BTreeSet<FileId>,
@@ -182,11 +181,12 @@ impl Run {
     }
 
     /// How much of it is done, of [`WHOLE`]: cleaning is most of the work.
-    pub(crate) fn progress(&self) -> u32 {
+    pub(crate) fn progress(&self, space: &Space) -> u32 {
         match self.phase {
             Phase::Plan | Phase::Drain | Phase::Reclaim => 0,
             Phase::Clean => {
-                let parts = self.cleaned * u64::from(WHOLE - 4) / self.pages.max(1);
+                let pages = space.dirty_in(self.number).max(1);
+                let parts = self.cleaned * u64::from(WHOLE - 4) / pages;
                 u32::try_from(parts).map_or(WHOLE - 4, |parts| parts.min(WHOLE - 4))
             }
             Phase::FinishVolume(..) | Phase::FinishAggregate(..) | Phase::Write => WHOLE - 4,

@@ -26,7 +26,7 @@ pub(crate) const CHANGED_MAX: usize = 8192;
 /// done its share.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let run = home.run.as_ref().expect("under way");
-    run.writer.throttle()?;
+    run.writer.throttle(&home.aggregate)?;
     scan::refresh(home, cx)?;
     let run = home.run.as_ref().expect("under way");
     let volumes = home

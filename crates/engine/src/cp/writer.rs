@@ -24,8 +24,6 @@ pub(crate) struct Writer {
     pub(crate) ready: Vec<Op>,
     inflight_ops: usize,
     inflight_blocks: usize,
-    /// Blocks under way to the devices at which the consistency point waits; set from outside.
-    pub(crate) share: u64,
     failure: Option<DiskError>,
     pub(crate) blocks_written: u64,
 }
@@ -41,8 +39,8 @@ impl Writer {
     }
 
     /// Waits while too much is under way.
-    pub(crate) fn throttle(&self) -> Result<(), Stop> {
-        if self.inflight_blocks as u64 >= self.share {
+    pub(crate) fn throttle(&self, aggregate: &Aggregate) -> Result<(), Stop> {
+        if self.inflight_blocks as u64 >= aggregate.share.blocks() {
             Err(Stop::Io)
         } else {
             Ok(())
@@ -131,7 +129,12 @@ impl Writer {
     }
 
     /// An operation of `blocks` blocks has completed. True if the consistency point should look again.
-    pub(crate) fn completed(&mut self, blocks: usize, result: Result<(), DiskError>) -> bool {
+    pub(crate) fn completed(
+        &mut self,
+        aggregate: &Aggregate,
+        blocks: usize,
+        result: Result<(), DiskError>,
+    ) -> bool {
         self.inflight_ops -= 1;
         self.inflight_blocks -= blocks;
         if let Err(error) = result {
@@ -139,7 +142,7 @@ impl Writer {
         }
         self.failure.is_some()
             || self.inflight_ops == 0
-            || self.inflight_blocks as u64 <= self.share / 2
+            || self.inflight_blocks as u64 <= aggregate.share.blocks() / 2
     }
 
     /// True if the devices have something to write.

@@ -164,7 +164,7 @@ impl<O: Outside> Core<O> {
                 aggregate.log.as_ref().is_some_and(Log::is_filling),
                 Trigger::Journal,
             ),
-            (space.dirty() * 2 >= space.dirty_limit(), Trigger::Dirty),
+            (space.is_dirty_enough(), Trigger::Dirty),
             (aggregate.wanted() >= aggregate.joining(), Trigger::Wanted),
         ];
         if let Some((_, trigger)) = at_once.into_iter().find(|(is_due, _)| *is_due) {
@@ -334,7 +334,6 @@ impl<O: Outside> Core<O> {
             pinned: &operation.pinned,
             wants: &mut wants,
         };
-        home.run.as_mut().expect("under way").writer.share = shared.share.blocks();
         let outcome = crate::cp::step(home, &mut cx);
         if outcome.is_ok() {
             operation.pinned.clear();
@@ -342,7 +341,11 @@ impl<O: Outside> Core<O> {
         let ops = std::mem::take(&mut home.run.as_mut().expect("under way").writer.ready);
         let wanted = home.host.wanted.filter(|_| !home.host.asked);
         let phase = home.run.as_ref().expect("under way").phase.name();
-        let progress = home.run.as_ref().expect("under way").progress();
+        let progress = home
+            .run
+            .as_ref()
+            .expect("under way")
+            .progress(&shared.space);
         let is_awaited = shared.space.set_progress(progress);
         if !ops.is_empty() {
             shared.share.set_writing(true);

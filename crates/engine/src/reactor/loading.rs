@@ -9,6 +9,7 @@ use everglade_env::{Completion, Nanos, Op, Outside, Page};
 use everglade_format::planted::{self, Bug};
 use everglade_format::{Pointer, Pvbn};
 
+use crate::aggregate::Aggregate;
 use crate::cp::writer::blocks_of;
 use crate::load::Missing;
 use crate::reactor::{Core, Operation, Work};
@@ -217,16 +218,16 @@ impl<O: Outside> Core<O> {
                 reader,
                 since,
             } => {
+                let shared = self.shared.aggregate(aggregate);
                 match reader {
                     Reader::Nobody => self.ahead_blocks -= pointers.len() as u64,
                     Reader::Client => {
                         let now = self.outside.now();
-                        let share = &self.shared.aggregate(aggregate).share;
-                        share.note_read(now.saturating_sub(since), now);
+                        shared.share.note_read(now.saturating_sub(since), now);
                     }
                     Reader::Ourselves => {}
                 }
-                self.complete_read(aggregate, pointers, attempt, completion);
+                self.complete_read(&shared, pointers, attempt, completion);
             }
             Inflight::Probe {
                 aggregate,
@@ -248,8 +249,9 @@ impl<O: Outside> Core<O> {
                     .run
                     .as_mut()
                     .expect("writes belong to the running consistency point");
-                run.writer.share = home.aggregate.share.blocks();
-                let is_due = run.writer.completed(blocks, completion.result);
+                let is_due = run
+                    .writer
+                    .completed(&home.aggregate, blocks, completion.result);
                 home.aggregate.share.set_writing(run.writer.is_writing());
                 if is_due {
                     self.enqueue(self.drivers[&aggregate]);
@@ -265,12 +267,12 @@ impl<O: Outside> Core<O> {
 
     fn complete_read(
         &mut self,
-        aggregate: u32,
+        shared: &Aggregate,
         pointers: Vec<Pointer>,
         attempt: u32,
         completion: Completion,
     ) {
-        let shared = self.shared.aggregate(aggregate);
+        let aggregate = shared.id;
         if let Err(error) = completion.result {
             // One bad block must not take its neighbours along: read them one by one.
             if pointers.len() > 1 || attempt < ATTEMPTS_MAX {

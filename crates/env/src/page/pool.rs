@@ -5,6 +5,7 @@
 //! masking its address, and neither a page nor its count is ever allocated one by one.
 //!
 //! free: depot (all threads) --64 at a time--> shelf (this thread) --take()--> held, count 1
+//!       depot (all threads) --a run of neighbours--> held, count 1
 //! held --share()--> count + 1 --drop()--> count - 1, and at 0 back on the shelf of the dropping thread
 //!
 //! 1. A page on a shelf or in the depot has no holder and is named exactly once there.
@@ -26,6 +27,8 @@
     reason = "the pool hands out raw memory under counted handles"
 )]
 
+mod depot;
+
 use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -34,6 +37,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::BLOCK_SIZE;
+use depot::Depot;
 
 const CHUNK_BYTES: usize = 2 << 20;
 /// Blocks of a chunk, the header included.
@@ -56,7 +60,8 @@ const WRITING: u32 = 1;
 
 #[repr(C, align(4096))]
 struct Header {
-    /// By block of the chunk; those of the header itself stay empty.
+    /// By block of the chunk. Of those of the header itself, the first one's note says which chunk of the
+    /// depot this is.
     cards: [Card; CHUNK_BLOCKS],
 }
 
@@ -67,6 +72,22 @@ struct Card {
     /// Who left the note, or `NO_NOTE`, or `WRITING`.
     author: AtomicU32,
     note: AtomicU64,
+}
+
+/// The block of its chunk that a page is.
+fn block_of(page: NonNull<[u8; BLOCK_SIZE]>) -> usize {
+    (page.addr().get() % CHUNK_BYTES) / BLOCK_SIZE
+}
+
+/// The header of a page's chunk.
+fn header(page: NonNull<[u8; BLOCK_SIZE]>) -> &'static Header {
+    let header = page
+        .as_ptr()
+        .map_addr(|address| address & !(CHUNK_BYTES - 1))
+        .cast::<Header>();
+    // SAFETY: every page lies in a chunk aligned to its size which starts with a header, is
+    // never unmapped, and whose header is only touched through atomics.
+    unsafe { &*header }
 }
 
 const _: () = assert!(size_of::<Header>() == HEADER_BLOCKS * BLOCK_SIZE);
@@ -86,11 +107,22 @@ impl Memory {
         let free = SHELF
             .try_with(|shelf| shelf.borrow_mut().take())
             .unwrap_or_else(|_| take_without_shelf());
-        let mut memory = Memory(free.0);
-        memory.wipe_note();
-        let before = memory.holders().swap(1, Ordering::Relaxed);
-        assert_eq!(before, 0, "a free page has no holder");
-        memory
+        free.lend()
+    }
+
+    /// So many pages, neighbours as far as there are any, each with one holder and its contents arbitrary.
+    pub(super) fn take_run(count: usize) -> Vec<Memory> {
+        let mut free = Vec::with_capacity(count);
+        depot().take(count, &mut free);
+        let taken = isize::try_from(count).expect("fewer pages than bytes");
+        let _ = SHELF
+            .try_with(|shelf| {
+                TALLY[shelf.borrow().tally]
+                    .0
+                    .fetch_add(taken, Ordering::Relaxed)
+            })
+            .unwrap_or_else(|_| TALLY[0].0.fetch_add(taken, Ordering::Relaxed));
+        free.into_iter().map(Free::lend).collect()
     }
 
     pub(super) fn address(&self) -> *const u8 {
@@ -148,14 +180,7 @@ impl Memory {
     }
 
     fn card(&self) -> &Card {
-        let page = self.0.as_ptr().cast::<u8>();
-        let block = (page.addr() % CHUNK_BYTES) / BLOCK_SIZE;
-        let header = page
-            .map_addr(|address| address & !(CHUNK_BYTES - 1))
-            .cast::<Header>();
-        // SAFETY: every page lies in a chunk aligned to its size which starts with a header, is
-        // never unmapped, and whose header is only touched through atomics.
-        unsafe { &(*header).cards[block] }
+        &header(self.0).cards[block_of(self.0)]
     }
 }
 
@@ -177,7 +202,7 @@ impl Drop for Memory {
         let free = Free(self.0);
         if let Err(free) = put_on_shelf(free) {
             TALLY[0].0.fetch_sub(1, Ordering::Relaxed);
-            depot().push(free);
+            depot().give([free]);
         }
     }
 }
@@ -187,6 +212,16 @@ struct Free(NonNull<[u8; BLOCK_SIZE]>);
 
 // SAFETY: a free page belongs to whoever has the value, on any thread.
 unsafe impl Send for Free {}
+
+impl Free {
+    fn lend(self) -> Memory {
+        let mut memory = Memory(self.0);
+        memory.wipe_note();
+        let before = memory.holders().swap(1, Ordering::Relaxed);
+        assert_eq!(before, 0, "a free page has no holder");
+        memory
+    }
+}
 
 /// The free pages of one thread.
 struct Shelf {
@@ -209,8 +244,10 @@ impl Shelf {
 
     fn take(&mut self) -> Free {
         if self.free.is_empty() {
-            self.free = refill(BATCH);
-            self.free.reserve(SHELF_MAX - BATCH);
+            // Lent from the end, so in ascending order.
+            depot().take(BATCH, &mut self.free);
+            self.free.reverse();
+            self.free.reserve(SHELF_MAX - self.free.len());
         }
         TALLY[self.tally].0.fetch_add(1, Ordering::Relaxed);
         self.free.pop().expect("a refilled shelf has pages")
@@ -218,7 +255,7 @@ impl Shelf {
 
     fn put(&mut self, free: Free) {
         if self.free.len() == SHELF_MAX {
-            depot().extend(self.free.drain(BATCH..));
+            depot().give(self.free.drain(BATCH..));
         }
         self.free.push(free);
         TALLY[self.tally].0.fetch_sub(1, Ordering::Relaxed);
@@ -227,14 +264,16 @@ impl Shelf {
 
 impl Drop for Shelf {
     fn drop(&mut self) {
-        depot().append(&mut self.free);
+        depot().give(self.free.drain(..));
     }
 }
 
 /// For a thread that is ending and has no shelf any more.
 fn take_without_shelf() -> Free {
     TALLY[0].0.fetch_add(1, Ordering::Relaxed);
-    refill(1).pop().expect("refill gives what was asked")
+    let mut free = Vec::with_capacity(1);
+    depot().take(1, &mut free);
+    free.pop().expect("a depot gives what was asked")
 }
 
 /// Puts the page on this thread's shelf, or gives it back if the thread is ending and has none.
@@ -266,33 +305,10 @@ pub(super) fn pages_in_use() -> usize {
     usize::try_from(sum).unwrap_or(0)
 }
 
-fn depot() -> std::sync::MutexGuard<'static, Vec<Free>> {
-    static DEPOT: Mutex<Vec<Free>> = Mutex::new(Vec::new());
-    // The list is consistent at every point where a holder of the lock could panic.
+fn depot() -> std::sync::MutexGuard<'static, Depot> {
+    static DEPOT: Mutex<Depot> = Mutex::new(Depot::EMPTY);
+    // It is consistent at every point where a holder of the lock could panic.
     DEPOT.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// `count` free pages from the depot, which grows by whole chunks.
-fn refill(count: usize) -> Vec<Free> {
-    let mut depot = depot();
-    while depot.len() < count {
-        carve(&mut depot);
-    }
-    let rest = depot.len() - count;
-    depot.split_off(rest)
-}
-
-/// Maps a chunk and adds its pages.
-fn carve(depot: &mut Vec<Free>) {
-    let chunk = map_aligned();
-    depot.reserve(CHUNK_BLOCKS - HEADER_BLOCKS);
-    // Backwards, because the depot is taken from its end: a batch is then an ascending run, which a
-    // gathered transfer can name in few pieces.
-    for block in (HEADER_BLOCKS..CHUNK_BLOCKS).rev() {
-        // SAFETY: within the chunk just mapped, and aligned to a block.
-        let page = unsafe { chunk.add(block * BLOCK_SIZE) };
-        depot.push(Free(page.cast()));
-    }
 }
 
 /// [`CHUNK_BYTES`] of zeroed memory aligned to as much, for ever.

@@ -131,3 +131,25 @@ fn several_pages_are_in_the_order_of_their_addresses() {
         held.extend(pages.into_iter().rev().step_by(2));
     }
 }
+
+#[test]
+fn what_was_let_go_together_is_lent_as_neighbours_again() {
+    let _alone = ALONE.lock().unwrap();
+    let address = |page: &Page| page.as_ptr().addr();
+    let mut streams: Vec<Vec<Page>> = (0..200).map(|_| Page::several(32)).collect();
+    // Let go in no order: whole requests, their pages one at a time.
+    while !streams.is_empty() {
+        let mut pages = streams.swap_remove(streams.len() * 7 / 11);
+        while !pages.is_empty() {
+            drop(pages.swap_remove(pages.len() * 3 / 5));
+        }
+    }
+    let again: Vec<Vec<Page>> = (0..100).map(|_| Page::several(32)).collect();
+    let pieces = |pages: &Vec<Page>| {
+        let apart = |pair: &&[Page]| address(&pair[1]) - address(&pair[0]) != BLOCK_SIZE;
+        1 + pages.windows(2).filter(apart).count()
+    };
+    let pieces: usize = again.iter().map(pieces).sum();
+    // Alone it is 110 or so; other tests take pages from between.
+    assert!(pieces < 400, "100 requests are {pieces} pieces");
+}

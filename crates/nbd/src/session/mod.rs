@@ -181,28 +181,28 @@ impl Session {
         }
         let mut count = 0;
         let mut staged = usize::MAX;
-        if let Phase::Transmission(transmission) = &mut self.phase {
-            let header_bytes = transmission.header_bytes();
-            if let Some(payload) = transmission.payload() {
-                let more_slices = payload.more_slices();
-                let mut unfilled = 0;
-                for piece in payload.unfilled() {
-                    if count == buffers.len() {
-                        return count;
-                    }
-                    unfilled += piece.len();
-                    buffers[count] = IoSliceMut::new(piece);
-                    count += 1;
-                }
-                // What follows belongs into pages that do not exist yet.
-                if more_slices {
+        if let Phase::Transmission(transmission) = &mut self.phase
+            && let header_bytes = transmission.header_bytes()
+            && let Some(payload) = transmission.payload()
+        {
+            let more_slices = payload.more_slices();
+            let mut unfilled = 0;
+            for piece in payload.unfilled() {
+                if count == buffers.len() {
                     return count;
                 }
-                // After a long payload comes probably another: its header, and no more, or what follows would
-                // be copied once more on its way into pages.
-                if unfilled >= LONG_PAYLOAD_BYTES {
-                    staged = header_bytes;
-                }
+                unfilled += piece.len();
+                buffers[count] = IoSliceMut::new(piece);
+                count += 1;
+            }
+            // What follows belongs into pages that do not exist yet.
+            if more_slices {
+                return count;
+            }
+            // After a long payload comes probably another: its header, and no more, or what follows would
+            // be copied once more on its way into pages.
+            if unfilled >= LONG_PAYLOAD_BYTES {
+                staged = header_bytes;
             }
         }
         if count < buffers.len() {

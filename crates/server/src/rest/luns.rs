@@ -13,6 +13,7 @@ use super::caller::Caller;
 use super::desk::Desk;
 use super::entity::{Condition, Tag};
 use super::listing::Listing;
+use crate::reactor::Administrator;
 use crate::records::Deed;
 
 pub(super) async fn list(
@@ -88,50 +89,71 @@ pub(super) async fn put(
 pub(super) async fn resize(
     State(desk): State<Arc<Desk>>,
     Extension(caller): Extension<Caller>,
-    Path((volume, name)): Path<(String, String)>,
+    Path(name): Path<(String, String)>,
     headers: HeaderMap,
     Body(body): Body,
 ) -> Answer {
     let request = ResizeLun::parse(&body)?;
-    let condition = Condition::read(&headers, &header::IF_MATCH)?;
-    let object = format!("{volume}/{name}");
-    let editing = desk.edit(&format!("LUN {object}"))?;
-    let deed = Deed {
-        what: "lun resize",
-        object,
-        detail: format!("{} bytes", request.size_bytes),
+    let detail = format!("{} bytes", request.size_bytes);
+    let change = move |administrator: &Administrator, volume: &str, name: &str| {
+        administrator.resize_lun(volume, name, &request)
     };
-    let lun: Lun = desk
-        .change(caller, deed, move |administrator| {
-            let _editing = editing;
-            condition.allows(&Tag::of_lun(&administrator.lun(&volume, &name)?))?;
-            administrator.resize_lun(&volume, &name, &request)
-        })
-        .await?;
-    with_tag(&Tag::of_lun(&lun), &desk.reachable(lun))
+    edit(
+        &desk,
+        caller,
+        name,
+        &headers,
+        ("lun resize", detail),
+        change,
+    )
+    .await
 }
 
 pub(super) async fn rename(
     State(desk): State<Arc<Desk>>,
     Extension(caller): Extension<Caller>,
-    Path((volume, name)): Path<(String, String)>,
+    Path(name): Path<(String, String)>,
     headers: HeaderMap,
     Body(body): Body,
 ) -> Answer {
     let request = Rename::parse(&body)?;
-    let condition = Condition::read(&headers, &header::IF_MATCH)?;
+    let detail = format!("to {}", request.name);
+    let change = move |administrator: &Administrator, volume: &str, name: &str| {
+        administrator.rename_lun(volume, name, &request)
+    };
+    edit(
+        &desk,
+        caller,
+        name,
+        &headers,
+        ("lun rename", detail),
+        change,
+    )
+    .await
+}
+
+/// Changes a LUN, if it is still the one that is meant.
+async fn edit(
+    desk: &Arc<Desk>,
+    caller: Caller,
+    (volume, name): (String, String),
+    headers: &HeaderMap,
+    (what, detail): (&'static str, String),
+    change: impl FnOnce(&Administrator, &str, &str) -> Result<Lun, Problem> + Send + 'static,
+) -> Answer {
+    let condition = Condition::read(headers, &header::IF_MATCH)?;
     let object = format!("{volume}/{name}");
     let editing = desk.edit(&format!("LUN {object}"))?;
     let deed = Deed {
-        what: "lun rename",
+        what,
         object,
-        detail: format!("to {}", request.name),
+        detail,
     };
-    let lun: Lun = desk
+    let lun = desk
         .change(caller, deed, move |administrator| {
             let _editing = editing;
             condition.allows(&Tag::of_lun(&administrator.lun(&volume, &name)?))?;
-            administrator.rename_lun(&volume, &name, &request)
+            change(administrator, &volume, &name)
         })
         .await?;
     with_tag(&Tag::of_lun(&lun), &desk.reachable(lun))

@@ -1,6 +1,9 @@
-//! `null SOCKET BYTES`: our NBD sessions over a target that does nothing, for `cargo xtask bench nbd`. Reads
-//! return the same page again and again, writes are forgotten. What this serves is the most that any engine
-//! under these sessions could.
+//! `null SOCKET BYTES [MEMORY]`: our NBD sessions over a target that does nothing, for `cargo xtask bench nbd`.
+//! Reads return the same page again and again, writes are forgotten. What this serves is the most that any engine
+//! under these sessions could, if its data were in the processor's first cache.
+//!
+//! With MEMORY, each block up to so many bytes has a page of its own, found by its number in one array: a cache that
+//! needs no look-up at all. What is left between that and the same page again is what memory costs.
 //!
 //! The loop is that of the server's reactor without engine, timers and administrators.
 
@@ -11,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use everglade_env::reactor::{Interest, Real};
-use everglade_env::{Outside, Page, PageRef, World, WorldOptions};
+use everglade_env::{BLOCK_SIZE, Outside, Page, PageRef, World, WorldOptions};
 use everglade_nbd::{Received, SessionId, Sessions, Settings};
 use everglade_target::{
     Completion, Error, Export, LunHandle, Op, ReadSpan, Reply, Target, Token, span,
@@ -23,7 +26,8 @@ const PAYLOAD_BYTES_MAX: u64 = 128 << 20;
 
 struct Null {
     export: Export,
-    page: PageRef,
+    /// By block, again and again.
+    pages: Vec<PageRef>,
     done: Vec<Completion>,
 }
 
@@ -45,11 +49,13 @@ impl Target for Null {
     fn submit(&mut self, _lun: LunHandle, op: Op, token: Token) {
         let result = Ok(match op {
             Op::Read { offset, length } => {
-                let count = span::block_count(offset, u64::from(length));
+                let count = span::block_count(offset, u64::from(length)) as usize;
+                let first = usize::try_from(offset / BLOCK_SIZE as u64).expect("64 bits");
+                let page = |number: usize| self.pages[number % self.pages.len()].clone();
                 Reply::Data(ReadSpan {
                     offset,
                     length,
-                    pages: (0..count).map(|_| self.page.clone()).collect(),
+                    pages: (first..first + count).map(page).collect(),
                 })
             }
             Op::Extents { .. } | Op::Changes { .. } => Reply::Extents(Vec::new()),
@@ -73,14 +79,21 @@ struct Server {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [socket, bytes] = &words[..] else {
-        eprintln!("usage: null SOCKET BYTES");
-        return ExitCode::from(2);
+    let (socket, bytes, memory) = match &words[..] {
+        [socket, bytes] => (socket, bytes, "0"),
+        [socket, bytes, memory] => (socket, bytes, &**memory),
+        _ => {
+            eprintln!("usage: null SOCKET BYTES [MEMORY]");
+            return ExitCode::from(2);
+        }
     };
-    let outcome = bytes
-        .parse()
-        .map_err(|_| std::io::Error::other("BYTES is not a number"))
-        .and_then(|bytes| serve(socket, bytes));
+    let number = |word: &str| {
+        let parsed = word.parse::<u64>();
+        parsed.map_err(|_| std::io::Error::other(format!("{word} is not a number of bytes")))
+    };
+    let outcome = number(bytes)
+        .and_then(|bytes| Ok((bytes, number(memory)?)))
+        .and_then(|(bytes, memory)| serve(socket, bytes, memory));
     if let Err(error) = outcome {
         eprintln!("null: {error}");
         return ExitCode::FAILURE;
@@ -88,19 +101,23 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn serve(socket: &str, size_bytes: u64) -> std::io::Result<()> {
+fn serve(socket: &str, size_bytes: u64, memory: u64) -> std::io::Result<()> {
     let world = World::new(&WorldOptions::default()).map_err(std::io::Error::other)?;
     let listener = UnixListener::bind(socket)?;
     listener.set_nonblocking(true)?;
-    let mut content = Page::zeroed();
-    content.fill(0x5a);
+    let page = |_| {
+        let mut content = Page::zeroed();
+        content.fill(0x5a);
+        content.freeze()
+    };
+    let pages = (0..(memory / BLOCK_SIZE as u64).max(1)).map(page);
     let mut target = Null {
         export: Export {
             name: "null".to_owned(),
             size_bytes,
             read_only: false,
         },
-        page: content.freeze(),
+        pages: pages.collect(),
         done: Vec::new(),
     };
     let mut server = Server {

@@ -67,7 +67,8 @@ const fn row(
 #[must_use]
 pub fn all() -> Vec<Row> {
     use Arm::{
-        Disk, Everglade, EvergladeAlways, Nbdkit, Null, QemuBtrfs, QemuQcow2, QemuRaw, QemuXfs,
+        Disk, Everglade, EvergladeAlways, Nbdkit, Null, NullMemory, QemuBtrfs, QemuQcow2, QemuRaw,
+        QemuXfs,
     };
     use Kind::{DurableWrite, Read, Write, WriteFlush, WriteThenFlush};
     use Order::{Random, Sequential};
@@ -99,7 +100,7 @@ pub fn all() -> Vec<Row> {
                 "cached-q32",
                 "random read q32, cached",
                 load(Read, Random, block, 32),
-                &[Everglade, QemuRaw, Null],
+                &[Everglade, QemuRaw, Null, NullMemory],
                 1.2,
                 &[(QemuRaw, 3.0), (Null, 0.75)],
             )

@@ -30,6 +30,8 @@ pub enum Arm {
     Nbdkit,
     /// Our NBD sessions over a target that does nothing.
     Null,
+    /// The same, but each block has a page of its own, found without any look-up.
+    NullMemory,
     /// `fio` on the raw file, O_DIRECT, io_uring: no server at all.
     Disk,
 }
@@ -47,6 +49,7 @@ impl Arm {
             Arm::QemuXfs => "qsd raw on XFS",
             Arm::Nbdkit => "nbdkit file",
             Arm::Null => "our null target",
+            Arm::NullMemory => "null target, its own page for each block",
             Arm::Disk => "fio on the file",
         }
     }
@@ -122,10 +125,17 @@ impl Server {
     }
 
     /// `null`, a binary of `everglade-testing`.
-    pub(super) fn null(folder: &Path, program: &Path, bytes: u64) -> Result<Server, Failure> {
-        let socket = folder.join("null.sock");
+    pub(super) fn null(
+        folder: &Path,
+        program: &Path,
+        bytes: u64,
+        memory: u64,
+    ) -> Result<Server, Failure> {
+        let socket = folder.join(format!("null-{memory}.sock"));
         let mut command = Command::new(program);
-        command.arg(&socket).arg(bytes.to_string());
+        command
+            .arg(&socket)
+            .args([bytes, memory].map(|it| it.to_string()));
         Server::peer(command, "the null target", socket, "null")
     }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::load::{self, Kind, Load};
-use super::row::Row;
+use super::row::{CACHED_BYTES, Row};
 use super::server::{Arm, Mounted, Server, must, start_ours, written_file};
 use crate::Failure;
 use crate::rig::Place;
@@ -108,10 +108,11 @@ impl Stage {
                 self.fill_raw()?;
                 Server::nbdkit(&self.folder, &self.raw)?
             }
-            Arm::Null => Server::null(&self.folder, &self.null, self.bytes)?,
+            Arm::Null => Server::null(&self.folder, &self.null, self.bytes, 0)?,
+            Arm::NullMemory => Server::null(&self.folder, &self.null, self.bytes, CACHED_BYTES)?,
             Arm::Disk => unreachable!("returned above"),
         };
-        if !matches!(arm, Arm::Null | Arm::Nbdkit) {
+        if !matches!(arm, Arm::Null | Arm::NullMemory | Arm::Nbdkit) {
             load::fill(&server.socket, &server.export, self.bytes)
                 .map_err(|error| Failure::rig(&format!("fill {}", arm.name()), &error))?;
         }

@@ -8,10 +8,9 @@ use everglade_testing::engine::{EngineMaker, EngineSystem};
 use everglade_testing::sim::Kind;
 use everglade_testing::system::{Maker, System};
 use everglade_testing::workload::contents;
-use everglade_testing::world::{Cut, Keep, Turn};
 use everglade_testing::{Seed, SimWorld};
 
-use super::rig::ask;
+use super::rig::{ask, change_all, cut};
 
 const TURNS_MAX: u64 = 1_000_000;
 pub(super) const BLOCKS: u64 = 600;
@@ -59,16 +58,9 @@ impl Rig {
     }
 
     pub(super) fn change(&mut self, change: Change) -> Result<(), Error> {
-        self.system.core(0).change(0, change, 9);
-        self.world.wake(0);
-        let mut done = Vec::new();
-        let system = &mut self.system;
-        self.world.run(TURNS_MAX, &mut |_| {
-            let said = everglade_testing::system::System::turn(system, 0);
-            system.core(0).poll_admin(&mut done);
-            if done.is_empty() { said } else { Turn::Stop }
-        });
-        done.pop().expect("it is answered").result
+        change_all(&self.world, &mut self.system, TURNS_MAX, [change])
+            .pop()
+            .expect("it is answered")
     }
 
     pub(super) fn snapshot(&mut self, volume: &str, name: &str) {
@@ -188,16 +180,7 @@ impl Rig {
     /// A consistency point, then a power cut.
     pub(super) fn restart(mut self) -> Rig {
         self.lives += 1;
-        let images = self.world.after_cut(Cut::whole(Keep::Nothing));
-        drop(self.system);
-        let offline = SimWorld::restart(images.clone(), Seed(self.lives), 1);
-        let checked = self.maker.check(&offline);
-        checked.unwrap_or_else(|error| panic!("life {}: {error}", self.lives));
-        let world = SimWorld::restart(images, Seed(self.lives), 1);
-        let system = self
-            .maker
-            .mount(&world)
-            .expect("what was committed can be mounted");
+        let (world, system) = cut(&self.maker, &self.world, self.system, self.lives);
         Rig {
             world,
             system,

@@ -6,10 +6,9 @@ use everglade_target::{Error, Op, Reply, WriteSpan};
 use everglade_testing::engine::{EngineMaker, EngineSystem};
 use everglade_testing::system::{Maker, System};
 use everglade_testing::workload::contents;
-use everglade_testing::world::{Cut, Keep, Turn};
 use everglade_testing::{Seed, SimWorld};
 
-use super::rig::ask;
+use super::rig::{ask, change_all, cut};
 
 const TURNS_MAX: u64 = 20_000_000;
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -75,25 +74,7 @@ impl Rig {
         &mut self,
         changes: impl IntoIterator<Item = Change>,
     ) -> Vec<Result<(), Refusal>> {
-        let mut count = 0;
-        for change in changes {
-            self.system.core(0).change(0, change, count);
-            count += 1;
-        }
-        self.world.wake(0);
-        let mut done = Vec::new();
-        let system = &mut self.system;
-        self.world.run(TURNS_MAX, &mut |_| {
-            let said = system.turn(0);
-            system.core(0).poll_admin(&mut done);
-            if (done.len() as u64) < count {
-                said
-            } else {
-                Turn::Stop
-            }
-        });
-        done.sort_unstable_by_key(|done| done.token);
-        done.into_iter().map(|done| done.result).collect()
+        change_all(&self.world, &mut self.system, TURNS_MAX, changes)
     }
 
     pub(super) fn snapshot(&mut self, name: &str) -> Result<(), Refusal> {
@@ -166,16 +147,7 @@ impl Rig {
     /// A power cut; the media must be clean.
     pub(super) fn restart(mut self) -> Rig {
         self.lives += 1;
-        let images = self.world.after_cut(Cut::whole(Keep::Nothing));
-        drop(self.system);
-        let offline = SimWorld::restart(images.clone(), Seed(self.lives), 1);
-        let checked = self.maker.check(&offline);
-        checked.unwrap_or_else(|error| panic!("life {}: {error}", self.lives));
-        let world = SimWorld::restart(images, Seed(self.lives), 1);
-        let system = self
-            .maker
-            .mount(&world)
-            .expect("what was committed can be mounted");
+        let (world, system) = cut(&self.maker, &self.world, self.system, self.lives);
         Rig {
             world,
             system,

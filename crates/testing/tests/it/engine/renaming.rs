@@ -9,6 +9,8 @@ use everglade_testing::system::{Maker, System};
 use everglade_testing::world::{Cut, Keep, Turn};
 use everglade_testing::{Seed, SimWorld};
 
+use super::rig::change_all;
+
 const TURNS_MAX: u64 = 1_000_000;
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
@@ -63,23 +65,12 @@ impl Rig {
 
     /// Asks for all at once, so that one consistency point makes them; their answers in order.
     fn change_all(&mut self, changes: &[Change]) -> Vec<Result<(), Error>> {
-        for (token, change) in (1..).zip(changes) {
-            self.system.core(0).change(0, change.clone(), token);
-        }
-        self.world.wake(0);
-        let mut done = Vec::new();
-        let system = &mut self.system;
-        self.world.run(TURNS_MAX, &mut |_| {
-            let said = system.turn(0);
-            system.core(0).poll_admin(&mut done);
-            if done.len() < changes.len() {
-                said
-            } else {
-                Turn::Stop
-            }
-        });
-        done.sort_by_key(|one| one.token);
-        done.into_iter().map(|one| one.result).collect()
+        change_all(
+            &self.world,
+            &mut self.system,
+            TURNS_MAX,
+            changes.iter().cloned(),
+        )
     }
 
     fn ask(&mut self, handle: LunHandle, op: Op) -> Reply {

@@ -1,5 +1,6 @@
 //! An aggregate that is worked on, cut, checked and started again, as one test likes.
 
+use everglade_engine::admin::{Change, Error as Refusal};
 use everglade_target::{Error, Op, Reply};
 use everglade_testing::engine::{EngineMaker, EngineSystem};
 use everglade_testing::model::Model;
@@ -119,6 +120,53 @@ pub(super) fn ask(
     });
     system.target(0).close(handle);
     done.pop().expect("it is answered").result
+}
+
+/// Asks for all changes at once, so that one consistency point makes them, within so many turns; their answers in
+/// order.
+pub(super) fn change_all(
+    world: &SimWorld,
+    system: &mut EngineSystem,
+    turns_max: u64,
+    changes: impl IntoIterator<Item = Change>,
+) -> Vec<Result<(), Refusal>> {
+    let mut count = 0;
+    for change in changes {
+        system.core(0).change(0, change, count);
+        count += 1;
+    }
+    world.wake(0);
+    let mut done = Vec::new();
+    world.run(turns_max, &mut |_| {
+        let said = system.turn(0);
+        system.core(0).poll_admin(&mut done);
+        if (done.len() as u64) < count {
+            said
+        } else {
+            Turn::Stop
+        }
+    });
+    done.sort_unstable_by_key(|done| done.token);
+    done.into_iter().map(|done| done.result).collect()
+}
+
+/// A power cut that begins life `life`; the media must be clean.
+pub(super) fn cut(
+    maker: &EngineMaker,
+    world: &SimWorld,
+    system: EngineSystem,
+    life: u64,
+) -> (SimWorld, EngineSystem) {
+    let images = world.after_cut(Cut::whole(Keep::Nothing));
+    drop(system);
+    let offline = SimWorld::restart(images.clone(), Seed(life), 1);
+    let checked = maker.check(&offline);
+    checked.unwrap_or_else(|error| panic!("life {life}: {error}"));
+    let world = SimWorld::restart(images, Seed(life), 1);
+    let system = maker
+        .mount(&world)
+        .expect("what was committed can be mounted");
+    (world, system)
 }
 
 pub(super) fn create_volume(name: &str) -> Action {
