@@ -91,7 +91,7 @@ const TABLE: &[Row] = &[
     (Bug::OwnedStaysInSummary, Kind::Moments, 1),
     (Bug::BaseNotLocked, Kind::Moments, 0),
     (Bug::CloneForgetsBase, Kind::Moments, 0),
-    (Bug::SplitCursorAhead, Kind::Moments, 0),
+    (Bug::SplitCursorAhead, Kind::Moments, 1),
     (Bug::SplitLetsGoEarly, Kind::Moments, 0),
     (Bug::SplitLeavesHoles, Kind::Moments, 0),
     (Bug::RedirectMissing, Kind::Moments, 0),
