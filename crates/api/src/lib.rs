@@ -24,6 +24,7 @@ mod problem;
 mod scan;
 mod size;
 mod snapshot;
+mod split;
 mod statistics;
 mod status;
 mod version;
@@ -52,6 +53,7 @@ pub use snapshot::{
     CreateSnapshot, HoldSnapshot, KeptSnapshot, RenameSnapshot, RestoreSnapshot, Restored,
     Snapshot, SnapshotName, Snapshots, Taken,
 };
+pub use split::{Split, SplitState};
 pub use statistics::{AggregateStatistics, Operation, Statistics};
 pub use status::{AggregateSummary, Condition, Health, Status};
 pub use version::Version;

@@ -7,7 +7,7 @@ use everglade_format::config::{JournalRegion, hex};
 use everglade_format::context::place as context_place;
 use everglade_format::refcount::COUNTS_PER_BLOCK;
 use everglade_format::snapshot::SNAPSHOTS_MAX;
-use everglade_format::volume::SnapshotRoots;
+use everglade_format::volume::{SnapshotRoots, Split};
 use everglade_format::{
     Context, FileId, Header, Inode, Layer, Owner, Pvbn, SnapshotRecord, bitmap, metafile,
 };
@@ -247,6 +247,9 @@ fn snapshots_part(
     }
     if let Some((parent, snapshot)) = roots.base {
         out = out.fact("base", format!("snapshot {snapshot} of volume {parent}"));
+    }
+    if roots.split != Split::None {
+        out = out.fact("split", format!("{:?}", roots.split));
     }
     let Some(inode) = sides.inodes.all.get(&table) else {
         out.parts.push(Description::new("the table is not there"));

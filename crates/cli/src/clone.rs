@@ -7,6 +7,7 @@ use crate::failure::{Failure, exit};
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
 use crate::session::{Session, Told};
+use crate::split;
 use crate::verb::{CloneCreate, CloneVerb, Show};
 
 const COLUMNS: [Column<Volume>; 8] = [
@@ -26,6 +27,7 @@ pub(crate) fn run(verb: &CloneVerb, session: &Session, output: &Output) -> Resul
     match verb {
         CloneVerb::Create(create) => run_create(create, session, output)?,
         CloneVerb::Show(show) => run_show(show, session, output)?,
+        CloneVerb::Split { verb } => return split::run(verb, session, output),
     }
     Ok(exit::OK)
 }

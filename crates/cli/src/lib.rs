@@ -20,6 +20,7 @@ mod policy;
 mod scan;
 mod session;
 mod snapshot;
+mod split;
 mod status;
 mod table;
 mod top;

@@ -191,7 +191,7 @@ fn obstacle(snapshot: &Snapshot) -> Option<String> {
     match snapshot.holds.as_slice() {
         [] if snapshot.is_exported => Some("it is exported to a client".to_owned()),
         [] if snapshot.is_clone_base => {
-            Some("the volume is a clone of it, and it goes with the volume".to_owned())
+            Some("the volume is a clone of it: split the volume first, or delete it".to_owned())
         }
         [] if !snapshot.clones.is_empty() => {
             Some(format!("it is the base of {}", snapshot.clones.join(", ")))

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use everglade_api::{LunName, Name, Size, SnapshotName};
 
-pub(crate) use clone::{CloneCreate, CloneVerb};
+pub(crate) use clone::{CloneCreate, CloneVerb, SplitStart, SplitVerb};
 pub(crate) use policy::{PolicyCreate, PolicyVerb};
 pub(crate) use snapshot::{
     SnapshotDiff, SnapshotHold, SnapshotRestore, SnapshotScan, SnapshotShow, SnapshotVerb,
@@ -42,7 +42,7 @@ pub enum Verb {
         #[command(subcommand)]
         verb: SnapshotVerb,
     },
-    /// Make and show clones, volumes that begin as a snapshot of another
+    /// Make, show and split clones, volumes that begin as a snapshot of another
     Clone {
         /// What to do.
         #[command(subcommand)]

@@ -15,7 +15,7 @@ use everglade_freespace::Areas;
 
 use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
-use crate::snapshot::{change as snapshot, clone, lun, lun_clone};
+use crate::snapshot::{change as snapshot, clone, lun, lun_clone, split};
 use crate::tree::{File, Root};
 use crate::volume::name::Name;
 use crate::volume::{Lun, StripeState, Volume};
@@ -146,6 +146,16 @@ pub enum Change {
         /// Which of its snapshots.
         snapshot: String,
     },
+    /// Gives a clone blocks of its own for all that it shares with its base, in the background. Then it is no clone.
+    StartSplit {
+        /// Which clone.
+        volume: String,
+    },
+    /// Stops that. What was copied stays, and the next start goes on from there.
+    StopSplit {
+        /// Which clone.
+        volume: String,
+    },
     /// Makes a LUN what it was in a snapshot, and leaves the rest of the volume alone. What was active stays as another
     /// snapshot.
     RestoreLun {
@@ -220,6 +230,8 @@ impl Change {
             | Change::HoldSnapshot { .. }
             | Change::CancelLunClone { .. }
             | Change::SetScanPace { .. }
+            | Change::StartSplit { .. }
+            | Change::StopSplit { .. }
             | Change::ReleaseSnapshot { .. } => 0,
         }
     }
@@ -380,6 +392,8 @@ pub(crate) fn execute(
             lun_clone::begin(home, stamp, (volume, lun), name, from.as_deref())
         }
         Change::CancelLunClone { volume, name } => lun_clone::cancel(home, volume, name),
+        Change::StartSplit { volume } => split::start(home, volume),
+        Change::StopSplit { volume } => split::stop(home, volume),
         Change::RestoreLun {
             volume,
             snapshot: target,
@@ -494,7 +508,9 @@ pub(crate) fn new_volume(
         pending_blocks: 0.into(),
         scan: std::sync::Mutex::default(),
         lun_clone: std::sync::Mutex::default(),
-        base: std::sync::OnceLock::new(),
+        base: std::sync::Mutex::default(),
+        split: std::sync::Mutex::default(),
+        is_moved: false.into(),
         is_paused: false.into(),
     })
 }
@@ -510,7 +526,7 @@ fn delete_volume(
     let clones = clone::of(home, volume.id, None);
     if !clones.is_empty() {
         return Err(Error::Busy(format!(
-            "{} is cloned from snapshots of volume {name}; delete what is cloned first",
+            "{} is cloned from snapshots of volume {name}; split or delete what is cloned first",
             clones.join(", ")
         )));
     }

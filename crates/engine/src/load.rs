@@ -4,16 +4,21 @@
 //! handler returns [`Stop`]. It lets go of everything and runs again from the top when all requested
 //! pages are there. The pages it waited for stay pinned until it is done, so that it makes progress
 //! however small the cache is.
+//!
+//! What a pointer of a volume names may have moved since it was written ([`crate::aggregate::redirects`]). Then it is
+//! found here by way of the containers, and no handler knows.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use everglade_env::PageRef;
+use everglade_format::planted::{self, Bug};
 use everglade_format::{Damage, Layer, Pointer};
 use everglade_pagecache::{Key, PageCache};
 use everglade_target::Error;
 
 use crate::aggregate::Aggregate;
+use crate::volume::Volume;
 
 /// Why a handler cannot go on now.
 #[derive(Debug)]
@@ -107,9 +112,14 @@ impl Pinned {
     }
 }
 
+/// How a page is looked up in the cache.
+type Get = fn(&PageCache, &Key) -> Option<PageRef>;
+
 /// What a handler may do in its load phase.
 pub(crate) struct LoadCx<'a> {
     pub(crate) aggregate: &'a Aggregate,
+    /// Whose pointers are followed, if it is always the same volume's.
+    pub(crate) volume: Option<&'a Volume>,
     pub(crate) cache: &'a PageCache,
     pub(crate) pinned: &'a Pinned,
     pub(crate) wants: &'a mut Vec<Pointer>,
@@ -154,7 +164,19 @@ impl LoadCx<'_> {
             None => self.wants.push(pointers[places[index]]),
         });
         let absent = self.wants.len() > before;
-        gather.add(if absent { Err(Stop::Load) } else { Ok(()) });
+        if absent && self.is_moved() {
+            // In the order of their places.
+            let mut absent = self.wants.split_off(before).into_iter().peekable();
+            for place in places {
+                if absent.next_if_eq(&pointers[place]).is_some()
+                    && let Some(page) = gather.add(self.data(pointers[place]))
+                {
+                    found(place, page);
+                }
+            }
+        } else {
+            gather.add(if absent { Err(Stop::Load) } else { Ok(()) });
+        }
         gather.finish()
     }
 
@@ -171,35 +193,127 @@ impl LoadCx<'_> {
         Ok(found)
     }
 
-    fn find(
+    /// The data a pointer names, or how it is damaged for good.
+    pub(crate) fn data_or_damage(
         &mut self,
         pointer: Pointer,
-        get: fn(&PageCache, &Key) -> Option<PageRef>,
     ) -> Result<Result<PageRef, String>, Stop> {
+        self.find(pointer, PageCache::get)
+    }
+
+    fn find(&mut self, pointer: Pointer, get: Get) -> Result<Result<PageRef, String>, Stop> {
         assert!(!pointer.is_hole(), "a hole has no page");
         if pointer.is_lost() {
             return Ok(Err(
                 "it was lost with a block that could not be read".to_owned()
             ));
         }
-        match self.pinned.get(pointer) {
-            Some(Ok(page)) => return Ok(Ok(page.clone())),
-            Some(Err(Missing::Damaged(reason))) => return Ok(Err(reason.clone())),
-            Some(Err(device)) => return Err(device.clone().into()),
-            None => {}
+        match self.look(pointer, get) {
+            Some(Ok(page)) => Ok(Ok(page)),
+            Some(Err(missing)) => match self.elsewhere(pointer, get, false)? {
+                Some(page) => Ok(Ok(page)),
+                None => match missing {
+                    Missing::Damaged(reason) => Ok(Err(reason)),
+                    Missing::Device(_) => Err(missing.into()),
+                },
+            },
+            None => {
+                if self.is_moved()
+                    && let Some(page) = self.elsewhere(pointer, get, true)?
+                {
+                    return Ok(Ok(page));
+                }
+                self.wants.push(pointer);
+                Err(Stop::Load)
+            }
         }
-        if let Some(page) = get(self.cache, &self.key(pointer)) {
-            return Ok(Ok(page));
-        }
-        self.wants.push(pointer);
-        Err(Stop::Load)
     }
 
-    /// Those whose pages are not in memory. Nothing is noted of them.
-    pub(crate) fn missing(&self, pointers: &[Pointer]) -> Vec<Pointer> {
+    /// What is known of a page: it is here, or it did not come.
+    fn look(&self, pointer: Pointer, get: Get) -> Option<Arrival> {
+        let known = self.pinned.get(pointer).cloned();
+        known.or_else(|| get(self.cache, &self.key(pointer)).map(Ok))
+    }
+
+    /// True if most of what a handler looks for is not where its pointers say. Asked only before something is read.
+    fn is_moved(&self) -> bool {
+        self.volume.is_some_and(Volume::is_moved)
+    }
+
+    /// Looks for what a pointer of a volume names where containers of volumes that were split have it. Nothing if
+    /// they do not, or if what they have is damaged; with `believes`, nor if one of them says that the pointer is right.
+    fn elsewhere(
+        &mut self,
+        pointer: Pointer,
+        get: Get,
+        believes: bool,
+    ) -> Result<Option<PageRef>, Stop> {
+        // Blocks of the aggregate itself have no vvbn, and are where they are.
+        if pointer.vvbn.0 == 0 || planted::is(Bug::RedirectMissing) {
+            return Ok(None);
+        }
+        let aggregate = self.aggregate;
+        for (id, root) in aggregate.redirects.containers().iter() {
+            // Those made later cannot be parents.
+            if self.volume.is_some_and(|volume| *id > volume.id) {
+                continue;
+            }
+            let slot = match root.pointer(self, Layer::Aggregate, 0, pointer.vvbn.0) {
+                Ok(slot) => slot,
+                // Whoever needs the container itself will be told.
+                Err(Stop::Failed(_)) => continue,
+                Err(stop) => return Err(stop),
+            };
+            if slot.tag != pointer.tag || !slot.has_block() {
+                continue;
+            }
+            if slot.pvbn == pointer.pvbn {
+                if believes {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let moved = Pointer {
+                pvbn: slot.pvbn,
+                ..pointer
+            };
+            match self.look(moved, get) {
+                Some(Ok(page)) => {
+                    aggregate.redirects.note();
+                    return Ok(Some(page));
+                }
+                Some(Err(_)) => {}
+                None => {
+                    self.wants.push(moved);
+                    return Err(Stop::Load);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Those whose pages are not in memory, as they are to be read. Nothing is noted of them.
+    pub(crate) fn missing(&mut self, pointers: &[Pointer]) -> Result<Vec<Pointer>, Stop> {
         let keys: Vec<Key> = pointers.iter().map(|pointer| self.key(*pointer)).collect();
         let missing = self.cache.missing(&keys).into_iter();
-        missing.map(|place| pointers[place]).collect()
+        let mut missing: Vec<Pointer> = missing.map(|place| pointers[place]).collect();
+        if !missing.is_empty() && self.is_moved() {
+            for pointer in std::mem::take(&mut missing) {
+                match self.find(pointer, PageCache::get) {
+                    Ok(_) | Err(Stop::Load) => {}
+                    Err(stop) => return Err(stop),
+                }
+            }
+            let wanted = std::mem::take(self.wants);
+            // Where a block is has to be known before it is read for nobody.
+            let (nodes, blocks) = wanted.into_iter().partition(|it| it.vvbn.0 == 0);
+            *self.wants = nodes;
+            missing = blocks;
+        }
+        match self.wants.is_empty() {
+            true => Ok(missing),
+            false => Err(Stop::Load),
+        }
     }
 
     /// Remembers a node just written under its new place (C-10).

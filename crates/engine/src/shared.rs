@@ -19,8 +19,8 @@ use crate::aggregate::space::{Space, Usage};
 use crate::aggregate::{Aggregate, State};
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::cp::trigger::CpCounts;
-use crate::snapshot::clone;
-use crate::snapshot::info::{LunCloneInfo, ScanInfo, SnapshotInfo};
+use crate::snapshot::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
+use crate::snapshot::{clone, split};
 
 /// How the engine is set up.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +111,8 @@ pub struct AggregateInfo {
     pub journal: Option<JournalInfo>,
     /// Blocks that could not be read.
     pub lost: LostInfo,
+    /// Blocks that were not where a pointer says, and were found by way of a container, since it was opened.
+    pub stale_reads: u64,
     /// What its journal gave back when it was opened.
     pub recovery: Option<RecoveryInfo>,
     /// What it is made of, in the order of the label's table.
@@ -138,6 +140,8 @@ pub struct VolumeInfo {
     pub scan: ScanInfo,
     /// A LUN that is being cloned inside it.
     pub lun_clone: Option<LunCloneInfo>,
+    /// How its split is doing, if it is a clone or was one.
+    pub split: SplitInfo,
     /// Bytes that clients read since it was opened.
     pub read_bytes: u64,
     /// Bytes that clients wrote since then.
@@ -324,6 +328,7 @@ impl Engine {
             cp_counts: aggregate.counts.read(),
             journal: aggregate.log.as_ref().map(Log::info),
             lost: aggregate.lost.info(),
+            stale_reads: aggregate.redirects.count(),
             recovery: aggregate.recovery(),
             devices: aggregate.devices.clone(),
         };
@@ -409,9 +414,9 @@ impl Engine {
                     aggregate: aggregate.name.to_string(),
                     sync: volume.sync,
                     base: volume
-                        .base
-                        .get()
-                        .and_then(|base| clone::base_name(&known, *base)),
+                        .base()
+                        .and_then(|base| clone::base_name(&known, base)),
+                    split: split::as_of_now(volume.split(), &aggregate),
                     used_blocks: volume.used_blocks.load(Ordering::Relaxed),
                     allocated_blocks: volume.allocated_blocks.load(Ordering::Relaxed),
                     pending_blocks: volume.pending_blocks.load(Ordering::Relaxed),

@@ -152,6 +152,14 @@ bugs! {
     BaseNotLocked,
     /// A clone does not know that its image descends from its base.
     CloneForgetsBase,
+    /// A split says that it is further than the slots it filled.
+    SplitCursorAhead,
+    /// A clone lets go of its base before it has copied all of it.
+    SplitLetsGoEarly,
+    /// A split copies only what the active image has, not what the base alone holds.
+    SplitLeavesHoles,
+    /// What is not where a pointer says is not looked for anywhere else.
+    RedirectMissing,
     /// A restored LUN's blocks come back without an edge in the history.
     LunRestoreForgetsEdge,
     /// What a restored LUN takes back stays exclusive to the snapshot.

@@ -25,6 +25,8 @@
 //! | 408 | 4 | of a clone, the volume it is a clone of; else 0 |
 //! | 412 | 4 | of a clone, the snapshot of that volume that is its base; else 0 |
 //! | 416 | 4 each | up to 8 further snapshots that the active image descends from, 0 = none: LUNs of theirs were restored |
+//! | 448 | 1 | split: 0 = never begun, 1 = copying, 2 = stopped, 3 = done: it was a clone, and pvbns in pointers of its trees may be out of date |
+//! | 456 | 8 | of a split that is not done, how far it is: all vvbns of the base below have slots of their own; else 0 |
 //! | 464 | 4 | of a LUN that is being cloned, the snapshot it is read from; it is not released before the end |
 //! | 468 | 4 | its file there |
 //! | 472 | 4 | the file that is being made, which has its name in the hidden namespace; 0 = none, and so are the others |
@@ -93,6 +95,37 @@ pub struct LunCloning {
     pub next: u64,
 }
 
+/// A clone's way to blocks of its own (B-10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Split {
+    /// It never began, or the volume was never a clone.
+    #[default]
+    None,
+    /// What the base holds is being copied.
+    Copying {
+        /// All vvbns of the base below have slots of their own.
+        next: u64,
+    },
+    /// An administrator stopped it, or what it was about to copy is not there.
+    Stopped {
+        /// As above.
+        next: u64,
+    },
+    /// The volume is no clone any more. Pvbns in its trees may still be those of the blocks it was copied from.
+    Done,
+}
+
+impl Split {
+    /// How far a split is that is not done; nothing if none was begun.
+    #[must_use]
+    pub fn next(self) -> Option<u64> {
+        match self {
+            Split::Copying { next } | Split::Stopped { next } => Some(next),
+            Split::None | Split::Done => None,
+        }
+    }
+}
+
 /// What a volume's superblock says of its snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotRoots {
@@ -116,6 +149,8 @@ pub struct SnapshotRoots {
     pub base: Option<(FileId, SnapshotId)>,
     /// A LUN that is being cloned.
     pub lun_clone: Option<LunCloning>,
+    /// Of a clone, or of what was one: whether it gets, or has, blocks of its own.
+    pub split: Split,
 }
 
 /// Root of a volume as of one consistency point.
@@ -229,6 +264,13 @@ impl SnapshotRoots {
         if let Some(cloning) = self.lun_clone {
             cloning.encode_into(out);
         }
+        out[448] = match self.split {
+            Split::None => 0,
+            Split::Copying { .. } => 1,
+            Split::Stopped { .. } => 2,
+            Split::Done => 3,
+        };
+        put(out, 456, self.split.next().unwrap_or(0).to_le_bytes());
     }
 
     fn decode(block: &Block) -> Result<SnapshotRoots, Damage> {
@@ -252,6 +294,22 @@ impl SnapshotRoots {
         if block[389] > 100 {
             return Err(Damage::new("pace of scans", "0 to 100", block[389]));
         }
+        let next = u64_at(block, 456);
+        let split = match block[448] {
+            0 => Split::None,
+            1 => Split::Copying { next },
+            2 => Split::Stopped { next },
+            3 => Split::Done,
+            other => return Err(Damage::new("split", "0 to 3", other)),
+        };
+        let is_clone = file(408).is_some();
+        if split.next().is_some() != is_clone && split != Split::None {
+            let expected = match is_clone {
+                true => "no clone once it is split",
+                false => "a clone where one is being split",
+            };
+            return Err(Damage::new("split", expected, format!("{split:?}")));
+        }
         Ok(SnapshotRoots {
             files,
             held_back: block[389],
@@ -270,6 +328,7 @@ impl SnapshotRoots {
                     return Err(Damage::new("base of a clone", "both or none", found));
                 }
             },
+            split,
         })
     }
 }
@@ -339,6 +398,7 @@ mod tests {
                     to: FileId(70),
                     next: 9,
                 }),
+                split: Split::Copying { next: 99 },
             },
         };
         let block = superblock.encode();
@@ -350,6 +410,12 @@ mod tests {
         let mut cloned_from_nothing = block;
         cloned_from_nothing[464] = 0;
         assert!(VolumeSuperblock::decode(&cloned_from_nothing, FileId(64), &[5; 16]).is_err());
+        for state in [3, 4] {
+            let mut contradiction = block;
+            contradiction[448] = state;
+            let decoded = VolumeSuperblock::decode(&contradiction, FileId(64), &[5; 16]);
+            assert!(decoded.is_err(), "split {state} of a clone");
+        }
         let mut faster_than_not_held_back = block;
         faster_than_not_held_back[389] = 101;
         assert!(

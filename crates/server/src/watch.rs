@@ -93,12 +93,11 @@ impl Watcher {
             self.records.events.tell(now, told);
         }
         self.conditions = found;
-        for job in self
-            .records
-            .jobs
-            .advance(now, &self.administrator.pending())
-        {
-            self.records.events.tell(now, ended(&job));
+        let jobs = &self.records.jobs;
+        let given_back = jobs.advance(now, &self.administrator.pending());
+        let split = jobs.advance_splits(now, &self.administrator.splits());
+        for job in given_back.iter().chain(&split) {
+            self.records.events.tell(now, ended(job));
         }
         let clones = self.administrator.lun_clones();
         for job in self.records.jobs.advance_clones(now, &clones) {

@@ -59,6 +59,7 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::Scan,
     crate::SetScan,
     crate::SnapshotChanges,
+    crate::Split,
     crate::SetPolicy,
     crate::Snapshots,
     crate::Statistics,

@@ -473,6 +473,25 @@ pub const ROUTES: &[Route] = &[
         Some("SetScan"),
         Answers::Found("Scan"),
     ),
+    Route::get(
+        "/v1/volumes/{volume}/split",
+        "how far a clone is on its way to blocks of its own",
+        "Split",
+    ),
+    Route::change(
+        "POST",
+        "/v1/volumes/{volume}/actions/split",
+        "begins to give a clone blocks of its own, or goes on with that",
+        None,
+        Answers::Accepted("Job"),
+    ),
+    Route::change(
+        "POST",
+        "/v1/volumes/{volume}/actions/stop-split",
+        "stops that; what was copied stays",
+        None,
+        Answers::Found("Split"),
+    ),
     Route::list(POLICIES, "snapshot policies, by name", "Policies", "Policy"),
     Route::change(
         "POST",

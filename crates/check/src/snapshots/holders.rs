@@ -296,8 +296,9 @@ impl Holders<'_> {
         held
     }
 
-    /// Blocks that a clone's base holds, but for the superblock, which every volume has for itself.
-    fn base(&self, column: &Column, block: u64) -> Box<Block> {
+    /// Blocks that a clone's base holds, but for the superblock, which every volume has for itself: those that the
+    /// clone has copied, and those that are in a parent's container.
+    fn base(&self, column: &Column, block: u64) -> (Box<Block>, Box<Block>) {
         let mut bits = zero();
         let roots = &self.volume.superblock.snapshots;
         let mut records = self.table.records.iter().zip(&column.at);
@@ -309,7 +310,13 @@ impl Holders<'_> {
                 bitmap::clear(&mut bits, SUPERBLOCK_VVBN.0);
             }
         }
-        bits
+        let done = roots.split.next().unwrap_or(0);
+        let done = done.saturating_sub(block * BITS_PER_BLOCK);
+        let done = done.min(BITS_PER_BLOCK);
+        let mut copied = bits.clone();
+        bitmap::keep_range(&mut copied, 0, done);
+        bitmap::keep_range(&mut bits, done, BITS_PER_BLOCK);
+        (copied, bits)
     }
 
     /// Blocks of unfolded snapshots.
@@ -446,8 +453,8 @@ impl Holders<'_> {
         let slots = bits_of(slots.iter().map(|(vvbn, _)| *vvbn), block);
         let mut kept = Box::new(*summary);
         bitmap::unite(&mut kept, &self.unfolded(column));
-        // Blocks of a clone's base are in the parent's container.
-        let foreign = self.base(column, block);
+        // Blocks of a clone's base are in the parent's container, until a split has copied them.
+        let (copied, foreign) = self.base(column, block);
         let kept = without(&kept, &foreign);
         let mut in_use = kept.clone();
         bitmap::unite(&mut in_use, &without(&column.active, &foreign));
@@ -458,8 +465,10 @@ impl Holders<'_> {
         }
         if is_known {
             // Holes that the active image has were reported with it.
-            let holes = without(&without(&kept, &column.active), &slots);
-            for bit in bitmap::ones(&holes) {
+            let mut holes = without(&kept, &column.active);
+            // Of what a split says it has copied nobody was asked, because the parent has it too.
+            bitmap::unite(&mut holes, &copied);
+            for bit in bitmap::ones(&without(&holes, &slots)) {
                 let expected = "a block in the container";
                 self.report(
                     Kind::ContainerHole,

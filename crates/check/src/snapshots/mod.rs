@@ -17,7 +17,9 @@
 //!    first). It is not enough that the active image holds the block: freeing it there must not free it.
 //! 3. Bits of the summary map are of blocks that a snapshot holds, of victims' snapmaps (to the end of the pass),
 //!    or of entries of the release file that have not had their turn. Others would be free for ever but never used.
-//! 4. A slot of the container is no hole exactly if active map, summary map or an unfolded snapmap has the vvbn.
+//! 4. A slot of the container is no hole exactly if active map, summary map or an unfolded snapmap has the vvbn. Of a
+//!    clone that is not true of what its base holds, but for vvbn 1: below the place of its split all of that has
+//!    slots, above it nothing has.
 //! 5. Holders of a vvbn are connected in the history, snapshots that hold nothing there joining their neighbours.
 //! 6. A block with one holder is one of its exclusive blocks; nothing else is.
 

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use everglade_format::metafile::{ACTIVE_MAP, INODE_FILE};
 use everglade_format::release::RELEASES_PER_BLOCK;
 use everglade_format::snapshot::{SNAPSHOTS_MAX, State};
-use everglade_format::volume::{LunCloning, Scan};
+use everglade_format::volume::{LunCloning, Scan, Split};
 use everglade_format::{BITS_PER_BLOCK, Inode, Kind as FileKind, SnapshotId, SnapshotRecord};
 
 use super::Volume;
+use crate::clones::BASE;
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
 use crate::tree;
@@ -45,10 +46,11 @@ pub(super) fn check_roots_of_none(volume: &Volume<'_>, findings: &mut Findings) 
         && roots.also.is_empty()
         && roots.scan == Scan::None
         && roots.lun_clone.is_none()
-        && roots.exclusive == 0;
+        && roots.exclusive == 0
+        && roots.split == Split::None;
     if !nothing {
-        let expected =
-            "no release file, parent, scan, clone or exclusive blocks without a snapshot table";
+        let expected = "no release file, parent, scan, clone, split or exclusive blocks without a \
+                        snapshot table";
         let found = format_args!("{roots:?}");
         let kind = Kind::SnapshotRoots;
         findings.add(kind, &volume.fs.object(), Place::NONE, expected, found);
@@ -287,6 +289,14 @@ impl Table {
                 let is_sound = roots.release.is_some() && in_pass().count() == 0;
                 rule(is_sound, "a release file", found());
             }
+        }
+        if let Some(next) = roots.split.next() {
+            let mut records = self.records.iter();
+            let base = records.find(|record| record.id == BASE);
+            let end = base.map(|base| base.active_map.block_count().saturating_mul(BITS_PER_BLOCK));
+            let expected = format!("a base, and a place of the split up to {end:?}");
+            let is_sound = end.is_some_and(|end| next <= end);
+            rule(is_sound, &expected, format!("{:?}", roots.split));
         }
         let is_turn = matches!(roots.scan, Scan::None | Scan::Release { .. });
         let expected = "no other scan before a release file is done";

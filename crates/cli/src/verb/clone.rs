@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use everglade_api::{Name, SnapshotName};
 
-use super::Show;
+use super::{Listing, Show};
 
 /// Verbs of `clone`.
 #[derive(Debug, Subcommand)]
@@ -13,6 +13,56 @@ pub enum CloneVerb {
     /// List all clones, or show one
     #[command(visible_alias = "list")]
     Show(Show),
+    /// Give a clone blocks of its own, so that it is none any more
+    Split {
+        /// What to do.
+        #[command(subcommand)]
+        verb: SplitVerb,
+    },
+}
+
+/// Verbs of `clone split`.
+#[derive(Debug, Subcommand)]
+pub enum SplitVerb {
+    /// Begin to copy what the clone shares, or go on with that; 'job cancel' or 'stop' stops it
+    Start(SplitStart),
+    /// Stop; what was copied stays, and the next start goes on from there
+    Stop(SplitOne),
+    /// Say how far it is, and how much there is to copy
+    Show(SplitOne),
+}
+
+/// Options of `clone split start`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "All that the snapshot holds which the clone began as is copied in the background: that much space is \
+    taken from the pool. It waits while the pool is short of space. Then the clone is an ordinary volume: its oldest \
+    snapshot can be deleted, and so can the snapshot and the volume that it was cloned from."
+)]
+pub struct SplitStart {
+    /// Which clone
+    #[arg(value_name = "VOLUME")]
+    pub name: Name,
+
+    /// Wait until everything is copied
+    #[arg(long)]
+    pub wait: bool,
+
+    /// Only say how much would be copied
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// One clone.
+#[derive(Debug, Args)]
+pub struct SplitOne {
+    /// Which clone
+    #[arg(value_name = "VOLUME")]
+    pub name: Name,
+
+    /// How to show it.
+    #[command(flatten)]
+    pub listing: Listing,
 }
 
 /// Options of `clone create`.

@@ -8,6 +8,7 @@ pub(crate) mod labels;
 pub(crate) mod log;
 pub(crate) mod lost;
 pub(crate) mod mount;
+pub(crate) mod redirects;
 pub(crate) mod share;
 pub(crate) mod space;
 
@@ -25,6 +26,7 @@ use crate::volume::Volume;
 use crate::volume::name::Name;
 use log::{Log, RecoveryInfo};
 use lost::LostBlocks;
+use redirects::Redirects;
 use share::DeviceShare;
 use space::Space;
 
@@ -70,6 +72,7 @@ pub(crate) struct Aggregate {
     pub(crate) lost: LostBlocks,
     /// What administrators' programs keep here. Changed in the freeze only.
     notes: Mutex<notes::Text>,
+    pub(crate) redirects: Redirects,
     /// The last consistency point with which a volume or LUN came, or grew.
     topology: AtomicU64,
     /// What replaying the journal gave.
@@ -110,6 +113,7 @@ impl Aggregate {
             counts: Counts::default(),
             lost: LostBlocks::default(),
             notes: Mutex::new(Ok(Arc::default())),
+            redirects: Redirects::default(),
             opened: committed,
             topology: AtomicU64::new(0),
             recovery: Mutex::new(None),

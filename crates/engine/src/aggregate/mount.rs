@@ -10,9 +10,9 @@ use std::sync::{Arc, PoisonError};
 use everglade_affinity::VolumeAffinities;
 use everglade_format::inode::INODES_PER_BLOCK;
 use everglade_format::metafile::{DIRECTORY, HIDDEN, METAFILES, NOTES, REFCOUNTS, TOP_AREAS};
-use everglade_format::volume::{SUPERBLOCK_VVBN, VOLUME_AREA_BLOCKS};
+use everglade_format::volume::{SUPERBLOCK_VVBN, Split, VOLUME_AREA_BLOCKS};
 use everglade_format::{
-    Damage, EntryKind, FileId, Inode, Kind, Layer, Superblock, TopAreas, VolumeSuperblock,
+    Damage, Entry, EntryKind, FileId, Inode, Kind, Layer, Superblock, TopAreas, VolumeSuperblock,
 };
 use everglade_freespace::Areas;
 use everglade_target::Error;
@@ -97,6 +97,9 @@ impl Mounting {
         } else {
             load_file_system(&mut fs, cx, EntryKind::Volume)?;
             let names: Vec<_> = fs.directory.iter().cloned().collect();
+            self.aggregate
+                .redirects
+                .set(moved(&fs, cx, &names)?.into_iter());
             let mut gather = Gather::default();
             for entry in names {
                 let loaded = load_volume(
@@ -139,6 +142,7 @@ impl Mounting {
             };
             join(&mut home, loaded, affinities);
         }
+        home.tell_moved();
         home.tell_usage();
         home.aggregate.space.set_pending(home.pending_blocks());
         let notes = home.fs.notes.text();
@@ -150,6 +154,28 @@ impl Mounting {
         home.aggregate.set_notes(notes);
         Ok(home)
     }
+}
+
+/// Containers of volumes that were split: without them their own inodes may not be found.
+fn moved(
+    fs: &FileSystem,
+    cx: &mut LoadCx<'_>,
+    names: &[Entry],
+) -> Result<Vec<(FileId, Root)>, Stop> {
+    let mut gather = Gather::default();
+    let mut moved = Vec::new();
+    for id in names.iter().map(|entry| entry.file) {
+        let container = &fs.files[&id];
+        let Some(leaf) = gather.add(container.leaf(cx, SUPERBLOCK_VVBN.0)) else {
+            continue;
+        };
+        let superblock = VolumeSuperblock::decode(leaf.bytes(), id, &cx.aggregate.config.uuid)?;
+        if superblock.snapshots.split == Split::Done {
+            moved.push((id, Root::of(&container.inode)));
+        }
+    }
+    gather.finish()?;
+    Ok(moved)
 }
 
 /// Makes a loaded volume part of the aggregate.
@@ -185,9 +211,7 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         shared.images_mut().insert(snapshot, image);
     }
     shared.set_snapshots(fs.snapshots.live().map(SnapshotInfo::of).collect());
-    if let Some(base) = fs.snapshots.roots.base {
-        shared.base.get_or_init(|| base);
-    }
+    shared.set_base(fs.snapshots.roots.base);
     home.aggregate.lost.found(fs.lost);
     let known = VolumeHome {
         shared: shared.clone(),

@@ -157,6 +157,19 @@ impl Space {
         self.charged[parity(cp)].fetch_add(signed(blocks), Ordering::Relaxed);
     }
 
+    /// True if so many blocks can be taken for what is not urgent: beside the reserve, what clients were admitted for, and
+    /// a hundredth of the pool (of what the host has given, if it gives no more) that clients may want.
+    pub(crate) fn has_room_beside(&self, blocks: u64) -> bool {
+        let needed = signed(self.reserve) + signed(blocks);
+        let margin = signed(self.total / 100);
+        let used = signed(self.used.load(Ordering::Relaxed)) + self.charged();
+        let of_backed = match self.host_full.load(Ordering::Relaxed) {
+            true => margin,
+            false => 0,
+        };
+        signed(self.total) - used >= needed + margin && self.free_backed() >= needed + of_backed
+    }
+
     /// True if waiting may help: something is charged that may cost less, or blocks will be given back,
     /// or the host may give more space.
     pub(crate) fn may_improve(&self) -> bool {
@@ -292,7 +305,7 @@ impl Space {
 
     /// True if `blocks` more fit beside the reserve when `used` are in use: more than at the last commit, because a
     /// consistency point has taken some.
-    pub(crate) fn has_room_beside(&self, used: u64, blocks: u64) -> bool {
+    pub(crate) fn fits_beside_reserve(&self, used: u64, blocks: u64) -> bool {
         let backed = self.backed.load(Ordering::Relaxed);
         backed - signed(used) - self.charged() >= signed(self.reserve) + signed(blocks)
     }
@@ -382,6 +395,22 @@ mod tests {
         assert!(!thin.is_short(), "nobody has asked since");
         thin.set_host_full(true);
         assert!(thin.is_short());
+    }
+
+    #[test]
+    fn what_is_not_urgent_leaves_room_for_clients() {
+        let space = Space::new(1000, 100, 790, 1000);
+        assert!(space.has_room_beside(100));
+        assert!(
+            !space.has_room_beside(101),
+            "a hundredth of 1,000 is theirs"
+        );
+        let thin = Space::new(1000, 100, 0, 200);
+        assert!(thin.has_room_beside(100));
+        assert!(!thin.has_room_beside(101), "the host has not given more");
+        thin.set_host_full(true);
+        assert!(thin.has_room_beside(90));
+        assert!(!thin.has_room_beside(91), "and will not");
     }
 
     #[test]

@@ -348,7 +348,8 @@ pub(crate) fn record(
     enter(home, volume, pointer, page);
 }
 
-fn enter(home: &mut Home, volume: FileId, pointer: Pointer, page: PageRef) {
+/// Enters a block with a new pvbn into the container and the context map, and writes it.
+pub(crate) fn enter(home: &mut Home, volume: FileId, pointer: Pointer, page: PageRef) {
     let mut slot = Pointer {
         vvbn: Vvbn(0),
         ..pointer

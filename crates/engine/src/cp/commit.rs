@@ -11,12 +11,14 @@ use everglade_affinity::Permit;
 use everglade_env::{Op, Page};
 use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
 use everglade_format::planted::{self, Bug};
+use everglade_format::volume::Split;
 use everglade_format::{FileId, Superblock};
 
 use crate::cp::{Home, Run, VolumeHome};
 use crate::load::Stop;
 use crate::snapshot::lun_clone::{self, NewLun};
-use crate::snapshot::scan;
+use crate::snapshot::{scan, split};
+use crate::tree::Root;
 
 /// Submits what is left and waits for all writes.
 pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
@@ -123,6 +125,7 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         }
     }
     home.fs.finish_cp();
+    home.tell_moved();
     let backed = home.backed_blocks();
     home.aggregate
         .space
@@ -175,6 +178,29 @@ impl Home {
             shared.pending_blocks.store(pending, Ordering::Relaxed);
             shared.set_scan(scan::describe(self, volume));
             shared.set_lun_clone(lun_clone::describe(self.wall_seconds, &volume.fs));
+            shared.set_split(split::describe(self, *id, volume));
+            shared.set_base(roots.base);
+        }
+    }
+
+    /// Lets everybody find blocks of volumes that were split ([`crate::aggregate::redirects`]).
+    pub(crate) fn tell_moved(&self) {
+        let is_split = |volume: &VolumeHome| volume.fs.snapshots.roots.split == Split::Done;
+        let containers = self.volumes.iter().filter(|(_, volume)| is_split(volume));
+        let containers = containers.map(|(id, _)| (*id, Root::of(&self.fs.files[id].inode)));
+        let redirects = &self.aggregate.redirects;
+        redirects.set(containers);
+        if !redirects.is_any() {
+            return;
+        }
+        for (id, volume) in &self.volumes {
+            let parent = |id: &FileId| {
+                let base = self.volumes.get(id)?.fs.snapshots.roots.base?.0;
+                (base < *id).then_some(base)
+            };
+            let mut line = std::iter::successors(Some(*id), parent);
+            let is_moved = line.any(|id| self.volumes.get(&id).is_some_and(is_split));
+            volume.shared.set_moved(is_moved);
         }
     }
 
@@ -192,7 +218,8 @@ impl Home {
     /// True if what was deleted, or cut off, still owns blocks, or a scan has anything else to do and does not rest.
     pub(crate) fn has_hidden(&self) -> bool {
         let is_short = self.aggregate.space.is_short();
+        let may_copy = split::may_copy(&self.aggregate.space, self.fs.area_blocks);
         let mut volumes = self.volumes.values();
-        !self.fs.hidden.is_empty() || volumes.any(|v| v.fs.has_leftovers(is_short))
+        !self.fs.hidden.is_empty() || volumes.any(|v| v.fs.has_leftovers(is_short, may_copy))
     }
 }

@@ -17,6 +17,7 @@ use crate::admin;
 use crate::aggregate::State;
 use crate::cp::{Home, Job, Phase, Run};
 use crate::load::Stop;
+use crate::snapshot::split;
 
 /// Level-1 blocks of deleted files freed in one consistency point: about a GiB of data.
 pub const RECLAIM_REGIONS: u64 = 1024;
@@ -89,6 +90,8 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
         cloned_regions: 0,
         cloning_waits: false,
         new_luns: Vec::new(),
+        split_budget: split::budget(context.reclaim_regions),
+        splitting: None,
         create_scan: context.create_scan,
         roots: Vec::new(),
         images: Vec::new(),
@@ -135,12 +138,13 @@ pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
             regions: regions.into(),
         });
     }
-    // Volumes with deleted LUNs or snapshots are worked on in every consistency point until those are gone.
+    // Volumes with deleted LUNs or snapshots, and those being split, are worked on in every consistency point until those are gone.
     let is_short = home.aggregate.space.is_short();
+    let may_copy = split::may_copy(&home.aggregate.space, home.fs.area_blocks);
     run.active.extend(
         home.volumes
             .iter()
-            .filter(|(_, v)| v.fs.has_leftovers(is_short))
+            .filter(|(_, v)| v.fs.has_leftovers(is_short, may_copy))
             .map(|(id, _)| *id),
     );
     Ok(())

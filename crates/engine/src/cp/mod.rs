@@ -12,7 +12,7 @@
 //! | freeze | [`freeze`] | active overlays become frozen ones; administrative changes happen |
 //! | plan | [`freeze`] | regions sorted by volume, LUN and place |
 //! | drain | [`drain`] | blocks in the overflow files are freed for real (E-08) |
-//! | reclaim | [`reclaim`], [`crate::snapshot::scan`] | deleted files and snapshots shrink a little (E-11, F-10) |
+//! | reclaim | [`reclaim`], [`crate::snapshot::scan`] | deleted files and snapshots shrink a little (E-11, F-10); clones that are split copy a little (B-10) |
 //! | clean | [`clean`] | overlay entries become blocks and pointers |
 //! | finish | [`finish`], [`maps`] | everything changed gets a place, then tags from the leaves up |
 //! | write … superblock | [`writer`], [`commit`] | nothing is committed before all of it is on stable media |
@@ -156,6 +156,10 @@ pub(crate) struct Run {
     pub(crate) cloning_waits: bool,
     /// Those that are complete.
     pub(crate) new_luns: Vec<NewLun>,
+    /// Blocks that may still be copied for clones that are being split.
+    pub(crate) split_budget: u64,
+    /// The clone that blocks were copied for.
+    pub(crate) splitting: Option<FileId>,
     /// New snapshots are scanned.
     pub(crate) create_scan: bool,
     pub(crate) roots: Vec<(Arc<Lun>, Root)>,
@@ -174,6 +178,15 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// The volume whose trees the present phase follows, if it is just one.
+    pub(crate) fn volume(&self) -> Option<FileId> {
+        match self.phase {
+            Phase::Clean => self.plan.front().map(|job| job.volume),
+            Phase::FinishVolume(volume, _) => Some(volume),
+            _ => None,
+        }
+    }
+
     /// How much of it is done, of [`WHOLE`]: cleaning is most of the work.
     pub(crate) fn progress(&self, space: &Space) -> u32 {
         match self.phase {

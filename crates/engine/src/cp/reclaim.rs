@@ -15,7 +15,7 @@ use crate::alloc::references::{prepare_release, release};
 use crate::cp::Home;
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
-use crate::snapshot::{lun_clone, scan};
+use crate::snapshot::{lun_clone, scan, split};
 use crate::tree::{Content, File};
 
 /// Changed metadata blocks in memory at which a consistency point has done its share: 32 MiB. The blocks of
@@ -67,7 +67,14 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     }
     let victim = victim.or_else(|| home.fs.hidden.first().map(|file| (None, file)));
     let Some((volume, file)) = victim else {
-        return Ok(true);
+        let Some(clone) = split::next_volume(home) else {
+            return Ok(true);
+        };
+        let copied = split::step(home, cx, clone)?;
+        let regions = (copied as u64).div_ceil(SPAN).max(1);
+        let run = home.run.as_mut().expect("under way");
+        run.reclaim_budget = run.reclaim_budget.saturating_sub(regions);
+        return Ok(false);
     };
     shrink(home, cx, volume, file)?;
     home.run.as_mut().expect("under way").reclaim_budget -= 1;

@@ -99,6 +99,7 @@ impl<O: Outside> Core<O> {
         let mut wants = Vec::new();
         let mut load = LoadCx {
             aggregate: &aggregate,
+            volume: Some(&lun.volume),
             cache: &self.shared.cache,
             pinned: &self.operations[id].pinned,
             wants: &mut wants,
@@ -146,5 +147,5 @@ fn missing(cx: &mut LoadCx<'_>, lun: &Lun, first: u64, count: u64) -> Result<Vec
             }
         }
     }
-    Ok(cx.missing(&pointers))
+    cx.missing(&pointers)
 }

@@ -53,6 +53,7 @@ impl<O: Outside> Core<O> {
         let aggregate = mounting.aggregate.clone();
         let mut cx = LoadCx {
             aggregate: &aggregate,
+            volume: None,
             cache: &self.shared.cache,
             pinned: &operation.pinned,
             wants: &mut wants,
@@ -320,8 +321,15 @@ impl<O: Outside> Core<O> {
             .get_mut(&aggregate)
             .expect("steps happen at home");
         let shared = home.aggregate.clone();
+        let known = match shared.redirects.is_any() {
+            true => home.run.as_ref().and_then(|run| run.volume()),
+            false => None,
+        };
+        let known = known.and_then(|id| home.volumes.get(&id));
+        let known = known.map(|volume| volume.shared.clone());
         let mut cx = LoadCx {
             aggregate: &shared,
+            volume: known.as_deref(),
             cache: &self.shared.cache,
             pinned: &operation.pinned,
             wants: &mut wants,

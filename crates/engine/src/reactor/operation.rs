@@ -97,6 +97,7 @@ impl<O: Outside> Core<O> {
             Some(permit) => {
                 let mut load = LoadCx {
                     aggregate: &lun.volume.aggregate,
+                    volume: Some(&lun.volume),
                     cache: &self.shared.cache,
                     pinned: &operation.pinned,
                     wants: &mut wants,
@@ -166,6 +167,7 @@ impl<O: Outside> Core<O> {
         } else {
             let mut load = LoadCx {
                 aggregate: &aggregate,
+                volume: Some(&lun.volume),
                 cache: &self.shared.cache,
                 pinned: &self.operations[id].pinned,
                 wants: &mut wants,

@@ -133,7 +133,7 @@ pub(crate) fn delete(home: &mut Home, volume: &str, name: &str) -> Result<(), Er
     }
     if id == clone::BASE && volume.fs.snapshots.roots.base.is_some() {
         return Err(Error::Busy(format!(
-            "snapshot {}@{name} is what this clone is based on; it goes with the clone",
+            "snapshot {}@{name} is what this clone is based on; split the clone first, or delete it",
             volume.shared.name
         )));
     }
@@ -142,7 +142,7 @@ pub(crate) fn delete(home: &mut Home, volume: &str, name: &str) -> Result<(), Er
     let volume = home.volumes.get_mut(&volume_id).expect("found above");
     if !clones.is_empty() {
         return Err(Error::Busy(format!(
-            "snapshot {}@{name} is the base of {}; delete what is cloned from it first",
+            "snapshot {}@{name} is the base of {}; split or delete what is cloned from it first",
             volume.shared.name,
             clones.join(", ")
         )));

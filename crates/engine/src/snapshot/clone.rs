@@ -15,8 +15,11 @@
 //! So a clone costs one consistency point and some blocks of metadata, whatever its size, and a clone of a clone is
 //! nothing special.
 //!
-//! 1. The container of a clone has no slot for a vvbn of the base, but for the superblock's.
-//! 2. The base cannot be deleted, neither in the parent nor in the clone, nor the parent, while the clone is there.
+//! A clone may get blocks of its own ([`super::split`]), and is none any more then.
+//!
+//! 1. The container of a clone has no slot for a vvbn of the base, but for the superblock's and those that a split has
+//!    copied.
+//! 2. The base cannot be deleted, neither in the parent nor in the clone, nor the parent, while the clone is one.
 
 use std::sync::Arc;
 
@@ -143,9 +146,7 @@ fn begin(home: &mut Home, id: FileId, mut fs: FileSystem, base: SnapshotRecord) 
     volume.is_new = false;
     let run = home.run.as_mut().expect("under way");
     let shared = volume.shared.clone();
-    if let Some(base) = volume.fs.snapshots.roots.base {
-        shared.base.get_or_init(|| base);
-    }
+    shared.set_base(volume.fs.snapshots.roots.base);
     run.images.push((
         shared.clone(),
         name.clone(),
@@ -179,17 +180,17 @@ fn give_up(home: &mut Home, id: FileId, reason: &str) {
 pub(crate) fn mark(snapshots: &mut [SnapshotInfo], volume: &Volume) {
     let mut clones: Vec<(SnapshotId, String)> = Vec::new();
     for other in volume.aggregate.all_volumes() {
-        if let Some((parent, base)) = other.base.get()
-            && *parent == volume.id
+        if let Some((parent, base)) = other.base()
+            && parent == volume.id
         {
-            clones.push((*base, other.name.to_string()));
+            clones.push((base, other.name.to_string()));
         }
     }
     clones.sort();
     for snapshot in snapshots {
         let of = clones.iter().filter(|(base, _)| base.0 == snapshot.id);
         snapshot.clones = of.map(|(_, name)| name.clone()).collect();
-        if volume.base.get().is_some() && snapshot.id == BASE.0 {
+        if volume.base().is_some() && snapshot.id == BASE.0 {
             snapshot.is_base = true;
             // What the active image freed of it stays where it is, in the parent's container.
             snapshot.exclusive_bytes = 0;

@@ -42,6 +42,37 @@ pub struct LunCloneInfo {
     pub failed: Option<String>,
 }
 
+/// How a clone's split is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SplitState {
+    /// It never began, or the volume was never a clone.
+    #[default]
+    None,
+    /// What the base holds is being copied.
+    Copying,
+    /// The pool is short of space; it goes on when there is more.
+    WaitingForSpace,
+    /// Another clone of the aggregate is being split.
+    WaitingForOther,
+    /// An administrator stopped it, or it cannot go on.
+    Stopped,
+    /// The volume is no clone any more.
+    Done,
+}
+
+/// A clone's way to blocks of its own, as of the last consistency point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SplitInfo {
+    /// How it is doing.
+    pub state: SplitState,
+    /// Blocks of the base that were copied, about. Of a volume that is no clone 0.
+    pub done_blocks: u64,
+    /// Blocks that the base holds: what a split takes from the pool. Of a volume that is no clone 0.
+    pub total_blocks: u64,
+    /// Seconds until it ends, if it goes on as it did since it began or the volume was opened.
+    pub eta_seconds: Option<u64>,
+}
+
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotInfo {

@@ -275,7 +275,7 @@ pub(crate) fn step(
     let used = home.fs.used;
     let space = &home.aggregate.space;
     let needed = (changed + STEP_REGIONS * 2) as u64;
-    if !space.has_room_beside(used, needed) {
+    if !space.fits_beside_reserve(used, needed) {
         if space.is_growing() {
             home.run.as_mut().expect("under way").cloning_waits = true;
         } else {

@@ -33,7 +33,8 @@
 //! | [`change`] | what administrators ask for |
 //! | [`image`], [`info`] | the LUNs of a snapshot, for clients; facts, for people |
 //! | [`restore`], [`lun`] | going back: volumes, single LUNs |
-//! | [`clone`], [`lun_clone`] | volumes that begin as a snapshot of another; LUNs that share another's blocks |
+//! | [`clone`], [`split`] | volumes that begin as a snapshot of another, and get blocks of their own |
+//! | [`lun_clone`] | LUNs that share another's blocks |
 
 pub(crate) mod change;
 pub(crate) mod clone;
@@ -47,6 +48,7 @@ pub(crate) mod lun_clone;
 pub(crate) mod plan;
 pub(crate) mod restore;
 pub(crate) mod scan;
+pub(crate) mod split;
 pub(crate) mod table;
 
 use everglade_env::PageRef;

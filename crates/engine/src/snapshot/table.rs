@@ -16,7 +16,7 @@ use std::sync::Arc;
 use everglade_format::metafile::ACTIVE_MAP;
 use everglade_format::planted::{self, Bug};
 use everglade_format::snapshot::{ALSO_MAX, Hold, RECORDS_PER_BLOCK, SNAPSHOTS_MAX, State};
-use everglade_format::volume::{Scan, SnapshotRoots};
+use everglade_format::volume::{Scan, SnapshotRoots, Split};
 use everglade_format::{BITS_PER_BLOCK, Damage, FileId, SnapshotId, SnapshotRecord};
 
 use crate::load::{Gather, LoadCx, Stop};
@@ -66,6 +66,8 @@ pub(crate) struct Snapshots {
     pub(crate) spent: u64,
     /// When the pass under way, or the volume, was begun, seconds since 1970 UTC, and how far it was then.
     pub(crate) since: Option<(u64, u64)>,
+    /// When the split began, or went on, seconds since 1970 UTC, and how far it was then.
+    pub(crate) split_since: Option<(u64, u64)>,
     /// Something that the superblock or the table says was changed.
     is_changed: bool,
     /// What follows from the records, until they change: there may be a thousand, and every map block asks.
@@ -302,6 +304,17 @@ impl Snapshots {
             self.since = None;
             self.set_changed();
         }
+    }
+
+    /// The split is here now.
+    pub(crate) fn set_split(&mut self, split: Split) {
+        self.roots.split = split;
+        self.is_changed = true;
+    }
+
+    /// True while what the base holds is to be copied.
+    pub(crate) fn is_splitting(&self) -> bool {
+        matches!(self.roots.split, Split::Copying { .. })
     }
 
     /// Who descends from whom, as it matters for vvbns that the delete scan has, or has not, done.

@@ -12,7 +12,7 @@ pub(crate) mod overlay;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use everglade_affinity::{Affinity, Partitioned, Stripe, VolumeAffinities};
 use everglade_format::planted::{self, Bug};
@@ -21,7 +21,7 @@ use everglade_format::{FileId, SPAN, SnapshotId};
 
 use crate::aggregate::Aggregate;
 use crate::snapshot::image::Image;
-use crate::snapshot::info::{LunCloneInfo, ScanInfo, SnapshotInfo};
+use crate::snapshot::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::tree::Root;
 use name::Name;
 use overlay::{Found, Overlay};
@@ -79,8 +79,13 @@ pub(crate) struct Volume {
     pub(crate) scan: std::sync::Mutex<ScanInfo>,
     /// A LUN that is being cloned, as of the last consistency point, for people.
     pub(crate) lun_clone: std::sync::Mutex<Option<LunCloneInfo>>,
-    /// Of a clone: its parent and the snapshot of it that it began as.
-    pub(crate) base: OnceLock<(FileId, SnapshotId)>,
+    /// Of a clone: its parent and the snapshot of it that it began as. As of the last consistency point.
+    pub(crate) base: Mutex<Option<(FileId, SnapshotId)>>,
+    /// What is told of its split, likewise.
+    pub(crate) split: Mutex<SplitInfo>,
+    /// It, or what it is a clone of, was split: most of its blocks are not where its trees say
+    /// ([`crate::aggregate::redirects`]).
+    pub(crate) is_moved: AtomicBool,
     /// Operations wait for the next commit: another image is about to take the place of this one. Set in the
     /// freeze, cleared when the consistency point is published.
     pub(crate) is_paused: AtomicBool,
@@ -162,6 +167,33 @@ impl Volume {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *cloning = info;
+    }
+
+    /// What it is a clone of.
+    pub(crate) fn base(&self) -> Option<(FileId, SnapshotId)> {
+        *self.base.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_base(&self, base: Option<(FileId, SnapshotId)>) {
+        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = base;
+    }
+
+    /// What people are told of its split.
+    pub(crate) fn split(&self) -> SplitInfo {
+        *self.split.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_split(&self, info: SplitInfo) {
+        *self.split.lock().unwrap_or_else(PoisonError::into_inner) = info;
+    }
+
+    pub(crate) fn is_moved(&self) -> bool {
+        self.is_moved.load(Ordering::Relaxed)
+    }
+
+    /// At a mount, and when a consistency point is published.
+    pub(crate) fn set_moved(&self, is_moved: bool) {
+        self.is_moved.store(is_moved, Ordering::Relaxed);
     }
 
     /// What people are told of its snapshots.

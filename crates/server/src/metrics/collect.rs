@@ -211,8 +211,9 @@ fn engine(page: &mut Page, administrator: &Administrator) {
             family.value(&[device, *kind], *count);
         }
     }
-    page.family("everglade_fallthrough_total")
-        .value(&["inline", "stripe_busy"], counts.queued_operations);
+    let mut family = page.family("everglade_fallthrough_total");
+    family.value(&["inline", "stripe_busy"], counts.queued_operations);
+    family.value(&["read", "stale"], counts.stale_reads);
 }
 
 fn memory(page: &mut Page, administrator: &Administrator) {

@@ -31,6 +31,8 @@ pub struct EngineCounts {
     pub phases: Vec<(String, Vec<(&'static str, PhaseTimes)>)>,
     /// Operations that did not run at once.
     pub queued_operations: u64,
+    /// Blocks that were not where a pointer says: volumes were split.
+    pub stale_reads: u64,
 }
 
 pub(super) fn bytes(blocks: u64) -> u64 {
@@ -274,6 +276,12 @@ impl Administrator {
                 .map(|info| (info.name.clone(), info.cp_counts.phases.clone()))
                 .collect(),
             queued_operations: self.engine.queued_operations(),
+            stale_reads: self
+                .engine
+                .aggregates()
+                .iter()
+                .map(|it| it.stale_reads)
+                .sum(),
         }
     }
 

@@ -26,6 +26,7 @@ mod renaming;
 mod scan;
 mod scheduled;
 mod snapshots;
+mod splits;
 mod turn;
 mod unavailable;
 

@@ -282,7 +282,7 @@ fn refuse_kept(volume: &str, newer: &[Snapshot]) -> Result<(), Problem> {
             snapshot.name
         )),
         [] if !snapshot.clones.is_empty() => Some(format!(
-            "snapshot {volume}@{} is the base of {}; delete what is cloned from it first",
+            "snapshot {volume}@{} is the base of {}; split or delete what is cloned from it first",
             snapshot.name,
             snapshot.clones.join(", ")
         )),

@@ -1,12 +1,18 @@
-//! Jobs: work that goes on after its request was answered. That is giving back the space of what was deleted, which
-//! consistency points do a part at a time, and cloning LUNs ([`super::clones`]).
+//! Jobs: work that goes on after its request was answered, a part in each consistency point: giving back the space of
+//! what was deleted, splitting clones, and cloning LUNs ([`super::clones`]). The engine goes on with all of it after a
+//! restart; the first look finds them.
 //!
 //! The engine knows how much an aggregate has yet to give back, for all deletions together. They are served in
 //! the order they came, more or less, so a deletion is done when as much was given back since as there was to
 //! give back when it was made; and certainly when there is nothing more.
 //!
-//! running ──given back──▶ done
+//! A split is followed by the name of its volume ([`follow`]).
+//!
+//! running ──given back, or all copied──▶ done
+//!    ├──split stopped, or its volume went──▶ failed; what was copied stays, and a start goes on with it
 //!    └──the aggregate failed──▶ failed; the next start goes on with it
+
+mod follow;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,6 +20,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use everglade_api::{Code, Job, JobState, Moment, Problem};
 
 use super::clones::{Clones, Sight, Sights};
+use follow::Follow;
+pub use follow::Splitting;
 
 /// Jobs that have ended and are still shown.
 const ENDED_KEPT: usize = 256;
@@ -37,6 +45,8 @@ pub struct Jobs {
 #[derive(Default)]
 struct Inner {
     jobs: BTreeMap<u64, Reclaim>,
+    /// Their numbers are in one row with those of `jobs`.
+    splits: BTreeMap<u64, Follow>,
     next: u64,
     /// By aggregate.
     progress: BTreeMap<String, Progress>,
@@ -153,6 +163,38 @@ impl Jobs {
         ended
     }
 
+    /// Begins to follow a split, unless it is followed.
+    pub fn begin_split(&self, now: Moment, begun: &Splitting) -> Job {
+        self.lock().begin_split(now, begun)
+    }
+
+    /// Looks how far all splits are; returns the jobs of those that ended just now. One that nobody follows, because
+    /// an earlier daemon began it, is followed from now on.
+    pub fn advance_splits(&self, now: Moment, begun: &[Splitting]) -> Vec<Job> {
+        let mut inner = self.lock();
+        let mut ended = Vec::new();
+        let under_way = inner.splits.iter_mut().filter(|(_, it)| it.is_under_way());
+        for (id, follow) in under_way {
+            let found = begun.iter().find(|it| it.split.volume == follow.volume());
+            follow.look(now, found);
+            if !follow.is_under_way() {
+                ended.push(follow.view(*id, now));
+            }
+        }
+        for it in begun.iter().filter(|it| it.is_going_on()) {
+            inner.begin_split(now, it);
+        }
+        ended
+    }
+
+    /// The volume that a job splits, if it is under way.
+    #[must_use]
+    pub fn split_under_way(&self, id: u64) -> Option<String> {
+        let inner = self.lock();
+        let follow = inner.splits.get(&id).filter(|it| it.is_under_way())?;
+        Some(follow.volume().to_owned())
+    }
+
     /// The aggregate was deleted, and so has given back everything; returns the jobs that ended by that.
     pub fn end_of(&self, now: Moment, aggregate: &str) -> Vec<Job> {
         let mut inner = self.lock();
@@ -183,7 +225,9 @@ impl Jobs {
     /// Whether any is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.lock().jobs.values().all(|job| job.ended.is_some())
+        let inner = self.lock();
+        let is_busy = inner.splits.values().any(Follow::is_under_way);
+        !is_busy && inner.jobs.values().all(|job| job.ended.is_some())
     }
 
     /// All, in order of their beginning.
@@ -191,10 +235,11 @@ impl Jobs {
     pub fn all(&self, now: Moment) -> Vec<Job> {
         let inner = self.lock();
         let view = |(id, job): (&u64, &Reclaim)| job.view(*id, inner.given_back(job), now);
-        let mut jobs: Vec<Job> = inner.jobs.iter().map(view).collect();
-        jobs.extend(inner.clones.all(now));
-        jobs.sort_by_key(|job| job.id);
-        jobs
+        let splits = inner.splits.iter().map(|(id, it)| it.view(*id, now));
+        let mut all: Vec<Job> = inner.jobs.iter().map(view).chain(splits).collect();
+        all.extend(inner.clones.all(now));
+        all.sort_unstable_by_key(|job| job.id);
+        all
     }
 
     /// One.
@@ -205,6 +250,9 @@ impl Jobs {
         let inner = self.lock();
         if let Some(job) = inner.clones.one(now, id) {
             return Ok(job);
+        }
+        if let Some(split) = inner.splits.get(&id) {
+            return Ok(split.view(id, now));
         }
         let found = inner.jobs.get(&id);
         let job = found.ok_or_else(|| Problem::not_found("job", id))?;
@@ -232,6 +280,20 @@ impl Jobs {
 }
 
 impl Inner {
+    fn begin_split(&mut self, now: Moment, begun: &Splitting) -> Job {
+        let volume = &begun.split.volume;
+        let mut under_way = self.splits.iter().filter(|(_, it)| it.is_under_way());
+        if let Some((id, known)) = under_way.find(|(_, it)| it.volume() == volume) {
+            return known.view(*id, now);
+        }
+        self.next += 1;
+        let follow = Follow::new(now, begun);
+        let job = follow.view(self.next, now);
+        self.splits.insert(self.next, follow);
+        self.forget_old();
+        job
+    }
+
     fn given_back(&self, job: &Reclaim) -> u64 {
         let progress = self.progress.get(&job.aggregate);
         progress.map_or(job.from, |progress| progress.given_back)
@@ -242,6 +304,11 @@ impl Inner {
         let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
         for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
             self.jobs.remove(id);
+        }
+        let ended = self.splits.iter().filter(|(_, it)| !it.is_under_way());
+        let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
+        for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
+            self.splits.remove(id);
         }
     }
 }
@@ -281,6 +348,8 @@ impl Reclaim {
 
 #[cfg(test)]
 mod tests {
+    use everglade_api::{Split, SplitState};
+
     use super::*;
 
     fn pending(bytes: u64) -> Pending {
@@ -335,6 +404,64 @@ mod tests {
             jobs.cancel(Moment(2), 7).expect_err("none").code,
             Code::NotFound
         );
+    }
+
+    fn splitting(volume: &str, state: SplitState, percent: u64) -> Splitting {
+        Splitting {
+            split: Split {
+                volume: volume.to_owned(),
+                clone_of: None,
+                state,
+                waits_for: (state == SplitState::Waiting).then(|| "space".to_owned()),
+                percent,
+                total_bytes: 1000,
+                done_bytes: percent * 10,
+                eta_seconds: None,
+            },
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn a_split_is_followed_until_it_is_done() {
+        let jobs = Jobs::new();
+        let job = jobs.begin_split(Moment(10), &splitting("c", SplitState::Copying, 10));
+        assert_eq!((job.id, job.percent, job.cancellable), (1, 10, true));
+        let waiting = splitting("c", SplitState::Waiting, 30);
+        assert!(jobs.advance_splits(Moment(12), &[waiting]).is_empty());
+        let job = jobs.one(Moment(12), 1).expect("it is there");
+        assert_eq!((job.percent, job.rate_bytes_per_second), (30, 100));
+        assert_eq!(job.detail.as_deref(), Some("waits for space"));
+        assert_eq!(jobs.split_under_way(1).as_deref(), Some("c"));
+        let mut done = splitting("c", SplitState::Done, 100);
+        done.split.total_bytes = 0;
+        let ended = jobs.advance_splits(Moment(14), &[done]);
+        assert_eq!((ended[0].percent, ended[0].state), (100, JobState::Done));
+        assert_eq!(ended[0].total_bytes, 1000);
+        assert!(jobs.is_idle() && jobs.split_under_way(1).is_none());
+        let problem = jobs.cancel(Moment(15), 1).expect_err("it has ended");
+        assert_eq!(problem.code, Code::NotCancellable);
+    }
+
+    #[test]
+    fn a_split_that_is_stopped_ends_its_job_and_one_that_goes_on_has_another() {
+        let jobs = Jobs::new();
+        let copying = splitting("c", SplitState::Copying, 10);
+        jobs.begin_split(Moment(1), &copying);
+        jobs.begin_split(Moment(1), &copying);
+        assert_eq!(jobs.all(Moment(1)).len(), 1, "one job for one split");
+        let stopped = splitting("c", SplitState::Stopped, 20);
+        let ended = jobs.advance_splits(Moment(2), std::slice::from_ref(&stopped));
+        let detail = ended[0].detail.clone().unwrap_or_default();
+        assert_eq!(ended[0].state, JobState::Failed);
+        assert!(detail.contains("clone split start c"), "{detail}");
+        assert!(jobs.advance_splits(Moment(3), &[stopped]).is_empty());
+        // Somebody else, or an earlier daemon, began it.
+        assert!(jobs.advance_splits(Moment(4), &[copying]).is_empty());
+        assert_eq!(jobs.split_under_way(2).as_deref(), Some("c"));
+        let ended = jobs.advance_splits(Moment(5), &[]);
+        let detail = ended[0].detail.clone().unwrap_or_default();
+        assert!(detail.contains("deleted"), "{detail}");
     }
 
     #[test]

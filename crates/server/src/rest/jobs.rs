@@ -10,6 +10,7 @@ use super::answer::{Answer, found};
 use super::caller::Caller;
 use super::desk::Desk;
 use super::listing::Listing;
+use super::splits;
 use crate::records::Deed;
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>, listing: Listing) -> Answer {
@@ -28,6 +29,10 @@ pub(super) async fn cancel(
     Path(id): Path<String>,
 ) -> Answer {
     let (now, id) = (desk.administrator().now(), number(&id)?);
+    if let Some(volume) = desk.records().jobs.split_under_way(id) {
+        splits::stop_by(&desk, caller, volume).await?;
+        return found(desk.records().jobs.one(desk.administrator().now(), id)?);
+    }
     let Some((volume, name)) = desk.records().jobs.running_clone(id) else {
         return found(desk.records().jobs.cancel(now, id)?);
     };

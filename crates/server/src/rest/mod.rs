@@ -30,6 +30,7 @@ mod overview;
 mod policies;
 mod routes;
 mod snapshots;
+mod splits;
 pub mod tokens;
 mod volumes;
 

@@ -12,7 +12,7 @@ use everglade_api::{Code, Problem};
 use super::answer::Refusal;
 use super::desk::Desk;
 use super::guard::{guard, no_such_path};
-use super::{aggregates, happenings, jobs, luns, overview, policies, snapshots, volumes};
+use super::{aggregates, happenings, jobs, luns, overview, policies, snapshots, splits, volumes};
 
 /// The table of paths.
 pub(super) fn all(desk: Arc<Desk>) -> Router {
@@ -65,6 +65,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         )
         .merge(snapshots::routes())
         .merge(policies::routes())
+        .merge(splits::routes())
         .fallback(nowhere)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn(guard))

@@ -107,6 +107,20 @@ impl EngineSystem {
         volumes.find(|known| known.name == volume)?.lun_clone
     }
 
+    /// How the split of a volume is doing.
+    #[must_use]
+    pub fn split(&self, volume: &str) -> everglade_engine::SplitInfo {
+        let mut volumes = self.engine.volumes().into_iter();
+        let found = volumes.find(|known| known.name == volume);
+        found.map(|found| found.split).unwrap_or_default()
+    }
+
+    /// Blocks that were not where a pointer says.
+    #[must_use]
+    pub fn stale_reads(&self) -> u64 {
+        self.info().stale_reads
+    }
+
     /// How the aggregate is doing.
     #[must_use]
     pub fn state(&self) -> State {

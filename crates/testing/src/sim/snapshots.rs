@@ -627,9 +627,11 @@ fn apply(state: &mut State, change: &Change) {
         }
         Change::CancelLunClone { .. } => *cloning = None,
         Change::SetScanPace { percent, .. } => *held_back = 100 - percent,
-        Change::CreateVolume { .. } | Change::DeleteVolume { .. } | Change::CloneVolume { .. } => {
-            unreachable!("not drawn")
-        }
+        Change::CreateVolume { .. }
+        | Change::DeleteVolume { .. }
+        | Change::CloneVolume { .. }
+        | Change::StartSplit { .. }
+        | Change::StopSplit { .. } => unreachable!("not drawn"),
     }
 }
 

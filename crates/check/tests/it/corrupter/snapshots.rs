@@ -3,7 +3,7 @@
 use everglade_check::Kind;
 use everglade_format::metafile::ACTIVE_MAP;
 use everglade_format::snapshot::{Hold, State};
-use everglade_format::volume::{Scan, SnapshotRoots};
+use everglade_format::volume::{Scan, SnapshotRoots, Split};
 use everglade_format::{
     BITS_PER_BLOCK, Block, CpNumber, FileId, Indirect, Layer, SPAN, SnapshotId, SnapshotRecord,
     VolumeSuperblock, bitmap, release,
@@ -59,6 +59,7 @@ pub(super) const WAYS: &[Way] = &[
     ("ancestor-of-a-restored-lun-forgotten", also_none),
     ("clone-of-a-volume-that-is-not", base_missing),
     ("clone-of-another-snapshot", base_other),
+    ("split-of-a-volume-that-is-no-clone", split_of_none),
 ];
 
 /// Ways for images with clones.
@@ -411,6 +412,14 @@ fn base_other(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
         it.base = Some(base)
     });
     Some(damage.along(FOLLOWS_BASE))
+}
+
+/// A volume of which the split goes on, though it is no clone.
+fn split_of_none(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let volume = volume(atlas, rng, |_| true)?;
+    Some(roots(volume, Kind::VolumeSuperblockDamaged, move |it| {
+        it.split = Split::Copying { next: 0 };
+    }))
 }
 
 /// Blocks of its first snapshot would be in the parent's container.

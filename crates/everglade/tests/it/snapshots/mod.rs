@@ -10,6 +10,7 @@ mod luns;
 mod policies;
 mod refusals;
 mod scans;
+mod splits;
 mod verbs;
 
 use serde_json::Value;

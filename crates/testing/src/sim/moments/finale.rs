@@ -1,9 +1,11 @@
 //! The end: what is deleted gives its space back, and the counters knew how much.
 //!
-//! Clones are deleted, those of clones first. All clients' blocks are discarded, and of each volume all snapshots but one are deleted. Then that one alone
+//! Half of the times all clones are split first, and what they were cloned from goes before anybody looks at them. What
+//! is a clone then is deleted, those of clones first. All clients' blocks are discarded, and of each volume all snapshots but one are deleted. Then that one alone
 //! holds its data, so it must count all of that as exclusive. Without it nothing is left but what empty volumes
 //! have: a block that nobody released shows here.
 
+use everglade_engine::SplitState;
 use everglade_engine::admin::Change;
 use everglade_env::BLOCK_SIZE;
 use everglade_target::Op;
@@ -24,6 +26,13 @@ impl Life<'_> {
     /// See the module's documentation. Nothing else may be under way. False when the power failed.
     pub(super) fn end(&mut self) -> Result<bool, Failure> {
         self.actions = 0;
+        if !self.pump(&|life| life.is_quiet())? {
+            return Ok(false);
+        }
+        self.see_splits();
+        if self.splits.one_in(2) && !self.split_clones()? {
+            return Ok(false);
+        }
         if !self.delete_clones()? {
             return Ok(false);
         }
@@ -66,6 +75,58 @@ impl Life<'_> {
             return Err(Failure::new(format!(
                 "Leak: everything was deleted, but {used} blocks are in use, more than {most}"
             )));
+        }
+        Ok(true)
+    }
+
+    /// Splits all clones, empties what they were cloned from, and looks at them. False when the power failed.
+    fn split_clones(&mut self) -> Result<bool, Failure> {
+        let all = 0..self.known.volumes.len();
+        let clones: Vec<usize> = all
+            .clone()
+            .filter(|it| self.known.volumes[*it].base.is_some())
+            .collect();
+        for clone in &clones {
+            self.known.volumes[*clone].may_be_split = true;
+            let volume = self.known.volumes[*clone].name.clone();
+            self.ask(*clone, Asked::Split, Some(Change::StartSplit { volume }));
+        }
+        if !clones.is_empty() && !self.rest()? {
+            return Ok(false);
+        }
+        let parents: Vec<Option<usize>> = self
+            .known
+            .volumes
+            .iter()
+            .map(|it| it.base.as_ref().map(|base| base.parent))
+            .collect();
+        self.see_splits();
+        let is_left = |it: usize| {
+            self.known
+                .volumes
+                .iter()
+                .any(|v| v.base.as_ref().is_some_and(|b| b.parent == it))
+        };
+        let bare: Vec<usize> = all
+            .filter(|it| parents.contains(&Some(*it)) && !clones.contains(it) && !is_left(*it))
+            .collect();
+        for parent in &bare {
+            self.discard_all(*parent);
+            let names: Vec<String> = self.known.volumes[*parent]
+                .snapshots
+                .keys()
+                .cloned()
+                .collect();
+            self.known.volumes[*parent].snapshots.clear();
+            self.delete_all(*parent, &names);
+        }
+        if !bare.is_empty() && !self.rest()? {
+            return Ok(false);
+        }
+        for clone in clones {
+            if !self.judge_quiet(clone)? {
+                return Ok(false);
+            }
         }
         Ok(true)
     }
@@ -150,7 +211,11 @@ impl Life<'_> {
                 return Ok(false);
             }
             let after = self.system.usage();
-            if before.used_blocks == after.used_blocks && after.pending_blocks == 0 {
+            let is_copying = self.known.volumes.iter().any(|it| {
+                let state = self.system.split(&it.name).state;
+                state == SplitState::Copying
+            });
+            if before.used_blocks == after.used_blocks && after.pending_blocks == 0 && !is_copying {
                 return Ok(true);
             }
         }

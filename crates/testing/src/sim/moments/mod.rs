@@ -13,7 +13,8 @@
 //!    not.
 //! 5. A volume that is deleted comes back empty, or as a clone of a snapshot of another: then it has that image, all of
 //!    it or none, whatever becomes of the other, and neither that snapshot nor its volume goes before the clone.
-//! 6. Devices may fail, loudly or silently: then an error may be the answer, wrong data never.
+//! 6. A clone that is split meanwhile stays what it is; when that is done nothing needs its base any more.
+//! 7. Devices may fail, loudly or silently: then an error may be the answer, wrong data never.
 
 mod clients;
 mod clones;
@@ -156,6 +157,8 @@ struct Life<'a> {
     plan: Plan,
     known: &'a mut Known,
     rng: Rng,
+    /// Draws what is done to clones, so that it changes nothing where there are none.
+    splits: Rng,
     /// Changes are durable when they are answered.
     is_always: bool,
     actions: u64,
@@ -225,6 +228,7 @@ impl<'a> Life<'a> {
             plan,
             known,
             rng: Rng::for_part(seed, "moments life"),
+            splits: Rng::for_part(seed, "moments splits"),
             is_always,
             actions: 0,
             token: 0,

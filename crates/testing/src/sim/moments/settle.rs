@@ -98,6 +98,7 @@ impl Life<'_> {
         if !self.see_clones(volume)? {
             return Ok(false);
         }
+        self.see_splits();
         self.judge_all(volume, restored)
     }
 
@@ -145,6 +146,25 @@ impl Life<'_> {
         self.judge_active(volume, restored, false, &seen)
             .map_err(Failure::new)?;
         self.new_era(volume, &seen);
+        Ok(true)
+    }
+
+    /// Compares a volume to which nothing happens with what is known of it. False when the power failed.
+    pub(super) fn judge_quiet(&mut self, volume: usize) -> Result<bool, Failure> {
+        let names = self.known.volumes[volume].snapshots.keys();
+        let names: Vec<Option<String>> = names.cloned().map(Some).chain([None]).collect();
+        for name in names {
+            let Some(seen) = self.see(volume, name.as_deref())? else {
+                return Ok(false);
+            };
+            let judged = match &name {
+                Some(name) => self.judge_shot(volume, name, &seen),
+                None => self
+                    .judge_active(volume, None, true, &seen)
+                    .map(|_| Vec::new()),
+            };
+            judged.map_err(Failure::new)?;
+        }
         Ok(true)
     }
 

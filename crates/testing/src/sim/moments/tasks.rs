@@ -23,6 +23,8 @@ pub(super) enum Asked {
     Release,
     /// Something about a clone of a LUN.
     LunClone,
+    /// A split begins or stops; whether that is possible now nobody knows.
+    Split,
     /// At the end: no answer but yes.
     Last,
 }
@@ -87,7 +89,16 @@ impl Life<'_> {
             return self.answered_lun_clone(volume, result);
         }
         match (&asked, &result) {
-            (Asked::InVain, _) | (Asked::Last, Ok(())) => return,
+            (Asked::InVain, _) | (Asked::Last | Asked::Split, Ok(())) => return,
+            (
+                Asked::Split,
+                Err(
+                    admin::Error::Busy(_)
+                    | admin::Error::Invalid { .. }
+                    | admin::Error::NotFound(_),
+                ),
+            ) => return,
+            (Asked::Split, Err(error)) => return self.excuse(&name, error),
             (Asked::Last, Err(error)) => return self.excuse(&name, error),
             (Asked::DeleteHeld, Ok(())) => {
                 return self.fail(format!("Exports: a held snapshot of {name} was deleted"));
@@ -201,9 +212,12 @@ impl Life<'_> {
         // One whose own deletion was asked for may have gone first.
         let mut others = self.known.volumes.iter();
         let clone = others.find(|other| {
-            other.base.as_ref().is_some_and(needs) && !matches!(other.task, Task::Raze { .. })
+            other.base.as_ref().is_some_and(needs)
+                && !other.may_be_split
+                && !matches!(other.task, Task::Raze { .. })
         });
-        let own = self.known.volumes[volume].base.as_ref();
+        let own = &self.known.volumes[volume];
+        let own = own.base.as_ref().filter(|_| !own.may_be_split);
         let is_own =
             snapshot.is_some() && own.is_some_and(|base| Some(&*base.snapshot) == snapshot);
         let clone = clone.map(|clone| clone.name.clone());
@@ -230,6 +244,7 @@ impl Life<'_> {
             self.known.clients[client].track = super::track::Track::new(blocks.clone());
         }
         it.base = Some(base);
+        it.may_be_split = false;
     }
 
     /// What a volume could be a clone of.
@@ -350,7 +365,10 @@ impl Life<'_> {
             return;
         }
         match self.known.volumes[volume].task.clone() {
-            Task::None => self.draw(volume),
+            Task::None => {
+                self.draw_split(volume);
+                self.draw(volume);
+            }
             Task::Drain(goal) => {
                 let clients = self.known.volumes[volume].clients.clone();
                 if clients
@@ -557,6 +575,35 @@ impl Life<'_> {
             track.base.clone_from(&image[index]);
             track.changes.drain(..from[index]);
             track.floor = track.floor.saturating_sub(from[index]);
+        }
+    }
+
+    /// Begins or stops the split of a clone, now and then.
+    fn draw_split(&mut self, volume: usize) {
+        let it = &self.known.volumes[volume];
+        if self.actions == 0 || it.base.is_none() || !self.splits.one_in(30) {
+            return;
+        }
+        let volume_name = it.name.clone();
+        let change = match self.splits.one_in(4) {
+            true => Change::StopSplit {
+                volume: volume_name,
+            },
+            false => Change::StartSplit {
+                volume: volume_name,
+            },
+        };
+        self.known.volumes[volume].may_be_split = true;
+        self.ask(volume, Asked::Split, Some(change));
+    }
+
+    /// Takes note of clones that are none any more.
+    pub(super) fn see_splits(&mut self) {
+        for volume in &mut self.known.volumes {
+            let state = self.system.split(&volume.name).state;
+            if volume.base.is_some() && state == everglade_engine::SplitState::Done {
+                volume.base = None;
+            }
         }
     }
 

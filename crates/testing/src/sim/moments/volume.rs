@@ -95,6 +95,8 @@ pub(super) struct Volume {
     pub(super) clones: BTreeMap<String, (usize, Image)>,
     /// Of a clone.
     pub(super) base: Option<Base>,
+    /// Its split was asked for: it may be no clone any more.
+    pub(super) may_be_split: bool,
     /// It was deleted for good, at the end.
     pub(super) is_gone: bool,
     pub(super) task: Task,
@@ -116,6 +118,7 @@ impl Volume {
             snapshots: BTreeMap::new(),
             clones: BTreeMap::new(),
             base: None,
+            may_be_split: false,
             is_gone: false,
             task: Task::None,
             asked: 0,

@@ -1,5 +1,6 @@
 //! Clones: writable volumes that begin as a snapshot of another, and what may and may not be deleted then.
 
+use everglade_engine::SplitInfo;
 use everglade_engine::admin::{Change, Error};
 use everglade_env::BLOCK_SIZE;
 use everglade_target::{Op, Reply, WriteSpan};
@@ -39,7 +40,7 @@ impl Rig {
         })
     }
 
-    fn of(maker: EngineMaker) -> Rig {
+    pub(super) fn of(maker: EngineMaker) -> Rig {
         let world = SimWorld::new(Seed(1), 1, &maker.devices(64 << 20));
         maker.format(&world).expect("fresh devices");
         let system = maker.mount(&world).expect("it was just made");
@@ -163,6 +164,25 @@ impl Rig {
     pub(super) fn snapshot_names(&self, volume: &str) -> Vec<String> {
         let infos = self.system.snapshots(volume).into_iter();
         infos.map(|info| info.name).collect()
+    }
+
+    pub(super) fn split(&self, volume: &str) -> SplitInfo {
+        self.system.split(volume)
+    }
+
+    /// Blocks that were found elsewhere than a pointer says.
+    pub(super) fn stale_reads(&self) -> u64 {
+        self.system.stale_reads()
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.system.usage().total_blocks
+    }
+
+    /// Blocks that clients may take before they are refused, nearly.
+    pub(super) fn room(&self) -> u64 {
+        let usage = self.system.usage();
+        usage.total_blocks - usage.reserve_blocks - usage.used_blocks - usage.total_blocks / 64
     }
 
     /// A consistency point, then a power cut.

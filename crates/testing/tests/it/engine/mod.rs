@@ -16,3 +16,4 @@ mod resizing;
 mod rig;
 mod several;
 mod space;
+mod splits;

@@ -1,0 +1,104 @@
+//! Splits of clones, as administrators begin, stop and see them (B-10).
+
+use everglade_api::{Problem, Split, SplitState};
+use everglade_engine::{SplitInfo, SplitState as Doing, State, VolumeInfo, admin};
+
+use super::administrator::Administrator;
+use super::inventory::bytes;
+use crate::records::jobs::Splitting;
+
+/// What the interface calls it, and what it waits for.
+fn state_of(info: &SplitInfo) -> (SplitState, Option<&'static str>) {
+    match info.state {
+        Doing::None => (SplitState::None, None),
+        Doing::Copying => (SplitState::Copying, None),
+        Doing::WaitingForSpace => (SplitState::Waiting, Some("space")),
+        Doing::WaitingForOther => (SplitState::Waiting, Some("another split")),
+        Doing::Stopped => (SplitState::Stopped, None),
+        Doing::Done => (SplitState::Done, None),
+    }
+}
+
+fn view(info: VolumeInfo) -> Split {
+    let split = info.split;
+    let (state, waits_for) = state_of(&split);
+    let percent = u128::from(split.done_blocks) * 100;
+    let percent = match percent.checked_div(u128::from(split.total_blocks)) {
+        Some(percent) => u64::try_from(percent).unwrap_or(100),
+        None if state == SplitState::Done => 100,
+        None => 0,
+    };
+    Split {
+        volume: info.name,
+        clone_of: info.base,
+        state,
+        waits_for: waits_for.map(str::to_owned),
+        percent,
+        total_bytes: bytes(split.total_blocks),
+        done_bytes: bytes(split.done_blocks),
+        eta_seconds: split.eta_seconds,
+    }
+}
+
+impl Administrator {
+    /// How the split of a volume is doing.
+    ///
+    /// # Errors
+    /// There is no such volume.
+    pub fn split(&self, volume: &str) -> Result<Split, Problem> {
+        let volumes = self.engine.volumes();
+        let info = volumes.into_iter().find(|known| known.name == volume);
+        info.map(view)
+            .ok_or_else(|| Problem::not_found("volume", volume))
+    }
+
+    /// Begins a split, or goes on with one that was stopped.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn start_split(&self, volume: &str) -> Result<Splitting, Problem> {
+        let aggregate = self.aggregate_of(volume)?;
+        // A small one is done when it is answered, and then nobody knows how much there was.
+        let total_bytes = self.split(volume)?.total_bytes;
+        let name = volume.to_owned();
+        self.change(aggregate, admin::Change::StartSplit { volume: name })?;
+        tracing::info!("clone {volume} is being split");
+        let mut splits = self.splits().into_iter();
+        let found = splits.find(|known| known.split.volume == volume);
+        let mut begun = found.ok_or_else(|| Problem::not_found("volume", volume))?;
+        begun.split.total_bytes = total_bytes;
+        Ok(begun)
+    }
+
+    /// Stops a split; what was copied stays.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn stop_split(&self, volume: &str) -> Result<Split, Problem> {
+        let aggregate = self.aggregate_of(volume)?;
+        let name = volume.to_owned();
+        self.change(aggregate, admin::Change::StopSplit { volume: name })?;
+        tracing::info!("the split of clone {volume} was stopped");
+        self.split(volume)
+    }
+
+    /// Splits that were ever begun.
+    #[must_use]
+    pub fn splits(&self) -> Vec<Splitting> {
+        let aggregates = self.engine.aggregates();
+        let failure = |name: &str| {
+            let found = aggregates.iter().find(|known| known.name == name)?;
+            match &found.state {
+                State::Failed(reason) => Some(reason.clone()),
+                _ => None,
+            }
+        };
+        let volumes = self.engine.volumes().into_iter();
+        let begun = volumes.filter(|known| known.split.state != Doing::None);
+        let splitting = |known: VolumeInfo| Splitting {
+            failure: failure(&known.aggregate),
+            split: view(known),
+        };
+        begun.map(splitting).collect()
+    }
+}
