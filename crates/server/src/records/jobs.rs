@@ -6,7 +6,7 @@
 //! the order they came, more or less, so a deletion is done when as much was given back since as there was to
 //! give back when it was made; and certainly when there is nothing more.
 //!
-//! A split is followed by the name of its volume ([`follow`]).
+//! A split is followed by the name of its volume (`follow`).
 //!
 //! running ──given back, or all copied──▶ done
 //!    ├──split stopped, or its volume went──▶ failed; what was copied stays, and a start goes on with it

@@ -9,7 +9,7 @@
 //! 3. Every snapshot reads as what the volume held when it was taken, to the byte, and nothing else is there.
 //!
 //! A clone of a LUN is the exception to one thing after the other: it goes on while others are done, and is there, whole,
-//! at some moment ([`Cloning`]).
+//! at some moment (`Cloning`).
 //!
 //! What only media can show (who holds which block, counters, leaks) the offline check looks at.
 
