@@ -200,15 +200,17 @@ fn within(region: u64, changes: &Region, end: u64) -> impl Iterator<Item = (u64,
 
 /// The blocks that the changes of a region replace.
 fn replaced(file: &File, region: u64, changes: &Region) -> Result<Vec<Pointer>, Stop> {
-    let end = file.inode.block_count();
     let mut pointers = Vec::new();
-    for (leaf, pointer) in leaves_of(file, region)? {
-        let slot = u8::try_from(leaf % SPAN).expect("below 255");
-        let is_replaced = leaf < end && changes.mentions(slot);
-        if pointer.has_block() && (changes.punched_whole || is_replaced) {
-            pointers.push(pointer);
+    if changes.punched_whole {
+        let leaves = leaves_of(file, region)?;
+        pointers.extend(leaves.into_iter().map(|(_, pointer)| pointer));
+    } else {
+        // A few of 255: only those are looked at.
+        for (leaf, _) in within(region, changes, file.inode.block_count()) {
+            pointers.push(file.leaf_pointer(leaf)?);
         }
     }
+    pointers.retain(Pointer::has_block);
     Ok(pointers)
 }
 
