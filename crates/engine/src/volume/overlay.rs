@@ -73,11 +73,6 @@ impl Region {
         self.entries.binary_search_by_key(&slot, |(slot, _)| *slot)
     }
 
-    /// True if there is an entry for this slot.
-    pub(crate) fn mentions(&self, slot: u8) -> bool {
-        self.place(slot).is_ok()
-    }
-
     /// Changes in ascending order of their slots.
     pub(crate) fn entries(&self) -> &[(u8, Change)] {
         &self.entries
