@@ -321,6 +321,13 @@ impl LoadCx<'_> {
         self.cache.insert_node(self.key(pointer), page);
     }
 
+    /// A node has another place from the next image on. Whoever reads this one meanwhile still finds it.
+    pub(crate) fn replaced(&self, old: Pointer) {
+        if old.has_block() {
+            self.cache.release_node(&self.key(old));
+        }
+    }
+
     /// The same for data, which comes in the order of its places.
     pub(crate) fn keep_data(&self, stored: Vec<(Pointer, PageRef)>) {
         let stored = stored.into_iter();

@@ -487,8 +487,7 @@ fn share_dirty_memory(options: &Options, aggregates: &[Arc<Aggregate>]) {
     let pages = options.memory_bytes / 4 / BLOCK_SIZE as u64;
     let share = pages / live().count().max(1) as u64;
     for known in live() {
-        let fits = Space::dirty_limit_for(known.space.reserve());
-        known.space.set_dirty_limit(share.min(fits));
+        known.space.set_dirty_memory(share);
     }
 }
 

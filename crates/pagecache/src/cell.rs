@@ -71,6 +71,14 @@ impl Cell {
         Some(page)
     }
 
+    /// The page with this content, if it is here, lasts at most so many rounds from here.
+    pub(crate) fn shorten(&mut self, key: &Key, rounds: u8) {
+        let place = place(key);
+        if self.slots[place].tag == key.tag {
+            self.rounds[place] = self.rounds[place].min(rounds);
+        }
+    }
+
     pub(crate) fn contains(&self, key: &Key) -> bool {
         let slot = &self.slots[place(key)];
         slot.page.is_some() && slot.tag == key.tag

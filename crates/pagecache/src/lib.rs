@@ -121,6 +121,18 @@ impl PageCache {
         }
     }
 
+    /// The node under `key` was replaced: it stays no longer than data, unless somebody looks at it again. Otherwise
+    /// every version of a node that consistency points write one after the other would stay for as long as the one
+    /// that is needed.
+    pub fn release_node(&self, key: &Key) {
+        let cell = CellKey::of(key);
+        let hash = cell.hash();
+        let mut shard = self.shard(hash);
+        if let Some(cell) = shard.cell_mut(cell, hash) {
+            cell.shorten(key, DATA_ROUNDS);
+        }
+    }
+
     fn get_for(&self, key: &Key, rounds: u8) -> Option<PageRef> {
         let cell = CellKey::of(key);
         let hash = cell.hash();
@@ -235,6 +247,30 @@ mod tests {
         let mut page = Page::zeroed();
         page[..8].copy_from_slice(&n.to_le_bytes());
         page.freeze()
+    }
+
+    #[test]
+    fn a_node_that_was_replaced_leaves_before_those_that_were_not() {
+        let cache = PageCache::new(64 * SHARDS);
+        let nodes = 32 * SHARDS as u64;
+        for n in 0..nodes {
+            cache.insert_node(key(n * 8), page(n));
+        }
+        (0..nodes)
+            .step_by(2)
+            .for_each(|n| cache.release_node(&key(n * 8)));
+        assert!(contains(&cache, &key(0)), "it is still found");
+        for n in 0..128 * SHARDS as u64 {
+            cache.insert(key((1 << 20) + n * 8), page(n));
+        }
+        let here = |first| {
+            (first..nodes)
+                .step_by(2)
+                .filter(|n| contains(&cache, &key(n * 8)))
+        };
+        let (released, kept) = (here(0).count() as u64, here(1).count() as u64);
+        assert!(kept > nodes / 2 * 9 / 10, "{kept}");
+        assert!(released < nodes / 2 / 2, "{released}");
     }
 
     #[test]

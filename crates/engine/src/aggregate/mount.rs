@@ -124,6 +124,7 @@ impl Mounting {
             replaying: None,
             is_pressed: false,
             last_begin: 0,
+            leaving: Default::default(),
             is_entering: false,
             preparing: None,
             prepare_after: 0,

@@ -10,8 +10,18 @@
 //!
 //! A charge is one block for each block of data. Metadata that a consistency point writes for it (at most
 //! METADATA_FACTOR blocks for a page of data: level-1 block, container level-1 block, map blocks) comes out of
-//! the reserve, which is why the dirty limit is that part of the reserve at most: a consistency point
-//! cannot run out of space. Charges of a consistency point end when it commits and its real use is known.
+//! the reserve: a consistency point cannot run out of space. So without more the dirty limit is that part of the
+//! reserve at most. Where `beyond` blocks are free and backed beside the reserve, they may stand in for it:
+//!
+//! ```text
+//! limit = max(reserve ÷ METADATA_FACTOR, beyond ÷ (METADATA_FACTOR + 2)), at most what memory allows
+//! ```
+//!
+//! A page that is dirty has taken one block of `beyond` as its charge; those of the running consistency point and of the
+//! one being joined are at most `limit` together, and the metadata of each page fits what is left (decision 0019). What is
+//! not urgent leaves that much alone too. A larger limit lets more changes share the level-1 blocks of large LUNs.
+//!
+//! Charges of a consistency point end when it commits and its real use is known.
 //!
 //! Charging is loose by design: a racing pair of operations may overdraw by one operation each, which the
 //! reserve covers.
@@ -25,6 +35,10 @@ use everglade_format::planted::{self, Bug};
 /// container for the replaced block, for the replaced level-1 block and for the new ones, and map blocks
 /// (four and a half of six are left when overwrites are admitted last).
 const METADATA_FACTOR: u64 = 6;
+/// Space for a larger dirty limit is kept until so many consistency points in a row held nobody up.
+const CALM_AFTER: u32 = 64;
+/// At most this part of the pool is asked of the host for it.
+const AHEAD_PART: u64 = 32;
 
 /// The progress of a consistency point that is about to commit.
 pub(crate) const WHOLE: u32 = 16;
@@ -54,6 +68,10 @@ pub(crate) struct Space {
     /// Dirty pages, by parity of the consistency point.
     dirty: [AtomicI64; 2],
     dirty_limit: AtomicI64,
+    /// What memory allows.
+    dirty_most: AtomicI64,
+    /// Consistency points since one held writers up.
+    calm: AtomicU32,
     /// How much of the running consistency point is done, of [`WHOLE`].
     progress: AtomicU32,
     /// A writer waits for more of it.
@@ -95,7 +113,7 @@ fn signed(blocks: u64) -> i64 {
 
 impl Space {
     pub(crate) fn new(total: u64, reserve: u64, used: u64, backed: u64) -> Self {
-        Space {
+        let space = Space {
             total,
             reserve,
             backed: AtomicI64::new(signed(backed)),
@@ -104,6 +122,8 @@ impl Space {
             pending: AtomicU64::new(0),
             dirty: Default::default(),
             dirty_limit: AtomicI64::new(i64::MAX),
+            dirty_most: AtomicI64::new(i64::MAX),
+            calm: AtomicU32::new(CALM_AFTER),
             progress: AtomicU32::new(0),
             paced: AtomicBool::new(false),
             was_paced: AtomicBool::new(false),
@@ -111,20 +131,53 @@ impl Space {
             hungry: AtomicBool::new(false),
             refused: AtomicU64::new(0),
             committed: AtomicU64::new(0),
-        }
+        };
+        space.limit_dirty();
+        space
     }
 
-    /// Most dirty pages that fit the reserve (see above).
-    pub(crate) fn dirty_limit_for(reserve: u64) -> u64 {
-        (reserve / METADATA_FACTOR).max(64)
+    /// So many pages may be dirty as far as memory is concerned.
+    pub(crate) fn set_dirty_memory(&self, pages: u64) {
+        self.dirty_most.store(signed(pages), Ordering::Relaxed);
+        self.limit_dirty();
     }
 
-    pub(crate) fn set_dirty_limit(&self, pages: u64) {
-        self.dirty_limit.store(signed(pages), Ordering::Relaxed);
+    fn limit_of_reserve(&self) -> i64 {
+        signed((self.reserve / METADATA_FACTOR).max(64))
+    }
+
+    /// Most dirty pages whose consistency points have the space that they need (see above).
+    fn limit_dirty(&self) {
+        let beyond = self.free_backed() - signed(self.reserve);
+        let fits = self
+            .limit_of_reserve()
+            .max(beyond / signed(METADATA_FACTOR + 2));
+        let most = self.dirty_most.load(Ordering::Relaxed);
+        self.dirty_limit.store(fits.min(most), Ordering::Relaxed);
     }
 
     pub(crate) fn dirty_limit(&self) -> i64 {
         self.dirty_limit.load(Ordering::Relaxed)
+    }
+
+    /// What is not urgent leaves alone: the reserve, or what dirty pages may need.
+    fn kept(&self) -> i64 {
+        match self.dirty_limit() {
+            limit if limit > self.limit_of_reserve() => limit * signed(METADATA_FACTOR),
+            _ => signed(self.reserve),
+        }
+    }
+
+    /// Blocks beside the reserve that the host should have given space for, so that as much may be dirty as memory
+    /// allows. None while writers are not held up, or where the reserve is enough.
+    pub(crate) fn wanted_beyond(&self) -> u64 {
+        let most = u64::try_from(self.dirty_most.load(Ordering::Relaxed)).unwrap_or(0);
+        let is_enough = most <= self.reserve / METADATA_FACTOR;
+        if is_enough || self.calm.load(Ordering::Relaxed) >= CALM_AFTER {
+            return 0;
+        }
+        let wanted = most.saturating_mul(METADATA_FACTOR + 2);
+        wanted.min(self.total / AHEAD_PART)
     }
 
     fn charged(&self) -> i64 {
@@ -167,7 +220,8 @@ impl Space {
             true => margin,
             false => 0,
         };
-        signed(self.total) - used >= needed + margin && self.free_backed() >= needed + of_backed
+        signed(self.total) - used >= needed + margin
+            && self.free_backed() >= self.kept() + signed(blocks) + of_backed
     }
 
     /// True if waiting may help: something is charged that may cost less, or blocks will be given back,
@@ -231,7 +285,13 @@ impl Space {
     /// A consistency point begins. True if somebody should be told, because there is room again.
     pub(crate) fn begin_progress(&self) -> bool {
         self.progress.store(0, Ordering::Release);
-        self.was_paced.store(false, Ordering::Relaxed);
+        match self.was_paced.swap(false, Ordering::Relaxed) {
+            true => self.calm.store(0, Ordering::Relaxed),
+            false => {
+                let calm = self.calm.load(Ordering::Relaxed);
+                self.calm.store(calm.saturating_add(1), Ordering::Relaxed);
+            }
+        }
         self.paced.swap(false, Ordering::AcqRel)
     }
 
@@ -249,6 +309,7 @@ impl Space {
         self.used.store(used, Ordering::Relaxed);
         self.backed.store(signed(backed), Ordering::Relaxed);
         self.pending.store(pending, Ordering::Relaxed);
+        self.limit_dirty();
     }
 
     /// Blocks that deletions have yet to give back.
@@ -307,7 +368,7 @@ impl Space {
     /// consistency point has taken some.
     pub(crate) fn fits_beside_reserve(&self, used: u64, blocks: u64) -> bool {
         let backed = self.backed.load(Ordering::Relaxed);
-        backed - signed(used) - self.charged() >= signed(self.reserve) + signed(blocks)
+        backed - signed(used) - self.charged() >= self.kept() + signed(blocks)
     }
 
     pub(crate) fn reserve(&self) -> u64 {
@@ -354,7 +415,7 @@ mod tests {
     #[test]
     fn writers_keep_pace_with_a_consistency_point() {
         let space = Space::new(100_000, 9_600, 0, 100_000);
-        space.set_dirty_limit(1_600);
+        space.set_dirty_memory(1_600);
         let (running, joining) = (CpNumber(2), CpNumber(3));
         assert!(!space.note_dirty(700, running));
         assert!(space.has_room(900, running), "nothing runs yet");
@@ -377,6 +438,46 @@ mod tests {
         assert!(space.begin_progress());
         space.commit(running, 0, 100_000, 0);
         assert!(space.has_room(5_000, joining), "nothing runs");
+    }
+
+    #[test]
+    fn more_may_be_dirty_where_more_is_free() {
+        let space = Space::new(100_000, 6_000, 0, 14_000);
+        space.set_dirty_memory(5_000);
+        assert_eq!(space.dirty_limit(), 1_000, "a sixth of the reserve");
+        let cp = CpNumber(2);
+        space.commit(cp, 0, 30_000, 0);
+        assert_eq!(space.dirty_limit(), 3_000, "an eighth of what is beside it");
+        assert!(space.fits_beside_reserve(0, 12_000));
+        assert!(
+            !space.fits_beside_reserve(0, 12_001),
+            "the metadata of 3,000 pages"
+        );
+        space.commit(cp, 0, 100_000, 0);
+        assert_eq!(space.dirty_limit(), 5_000, "memory");
+        space.commit(cp, 94_000, 100_000, 0);
+        assert_eq!(space.dirty_limit(), 1_000);
+        assert!(space.fits_beside_reserve(94_000, 0));
+    }
+
+    #[test]
+    fn space_for_a_larger_limit_is_wanted_while_writers_are_held_up() {
+        let space = Space::new(3_200_000, 6_000, 0, 14_000);
+        space.set_dirty_memory(5_000);
+        assert_eq!(space.wanted_beyond(), 0);
+        space.note_dirty(900, CpNumber(2));
+        space.note_dirty(50, CpNumber(3));
+        assert!(!space.has_room(100, CpNumber(3)));
+        space.begin_progress();
+        assert_eq!(space.wanted_beyond(), 40_000);
+        (0..CALM_AFTER - 1).for_each(|_| _ = space.begin_progress());
+        assert_eq!(space.wanted_beyond(), 40_000);
+        space.begin_progress();
+        assert_eq!(space.wanted_beyond(), 0, "nobody was held up since");
+        space.set_dirty_memory(1_000);
+        space.has_room(100, CpNumber(3));
+        space.begin_progress();
+        assert_eq!(space.wanted_beyond(), 0, "the reserve is enough");
     }
 
     #[test]

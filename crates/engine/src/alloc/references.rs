@@ -132,8 +132,7 @@ pub(crate) fn prune(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<
         return Ok(());
     }
     let file = fs.file(REFCOUNTS);
-    let changed = file.unplaced().into_iter();
-    let leaves = changed.filter(|(level, _)| *level == 0);
+    let leaves = file.unplaced().filter(|(level, _)| *level == 0);
     let is_empty = |leaf: &u64| refcount::is_empty(file.peek(0, *leaf).expect("it is changed"));
     let empty: Vec<u64> = leaves.map(|(_, leaf)| leaf).filter(is_empty).collect();
     let olds: Vec<Pointer> = empty

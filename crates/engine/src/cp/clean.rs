@@ -306,6 +306,7 @@ fn place_and_seal(
     let new = take_virtual(&mut home.fs, &mut volume.fs, Purpose::Data);
     let file = volume.fs.file(lun);
     let old = file.place((1, region), new);
+    cx.replaced(old);
     let cp = home.run.as_ref().expect("under way").number;
     let (pointer, page) = file.seal((1, region), cp, &home.aggregate.key);
     record(home, cx, volume_id, pointer, page);

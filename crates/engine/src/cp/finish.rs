@@ -67,13 +67,10 @@ fn unplaced(fs: &FileSystem) -> Vec<(FileId, Position)> {
         .chain([&fs.inode_file])
         .filter(|file| !is_map(file.id()))
     {
-        all.extend(
-            file.unplaced()
-                .into_iter()
-                .map(|position| (file.id(), position)),
-        );
-        if all.len() >= STEP_BLOCKS {
-            all.truncate(STEP_BLOCKS);
+        let left = STEP_BLOCKS - all.len();
+        let positions = file.unplaced().take(left);
+        all.extend(positions.map(|position| (file.id(), position)));
+        if all.len() == STEP_BLOCKS {
             break;
         }
     }
@@ -203,7 +200,6 @@ fn prune_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), 
         let file = volume.fs.file(*lun);
         let olds: Vec<Pointer> = file
             .unplaced()
-            .into_iter()
             .filter(|(level, _)| *level > 0)
             .map(|position| file.old_place(position))
             .filter(|old| !old.is_hole())
@@ -258,6 +254,7 @@ pub(crate) fn place_volume_blocks(
     for (file, position) in blocks {
         let new = take_virtual(&mut home.fs, &mut volume.fs, purpose);
         let old = any_file(&mut volume.fs, *file).place(*position, new);
+        cx.replaced(old);
         if !old.is_hole() {
             free_virtual(&mut home.fs, &mut volume.fs, id, old.vvbn);
         }
@@ -447,6 +444,7 @@ pub(crate) fn aggregate(
             for (file, position) in blocks {
                 let new = place_physical(fs, file, position);
                 let old = any_file(fs, file).place(position, new);
+                cx.replaced(old);
                 if !old.is_hole() {
                     fs.free(old.pvbn.0);
                 }
@@ -480,7 +478,7 @@ fn prune_aggregate(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     let mut gather = Gather::default();
     for id in &files {
         let file = home.fs.file(*id);
-        let positions = file.unplaced().into_iter().filter(|(level, _)| *level > 0);
+        let positions = file.unplaced().filter(|(level, _)| *level > 0);
         let olds: Vec<Pointer> = positions
             .map(|position| file.old_place(position))
             .filter(|old| !old.is_hole())

@@ -31,10 +31,8 @@ fn next(fs: &FileSystem) -> Option<(FileId, Position)> {
         Layer::Volume => &[ACTIVE_MAP, OVERFLOW],
     };
     maps.iter().find_map(|id| {
-        fs.files[id]
-            .unplaced()
-            .first()
-            .map(|position| (*id, *position))
+        let position = fs.files[id].unplaced().next()?;
+        Some((*id, position))
     })
 }
 
@@ -84,6 +82,7 @@ pub(crate) fn volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result
             next(&volume.fs).expect("there was one, and ensuring adds only more");
         let new = take_virtual(&mut home.fs, &mut volume.fs, Purpose::Metadata);
         let old = volume.fs.file(file).place(position, new);
+        cx.replaced(old);
         if !old.is_hole() {
             give(&mut volume.fs, cx, old)?;
         }
@@ -102,6 +101,7 @@ pub(crate) fn aggregate(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, St
         let (file, position) = next(fs).expect("there was one, and ensuring adds only more");
         let new = place_physical(fs, file, position);
         let old = fs.file(file).place(position, new);
+        cx.replaced(old);
         if planted::is(Bug::OverflowDrainedEarly) && !old.is_hole() {
             fs.prepare_free(cx, old.pvbn.0)?;
             fs.free(old.pvbn.0);

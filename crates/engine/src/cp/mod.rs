@@ -35,6 +35,7 @@ pub(crate) mod commit;
 pub(crate) mod drain;
 pub(crate) mod finish;
 pub(crate) mod freeze;
+pub(crate) mod leaving;
 pub(crate) mod maps;
 pub(crate) mod reclaim;
 pub(crate) mod trigger;
@@ -117,6 +118,8 @@ pub(crate) struct Home {
     /// When the last consistency point was published, there was pressure for the next.
     pub(crate) is_pressed: bool,
     pub(crate) last_begin: Nanos,
+    /// What was published and holds memory yet.
+    pub(crate) leaving: leaving::Leaving,
     /// The driver waits for the Aggregate affinity.
     pub(crate) is_entering: bool,
     /// An area whose space is being asked for ahead of need, and when to ask again after a refusal.
@@ -150,6 +153,8 @@ pub(crate) struct Run {
     pub(crate) reclaim_budget: u64,
     /// What it began with.
     pub(crate) reclaim_regions: u64,
+    /// Changed metadata blocks in memory before anything was done in the background.
+    pub(crate) changed_before: Option<usize>,
     /// Level-1 blocks that were given to clones of LUNs.
     pub(crate) cloned_regions: u64,
     /// Clones of LUNs wait for space.
@@ -187,17 +192,21 @@ impl Run {
         }
     }
 
-    /// How much of it is done, of [`WHOLE`]: cleaning is most of the work.
+    /// How much of it is done, of [`WHOLE`]: cleaning is most of the work, then the containers' blocks.
     pub(crate) fn progress(&self, space: &Space) -> u32 {
+        const CLEANED: u32 = WHOLE - 6;
         match self.phase {
-            Phase::Plan | Phase::Drain | Phase::Reclaim => 0,
+            Phase::Plan | Phase::Drain => 0,
             Phase::Clean => {
                 let pages = space.dirty_in(self.number).max(1);
-                let parts = self.cleaned * u64::from(WHOLE - 4) / pages;
-                u32::try_from(parts).map_or(WHOLE - 4, |parts| parts.min(WHOLE - 4))
+                let parts = self.cleaned * u64::from(CLEANED) / pages;
+                u32::try_from(parts).map_or(CLEANED, |parts| parts.min(CLEANED))
             }
-            Phase::FinishVolume(..) | Phase::FinishAggregate(..) | Phase::Write => WHOLE - 4,
-            Phase::Flush | Phase::Superblock => WHOLE - 2,
+            Phase::Reclaim | Phase::FinishVolume(..) => CLEANED,
+            Phase::FinishAggregate(finish::Part::Prepare | finish::Part::Place) => CLEANED + 1,
+            Phase::FinishAggregate(finish::Part::Maps) => CLEANED + 2,
+            Phase::FinishAggregate(_) => CLEANED + 3,
+            Phase::Write | Phase::Flush | Phase::Superblock => CLEANED + 4,
             Phase::Publish => WHOLE,
         }
     }
@@ -222,8 +231,8 @@ impl Job {
 pub(crate) enum Phase {
     Plan,
     Drain,
-    Reclaim,
     Clean,
+    Reclaim,
     FinishVolume(FileId, finish::Part),
     FinishAggregate(finish::Part),
     Write,
@@ -239,8 +248,8 @@ impl Phase {
         match self {
             Phase::Plan => "plan",
             Phase::Drain => "drain",
-            Phase::Reclaim => "reclaim",
             Phase::Clean => "clean",
+            Phase::Reclaim => "reclaim",
             Phase::FinishVolume(..) => "finish_volume",
             Phase::FinishAggregate(..) => "finish_aggregate",
             Phase::Write => "write",
@@ -266,9 +275,9 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
     run.writer.check()?;
     let next = match run.phase {
         Phase::Plan => freeze::plan(home).map(|()| Some(Phase::Drain)),
-        Phase::Drain => drain::step(home, cx).map(|()| Some(Phase::Reclaim)),
-        Phase::Reclaim => reclaim::step(home, cx).map(|done| done.then_some(Phase::Clean)),
-        Phase::Clean => clean::step(home, cx).map(|done| done.then(|| first_finish(home))),
+        Phase::Drain => drain::step(home, cx).map(|()| Some(Phase::Clean)),
+        Phase::Clean => clean::step(home, cx).map(|done| done.then_some(Phase::Reclaim)),
+        Phase::Reclaim => reclaim::step(home, cx).map(|done| done.then(|| first_finish(home))),
         Phase::FinishVolume(volume, part) => {
             let next = finish::volume(home, cx, volume, part)?;
             Ok(Some(match next {

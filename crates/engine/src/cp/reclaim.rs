@@ -6,6 +6,9 @@
 //! after a restart. When nothing is left the inode is erased and the name removed. Of a LUN that was cut short all
 //! from its end on goes, in the same steps; its inode says so until nothing is left there, and nobody makes it longer
 //! before, so that what was cut off is never seen again.
+//!
+//! Comes after cleaning: clients that are held up wait for that, and have most of what there is to have for them once it
+//! is done.
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN};
@@ -34,6 +37,8 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
         .values()
         .map(|volume| volume.fs.changed_count());
     let changed = home.fs.changed_count() + volumes.sum::<usize>();
+    let run = home.run.as_mut().expect("under way");
+    let changed = changed.saturating_sub(*run.changed_before.get_or_insert(changed));
     let quarter = usize::try_from(home.aggregate.space.reserve() / 4).unwrap_or(usize::MAX);
     if lun_clone::step(home, cx, (changed, CHANGED_MAX.min(quarter)))? {
         return Ok(false);

@@ -78,6 +78,28 @@ struct Phases {
     /// The one that runs, and since when.
     now: Option<(&'static str, Nanos)>,
     times: BTreeMap<&'static str, PhaseTimes>,
+    /// What the running one waits for, and since when.
+    waiting: Option<(Wait, Nanos)>,
+    waits: BTreeMap<Wait, Nanos>,
+}
+
+/// What a consistency point waits for between its steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wait {
+    /// Blocks that it needs and that are not in memory.
+    Load,
+    /// Writes of its own, of which no more may be under way, or space of the host.
+    Device,
+}
+
+impl Wait {
+    /// Name in metrics.
+    fn name(self) -> &'static str {
+        match self {
+            Wait::Load => "load",
+            Wait::Device => "device",
+        }
+    }
 }
 
 /// How long a phase took.
@@ -98,6 +120,8 @@ pub struct CpCounts {
     pub back_to_back: u64,
     /// How long each phase took, by name.
     pub phases: Vec<(&'static str, PhaseTimes)>,
+    /// How long they waited in all, by what for.
+    pub waits: Vec<(&'static str, Nanos)>,
 }
 
 impl Counts {
@@ -108,6 +132,9 @@ impl Counts {
     /// The phase that runs from now on; none between consistency points.
     pub(crate) fn enter_phase(&self, phase: Option<&'static str>, now: Nanos) {
         let mut phases = self.phases();
+        if let Some((wait, since)) = phases.waiting.take() {
+            *phases.waits.entry(wait).or_default() += now.saturating_sub(since);
+        }
         if phases.now.map(|(name, _)| name) == phase {
             return;
         }
@@ -115,6 +142,11 @@ impl Counts {
             phases.note(name, now.saturating_sub(since));
         }
         phases.now = phase.map(|name| (name, now));
+    }
+
+    /// The phase that runs waits from now on, until something enters a phase again, be it the same.
+    pub(crate) fn begin_wait(&self, wait: Wait, now: Nanos) {
+        self.phases().waiting = Some((wait, now));
     }
 
     /// A phase that is not entered, because nothing else happens meanwhile, took so long.
@@ -141,6 +173,12 @@ impl Counts {
                 let phases = self.phases();
                 let times = phases.times.iter();
                 times.map(|(name, times)| (*name, times.clone())).collect()
+            },
+            waits: {
+                let phases = self.phases();
+                let time = |wait| phases.waits.get(&wait).copied().unwrap_or(0);
+                let all = [Wait::Load, Wait::Device];
+                all.map(|wait| (wait.name(), time(wait))).to_vec()
             },
         }
     }
@@ -174,5 +212,18 @@ mod tests {
         assert_eq!(phases["clean"].buckets, [0, 0, 1, 0, 0, 0, 0]);
         assert_eq!(phases["freeze"].sum, 7);
         assert_eq!(phases.len(), 3);
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_phase_goes_on() {
+        let counts = Counts::default();
+        counts.enter_phase(Some("clean"), 1_000);
+        counts.begin_wait(Wait::Load, 2_000);
+        counts.enter_phase(Some("clean"), 2_500);
+        counts.enter_phase(Some("clean"), 9_000);
+        counts.begin_wait(Wait::Device, 10_000);
+        counts.enter_phase(Some("write"), 10_007);
+        counts.enter_phase(None, 20_000);
+        assert_eq!(counts.read().waits, [("load", 500), ("device", 7)]);
     }
 }

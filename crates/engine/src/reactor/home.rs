@@ -14,7 +14,7 @@ use crate::admin;
 use crate::aggregate::log::Log;
 use crate::aggregate::mount::Mounting;
 use crate::aggregate::{Aggregate, State};
-use crate::cp::trigger::Trigger;
+use crate::cp::trigger::{Trigger, Wait};
 use crate::cp::{Home, Step, commit, freeze};
 use crate::load::{LoadCx, Stop};
 use crate::reactor::loading::Inflight;
@@ -213,6 +213,10 @@ impl<O: Outside> Core<O> {
             home.wall_seconds = self.outside.wall_seconds();
             let phase = home.run.as_ref().map(|run| run.phase.name());
             home.aggregate.counts.enter_phase(phase, now);
+            if !home.leaving.is_empty() && permit.is_none() {
+                home.leaving.step();
+                continue;
+            }
             let mut trigger = Trigger::Timer;
             let publish = match &home.run {
                 Some(run) => run.phase == crate::cp::Phase::Publish,
@@ -362,10 +366,12 @@ impl<O: Outside> Core<O> {
         match outcome {
             Ok(Step::Again | Step::Publish) => true,
             Err(Stop::Load) => {
+                shared.counts.begin_wait(Wait::Load, self.outside.now());
                 self.load(id, aggregate, wants);
                 false
             }
             Err(Stop::Io) => {
+                shared.counts.begin_wait(Wait::Device, self.outside.now());
                 if let Some((extent, area)) = wanted {
                     self.homes.get_mut(&aggregate).expect("as above").host.asked = true;
                     self.ask_host(aggregate, extent, area, Inflight::Wanted { aggregate });
@@ -393,7 +399,10 @@ impl<O: Outside> Core<O> {
             .get_mut(&aggregate)
             .expect("commits happen at home");
         let executed = home.last_begin;
-        let run = commit::publish(home, &permit);
+        let mut run = commit::publish(home, &permit);
+        for (_, _, overlay) in run.frozen.drain(..) {
+            home.leaving.add(overlay);
+        }
         let stopped = run.last;
         let shared = home.aggregate.clone();
         self.leave(Some(permit));
@@ -478,6 +487,7 @@ impl<O: Outside> Core<O> {
         // The reserve may have all the host has; the margin is for what goes beyond it.
         let is_reserve = space.free_backed() < i64::try_from(space.reserve()).expect("40 bits");
         let ahead = READY_AHEAD * home.fs.area_blocks + home.fs.area_blocks / 2;
+        let ahead = ahead.max(space.wanted_beyond());
         let enough = i64::try_from(space.reserve() + ahead).expect("40 bits");
         if space.free_backed() >= enough {
             return;
@@ -553,7 +563,8 @@ impl<O: Outside> Core<O> {
     fn punch(&mut self, aggregate: u32) {
         let home = self.homes.get_mut(&aggregate).expect("at home");
         let area_blocks = home.fs.area_blocks;
-        let reserve_areas = home.aggregate.space.reserve() / area_blocks;
+        let space = &home.aggregate.space;
+        let kept_areas = (space.reserve() + space.wanted_beyond()).div_ceil(area_blocks);
         let ready: u64 = home
             .fs
             .areas
@@ -562,7 +573,7 @@ impl<O: Outside> Core<O> {
             .sum();
         if home.punching.is_some()
             || home.preparing.is_some()
-            || ready <= reserve_areas + READY_MOST && !planted::is(Bug::PunchBeforeCommit)
+            || ready <= kept_areas + READY_MOST && !planted::is(Bug::PunchBeforeCommit)
         {
             return;
         }

@@ -84,9 +84,9 @@ impl<T> Blocks<T> {
         Some(self.blocks.remove(place))
     }
 
-    /// In order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Position, &T)> {
-        let order = self.order.iter();
+    /// Those from a position on, in order.
+    pub(super) fn iter_from(&self, first: Position) -> impl Iterator<Item = (Position, &T)> {
+        let order = self.order.range(first..);
         order.map(|(position, place)| (*position, &self.blocks[*place]))
     }
 
@@ -145,7 +145,7 @@ mod tests {
             assert_eq!(blocks.contains(position), model.contains_key(&position));
         }
         let all: Vec<_> = blocks
-            .iter()
+            .iter_from((0, 0))
             .map(|(position, block)| (position, *block))
             .collect();
         assert_eq!(all, model.into_iter().collect::<Vec<_>>());

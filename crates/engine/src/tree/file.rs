@@ -79,6 +79,8 @@ pub(crate) struct File {
     pub(crate) layer: Layer,
     pub(crate) inode_changed: bool,
     changed: Blocks<Changed>,
+    /// All changed blocks before this one have places.
+    unplaced_from: Position,
     /// Blocks that became lost, for the caller to take note of.
     pub(crate) lost: Vec<Lost>,
 }
@@ -98,6 +100,7 @@ impl File {
             layer,
             inode_changed: false,
             changed: Blocks::default(),
+            unplaced_from: (0, 0),
             lost: Vec::new(),
         }
     }
@@ -178,7 +181,7 @@ impl File {
                     old: Pointer::HOLE,
                     new: None,
                 };
-                self.changed.insert((self.inode.levels, 0), top);
+                self.insert((self.inode.levels, 0), top);
                 self.inode.root = Pointer::HOLE;
                 self.inode.blocks += 1;
             }
@@ -219,7 +222,7 @@ impl File {
             if old.is_hole() {
                 self.inode.blocks += 1;
             }
-            self.changed.insert(
+            self.insert(
                 (level, index),
                 Changed {
                     page,
@@ -417,13 +420,16 @@ impl File {
         self.inode_changed = true;
     }
 
+    fn insert(&mut self, position: Position, changed: Changed) {
+        self.unplaced_from = self.unplaced_from.min(position);
+        self.changed.insert(position, changed);
+    }
+
     /// Changed blocks without a place, ascending.
-    pub(crate) fn unplaced(&self) -> Vec<Position> {
-        self.changed
-            .iter()
-            .filter(|(_, c)| c.new.is_none())
+    pub(crate) fn unplaced(&self) -> impl Iterator<Item = Position> {
+        let rest = self.changed.iter_from(self.unplaced_from);
+        rest.filter(|(_, c)| c.new.is_none())
             .map(|(position, _)| position)
-            .collect()
     }
 
     /// Gives a changed block its place. Returns the old one.
@@ -438,7 +444,18 @@ impl File {
             self.inode.id
         );
         changed.new = Some(new);
-        changed.old
+        let old = changed.old;
+        // Most are placed in their order; so those that have places are not looked at again and again.
+        let is_first = self.unplaced_from <= position
+            && self
+                .changed
+                .range(self.unplaced_from..position)
+                .next()
+                .is_none();
+        if is_first {
+            self.unplaced_from = (position.0, position.1 + 1);
+        }
+        old
     }
 
     /// Old place of a changed block.

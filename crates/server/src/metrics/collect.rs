@@ -180,6 +180,12 @@ fn engine(page: &mut Page, administrator: &Administrator) {
             family.histogram(&labels, &PHASE_BOUNDS, &times.buckets, times.sum);
         }
     }
+    let mut family = page.family("everglade_cp_wait_seconds_total");
+    for (aggregate, waits) in &counts.waits {
+        for (cause, nanos) in waits {
+            family.ratio(&[aggregate, cause], *nanos, 1_000_000_000);
+        }
+    }
     let mut family = page.family("everglade_snapshot_scan_maps_total");
     for volume in &counts.volumes {
         let maps = volume.scan.counts;

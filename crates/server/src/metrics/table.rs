@@ -93,6 +93,7 @@ pub const METRICS: &[Metric] = &[
     gauge("everglade_recovery_bytes", &["aggregate"], "Bytes of the journal that were read then."),
     gauge("everglade_recovery_seconds", &["aggregate"], "How long that took."),
     Metric { name: "everglade_cp_phase_seconds", kind: Kind::Histogram, labels: &["aggregate", "phase"], help: "How long each phase of the consistency points took; clients wait for freeze and publish only." },
+    counter("everglade_cp_wait_seconds_total", &["aggregate", "cause"], "How long consistency points waited: load (blocks that were not in memory), device (writes of their own, of which no more may be under way)."),
     counter("everglade_snapshot_scan_maps_total", &["volume", "way"], "Blocks of the maps that the deletion of snapshots dealt with: by subtraction, by addition, or skipped because nothing changes in them."),
     gauge("everglade_snapshot_scan_pace_ratio", &["volume"], "Part of a consistency point that scans of the volume's snapshots may use, 0 to 1; at 0 they rest."),
     counter("everglade_volume_read_bytes_total", &["volume"], "Bytes that clients read since the volume was opened."),

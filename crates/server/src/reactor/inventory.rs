@@ -29,6 +29,8 @@ pub struct EngineCounts {
     pub device_errors: Vec<(String, [(&'static str, u64); 3])>,
     /// How long phases of consistency points took, by aggregate.
     pub phases: Vec<(String, Vec<(&'static str, PhaseTimes)>)>,
+    /// How long the consistency points of each aggregate waited, by what for, nanoseconds.
+    pub waits: Vec<(String, Vec<(&'static str, u64)>)>,
     /// Operations that did not run at once.
     pub queued_operations: u64,
     /// Blocks that were not where a pointer says: volumes were split.
@@ -274,6 +276,10 @@ impl Administrator {
             phases: aggregates
                 .iter()
                 .map(|info| (info.name.clone(), info.cp_counts.phases.clone()))
+                .collect(),
+            waits: aggregates
+                .iter()
+                .map(|info| (info.name.clone(), info.cp_counts.waits.clone()))
                 .collect(),
             queued_operations: self.engine.queued_operations(),
             stale_reads: self

@@ -11,7 +11,7 @@ use everglade_torture::versus::{
     Stage, anatomy, facts, load, measure, plot, row, snapshots, steady, tail,
 };
 
-const USAGE: &str = "everglade-versus nbd|steady|anatomy|snapshots [--rounds N] [--quick] [--only KEY,…] [--lun-size BYTES] \
+const USAGE: &str = "everglade-versus nbd|steady|anatomy|snapshots [--rounds N] [--quick] [--only KEY,…] [--goals-only] [--lun-size BYTES] \
     [--memory SIZE] [--seconds S] [--scale F] [--folder DIR] [--write FILE]";
 /// Fewer pairs say nothing about a ratio on a shared machine.
 const ROUNDS: u64 = 9;
@@ -29,6 +29,8 @@ struct Arguments {
     /// Turns are so much longer than a row says.
     scale: f64,
     only: Option<Vec<String>>,
+    /// Only peers that a goal names.
+    is_goals_only: bool,
     lun_bytes: u64,
     memory: String,
     seconds: u64,
@@ -45,6 +47,7 @@ impl Arguments {
             rounds: ROUNDS,
             scale: 1.0,
             only: None,
+            is_goals_only: false,
             lun_bytes: LUN_BYTES,
             memory: "1GiB".to_owned(),
             seconds: STEADY_SECONDS,
@@ -57,6 +60,10 @@ impl Arguments {
         while let Some(option) = words.next() {
             if option == "--quick" {
                 (arguments.rounds, arguments.scale, arguments.seconds) = (3, 0.5, 20);
+                continue;
+            }
+            if option == "--goals-only" {
+                arguments.is_goals_only = true;
                 continue;
             }
             let value = words.next().ok_or(format!("{option} needs a value"))?;
@@ -76,6 +83,15 @@ impl Arguments {
                 _ => return Err(format!("did not understand '{option}'")),
             }
         }
+        let keys = keys(&arguments.rig);
+        let only = arguments.only.iter().flatten();
+        if let Some(unknown) = only.clone().find(|key| !keys.contains(&key.as_str())) {
+            let rig = &arguments.rig;
+            return Err(match keys.is_empty() {
+                true => format!("{rig} has no rows to choose from"),
+                false => format!("{rig} has no row '{unknown}', but {}", keys.join(", ")),
+            });
+        }
         if arguments.rounds == 0 {
             return Err("no rounds, no medians".to_owned());
         }
@@ -85,6 +101,18 @@ impl Arguments {
     fn wants(&self, key: &str) -> bool {
         let only = self.only.as_ref();
         only.is_none_or(|only| only.iter().any(|wanted| wanted == key))
+    }
+}
+
+/// What `--only` may name.
+fn keys(rig: &str) -> Vec<&'static str> {
+    match rig {
+        "nbd" => {
+            let rows = row::all().into_iter().map(|row| row.key);
+            rows.chain(["tail", "start", "memory", "idle"]).collect()
+        }
+        "snapshots" => snapshots::KEYS.to_vec(),
+        _ => Vec::new(),
     }
 }
 
@@ -136,6 +164,10 @@ fn run_nbd(arguments: &Arguments) -> Result<(), Failure> {
         .filter(|row| arguments.wants(row.key))
     {
         eprintln!("{:>5.0} s  {}", begun.elapsed().as_secs_f64(), row.title);
+        let row = match arguments.is_goals_only {
+            true => row.of_goals(),
+            false => row,
+        };
         let outcome = measure(
             &mut stage,
             &row,

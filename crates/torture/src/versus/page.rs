@@ -224,7 +224,7 @@ fn row(text: &mut String, outcome: &Outcome) {
         outcome.seconds
     );
     let ours = &outcome.records[&outcome.row.arms[0]];
-    for arm in outcome.row.arms {
+    for arm in &outcome.row.arms {
         let record = &outcome.records[arm];
         let summary = Summary::of(&record.rates);
         let ratio = if std::ptr::eq(record, ours) {

@@ -13,7 +13,7 @@ pub struct Row {
     /// What ours runs. `bytes` 0 means all of the export.
     pub load: Load,
     /// Who runs it; ours first.
-    pub arms: &'static [Arm],
+    pub arms: Vec<Arm>,
     /// Seconds of each turn, before `--quick` and such.
     pub seconds: f64,
     /// What is to be reached: against whom, and the least ratio of rates.
@@ -24,6 +24,18 @@ pub struct Row {
     pub cpu_us_goal: Option<f64>,
     /// Before each turn a snapshot is made of what it will overwrite, and the one before is deleted.
     pub after_snapshot: bool,
+}
+
+impl Row {
+    /// Without the peers that no goal names: for exports too large for every server to have one.
+    #[must_use]
+    pub fn of_goals(mut self) -> Row {
+        let judged = self.goals.iter().map(|(arm, _)| *arm);
+        let judged: Vec<Arm> = judged.chain(self.cpu_goal.map(|(arm, _)| arm)).collect();
+        let ours = self.arms[0];
+        self.arms.retain(|arm| *arm == ours || judged.contains(arm));
+        self
+    }
 }
 
 const KIB: u32 = 1 << 10;
@@ -42,7 +54,7 @@ const fn load(kind: Kind, order: Order, block: u32, depth: u32) -> Load {
     }
 }
 
-const fn row(
+fn row(
     key: &'static str,
     title: &'static str,
     load: Load,
@@ -54,7 +66,7 @@ const fn row(
         key,
         title,
         load,
-        arms,
+        arms: arms.to_vec(),
         seconds,
         goals,
         cpu_goal: None,

@@ -62,9 +62,9 @@ pub(super) fn run(
     rounds: u64,
     seconds: f64,
 ) -> Result<Outcome, Failure> {
-    let arms: Vec<Arm> = row.arms.to_vec();
+    let arms = &row.arms;
     let mut records: BTreeMap<Arm, Record> = BTreeMap::new();
-    for arm in &arms {
+    for arm in arms {
         stage.prepare(*arm, row)?;
         // A turn that does not count: caches, connections and files are as they will be.
         turn(stage, *arm, row, seconds.min(0.5), 1 << 20)?;

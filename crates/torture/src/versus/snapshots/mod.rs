@@ -48,6 +48,16 @@ pub struct Plan {
     pub memory: String,
 }
 
+/// Jobs, in the order in which they run.
+pub const KEYS: [&str; 6] = [
+    creation::KEY,
+    first_write::KEY,
+    restoring::KEY,
+    depth::KEY,
+    deletion::KEY,
+    full::KEY,
+];
+
 impl Plan {
     fn pick<T>(&self, quick: T, full: T) -> T {
         if self.is_quick { quick } else { full }
