@@ -105,6 +105,11 @@ impl Clones {
         Some((job.volume.clone(), job.name.clone()))
     }
 
+    /// True if one is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.jobs.values().any(|job| job.ended.is_none())
+    }
+
     pub(super) fn one(&self, now: Moment, id: u64) -> Option<Job> {
         self.jobs.get(&id).map(|job| job.view(id, now))
     }

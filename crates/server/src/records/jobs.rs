@@ -222,12 +222,13 @@ impl Jobs {
         }
     }
 
-    /// Whether any is under way.
+    /// True if none is under way, of whatever kind.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let inner = self.lock();
-        let is_busy = inner.splits.values().any(Follow::is_under_way);
-        !is_busy && inner.jobs.values().all(|job| job.ended.is_some())
+        let is_splitting = inner.splits.values().any(Follow::is_under_way);
+        let is_giving_back = inner.jobs.values().any(|job| job.ended.is_none());
+        !is_splitting && !is_giving_back && !inner.clones.is_busy()
     }
 
     /// All, in order of their beginning.
@@ -441,6 +442,31 @@ mod tests {
         assert!(jobs.is_idle() && jobs.split_under_way(1).is_none());
         let problem = jobs.cancel(Moment(15), 1).expect_err("it has ended");
         assert_eq!(problem.code, Code::NotCancellable);
+    }
+
+    fn sight(name: &str) -> Sight {
+        Sight {
+            volume: "v".to_owned(),
+            name: name.to_owned(),
+            done: 0,
+            total: 400,
+            eta_seconds: None,
+            failed: None,
+        }
+    }
+
+    #[test]
+    fn a_lun_that_is_being_cloned_is_work_under_way() {
+        let jobs = Jobs::new();
+        assert!(jobs.is_idle());
+        jobs.begin_clone(Moment(1), &sight("new"));
+        assert!(!jobs.is_idle());
+        let there = Sights {
+            clones: Vec::new(),
+            luns: vec!["v/new".to_owned()],
+        };
+        assert_eq!(jobs.advance_clones(Moment(2), &there).len(), 1);
+        assert!(jobs.is_idle());
     }
 
     #[test]
