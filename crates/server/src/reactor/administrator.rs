@@ -18,7 +18,7 @@ use everglade_api::{
     Aggregate, Code, CreateAggregate, CreateLun, CreateVolume, CreationPlan, Lun, LunName, Moment,
     Name, Problem, ResizeLun, SnapshotName, Sync, Volume,
 };
-use everglade_engine::{AggregateInfo, Engine, State, admin};
+use everglade_engine::{AggregateInfo, Engine, State, VolumeId, admin};
 use everglade_format::volume::Sync as MediaSync;
 
 use super::candidates;
@@ -506,6 +506,25 @@ impl Administrator {
         // With its aggregate, if that is being deleted.
         let aggregate = aggregate.ok_or_else(|| Problem::not_found("volume", volume))?;
         Ok(aggregate.id)
+    }
+
+    /// What a volume is known by whatever it is called.
+    pub(super) fn id_of(&self, volume: &str) -> Result<VolumeId, Problem> {
+        let volumes = self.engine.volumes();
+        let found = volumes.iter().find(|known| known.name == volume);
+        let found = found.ok_or_else(|| Problem::not_found("volume", volume))?;
+        Ok(found.id)
+    }
+
+    /// What it is called now.
+    ///
+    /// # Errors
+    /// It was deleted.
+    pub(crate) fn name_of(&self, volume: VolumeId) -> Result<String, Problem> {
+        let mut volumes = self.engine.volumes().into_iter();
+        let found = volumes.find(|known| known.id == volume);
+        let gone = || Problem::new(Code::NotFound, "the volume of this job was deleted");
+        found.map(|known| known.name).ok_or_else(gone)
     }
 
     pub(super) fn change(&self, aggregate: u32, change: admin::Change) -> Result<Timing, Problem> {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use everglade_api::{Job, JobState, Moment};
+use everglade_engine::VolumeId;
 
 /// Jobs that have ended and are still shown.
 const ENDED_KEPT: usize = 256;
@@ -18,6 +19,8 @@ const UNSEEN_MAX: u32 = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// The volume.
+    pub id: VolumeId,
+    /// What that is called now.
     pub volume: String,
     /// The LUN that is being made, or was.
     pub name: String,
@@ -36,8 +39,8 @@ pub struct Sight {
 pub struct Sights {
     /// Those that are being made, or failed last.
     pub clones: Vec<Sight>,
-    /// All LUNs, `volume/lun`.
-    pub luns: Vec<String>,
+    /// All LUNs: their volumes and names.
+    pub luns: Vec<(VolumeId, String)>,
 }
 
 /// See the module's documentation.
@@ -47,6 +50,7 @@ pub(super) struct Clones {
 }
 
 struct Clone {
+    id: VolumeId,
     volume: String,
     name: String,
     done: u64,
@@ -61,6 +65,7 @@ impl Clones {
     /// Begins to follow one.
     pub(super) fn begin(&mut self, id: u64, now: Moment, sight: &Sight) -> Job {
         let job = Clone {
+            id: sight.id,
             volume: sight.volume.clone(),
             name: sight.name.clone(),
             done: sight.done,
@@ -91,7 +96,7 @@ impl Clones {
     pub(super) fn unknown<'s>(&self, sights: &'s Sights) -> Vec<&'s Sight> {
         let is_known = |sight: &Sight| {
             let mut running = self.jobs.values().filter(|job| job.ended.is_none());
-            running.any(|job| (&job.volume, &job.name) == (&sight.volume, &sight.name))
+            running.any(|job| job.is_of(sight))
         };
         let clones = sights.clones.iter();
         clones
@@ -100,9 +105,9 @@ impl Clones {
     }
 
     /// The volume and the name of one that is under way.
-    pub(super) fn running(&self, id: u64) -> Option<(String, String)> {
+    pub(super) fn running(&self, id: u64) -> Option<(VolumeId, String)> {
         let job = self.jobs.get(&id).filter(|job| job.ended.is_none())?;
-        Some((job.volume.clone(), job.name.clone()))
+        Some((job.id, job.name.clone()))
     }
 
     /// True if one is under way.
@@ -118,13 +123,6 @@ impl Clones {
         self.jobs.iter().map(move |(id, job)| job.view(*id, now))
     }
 
-    /// The volume has another name.
-    pub(super) fn rename_volume(&mut self, volume: &str, to: &str) {
-        let jobs = self.jobs.values_mut();
-        let its = jobs.filter(|job| job.ended.is_none() && job.volume == volume);
-        its.for_each(|job| to.clone_into(&mut job.volume));
-    }
-
     fn forget_old(&mut self) {
         let ended = self.jobs.iter().filter(|(_, job)| job.ended.is_some());
         let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
@@ -135,19 +133,23 @@ impl Clones {
 }
 
 impl Clone {
+    fn is_of(&self, sight: &Sight) -> bool {
+        (self.id, &self.name) == (sight.id, &sight.name)
+    }
+
     /// True if it ended.
     fn look(&mut self, now: Moment, sights: &Sights) -> bool {
-        let full = format!("{}/{}", self.volume, self.name);
-        let mut clones = sights.clones.iter();
-        let here = clones.find(|sight| (&sight.volume, &sight.name) == (&self.volume, &self.name));
-        let outcome = match here {
+        let mut luns = sights.luns.iter();
+        let is_there = luns.any(|(volume, name)| (*volume, name) == (self.id, &self.name));
+        let outcome = match sights.clones.iter().find(|sight| self.is_of(sight)) {
             Some(sight) if sight.failed.is_none() => {
+                self.volume.clone_from(&sight.volume);
                 self.done = sight.done;
                 self.eta_seconds = sight.eta_seconds;
                 self.unseen = 0;
                 return false;
             }
-            _ if sights.luns.contains(&full) => Ok(()),
+            _ if is_there => Ok(()),
             Some(sight) => Err(sight.failed.clone().unwrap_or_default()),
             None => {
                 self.unseen += 1;
@@ -195,8 +197,14 @@ impl Clone {
 mod tests {
     use super::*;
 
+    const VOLUME: VolumeId = VolumeId {
+        aggregate: 1,
+        volume: 64,
+    };
+
     fn sight(done: u64, failed: Option<&str>) -> Sight {
         Sight {
+            id: VOLUME,
             volume: "v".to_owned(),
             name: "new".to_owned(),
             done,
@@ -207,7 +215,8 @@ mod tests {
     }
 
     fn sights(clones: Vec<Sight>, luns: &[&str]) -> Sights {
-        let luns = luns.iter().map(|lun| (*lun).to_owned()).collect();
+        let luns = luns.iter().map(|lun| (VOLUME, (*lun).to_owned()));
+        let luns = luns.collect();
         Sights { clones, luns }
     }
 
@@ -216,17 +225,17 @@ mod tests {
         let mut clones = Clones::default();
         let job = clones.begin(1, Moment(10), &sight(0, None));
         assert_eq!((job.percent, job.cancellable), (0, true));
-        let now = sights(vec![sight(100, None)], &["v/old"]);
+        let now = sights(vec![sight(100, None)], &["old"]);
         assert!(clones.advance(Moment(11), &now).is_empty());
         assert_eq!(clones.one(Moment(11), 1).map(|job| job.percent), Some(25));
         assert!(clones.unknown(&now).is_empty());
         // On its way from being made to being there.
         assert!(
             clones
-                .advance(Moment(11), &sights(vec![], &["v/old"]))
+                .advance(Moment(11), &sights(vec![], &["old"]))
                 .is_empty()
         );
-        let ended = clones.advance(Moment(12), &sights(vec![], &["v/old", "v/new"]));
+        let ended = clones.advance(Moment(12), &sights(vec![], &["old", "new"]));
         assert_eq!((ended[0].state, ended[0].percent), (JobState::Done, 100));
         assert_eq!((ended[0].cancellable, ended[0].eta_seconds), (false, None));
     }
@@ -258,7 +267,23 @@ mod tests {
                 .is_empty()
         );
         clones.begin(3, Moment(1), &sight(7, None));
-        clones.rename_volume("v", "w");
-        assert_eq!(clones.running(3), Some(("w".to_owned(), "new".to_owned())));
+        assert_eq!(clones.running(3), Some((VOLUME, "new".to_owned())));
+    }
+
+    #[test]
+    fn a_clone_is_followed_when_its_volume_gets_another_name() {
+        let mut clones = Clones::default();
+        clones.begin(1, Moment(1), &sight(7, None));
+        let renamed = Sight {
+            volume: "w".to_owned(),
+            ..sight(9, None)
+        };
+        let now = sights(vec![renamed], &[]);
+        assert!(clones.unknown(&now).is_empty(), "it is the same clone");
+        assert!(clones.advance(Moment(2), &now).is_empty());
+        let object = clones.one(Moment(2), 1).map(|job| job.object);
+        assert_eq!(object.as_deref(), Some("w/new"));
+        let ended = clones.advance(Moment(3), &sights(vec![], &["new"]));
+        assert_eq!(ended[0].state, JobState::Done);
     }
 }

@@ -6,7 +6,7 @@
 //! the order they came, more or less, so a deletion is done when as much was given back since as there was to
 //! give back when it was made; and certainly when there is nothing more.
 //!
-//! A split is followed by the name of its volume (`follow`).
+//! Volumes are followed by their numbers, which stay when they get other names.
 //!
 //! running ──given back, or all copied──▶ done
 //!    ├──split stopped, or its volume went──▶ failed; what was copied stays, and a start goes on with it
@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_api::{Code, Job, JobState, Moment, Problem};
+use everglade_engine::VolumeId;
 
 use super::clones::{Clones, Sight, Sights};
 use follow::Follow;
@@ -126,13 +127,8 @@ impl Jobs {
 
     /// Volume and name of a clone of a LUN that is under way.
     #[must_use]
-    pub fn running_clone(&self, id: u64) -> Option<(String, String)> {
+    pub fn running_clone(&self, id: u64) -> Option<(VolumeId, String)> {
         self.lock().clones.running(id)
-    }
-
-    /// A volume has another name.
-    pub fn rename_volume(&self, volume: &str, to: &str) {
-        self.lock().clones.rename_volume(volume, to);
     }
 
     /// Looks how far they are; returns those that ended just now.
@@ -175,7 +171,7 @@ impl Jobs {
         let mut ended = Vec::new();
         let under_way = inner.splits.iter_mut().filter(|(_, it)| it.is_under_way());
         for (id, follow) in under_way {
-            let found = begun.iter().find(|it| it.split.volume == follow.volume());
+            let found = begun.iter().find(|it| it.id == follow.volume());
             follow.look(now, found);
             if !follow.is_under_way() {
                 ended.push(follow.view(*id, now));
@@ -189,10 +185,10 @@ impl Jobs {
 
     /// The volume that a job splits, if it is under way.
     #[must_use]
-    pub fn split_under_way(&self, id: u64) -> Option<String> {
+    pub fn split_under_way(&self, id: u64) -> Option<VolumeId> {
         let inner = self.lock();
         let follow = inner.splits.get(&id).filter(|it| it.is_under_way())?;
-        Some(follow.volume().to_owned())
+        Some(follow.volume())
     }
 
     /// The aggregate was deleted, and so has given back everything; returns the jobs that ended by that.
@@ -282,9 +278,8 @@ impl Jobs {
 
 impl Inner {
     fn begin_split(&mut self, now: Moment, begun: &Splitting) -> Job {
-        let volume = &begun.split.volume;
         let mut under_way = self.splits.iter().filter(|(_, it)| it.is_under_way());
-        if let Some((id, known)) = under_way.find(|(_, it)| it.volume() == volume) {
+        if let Some((id, known)) = under_way.find(|(_, it)| it.volume() == begun.id) {
             return known.view(*id, now);
         }
         self.next += 1;
@@ -407,8 +402,14 @@ mod tests {
         );
     }
 
+    const VOLUME: VolumeId = VolumeId {
+        aggregate: 1,
+        volume: 64,
+    };
+
     fn splitting(volume: &str, state: SplitState, percent: u64) -> Splitting {
         Splitting {
+            id: VOLUME,
             split: Split {
                 volume: volume.to_owned(),
                 clone_of: None,
@@ -433,7 +434,7 @@ mod tests {
         let job = jobs.one(Moment(12), 1).expect("it is there");
         assert_eq!((job.percent, job.rate_bytes_per_second), (30, 100));
         assert_eq!(job.detail.as_deref(), Some("waits for space"));
-        assert_eq!(jobs.split_under_way(1).as_deref(), Some("c"));
+        assert_eq!(jobs.split_under_way(1), Some(VOLUME));
         let mut done = splitting("c", SplitState::Done, 100);
         done.split.total_bytes = 0;
         let ended = jobs.advance_splits(Moment(14), &[done]);
@@ -446,6 +447,7 @@ mod tests {
 
     fn sight(name: &str) -> Sight {
         Sight {
+            id: VOLUME,
             volume: "v".to_owned(),
             name: name.to_owned(),
             done: 0,
@@ -463,7 +465,7 @@ mod tests {
         assert!(!jobs.is_idle());
         let there = Sights {
             clones: Vec::new(),
-            luns: vec!["v/new".to_owned()],
+            luns: vec![(VOLUME, "new".to_owned())],
         };
         assert_eq!(jobs.advance_clones(Moment(2), &there).len(), 1);
         assert!(jobs.is_idle());
@@ -484,10 +486,41 @@ mod tests {
         assert!(jobs.advance_splits(Moment(3), &[stopped]).is_empty());
         // Somebody else, or an earlier daemon, began it.
         assert!(jobs.advance_splits(Moment(4), &[copying]).is_empty());
-        assert_eq!(jobs.split_under_way(2).as_deref(), Some("c"));
+        assert_eq!(jobs.split_under_way(2), Some(VOLUME));
         let ended = jobs.advance_splits(Moment(5), &[]);
         let detail = ended[0].detail.clone().unwrap_or_default();
         assert!(detail.contains("deleted"), "{detail}");
+    }
+
+    #[test]
+    fn a_split_goes_on_when_its_volume_gets_another_name() {
+        let jobs = Jobs::new();
+        jobs.begin_split(Moment(1), &splitting("c", SplitState::Copying, 10));
+        let renamed = splitting("d", SplitState::Copying, 20);
+        assert!(jobs.advance_splits(Moment(2), &[renamed]).is_empty());
+        let all = jobs.all(Moment(2));
+        assert_eq!(all.len(), 1, "it is the same split: {all:?}");
+        assert_eq!((all[0].object.as_str(), all[0].percent), ("d", 20));
+        let ended = jobs.advance_splits(Moment(3), &[splitting("e", SplitState::Done, 100)]);
+        assert_eq!(
+            (ended[0].object.as_str(), ended[0].state),
+            ("e", JobState::Done)
+        );
+        // Another volume that has the name now is another volume.
+        let other = Splitting {
+            id: VolumeId {
+                volume: 65,
+                ..VOLUME
+            },
+            ..splitting("e", SplitState::Copying, 5)
+        };
+        jobs.begin_split(Moment(4), &splitting("c", SplitState::Copying, 10));
+        let ended = jobs.advance_splits(Moment(5), &[other]);
+        assert_eq!((ended[0].id, ended[0].state), (2, JobState::Failed));
+        assert_eq!(
+            jobs.one(Moment(5), 3).map(|job| job.object),
+            Ok("e".to_owned())
+        );
     }
 
     #[test]

@@ -30,12 +30,14 @@ pub(super) async fn cancel(
 ) -> Answer {
     let (now, id) = (desk.administrator().now(), number(&id)?);
     if let Some(volume) = desk.records().jobs.split_under_way(id) {
+        let volume = desk.administrator().name_of(volume)?;
         splits::stop_by(&desk, caller, volume).await?;
         return found(desk.records().jobs.one(desk.administrator().now(), id)?);
     }
     let Some((volume, name)) = desk.records().jobs.running_clone(id) else {
         return found(desk.records().jobs.cancel(now, id)?);
     };
+    let volume = desk.administrator().name_of(volume)?;
     let deed = Deed {
         what: "lun clone cancel",
         object: format!("{volume}/{name}"),

@@ -1,10 +1,13 @@
 //! Splits of clones that are followed. The engine knows how far each is; a job is what somebody remembers of it.
 
 use everglade_api::{Job, JobState, Moment, Split, SplitState};
+use everglade_engine::VolumeId;
 
 /// A split that was begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Splitting {
+    /// Its volume, whatever that is called.
+    pub id: VolumeId,
     /// How it is doing.
     pub split: Split,
     /// Why its aggregate does nothing any more.
@@ -21,6 +24,7 @@ impl Splitting {
 
 /// A split that is followed.
 pub(super) struct Follow {
+    volume: VolumeId,
     /// As it was looked at last.
     split: Split,
     /// What had been copied when it began.
@@ -32,6 +36,7 @@ pub(super) struct Follow {
 impl Follow {
     pub(super) fn new(now: Moment, begun: &Splitting) -> Follow {
         let mut follow = Follow {
+            volume: begun.id,
             split: begun.split.clone(),
             from: begun.split.done_bytes,
             started: now,
@@ -42,8 +47,8 @@ impl Follow {
         follow
     }
 
-    pub(super) fn volume(&self) -> &str {
-        &self.split.volume
+    pub(super) fn volume(&self) -> VolumeId {
+        self.volume
     }
 
     pub(super) fn is_under_way(&self) -> bool {
@@ -52,12 +57,12 @@ impl Follow {
 
     /// Takes note of what became of it; nothing if its volume is not there.
     pub(super) fn look(&mut self, now: Moment, found: Option<&Splitting>) {
-        let volume = &self.split.volume;
         let Some(found) = found else {
-            let text = format!("volume {volume} was deleted, or has another name");
+            let text = format!("volume {} was deleted", self.split.volume);
             self.ended = Some((now, Err(text)));
             return;
         };
+        let volume = &found.split.volume;
         let outcome = match (&found.failure, found.split.state) {
             (Some(failure), _) => Some(Err(failure.clone())),
             (None, SplitState::Done) => Some(Ok(())),
@@ -67,8 +72,9 @@ impl Follow {
             (None, SplitState::Copying | SplitState::Waiting) => None,
         };
         // Of one that is done nobody knows how much there was.
-        if !matches!(outcome, Some(Ok(()))) {
-            self.split = found.split.clone();
+        match outcome {
+            Some(Ok(())) => self.split.volume.clone_from(volume),
+            _ => self.split = found.split.clone(),
         }
         self.ended = outcome.map(|outcome| (now, outcome));
     }
