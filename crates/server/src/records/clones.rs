@@ -115,6 +115,13 @@ impl Clones {
         self.jobs.values().any(|job| job.ended.is_none())
     }
 
+    /// The job that follows it, if one does.
+    pub(super) fn find(&self, now: Moment, sight: &Sight) -> Option<Job> {
+        let mut running = self.jobs.iter().filter(|(_, job)| job.ended.is_none());
+        let (id, job) = running.find(|(_, job)| job.is_of(sight))?;
+        Some(job.view(*id, now))
+    }
+
     pub(super) fn one(&self, now: Moment, id: u64) -> Option<Job> {
         self.jobs.get(&id).map(|job| job.view(id, now))
     }

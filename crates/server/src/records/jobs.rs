@@ -104,9 +104,12 @@ impl Jobs {
         job
     }
 
-    /// Begins to follow a clone of a LUN.
+    /// Begins to follow a clone of a LUN, unless it is followed.
     pub fn begin_clone(&self, now: Moment, sight: &Sight) -> Job {
         let mut inner = self.lock();
+        if let Some(known) = inner.clones.find(now, sight) {
+            return known;
+        }
         inner.next += 1;
         let id = inner.next;
         inner.clones.begin(id, now, sight)
@@ -458,11 +461,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lun_that_is_being_cloned_is_work_under_way() {
+    fn a_lun_that_is_being_cloned_is_one_job_under_way() {
         let jobs = Jobs::new();
         assert!(jobs.is_idle());
         jobs.begin_clone(Moment(1), &sight("new"));
         assert!(!jobs.is_idle());
+        // Somebody looked between the change and its answer.
+        jobs.begin_clone(Moment(1), &sight("new"));
+        assert_eq!(jobs.all(Moment(1)).len(), 1, "one job for one clone");
         let there = Sights {
             clones: Vec::new(),
             luns: vec![(VOLUME, "new".to_owned())],
