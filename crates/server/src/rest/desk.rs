@@ -19,7 +19,7 @@ use super::caller::Caller;
 use crate::datadir::Endpoints;
 use crate::reactor::{Administrator, Deleted};
 use crate::ready;
-use crate::records::clones::{Sight, Sights};
+use crate::records::clones::Sights;
 use crate::records::events::Told;
 use crate::records::{Deed, Records};
 
@@ -173,23 +173,6 @@ impl Desk {
                 },
             );
             Ok(job)
-        })
-        .await
-    }
-
-    /// Begins to clone a LUN on a thread that may block; the job follows it.
-    pub(super) async fn clone_lun(
-        &self,
-        caller: Caller,
-        deed: Deed,
-        begin: impl FnOnce(&Administrator) -> Result<Sight, Problem> + Send + 'static,
-    ) -> Result<Job, Problem> {
-        let records = Arc::clone(&self.records);
-        self.ask(move |administrator| {
-            let sight = begin(administrator)?;
-            let now = administrator.now();
-            records.remember(now, &caller.name, &deed);
-            Ok(records.jobs.begin_clone(now, &sight))
         })
         .await
     }
