@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use everglade_api::{Job, JobState, Moment};
+use everglade_api::{Job, Moment};
 use everglade_engine::VolumeId;
 
-/// Jobs that have ended and are still shown.
-const ENDED_KEPT: usize = 256;
+use super::course::{Course, Work, forget_ended};
+
 /// How often nothing may be seen of a clone before it counts as lost: between two looks it may be on the way from
 /// being made to being there.
 const UNSEEN_MAX: u32 = 3;
@@ -57,8 +57,7 @@ struct Clone {
     total: u64,
     eta_seconds: Option<u64>,
     unseen: u32,
-    started: Moment,
-    ended: Option<(Moment, Result<(), String>)>,
+    course: Course,
 }
 
 impl Clones {
@@ -72,12 +71,11 @@ impl Clones {
             total: sight.total,
             eta_seconds: None,
             unseen: 0,
-            started: now,
-            ended: None,
+            course: Course::begun(now),
         };
         let view = job.view(id, now);
         self.jobs.insert(id, job);
-        self.forget_old();
+        forget_ended(&mut self.jobs, |job| &job.course);
         view
     }
 
@@ -85,7 +83,7 @@ impl Clones {
     pub(super) fn advance(&mut self, now: Moment, sights: &Sights) -> Vec<Job> {
         let mut ended = Vec::new();
         for (id, job) in &mut self.jobs {
-            if job.ended.is_none() && job.look(now, sights) {
+            if job.is_running() && job.look(now, sights) {
                 ended.push(job.view(*id, now));
             }
         }
@@ -95,7 +93,7 @@ impl Clones {
     /// Clones under way that no job follows.
     pub(super) fn unknown<'s>(&self, sights: &'s Sights) -> Vec<&'s Sight> {
         let is_known = |sight: &Sight| {
-            let mut running = self.jobs.values().filter(|job| job.ended.is_none());
+            let mut running = self.jobs.values().filter(|job| job.is_running());
             running.any(|job| job.is_of(sight))
         };
         let clones = sights.clones.iter();
@@ -106,18 +104,18 @@ impl Clones {
 
     /// The volume and the name of one that is under way.
     pub(super) fn running(&self, id: u64) -> Option<(VolumeId, String)> {
-        let job = self.jobs.get(&id).filter(|job| job.ended.is_none())?;
+        let job = self.jobs.get(&id).filter(|job| job.is_running())?;
         Some((job.id, job.name.clone()))
     }
 
     /// True if one is under way.
     pub(super) fn is_busy(&self) -> bool {
-        self.jobs.values().any(|job| job.ended.is_none())
+        self.jobs.values().any(Clone::is_running)
     }
 
     /// The job that follows it, if one does.
     pub(super) fn find(&self, now: Moment, sight: &Sight) -> Option<Job> {
-        let mut running = self.jobs.iter().filter(|(_, job)| job.ended.is_none());
+        let mut running = self.jobs.iter().filter(|(_, job)| job.is_running());
         let (id, job) = running.find(|(_, job)| job.is_of(sight))?;
         Some(job.view(*id, now))
     }
@@ -129,17 +127,13 @@ impl Clones {
     pub(super) fn all(&self, now: Moment) -> impl Iterator<Item = Job> {
         self.jobs.iter().map(move |(id, job)| job.view(*id, now))
     }
-
-    fn forget_old(&mut self) {
-        let ended = self.jobs.iter().filter(|(_, job)| job.ended.is_some());
-        let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
-        for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
-            self.jobs.remove(id);
-        }
-    }
 }
 
 impl Clone {
+    fn is_running(&self) -> bool {
+        !self.course.has_ended()
+    }
+
     fn is_of(&self, sight: &Sight) -> bool {
         (self.id, &self.name) == (sight.id, &sight.name)
     }
@@ -166,42 +160,29 @@ impl Clone {
                 Err("the volume was deleted, or the clone with it".to_owned())
             }
         };
-        self.ended = Some((now, outcome));
+        self.course.end(now, outcome);
         true
     }
 
     fn view(&self, id: u64, now: Moment) -> Job {
-        let (state, detail, until) = match &self.ended {
-            None => (JobState::Running, None, now),
-            Some((when, Ok(()))) => (JobState::Done, None, *when),
-            Some((when, Err(reason))) => (JobState::Failed, Some(reason.clone()), *when),
-        };
-        let done = match state {
-            JobState::Done => self.total,
-            _ => self.done.min(self.total),
-        };
-        let percent = (u128::from(done) * 100).checked_div(u128::from(self.total));
-        let seconds = until.0.saturating_sub(self.started.0).max(1);
-        Job {
-            id,
-            kind: "lun clone".to_owned(),
+        let work = Work {
+            kind: "lun clone",
             object: format!("{}/{}", self.volume, self.name),
-            state,
-            percent: percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(100)),
-            total_bytes: self.total,
-            done_bytes: done,
-            rate_bytes_per_second: done / seconds,
-            eta_seconds: self.eta_seconds.filter(|_| state == JobState::Running),
-            started: self.started.to_string(),
-            ended: self.ended.as_ref().map(|(when, _)| when.to_string()),
-            cancellable: state == JobState::Running,
-            detail,
-        }
+            total: self.total,
+            done: self.done.min(self.total),
+            from: 0,
+            eta_seconds: self.eta_seconds,
+            note: None,
+            is_cancellable: true,
+        };
+        self.course.view(id, now, work)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use everglade_api::JobState;
+
     use super::*;
 
     const VOLUME: VolumeId = VolumeId {

@@ -21,11 +21,9 @@ use everglade_api::{Code, Job, JobState, Moment, Problem};
 use everglade_engine::VolumeId;
 
 use super::clones::{Clones, Sight, Sights};
+use super::course::{Course, Work, forget_ended};
 use follow::Follow;
 pub use follow::Splitting;
-
-/// Jobs that have ended and are still shown.
-const ENDED_KEPT: usize = 256;
 
 /// What an aggregate has yet to give back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,8 +68,7 @@ struct Reclaim {
     total: u64,
     /// What had been given back when it began.
     from: u64,
-    started: Moment,
-    ended: Option<(Moment, Result<(), String>)>,
+    course: Course,
 }
 
 impl Jobs {
@@ -89,15 +86,17 @@ impl Jobs {
         let from = progress.given_back;
         inner.next += 1;
         let id = inner.next;
-        let reclaim = Reclaim {
+        let mut reclaim = Reclaim {
             kind,
             object: object.to_owned(),
             aggregate: pending.aggregate.clone(),
             total: pending.bytes,
             from,
-            started: now,
-            ended: (pending.bytes == 0).then_some((now, Ok(()))),
+            course: Course::begun(now),
         };
+        if pending.bytes == 0 {
+            reclaim.course.end(now, Ok(()));
+        }
         let job = reclaim.view(id, from, now);
         inner.jobs.insert(id, reclaim);
         inner.forget_old();
@@ -146,15 +145,14 @@ impl Jobs {
             progress.pending = found.bytes;
             let given_back = progress.given_back;
             let here = inner.jobs.iter_mut();
-            let running =
-                here.filter(|(_, job)| job.ended.is_none() && job.aggregate == found.aggregate);
+            let running = here.filter(|(_, job)| job.is_running_in(&found.aggregate));
             for (id, job) in running {
                 let outcome = match &found.failure {
                     Some(failure) => Err(failure.clone()),
                     None if found.bytes == 0 || given_back - job.from >= job.total => Ok(()),
                     None => continue,
                 };
-                job.ended = Some((now, outcome));
+                job.course.end(now, outcome);
                 ended.push(job.view(*id, given_back, now));
             }
         }
@@ -200,8 +198,8 @@ impl Jobs {
         inner.progress.remove(aggregate);
         let mut ended = Vec::new();
         for (id, job) in &mut inner.jobs {
-            if job.ended.is_none() && job.aggregate == aggregate {
-                job.ended = Some((now, Ok(())));
+            if job.is_running_in(aggregate) {
+                job.course.end(now, Ok(()));
                 ended.push(job.view(*id, job.from, now));
             }
         }
@@ -226,7 +224,8 @@ impl Jobs {
     pub fn is_idle(&self) -> bool {
         let inner = self.lock();
         let is_splitting = inner.splits.values().any(Follow::is_under_way);
-        let is_giving_back = inner.jobs.values().any(|job| job.ended.is_none());
+        let mut reclaims = inner.jobs.values();
+        let is_giving_back = reclaims.any(|job| !job.course.has_ended());
         !is_splitting && !is_giving_back && !inner.clones.is_busy()
     }
 
@@ -299,49 +298,30 @@ impl Inner {
     }
 
     fn forget_old(&mut self) {
-        let ended = self.jobs.iter().filter(|(_, job)| job.ended.is_some());
-        let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
-        for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
-            self.jobs.remove(id);
-        }
-        let ended = self.splits.iter().filter(|(_, it)| !it.is_under_way());
-        let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
-        for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
-            self.splits.remove(id);
-        }
+        forget_ended(&mut self.jobs, |job| &job.course);
+        forget_ended(&mut self.splits, Follow::course);
     }
 }
 
 impl Reclaim {
+    fn is_running_in(&self, aggregate: &str) -> bool {
+        !self.course.has_ended() && self.aggregate == aggregate
+    }
+
     fn view(&self, id: u64, given_back: u64, now: Moment) -> Job {
-        let (state, detail, until) = match &self.ended {
-            None => (JobState::Running, None, now),
-            Some((when, Ok(()))) => (JobState::Done, None, *when),
-            Some((when, Err(failure))) => (JobState::Failed, Some(failure.clone()), *when),
-        };
-        let done = match state {
-            JobState::Done => self.total,
-            _ => given_back.saturating_sub(self.from).min(self.total),
-        };
-        let percent = (u128::from(done) * 100).checked_div(u128::from(self.total));
-        let seconds = until.0.saturating_sub(self.started.0).max(1);
-        let rate = done / seconds;
-        let is_moving = state == JobState::Running && rate > 0;
-        Job {
-            id,
-            kind: self.kind.to_owned(),
+        let done = given_back.saturating_sub(self.from).min(self.total);
+        let rate = self.course.rate(now, done);
+        let work = Work {
+            kind: self.kind,
             object: self.object.clone(),
-            state,
-            percent: percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(100)),
-            total_bytes: self.total,
-            done_bytes: done,
-            rate_bytes_per_second: rate,
-            eta_seconds: is_moving.then(|| (self.total - done).div_ceil(rate)),
-            started: self.started.to_string(),
-            ended: self.ended.as_ref().map(|(when, _)| when.to_string()),
-            cancellable: false,
-            detail,
-        }
+            total: self.total,
+            done,
+            from: 0,
+            eta_seconds: (rate > 0).then(|| (self.total - done).div_ceil(rate)),
+            note: None,
+            is_cancellable: false,
+        };
+        self.course.view(id, now, work)
     }
 }
 
@@ -350,6 +330,7 @@ mod tests {
     use everglade_api::{Split, SplitState};
 
     use super::*;
+    use crate::records::course::ENDED_KEPT;
 
     fn pending(bytes: u64) -> Pending {
         Pending {

@@ -1,7 +1,9 @@
 //! Splits of clones that are followed. The engine knows how far each is; a job is what somebody remembers of it.
 
-use everglade_api::{Job, JobState, Moment, Split, SplitState};
+use everglade_api::{Job, Moment, Split, SplitState};
 use everglade_engine::VolumeId;
+
+use crate::records::course::{Course, Work};
 
 /// A split that was begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +31,7 @@ pub(super) struct Follow {
     split: Split,
     /// What had been copied when it began.
     from: u64,
-    started: Moment,
-    ended: Option<(Moment, Result<(), String>)>,
+    course: Course,
 }
 
 impl Follow {
@@ -39,8 +40,7 @@ impl Follow {
             volume: begun.id,
             split: begun.split.clone(),
             from: begun.split.done_bytes,
-            started: now,
-            ended: None,
+            course: Course::begun(now),
         };
         // It may be done by now.
         follow.look(now, Some(begun));
@@ -51,15 +51,19 @@ impl Follow {
         self.volume
     }
 
+    pub(super) fn course(&self) -> &Course {
+        &self.course
+    }
+
     pub(super) fn is_under_way(&self) -> bool {
-        self.ended.is_none()
+        !self.course.has_ended()
     }
 
     /// Takes note of what became of it; nothing if its volume is not there.
     pub(super) fn look(&mut self, now: Moment, found: Option<&Splitting>) {
         let Some(found) = found else {
             let text = format!("volume {} was deleted", self.split.volume);
-            self.ended = Some((now, Err(text)));
+            self.course.end(now, Err(text));
             return;
         };
         let volume = &found.split.volume;
@@ -76,38 +80,24 @@ impl Follow {
             Some(Ok(())) => self.split.volume.clone_from(volume),
             _ => self.split = found.split.clone(),
         }
-        self.ended = outcome.map(|outcome| (now, outcome));
+        if let Some(outcome) = outcome {
+            self.course.end(now, outcome);
+        }
     }
 
     pub(super) fn view(&self, id: u64, now: Moment) -> Job {
         let split = &self.split;
         let waits = split.waits_for.as_ref();
-        let waits = waits.map(|what| format!("waits for {what}"));
-        let (state, detail, until) = match &self.ended {
-            None => (JobState::Running, waits, now),
-            Some((when, Ok(()))) => (JobState::Done, None, *when),
-            Some((when, Err(failure))) => (JobState::Failed, Some(failure.clone()), *when),
-        };
-        let is_running = state == JobState::Running;
-        let (percent, done) = match state {
-            JobState::Done => (100, split.total_bytes),
-            _ => (split.percent, split.done_bytes),
-        };
-        let seconds = until.0.saturating_sub(self.started.0).max(1);
-        Job {
-            id,
-            kind: "clone split".to_owned(),
+        let work = Work {
+            kind: "clone split",
             object: split.volume.clone(),
-            state,
-            percent,
-            total_bytes: split.total_bytes,
-            done_bytes: done,
-            rate_bytes_per_second: done.saturating_sub(self.from) / seconds,
-            eta_seconds: split.eta_seconds.filter(|_| is_running),
-            started: self.started.to_string(),
-            ended: self.ended.as_ref().map(|(when, _)| when.to_string()),
-            cancellable: is_running,
-            detail,
-        }
+            total: split.total_bytes,
+            done: split.done_bytes,
+            from: self.from,
+            eta_seconds: split.eta_seconds,
+            note: waits.map(|what| format!("waits for {what}")),
+            is_cancellable: true,
+        };
+        self.course.view(id, now, work)
     }
 }
