@@ -27,6 +27,13 @@ pub struct ScanInfo {
     pub counts: Counts,
 }
 
+/// Seconds until `done` is `total`, if it goes on as it did since it was `from`, so many seconds ago; unknown where it
+/// did not get on.
+pub(crate) fn eta_seconds(took: u64, from: u64, done: u64, total: u64) -> Option<u64> {
+    let rest = u128::from(total.saturating_sub(done)) * u128::from(took);
+    u64::try_from(rest.checked_div(u128::from(done.saturating_sub(from)))?).ok()
+}
+
 /// A LUN that is being cloned inside its volume, or how that ended without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LunCloneInfo {
