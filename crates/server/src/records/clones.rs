@@ -54,6 +54,8 @@ struct Clone {
     volume: String,
     name: String,
     done: u64,
+    /// What had been done when it began.
+    from: u64,
     total: u64,
     eta_seconds: Option<u64>,
     unseen: u32,
@@ -68,6 +70,7 @@ impl Clones {
             volume: sight.volume.clone(),
             name: sight.name.clone(),
             done: sight.done,
+            from: sight.done,
             total: sight.total,
             eta_seconds: None,
             unseen: 0,
@@ -170,7 +173,7 @@ impl Clone {
             object: format!("{}/{}", self.volume, self.name),
             total: self.total,
             done: self.done.min(self.total),
-            from: 0,
+            from: self.from,
             eta_seconds: self.eta_seconds,
             note: None,
             is_cancellable: true,
@@ -255,6 +258,15 @@ mod tests {
                 .is_empty()
         );
         clones.begin(3, Moment(1), &sight(7, None));
+        assert!(
+            clones
+                .advance(Moment(3), &sights(vec![sight(27, None)], &[]))
+                .is_empty()
+        );
+        let rate = clones
+            .one(Moment(3), 3)
+            .map(|job| job.rate_bytes_per_second);
+        assert_eq!(rate, Some(10), "what was done before is not its doing");
         assert_eq!(clones.running(3), Some((VOLUME, "new".to_owned())));
     }
 
