@@ -20,7 +20,7 @@ use crate::aggregate::{Aggregate, State};
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::cp::trigger::CpCounts;
 use crate::snapshot::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
-use crate::snapshot::{clone, split};
+use crate::snapshot::{self, clone, split};
 use crate::volume::Volume;
 
 /// How the engine is set up.
@@ -423,6 +423,23 @@ impl Engine {
             }
         }
         snapshots
+    }
+
+    /// Whether a snapshot has what a LUN could be restored to, as [`admin::Change::RestoreLun`] would find it now.
+    ///
+    /// # Errors
+    /// What that would be refused with.
+    pub fn check_restore_lun(
+        &self,
+        volume: &str,
+        snapshot: &str,
+        lun: &str,
+    ) -> Result<(), admin::Error> {
+        let aggregates = self.0.all();
+        let mut found = aggregates.iter().filter_map(|known| known.volume(volume));
+        let missing = || admin::Error::NotFound(format!("volume {volume}"));
+        let found = found.next().ok_or_else(missing)?;
+        snapshot::lun::source(&found, snapshot, lun).map(drop)
     }
 
     /// All volumes, by name.

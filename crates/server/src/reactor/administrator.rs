@@ -560,7 +560,7 @@ fn changed(answer: Option<Answer>) -> Result<Timing, Problem> {
 }
 
 /// Why the engine refused a change.
-fn not_changed(error: admin::Error) -> Problem {
+pub(super) fn not_changed(error: admin::Error) -> Problem {
     let text = error.to_string();
     match error {
         admin::Error::Exists(_) => Problem::new(Code::Exists, text),
