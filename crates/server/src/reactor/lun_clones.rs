@@ -19,10 +19,9 @@ impl Administrator {
         let id = self.id_of(volume)?;
         let name = request.name.to_string();
         let from = request.snapshot.as_ref().map(ToString::to_string);
-        let found = match &from {
-            None => Some(self.lun(volume, lun)?.size_bytes),
-            Some(_) => None,
-        };
+        if from.is_none() {
+            self.lun(volume, lun)?;
+        }
         self.change(
             aggregate,
             admin::Change::CloneLun {
@@ -37,14 +36,17 @@ impl Administrator {
         let sights = self.lun_clones().clones.into_iter();
         let mut here = sights.filter(|sight| sight.id == id && sight.name == name);
         // It may be there already.
-        Ok(here.next().unwrap_or_else(|| Sight {
-            id,
-            volume: volume.to_owned(),
-            name,
-            done: 0,
-            total: found.unwrap_or(0),
-            eta_seconds: None,
-            failed: None,
+        Ok(here.next().unwrap_or_else(|| {
+            let size_bytes = self.lun(volume, &name).map_or(0, |lun| lun.size_bytes);
+            Sight {
+                id,
+                volume: volume.to_owned(),
+                name,
+                done: 0,
+                total: size_bytes,
+                eta_seconds: None,
+                failed: None,
+            }
         }))
     }
 

@@ -149,6 +149,7 @@ impl Clone {
             Some(sight) if sight.failed.is_none() => {
                 self.volume.clone_from(&sight.volume);
                 self.done = sight.done;
+                self.total = sight.total;
                 self.eta_seconds = sight.eta_seconds;
                 self.unseen = 0;
                 return false;

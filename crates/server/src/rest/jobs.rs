@@ -43,13 +43,11 @@ pub(super) async fn cancel(
         object: format!("{volume}/{name}"),
         detail: format!("job {id}"),
     };
-    let sights = desk
-        .change(caller, deed, move |administrator| {
-            administrator.cancel_lun_clone(&volume, &name)?;
-            Ok(administrator.lun_clones())
-        })
-        .await?;
-    desk.note_clones(&sights);
+    desk.change(caller, deed, move |administrator| {
+        administrator.cancel_lun_clone(&volume, &name)
+    })
+    .await?;
+    desk.note_ended();
     found(desk.records().jobs.one(now, id)?)
 }
 
