@@ -80,6 +80,34 @@ fn a_split_goes_on_when_its_volume_gets_another_name() {
     assert_clean(&place, 1);
 }
 
+#[test]
+fn a_split_that_somebody_stops_says_so_and_goes_on_when_it_is_told_to() {
+    let place = Place::new();
+    let server = place.serve(&SERVE);
+    with_clone(&server, &place);
+    start(&place);
+    let path = "/v1/volumes/test/actions/stop-split";
+    let answer = http::unix(&place, "POST", path, "", "");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.json()["state"], "stopped");
+    let jobs = ask(&place, &["job", "show"]);
+    let goes_on = "stopped; 'clone split start test' goes on from there";
+    assert!(jobs.contains("DETAIL") && jobs.contains(goes_on), "{jobs}");
+    let events = ask(&place, &["event", "show", "--where", "kind=job"]);
+    assert!(events.contains(goes_on), "{events}");
+    assert!(!events.contains("error"), "nothing failed: {events}");
+    // Of all clones.
+    let all = ask(
+        &place,
+        &["clone", "split", "show", "--columns", "volume,split"],
+    );
+    assert_eq!(all, "VOLUME  SPLIT\ntest    stopped\n");
+    ask(&place, &["clone", "split", "start", "test", "--wait"]);
+    let all = ask_json(&place, &["clone", "split", "show"]);
+    assert_eq!(all["splits"], Value::Array(Vec::new()), "{all}");
+    server.stop();
+}
+
 fn offset(number: u64) -> u64 {
     number * 4 * MIB + MIB - BLOCK
 }
