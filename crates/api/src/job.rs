@@ -32,7 +32,7 @@ impl fmt::Display for JobState {
 pub struct Job {
     /// Unique while the daemon runs.
     pub id: u64,
-    /// What it does: `volume delete`, `lun delete`, `lun clone`, `reclaim`.
+    /// What it does: `snapshot delete`, `lun delete`, `volume delete`, `lun clone` or `clone split`.
     pub kind: String,
     /// To what.
     pub object: String,

@@ -5,7 +5,7 @@
 //! one answer ends and the next begins are joined: the last range of an answer waits for the next.
 
 use everglade_api::{
-    ChangedRange, CompareSnapshot, Name, SCHEMA_VERSION, SnapshotChanges, SnapshotName,
+    ChangedRange, CompareSnapshot, Name, SCHEMA_VERSION, Snapshot, SnapshotChanges, SnapshotName,
 };
 use serde_json::{Value, json};
 
@@ -15,10 +15,14 @@ use crate::session::Session;
 use crate::verb::SnapshotDiff;
 
 pub(crate) fn run(diff: &SnapshotDiff, session: &Session, output: &Output) -> Result<(), Failure> {
+    let lun = match &diff.lun {
+        Some(lun) => lun.clone(),
+        None => only_lun(session, &diff.name)?,
+    };
     let mut question = CompareSnapshot {
         offset: diff.offset,
         length: diff.length,
-        ..CompareSnapshot::whole(diff.lun.clone(), until(diff)?)
+        ..CompareSnapshot::whole(lun, until(diff)?)
     };
     let end = diff.length.map(|length| diff.offset.saturating_add(length));
     let SnapshotName { volume, snapshot } = &diff.name;
@@ -34,6 +38,30 @@ pub(crate) fn run(diff: &SnapshotDiff, session: &Session, output: &Output) -> Re
         question.offset = next;
         question.length = end.map(|end| end.saturating_sub(next).max(1));
     }
+}
+
+/// The LUN that is meant where none is named.
+fn only_lun(session: &Session, name: &SnapshotName) -> Result<Name, Failure> {
+    let SnapshotName { volume, snapshot } = name;
+    let path = format!("/v1/volumes/{volume}/snapshots/{snapshot}");
+    let exports = session.get::<Snapshot>(&path)?.meant.nbd_exports;
+    let lun = |export: &String| {
+        let (_, rest) = export.split_once('/')?;
+        rest.split('@').next()?.parse::<Name>().ok()
+    };
+    let mut luns: Vec<Name> = exports.iter().filter_map(lun).collect();
+    if luns.len() == 1 {
+        return Ok(luns.remove(0));
+    }
+    let names: Vec<&str> = luns.iter().map(Name::as_str).collect();
+    let text = match names.as_slice() {
+        [] => format!("{name} has no LUN, so there is nothing to compare"),
+        _ => format!(
+            "{name} has the LUNs {}; say which with --lun",
+            names.join(", ")
+        ),
+    };
+    Err(Failure::new(exit::USAGE, text))
 }
 
 /// The other snapshot; `None` is what is active.

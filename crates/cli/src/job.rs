@@ -32,9 +32,9 @@ const COLUMNS: [Column<Job>; 11] = [
     if_asked(Column::left("ended", |job| {
         job.ended.as_ref().map_or(Cell::None, Cell::text)
     })),
-    if_asked(Column::left("detail", |job| {
+    Column::left("detail", |job| {
         job.detail.as_ref().map_or(Cell::None, Cell::text)
-    })),
+    }),
 ];
 
 pub(crate) fn run(verb: &JobVerb, session: &Session, output: &Output) -> Result<u8, Failure> {

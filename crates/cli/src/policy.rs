@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use everglade_api::{CreatePolicy, Policies, Policy, SetPolicy, VolumePolicy};
+use everglade_api::{CreatePolicy, Policies, Policy, SetPolicy, VolumePolicy, Volumes};
+use serde_json::json;
 
 use crate::failure::{Failure, exit};
 use crate::listing::{self, Cell, Column};
 use crate::output::Output;
-use crate::session::Session;
+use crate::session::{Session, Told};
 use crate::verb::{PolicyCreate, PolicyVerb};
 
 const COLUMNS: [Column<Policy>; 8] = [
@@ -51,13 +52,26 @@ pub(crate) fn run(verb: &PolicyVerb, session: &Session, output: &Output) -> Resu
             let told = session.put::<VolumePolicy>(&path, &SetPolicy { policy })?;
             output.made(&told.raw, || describe(&told.meant))?;
         }
-        PolicyVerb::Status(status) => {
-            let path = format!("/v1/volumes/{}/policy", status.volume);
-            let told = session.get::<VolumePolicy>(&path)?;
-            output.data(&told.raw, || describe(&told.meant))?;
-        }
+        PolicyVerb::Status(status) => match &status.volume {
+            Some(volume) => {
+                let told = status_of(session, volume.as_str())?;
+                output.data(&told.raw, || describe(&told.meant))?;
+            }
+            None => {
+                let volumes = session.get::<Volumes>("/v1/volumes")?.meant.volumes;
+                let told = volumes.iter().map(|it| status_of(session, &it.name));
+                let all = told.map(|told| Ok(told?.meant));
+                let all = all.collect::<Result<Vec<VolumePolicy>, Failure>>()?;
+                let raw = listing::versioned(json!({ "volumes": &all }));
+                output.data(&raw, || all.iter().map(describe).collect())?;
+            }
+        },
     }
     Ok(exit::OK)
+}
+
+fn status_of(session: &Session, volume: &str) -> Result<Told<VolumePolicy>, Failure> {
+    session.get(&format!("/v1/volumes/{volume}/policy"))
 }
 
 fn request(create: &PolicyCreate) -> CreatePolicy {

@@ -1,12 +1,13 @@
 //! `everglade clone split …`: clones on their way to blocks of their own.
 
-use everglade_api::{Job, Size, Split, SplitState};
+use everglade_api::{Job, Size, Split, SplitState, Volume, Volumes};
+use serde_json::json;
 
 use crate::failure::{Failure, exit};
 use crate::job;
 use crate::listing::{self, Cell, Column};
 use crate::output::Output;
-use crate::session::Session;
+use crate::session::{Session, Told};
 use crate::status::duration;
 use crate::verb::{SplitStart, SplitVerb};
 
@@ -36,12 +37,30 @@ pub(crate) fn run(verb: &SplitVerb, session: &Session, output: &Output) -> Resul
             let told = session.act::<Split>(&path)?;
             listing::print_one(&told, &COLUMNS, &one.listing, output)?;
         }
-        SplitVerb::Show(one) => {
-            let told = session.get::<Split>(&format!("/v1/volumes/{}/split", one.name))?;
-            listing::print_one(&told, &COLUMNS, &one.listing, output)?;
-        }
+        SplitVerb::Show(show) => match &show.name {
+            Some(name) => {
+                let told = session.get::<Split>(&format!("/v1/volumes/{name}/split"))?;
+                listing::print_one(&told, &COLUMNS, &show.listing, output)?;
+            }
+            None => {
+                let meant = of_clones(session)?;
+                let raw = listing::versioned(json!({ "splits": &meant }));
+                let told = Told { raw, meant };
+                let items = ("splits", told.meant.as_slice());
+                listing::print(&told, items, &COLUMNS, &show.listing, output)?;
+            }
+        },
     }
     Ok(exit::OK)
+}
+
+/// Of all volumes that are clones now.
+fn of_clones(session: &Session) -> Result<Vec<Split>, Failure> {
+    let volumes = session.get::<Volumes>("/v1/volumes")?.meant.volumes;
+    let clones = volumes.iter().filter(|volume| volume.clone_of.is_some());
+    let split = |clone: &Volume| session.get::<Split>(&format!("/v1/volumes/{}/split", clone.name));
+    let told = clones.map(split);
+    told.map(|told| Ok(told?.meant)).collect()
 }
 
 fn run_start(start: &SplitStart, session: &Session, output: &Output) -> Result<u8, Failure> {

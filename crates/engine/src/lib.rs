@@ -48,6 +48,6 @@ pub use aggregate::space::Usage;
 pub use cp::freeze::RECLAIM_REGIONS;
 pub use cp::trigger::{CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use reactor::{AdminDone, Core, Joined};
-pub use shared::{AggregateInfo, Engine, LunInfo, Options, VolumeInfo};
+pub use shared::{AggregateInfo, Engine, LunInfo, Options, VolumeId, VolumeInfo};
 pub use snapshot::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo, SplitState};
 pub use snapshot::table::Counts as ScanCounts;

@@ -11,18 +11,21 @@
 //!    wait for deletions or for other writers: what keeps schedules does so under a lock. Blocks that a shorter text leaves behind stay,
 //!    empty.
 //! 3. One that cannot be read costs nobody any data: the aggregate serves without it, and a new text replaces it. Only
-//!    where its indirect block is lost it cannot be replaced either, which is said.
+//!    where nobody can say which blocks it has, because the indirect block is lost or it or the inode says what cannot
+//!    be, it cannot be replaced either, which is said.
 //! 4. An aggregate that never had any has no file for it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use everglade_env::PageRef;
 use everglade_format::indirect::BlockKind;
 use everglade_format::metafile::NOTES;
 use everglade_format::notes::{
     NOTES_BLOCKS_MAX, NOTES_BYTES_MAX, NOTES_PER_BLOCK, decode, encode_into,
 };
 use everglade_format::planted::{self, Bug};
-use everglade_format::{CpNumber, Damage, Header, Inode, Kind, Layer};
+use everglade_format::{CpNumber, Damage, Header, Indirect, Inode, Kind, Layer, Pointer, SPAN};
 
 use crate::admin::Error;
 use crate::cp::Home;
@@ -56,30 +59,17 @@ impl Default for Notes {
 impl Notes {
     /// Reads them.
     pub(crate) fn load(file: &File, cx: &mut LoadCx<'_>) -> Result<Notes, Stop> {
-        let blocks = file.inode.block_count();
-        if blocks > NOTES_BLOCKS_MAX || file.inode.levels > 1 {
-            let expected = format!("at most {NOTES_BLOCKS_MAX} blocks and one level");
-            return Err(Damage::new("size of the notes", expected, blocks).into());
-        }
         let mut notes = Notes {
-            blocks,
+            blocks: file.inode.block_count(),
             ..Notes::default()
         };
-        let root = file.inode.root;
-        if file.inode.levels == 1 && !root.is_hole() {
-            let kind = BlockKind::indirect(Layer::Aggregate);
-            let found = cx.page_or_damage(root)?.and_then(|page| {
-                let header = Header::expect(&page, kind, 1, NOTES, 0);
-                header.map(drop).map_err(|damage| damage.to_string())
-            });
-            if let Err(reason) = found {
-                (notes.text, notes.stuck) = (Err(reason.clone()), Some(reason));
-                return Ok(notes);
-            }
+        if let Err(reason) = check_tree(file, cx)? {
+            (notes.text, notes.stuck) = (Err(reason.clone()), Some(reason));
+            return Ok(notes);
         }
         let mut gather = crate::load::Gather::default();
         let mut text = Ok(Vec::new());
-        for block in 0..blocks {
+        for block in 0..notes.blocks {
             let Some(part) = gather.add(part(file, cx, block)) else {
                 continue;
             };
@@ -122,13 +112,63 @@ pub(crate) fn blocks(bytes: usize) -> u64 {
     bytes.div_ceil(NOTES_PER_BLOCK).max(1) as u64
 }
 
+/// Whether the blocks can be found, and given back when others take their places; or why not.
+fn check_tree(file: &File, cx: &mut LoadCx<'_>) -> Result<Result<(), String>, Stop> {
+    let (blocks, levels, root) = (file.inode.block_count(), file.inode.levels, file.inode.root);
+    if blocks > NOTES_BLOCKS_MAX || levels > 1 {
+        let expected = format!("at most {NOTES_BLOCKS_MAX} blocks and one level");
+        let found = format!("{blocks} blocks and {levels} levels");
+        return Ok(Err(
+            Damage::new("size of the notes", expected, found).to_string()
+        ));
+    }
+    if root.is_hole() {
+        return Ok(Ok(()));
+    }
+    let geometry = &cx.aggregate.geometry;
+    let mut known = BTreeSet::new();
+    let mut check = |pointer: Pointer| match pointer.has_block() {
+        true if geometry.locate(pointer.pvbn).is_none() => Err(format!(
+            "they have pvbn {}, which no device has",
+            pointer.pvbn.0
+        )),
+        true if !known.insert(pointer.pvbn.0) => {
+            Err(format!("they have pvbn {} twice", pointer.pvbn.0))
+        }
+        _ => Ok(()),
+    };
+    if let Err(reason) = check(root) {
+        return Ok(Err(reason));
+    }
+    if levels == 0 {
+        return Ok(Ok(()));
+    }
+    let found = page(cx, root)?.and_then(|page| {
+        let kind = BlockKind::indirect(Layer::Aggregate);
+        Header::expect(&page, kind, 1, NOTES, 0).map_err(|damage| damage.to_string())?;
+        (0..SPAN).try_for_each(|slot| {
+            let pointer = Indirect(&page).pointer(slot, Layer::Aggregate);
+            check(pointer.map_err(|damage| damage.to_string())?)
+        })
+    });
+    Ok(found)
+}
+
+/// A page, or why there is none, whether a device or the block is to blame.
+fn page(cx: &mut LoadCx<'_>, pointer: Pointer) -> Result<Result<PageRef, String>, Stop> {
+    match cx.page_or_damage(pointer) {
+        Err(Stop::Failed(error)) => Ok(Err(error.to_string())),
+        found => found,
+    }
+}
+
 /// What is in a block, or why it cannot be read.
 fn part(file: &File, cx: &mut LoadCx<'_>, block: u64) -> Result<Result<Vec<u8>, String>, Stop> {
     let pointer = file.pointer(cx, 0, block)?;
     if pointer.is_hole() {
         return Ok(Ok(Vec::new()));
     }
-    let found = cx.page_or_damage(pointer)?;
+    let found = page(cx, pointer)?;
     Ok(found.and_then(|page| {
         Header::expect(&page, BlockKind::Notes, 0, NOTES, block)
             .and_then(|_| decode(&page).map(<[u8]>::to_vec))
@@ -146,7 +186,8 @@ pub(crate) fn set(home: &mut Home, cp: CpNumber, seconds: u64, text: &[u8]) -> R
     }
     if let Some(reason) = &home.fs.notes.stuck {
         return Err(Error::Unavailable(format!(
-            "the aggregate's notes are damaged and cannot be replaced: {reason}"
+            "the aggregate keeps no policies any more, because its notes are damaged and cannot be replaced: {reason}; \
+             its data is served as ever, and volumes of another aggregate can have policies"
         )));
     }
     home.fs.files.entry(NOTES).or_insert_with(|| {

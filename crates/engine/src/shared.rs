@@ -20,7 +20,8 @@ use crate::aggregate::{Aggregate, State};
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::cp::trigger::CpCounts;
 use crate::snapshot::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
-use crate::snapshot::{clone, split};
+use crate::snapshot::{self, clone, split};
+use crate::volume::Volume;
 
 /// How the engine is set up.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +125,8 @@ pub struct AggregateInfo {
 pub struct VolumeInfo {
     /// Its name.
     pub name: String,
+    /// What it is known by whatever it is called.
+    pub id: VolumeId,
     /// The aggregate it is in.
     pub aggregate: String,
     /// When its writes count as done.
@@ -148,11 +151,31 @@ pub struct VolumeInfo {
     pub written_bytes: u64,
 }
 
+/// What a volume is known by whatever it is called, as long as its aggregate is open. No other volume ever gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeId {
+    /// The aggregate's number in this engine.
+    pub aggregate: u32,
+    /// The volume's number in the aggregate.
+    pub volume: u32,
+}
+
+impl VolumeId {
+    fn of(volume: &Volume) -> VolumeId {
+        VolumeId {
+            aggregate: volume.aggregate.id,
+            volume: volume.id.0,
+        }
+    }
+}
+
 /// A LUN, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LunInfo {
     /// `volume/lun`.
     pub name: String,
+    /// The volume it is in.
+    pub volume: VolumeId,
     /// Bytes.
     pub size_bytes: u64,
     /// Blocks of its tree, data and metadata, as of the last consistency point.
@@ -402,6 +425,23 @@ impl Engine {
         snapshots
     }
 
+    /// Whether a snapshot has what a LUN could be restored to, as [`admin::Change::RestoreLun`] would find it now.
+    ///
+    /// # Errors
+    /// What that would be refused with.
+    pub fn check_restore_lun(
+        &self,
+        volume: &str,
+        snapshot: &str,
+        lun: &str,
+    ) -> Result<(), admin::Error> {
+        let aggregates = self.0.all();
+        let mut found = aggregates.iter().filter_map(|known| known.volume(volume));
+        let missing = || admin::Error::NotFound(format!("volume {volume}"));
+        let found = found.next().ok_or_else(missing)?;
+        snapshot::lun::source(&found, snapshot, lun).map(drop)
+    }
+
     /// All volumes, by name.
     #[must_use]
     pub fn volumes(&self) -> Vec<VolumeInfo> {
@@ -411,6 +451,7 @@ impl Engine {
             volumes.extend(known.iter().map(|volume| {
                 VolumeInfo {
                     name: volume.name.to_string(),
+                    id: VolumeId::of(volume),
                     aggregate: aggregate.name.to_string(),
                     sync: volume.sync,
                     base: volume
@@ -443,6 +484,7 @@ impl Engine {
         {
             let info = |lun: &crate::volume::Lun| LunInfo {
                 name: lun.full_name(),
+                volume: VolumeId::of(&lun.volume),
                 size_bytes: lun.size_bytes(),
                 used_blocks: lun.used_blocks(),
             };

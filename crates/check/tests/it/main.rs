@@ -12,6 +12,7 @@ mod image;
 mod journal;
 mod lived;
 mod memory;
+mod notes;
 mod planned;
 mod snapped;
 mod sound;

@@ -28,8 +28,8 @@ pub enum SplitVerb {
     Start(SplitStart),
     /// Stop; what was copied stays, and the next start goes on from there
     Stop(SplitOne),
-    /// Say how far it is, and how much there is to copy
-    Show(SplitOne),
+    /// Say how far it is, and how much there is to copy; of all clones, or of one
+    Show(Show),
 }
 
 /// Options of `clone split start`.

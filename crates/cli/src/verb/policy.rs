@@ -80,7 +80,7 @@ pub struct PolicySet {
 /// Options of `policy status`.
 #[derive(Debug, Args)]
 pub struct PolicyStatus {
-    /// Which volume
+    /// Which volume [default: all]
     #[arg(value_name = "VOLUME")]
-    pub volume: Name,
+    pub volume: Option<Name>,
 }

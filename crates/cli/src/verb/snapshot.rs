@@ -94,9 +94,9 @@ pub struct SnapshotDiff {
     #[arg(value_name = "VOLUME[@SNAPSHOT]")]
     pub until: Option<String>,
 
-    /// Which LUN
+    /// Which LUN [default: the only one that the snapshot has]
     #[arg(long, value_name = "LUN")]
-    pub lun: Name,
+    pub lun: Option<Name>,
 
     /// First byte to look at
     #[arg(long, value_name = "BYTES", default_value_t = 0)]

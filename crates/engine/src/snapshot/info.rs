@@ -27,6 +27,13 @@ pub struct ScanInfo {
     pub counts: Counts,
 }
 
+/// Seconds until `done` is `total`, if it goes on as it did since it was `from`, so many seconds ago; unknown where it
+/// did not get on. Less than a second counts as one: what is left after it is not nothing.
+pub(crate) fn eta_seconds(took: u64, from: u64, done: u64, total: u64) -> Option<u64> {
+    let rest = u128::from(total.saturating_sub(done)) * u128::from(took.max(1));
+    u64::try_from(rest.checked_div(u128::from(done.saturating_sub(from)))?).ok()
+}
+
 /// A LUN that is being cloned inside its volume, or how that ended without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LunCloneInfo {
@@ -122,5 +129,23 @@ impl SnapshotInfo {
             clones: Vec::new(),
             is_base: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_eta_goes_by_what_was_done_since_it_was_looked_at_first() {
+        assert_eq!(eta_seconds(10, 20, 40, 100), Some(30));
+        assert_eq!(eta_seconds(0, 0, 10, 100), Some(9), "not at once");
+        assert_eq!(eta_seconds(10, 40, 40, 100), None);
+        assert_eq!(
+            eta_seconds(u64::MAX, 0, 1, u64::MAX),
+            None,
+            "too long to say"
+        );
+        assert_eq!(eta_seconds(10, 0, 100, 100), Some(0));
     }
 }

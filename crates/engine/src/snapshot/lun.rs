@@ -46,6 +46,7 @@ use crate::snapshot::restore::Restored;
 use crate::snapshot::table::Created;
 use crate::snapshot::{image, lun_clone};
 use crate::tree::{File, Lost};
+use crate::volume::{Lun, Volume};
 
 /// Pairs of blocks compared in one step.
 const STEP_PAIRS: usize = 64;
@@ -154,26 +155,15 @@ pub(crate) enum Step {
     Nothing,
 }
 
-/// Begins a restore, in the freeze.
-pub(crate) fn begin(
-    home: &mut Home,
-    seconds: u64,
-    (volume, snapshot): (&str, &str),
-    lun: &str,
-    safety: &str,
-) -> Result<(), Error> {
-    let volume = find(home, volume)?;
-    let target = live(volume, snapshot)?;
-    check_new(volume, safety)?;
-    check_room(volume)?;
-    lun_clone::check_free(volume, lun)?;
-    let shared = &volume.shared;
+/// The file that a LUN of this name is restored to, or why there is none. What a freeze says, and before it whoever only
+/// wants to know.
+pub(crate) fn source(shared: &Volume, snapshot: &str, lun: &str) -> Result<FileId, Error> {
     let (name, at) = (
         format!("{}/{lun}", shared.name),
         format!("{}@{snapshot}", shared.name),
     );
     let images = shared.images();
-    let then = |wanted: &dyn Fn(&crate::volume::Lun) -> bool| {
+    let then = |wanted: &dyn Fn(&Lun) -> bool| {
         let mut luns = images
             .get(snapshot)
             .into_iter()
@@ -200,7 +190,24 @@ pub(crate) fn begin(
             other.full_name()
         )));
     }
-    drop(images);
+    Ok(file)
+}
+
+/// Begins a restore, in the freeze.
+pub(crate) fn begin(
+    home: &mut Home,
+    seconds: u64,
+    (volume, snapshot): (&str, &str),
+    lun: &str,
+    safety: &str,
+) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let target = live(volume, snapshot)?;
+    check_new(volume, safety)?;
+    check_room(volume)?;
+    lun_clone::check_free(volume, lun)?;
+    let shared = &volume.shared;
+    let file = source(shared, snapshot, lun)?;
     shared.is_paused.store(true, Ordering::Release);
     let snapshots = &mut volume.fs.snapshots;
     snapshots.created.push(Created {

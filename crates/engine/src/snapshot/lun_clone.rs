@@ -48,7 +48,7 @@ use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::change::{check_room, ensure_side_files, live};
 use crate::snapshot::history::Node;
 use crate::snapshot::image;
-use crate::snapshot::info::LunCloneInfo;
+use crate::snapshot::info::{LunCloneInfo, eta_seconds};
 use crate::snapshot::lun::alone_with;
 use crate::snapshot::table::Created;
 use crate::tree::{Content, File, Root};
@@ -223,12 +223,7 @@ pub(crate) fn describe(wall_seconds: u64, fs: &FileSystem) -> Option<LunCloneInf
     let bytes = |regions: u64| regions.saturating_mul(SPAN * BLOCK_SIZE as u64).min(total);
     let done = bytes(cloning.next);
     let eta = |(since, from): (u64, u64)| {
-        let (took, did) = (
-            wall_seconds.saturating_sub(since),
-            done - bytes(from).min(done),
-        );
-        let rest = u128::from(total - done) * u128::from(took);
-        u64::try_from(rest.checked_div(u128::from(did))?).ok()
+        eta_seconds(wall_seconds.saturating_sub(since), bytes(from), done, total)
     };
     Some(LunCloneInfo {
         name: entry.name.clone(),

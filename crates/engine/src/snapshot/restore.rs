@@ -119,8 +119,14 @@ pub(crate) fn switch(home: &mut Home, id: FileId) {
     run.restored.push(Restored::new(&volume.shared, &volume.fs));
 }
 
-/// A LUN as it will be: its handle, and the name, size and root that it gets.
-type Next = (Arc<Lun>, String, u64, Root);
+/// A LUN as it will be: its handle, and what that gets.
+struct Next {
+    lun: Arc<Lun>,
+    name: String,
+    size_bytes: u64,
+    used_blocks: u64,
+    root: Root,
+}
 
 /// The LUNs as they will be: those of the target, with the handles of those that are the same, whatever they are
 /// called now.
@@ -139,7 +145,13 @@ fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<Next> {
                 root,
             ))
         });
-        (lun, entry.name.clone(), inode.size_bytes, root)
+        Next {
+            lun,
+            name: entry.name.clone(),
+            size_bytes: inode.size_bytes,
+            used_blocks: inode.blocks,
+            root,
+        }
     };
     fs.directory.iter().map(lun).collect()
 }
@@ -168,13 +180,15 @@ impl Restored {
         );
         let mut luns = volume.luns.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut *luns);
-        for (lun, name, size, root) in self.luns {
-            lun.set_size_bytes(size);
-            lun.name.set(&name);
+        for next in self.luns {
+            let lun = next.lun;
+            lun.set_size_bytes(next.size_bytes);
+            lun.set_used_blocks(next.used_blocks);
+            lun.name.set(&next.name);
             if !planted::is(Bug::RestoreShowsOldRoots) {
-                lun.set_root(root);
+                lun.set_root(next.root);
             }
-            luns.insert(name, lun);
+            luns.insert(next.name, lun);
         }
         for lun in before.into_values() {
             if !luns.values().any(|new| Arc::ptr_eq(new, &lun)) {

@@ -38,7 +38,7 @@ use crate::cp::clean::enter;
 use crate::cp::{Home, VolumeHome};
 use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::clone::BASE;
-use crate::snapshot::info::{SplitInfo, SplitState};
+use crate::snapshot::info::{SplitInfo, SplitState, eta_seconds};
 use crate::snapshot::snapmap_block;
 use crate::snapshot::table::Snapshots;
 use crate::tree::Content;
@@ -355,8 +355,7 @@ pub(crate) fn describe(home: &Home, id: FileId, volume: &VolumeHome) -> SplitInf
     let done = done.checked_div(u128::from(end)).unwrap_or(0);
     let eta_seconds = snapshots.split_since.and_then(|(since, from)| {
         let took = home.wall_seconds.saturating_sub(since);
-        let rest = u128::from(end - next) * u128::from(took);
-        u64::try_from(rest.checked_div(u128::from(next.saturating_sub(from)))?).ok()
+        eta_seconds(took, from, next, end)
     });
     SplitInfo {
         state,

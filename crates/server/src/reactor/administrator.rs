@@ -18,7 +18,7 @@ use everglade_api::{
     Aggregate, Code, CreateAggregate, CreateLun, CreateVolume, CreationPlan, Lun, LunName, Moment,
     Name, Problem, ResizeLun, SnapshotName, Sync, Volume,
 };
-use everglade_engine::{AggregateInfo, Engine, State, admin};
+use everglade_engine::{AggregateInfo, Engine, State, VolumeId, admin};
 use everglade_format::volume::Sync as MediaSync;
 
 use super::candidates;
@@ -508,6 +508,25 @@ impl Administrator {
         Ok(aggregate.id)
     }
 
+    /// What a volume is known by whatever it is called.
+    pub(super) fn id_of(&self, volume: &str) -> Result<VolumeId, Problem> {
+        let volumes = self.engine.volumes();
+        let found = volumes.iter().find(|known| known.name == volume);
+        let found = found.ok_or_else(|| Problem::not_found("volume", volume))?;
+        Ok(found.id)
+    }
+
+    /// What it is called now.
+    ///
+    /// # Errors
+    /// It was deleted.
+    pub(crate) fn name_of(&self, volume: VolumeId) -> Result<String, Problem> {
+        let mut volumes = self.engine.volumes().into_iter();
+        let found = volumes.find(|known| known.id == volume);
+        let gone = || Problem::new(Code::NotFound, "the volume of this job was deleted");
+        found.map(|known| known.name).ok_or_else(gone)
+    }
+
     pub(super) fn change(&self, aggregate: u32, change: admin::Change) -> Result<Timing, Problem> {
         let answer = self.plane.ask(0, Control::Change(aggregate, change));
         changed(answer)
@@ -541,7 +560,7 @@ fn changed(answer: Option<Answer>) -> Result<Timing, Problem> {
 }
 
 /// Why the engine refused a change.
-fn not_changed(error: admin::Error) -> Problem {
+pub(super) fn not_changed(error: admin::Error) -> Problem {
     let text = error.to_string();
     match error {
         admin::Error::Exists(_) => Problem::new(Code::Exists, text),

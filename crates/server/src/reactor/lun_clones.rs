@@ -16,12 +16,12 @@ impl Administrator {
     /// Nothing was changed.
     pub fn clone_lun(&self, volume: &str, lun: &str, request: &CloneLun) -> Result<Sight, Problem> {
         let aggregate = self.aggregate_of(volume)?;
+        let id = self.id_of(volume)?;
         let name = request.name.to_string();
         let from = request.snapshot.as_ref().map(ToString::to_string);
-        let found = match &from {
-            None => Some(self.lun(volume, lun)?.size_bytes),
-            Some(_) => None,
-        };
+        if from.is_none() {
+            self.lun(volume, lun)?;
+        }
         self.change(
             aggregate,
             admin::Change::CloneLun {
@@ -34,15 +34,19 @@ impl Administrator {
         let at = from.map_or(String::new(), |snapshot| format!("@{snapshot}"));
         tracing::info!("began to clone LUN {volume}/{lun}{at} as {volume}/{name}");
         let sights = self.lun_clones().clones.into_iter();
-        let mut here = sights.filter(|sight| sight.volume == volume && sight.name == name);
+        let mut here = sights.filter(|sight| sight.id == id && sight.name == name);
         // It may be there already.
-        Ok(here.next().unwrap_or_else(|| Sight {
-            volume: volume.to_owned(),
-            name,
-            done: 0,
-            total: found.unwrap_or(0),
-            eta_seconds: None,
-            failed: None,
+        Ok(here.next().unwrap_or_else(|| {
+            let size_bytes = self.lun(volume, &name).map_or(0, |lun| lun.size_bytes);
+            Sight {
+                id,
+                volume: volume.to_owned(),
+                name,
+                done: 0,
+                total: size_bytes,
+                eta_seconds: None,
+                failed: None,
+            }
         }))
     }
 
@@ -76,6 +80,7 @@ impl Administrator {
         let clones = volumes.filter_map(|volume| {
             let info = volume.lun_clone?;
             Some(Sight {
+                id: volume.id,
                 volume: volume.name,
                 name: info.name,
                 done: info.done_bytes,
@@ -85,7 +90,11 @@ impl Administrator {
             })
         });
         let clones = clones.collect();
-        let luns = self.engine.luns().into_iter().map(|lun| lun.name);
+        let luns = self.engine.luns().into_iter();
+        let luns = luns.filter_map(|lun| {
+            let (_, name) = lun.name.split_once('/')?;
+            Some((lun.volume, name.to_owned()))
+        });
         Sights {
             clones,
             luns: luns.collect(),

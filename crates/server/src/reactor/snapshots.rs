@@ -12,7 +12,7 @@ use everglade_api::{
 };
 use everglade_engine::{SnapshotInfo, admin};
 
-use super::administrator::{Administrator, Deleted};
+use super::administrator::{Administrator, Deleted, not_changed};
 use super::control::Timing;
 
 /// Nanoseconds of a second, and of a microsecond.
@@ -186,7 +186,9 @@ impl Administrator {
         refuse_kept(volume, &newer)?;
         let lun = request.lun.as_ref().map(ToString::to_string);
         if let Some(lun) = &lun {
-            self.refuse_lun(volume, name, lun, &target.nbd_exports)?;
+            // The freeze says the same; this is for who only asks what would happen.
+            let checked = self.engine.check_restore_lun(volume, name, lun);
+            checked.map_err(not_changed)?;
         }
         let mut restored = Restored {
             volume: volume.to_owned(),
@@ -227,25 +229,6 @@ impl Administrator {
             self.discard(aggregate, &mut restored);
         }
         Ok(restored)
-    }
-
-    /// A LUN that the snapshot does not have, under this name or, being the same, another, is not restored from it. The
-    /// engine says the same; this is for who only asks what would happen.
-    fn refuse_lun(
-        &self,
-        volume: &str,
-        snapshot: &str,
-        lun: &str,
-        exports: &[String],
-    ) -> Result<(), Problem> {
-        let is_there = self.lun(volume, lun).is_ok();
-        if is_there || exports.contains(&format!("{volume}/{lun}@{snapshot}")) {
-            return Ok(());
-        }
-        Err(Problem::not_found(
-            "LUN",
-            format!("{lun} in snapshot {volume}@{snapshot}"),
-        ))
     }
 
     /// Deletes what a restore made superfluous. Somebody may have opened or held some of it meanwhile.

@@ -57,14 +57,14 @@ impl Administrator {
     /// # Errors
     /// Nothing was changed.
     pub fn start_split(&self, volume: &str) -> Result<Splitting, Problem> {
-        let aggregate = self.aggregate_of(volume)?;
+        let (aggregate, id) = (self.aggregate_of(volume)?, self.id_of(volume)?);
         // A small one is done when it is answered, and then nobody knows how much there was.
         let total_bytes = self.split(volume)?.total_bytes;
         let name = volume.to_owned();
         self.change(aggregate, admin::Change::StartSplit { volume: name })?;
         tracing::info!("clone {volume} is being split");
         let mut splits = self.splits().into_iter();
-        let found = splits.find(|known| known.split.volume == volume);
+        let found = splits.find(|known| known.id == id);
         let mut begun = found.ok_or_else(|| Problem::not_found("volume", volume))?;
         begun.split.total_bytes = total_bytes;
         Ok(begun)
@@ -96,6 +96,7 @@ impl Administrator {
         let volumes = self.engine.volumes().into_iter();
         let begun = volumes.filter(|known| known.split.state != Doing::None);
         let splitting = |known: VolumeInfo| Splitting {
+            id: known.id,
             failure: failure(&known.aggregate),
             split: view(known),
         };

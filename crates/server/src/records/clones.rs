@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use everglade_api::{Job, JobState, Moment};
+use everglade_api::{Job, Moment};
+use everglade_engine::VolumeId;
 
-/// Jobs that have ended and are still shown.
-const ENDED_KEPT: usize = 256;
+use super::course::{Course, Work, forget_ended};
+
 /// How often nothing may be seen of a clone before it counts as lost: between two looks it may be on the way from
 /// being made to being there.
 const UNSEEN_MAX: u32 = 3;
@@ -18,6 +19,8 @@ const UNSEEN_MAX: u32 = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// The volume.
+    pub id: VolumeId,
+    /// What that is called now.
     pub volume: String,
     /// The LUN that is being made, or was.
     pub name: String,
@@ -36,8 +39,8 @@ pub struct Sight {
 pub struct Sights {
     /// Those that are being made, or failed last.
     pub clones: Vec<Sight>,
-    /// All LUNs, `volume/lun`.
-    pub luns: Vec<String>,
+    /// All LUNs: their volumes and names.
+    pub luns: Vec<(VolumeId, String)>,
 }
 
 /// See the module's documentation.
@@ -47,32 +50,35 @@ pub(super) struct Clones {
 }
 
 struct Clone {
+    id: VolumeId,
     volume: String,
     name: String,
     done: u64,
+    /// What had been done when it began.
+    from: u64,
     total: u64,
     eta_seconds: Option<u64>,
     unseen: u32,
-    started: Moment,
-    ended: Option<(Moment, Result<(), String>)>,
+    course: Course,
 }
 
 impl Clones {
     /// Begins to follow one.
     pub(super) fn begin(&mut self, id: u64, now: Moment, sight: &Sight) -> Job {
         let job = Clone {
+            id: sight.id,
             volume: sight.volume.clone(),
             name: sight.name.clone(),
             done: sight.done,
+            from: sight.done,
             total: sight.total,
             eta_seconds: None,
             unseen: 0,
-            started: now,
-            ended: None,
+            course: Course::begun(now),
         };
         let view = job.view(id, now);
         self.jobs.insert(id, job);
-        self.forget_old();
+        forget_ended(&mut self.jobs, |job| &job.course);
         view
     }
 
@@ -80,7 +86,7 @@ impl Clones {
     pub(super) fn advance(&mut self, now: Moment, sights: &Sights) -> Vec<Job> {
         let mut ended = Vec::new();
         for (id, job) in &mut self.jobs {
-            if job.ended.is_none() && job.look(now, sights) {
+            if job.is_running() && job.look(now, sights) {
                 ended.push(job.view(*id, now));
             }
         }
@@ -90,8 +96,8 @@ impl Clones {
     /// Clones under way that no job follows.
     pub(super) fn unknown<'s>(&self, sights: &'s Sights) -> Vec<&'s Sight> {
         let is_known = |sight: &Sight| {
-            let mut running = self.jobs.values().filter(|job| job.ended.is_none());
-            running.any(|job| (&job.volume, &job.name) == (&sight.volume, &sight.name))
+            let mut running = self.jobs.values().filter(|job| job.is_running());
+            running.any(|job| job.is_of(sight))
         };
         let clones = sights.clones.iter();
         clones
@@ -100,9 +106,21 @@ impl Clones {
     }
 
     /// The volume and the name of one that is under way.
-    pub(super) fn running(&self, id: u64) -> Option<(String, String)> {
-        let job = self.jobs.get(&id).filter(|job| job.ended.is_none())?;
-        Some((job.volume.clone(), job.name.clone()))
+    pub(super) fn running(&self, id: u64) -> Option<(VolumeId, String)> {
+        let job = self.jobs.get(&id).filter(|job| job.is_running())?;
+        Some((job.id, job.name.clone()))
+    }
+
+    /// True if one is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.jobs.values().any(Clone::is_running)
+    }
+
+    /// The job that follows it, if one does.
+    pub(super) fn find(&self, now: Moment, sight: &Sight) -> Option<Job> {
+        let mut running = self.jobs.iter().filter(|(_, job)| job.is_running());
+        let (id, job) = running.find(|(_, job)| job.is_of(sight))?;
+        Some(job.view(*id, now))
     }
 
     pub(super) fn one(&self, now: Moment, id: u64) -> Option<Job> {
@@ -112,37 +130,31 @@ impl Clones {
     pub(super) fn all(&self, now: Moment) -> impl Iterator<Item = Job> {
         self.jobs.iter().map(move |(id, job)| job.view(*id, now))
     }
-
-    /// The volume has another name.
-    pub(super) fn rename_volume(&mut self, volume: &str, to: &str) {
-        let jobs = self.jobs.values_mut();
-        let its = jobs.filter(|job| job.ended.is_none() && job.volume == volume);
-        its.for_each(|job| to.clone_into(&mut job.volume));
-    }
-
-    fn forget_old(&mut self) {
-        let ended = self.jobs.iter().filter(|(_, job)| job.ended.is_some());
-        let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
-        for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
-            self.jobs.remove(id);
-        }
-    }
 }
 
 impl Clone {
+    fn is_running(&self) -> bool {
+        !self.course.has_ended()
+    }
+
+    fn is_of(&self, sight: &Sight) -> bool {
+        (self.id, &self.name) == (sight.id, &sight.name)
+    }
+
     /// True if it ended.
     fn look(&mut self, now: Moment, sights: &Sights) -> bool {
-        let full = format!("{}/{}", self.volume, self.name);
-        let mut clones = sights.clones.iter();
-        let here = clones.find(|sight| (&sight.volume, &sight.name) == (&self.volume, &self.name));
-        let outcome = match here {
+        let mut luns = sights.luns.iter();
+        let is_there = luns.any(|(volume, name)| (*volume, name) == (self.id, &self.name));
+        let outcome = match sights.clones.iter().find(|sight| self.is_of(sight)) {
             Some(sight) if sight.failed.is_none() => {
+                self.volume.clone_from(&sight.volume);
                 self.done = sight.done;
+                self.total = sight.total;
                 self.eta_seconds = sight.eta_seconds;
                 self.unseen = 0;
                 return false;
             }
-            _ if sights.luns.contains(&full) => Ok(()),
+            _ if is_there => Ok(()),
             Some(sight) => Err(sight.failed.clone().unwrap_or_default()),
             None => {
                 self.unseen += 1;
@@ -152,46 +164,39 @@ impl Clone {
                 Err("the volume was deleted, or the clone with it".to_owned())
             }
         };
-        self.ended = Some((now, outcome));
+        self.course.end(now, outcome);
         true
     }
 
     fn view(&self, id: u64, now: Moment) -> Job {
-        let (state, detail, until) = match &self.ended {
-            None => (JobState::Running, None, now),
-            Some((when, Ok(()))) => (JobState::Done, None, *when),
-            Some((when, Err(reason))) => (JobState::Failed, Some(reason.clone()), *when),
-        };
-        let done = match state {
-            JobState::Done => self.total,
-            _ => self.done.min(self.total),
-        };
-        let percent = (u128::from(done) * 100).checked_div(u128::from(self.total));
-        let seconds = until.0.saturating_sub(self.started.0).max(1);
-        Job {
-            id,
-            kind: "lun clone".to_owned(),
+        let work = Work {
+            kind: "lun clone",
             object: format!("{}/{}", self.volume, self.name),
-            state,
-            percent: percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(100)),
-            total_bytes: self.total,
-            done_bytes: done,
-            rate_bytes_per_second: done / seconds,
-            eta_seconds: self.eta_seconds.filter(|_| state == JobState::Running),
-            started: self.started.to_string(),
-            ended: self.ended.as_ref().map(|(when, _)| when.to_string()),
-            cancellable: state == JobState::Running,
-            detail,
-        }
+            total: self.total,
+            done: self.done.min(self.total),
+            from: self.from,
+            eta_seconds: self.eta_seconds,
+            note: None,
+            is_cancellable: true,
+        };
+        self.course.view(id, now, work)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use everglade_api::JobState;
+
     use super::*;
+
+    const VOLUME: VolumeId = VolumeId {
+        aggregate: 1,
+        volume: 64,
+    };
 
     fn sight(done: u64, failed: Option<&str>) -> Sight {
         Sight {
+            id: VOLUME,
             volume: "v".to_owned(),
             name: "new".to_owned(),
             done,
@@ -202,7 +207,8 @@ mod tests {
     }
 
     fn sights(clones: Vec<Sight>, luns: &[&str]) -> Sights {
-        let luns = luns.iter().map(|lun| (*lun).to_owned()).collect();
+        let luns = luns.iter().map(|lun| (VOLUME, (*lun).to_owned()));
+        let luns = luns.collect();
         Sights { clones, luns }
     }
 
@@ -211,17 +217,17 @@ mod tests {
         let mut clones = Clones::default();
         let job = clones.begin(1, Moment(10), &sight(0, None));
         assert_eq!((job.percent, job.cancellable), (0, true));
-        let now = sights(vec![sight(100, None)], &["v/old"]);
+        let now = sights(vec![sight(100, None)], &["old"]);
         assert!(clones.advance(Moment(11), &now).is_empty());
         assert_eq!(clones.one(Moment(11), 1).map(|job| job.percent), Some(25));
         assert!(clones.unknown(&now).is_empty());
         // On its way from being made to being there.
         assert!(
             clones
-                .advance(Moment(11), &sights(vec![], &["v/old"]))
+                .advance(Moment(11), &sights(vec![], &["old"]))
                 .is_empty()
         );
-        let ended = clones.advance(Moment(12), &sights(vec![], &["v/old", "v/new"]));
+        let ended = clones.advance(Moment(12), &sights(vec![], &["old", "new"]));
         assert_eq!((ended[0].state, ended[0].percent), (JobState::Done, 100));
         assert_eq!((ended[0].cancellable, ended[0].eta_seconds), (false, None));
     }
@@ -253,7 +259,32 @@ mod tests {
                 .is_empty()
         );
         clones.begin(3, Moment(1), &sight(7, None));
-        clones.rename_volume("v", "w");
-        assert_eq!(clones.running(3), Some(("w".to_owned(), "new".to_owned())));
+        assert!(
+            clones
+                .advance(Moment(3), &sights(vec![sight(27, None)], &[]))
+                .is_empty()
+        );
+        let rate = clones
+            .one(Moment(3), 3)
+            .map(|job| job.rate_bytes_per_second);
+        assert_eq!(rate, Some(10), "what was done before is not its doing");
+        assert_eq!(clones.running(3), Some((VOLUME, "new".to_owned())));
+    }
+
+    #[test]
+    fn a_clone_is_followed_when_its_volume_gets_another_name() {
+        let mut clones = Clones::default();
+        clones.begin(1, Moment(1), &sight(7, None));
+        let renamed = Sight {
+            volume: "w".to_owned(),
+            ..sight(9, None)
+        };
+        let now = sights(vec![renamed], &[]);
+        assert!(clones.unknown(&now).is_empty(), "it is the same clone");
+        assert!(clones.advance(Moment(2), &now).is_empty());
+        let object = clones.one(Moment(2), 1).map(|job| job.object);
+        assert_eq!(object.as_deref(), Some("w/new"));
+        let ended = clones.advance(Moment(3), &sights(vec![], &["new"]));
+        assert_eq!(ended[0].state, JobState::Done);
     }
 }

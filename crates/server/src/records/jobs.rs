@@ -6,7 +6,7 @@
 //! the order they came, more or less, so a deletion is done when as much was given back since as there was to
 //! give back when it was made; and certainly when there is nothing more.
 //!
-//! A split is followed by the name of its volume (`follow`).
+//! Volumes are followed by their numbers, which stay when they get other names.
 //!
 //! running ──given back, or all copied──▶ done
 //!    ├──split stopped, or its volume went──▶ failed; what was copied stays, and a start goes on with it
@@ -18,13 +18,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_api::{Code, Job, JobState, Moment, Problem};
+use everglade_engine::VolumeId;
 
 use super::clones::{Clones, Sight, Sights};
+use super::course::{Course, Work, forget_ended};
 use follow::Follow;
 pub use follow::Splitting;
-
-/// Jobs that have ended and are still shown.
-const ENDED_KEPT: usize = 256;
 
 /// What an aggregate has yet to give back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,8 +68,7 @@ struct Reclaim {
     total: u64,
     /// What had been given back when it began.
     from: u64,
-    started: Moment,
-    ended: Option<(Moment, Result<(), String>)>,
+    course: Course,
 }
 
 impl Jobs {
@@ -88,24 +86,29 @@ impl Jobs {
         let from = progress.given_back;
         inner.next += 1;
         let id = inner.next;
-        let reclaim = Reclaim {
+        let mut reclaim = Reclaim {
             kind,
             object: object.to_owned(),
             aggregate: pending.aggregate.clone(),
             total: pending.bytes,
             from,
-            started: now,
-            ended: (pending.bytes == 0).then_some((now, Ok(()))),
+            course: Course::begun(now),
         };
+        if pending.bytes == 0 {
+            reclaim.course.end(now, Ok(()));
+        }
         let job = reclaim.view(id, from, now);
         inner.jobs.insert(id, reclaim);
         inner.forget_old();
         job
     }
 
-    /// Begins to follow a clone of a LUN.
+    /// Begins to follow a clone of a LUN, unless it is followed.
     pub fn begin_clone(&self, now: Moment, sight: &Sight) -> Job {
         let mut inner = self.lock();
+        if let Some(known) = inner.clones.find(now, sight) {
+            return known;
+        }
         inner.next += 1;
         let id = inner.next;
         inner.clones.begin(id, now, sight)
@@ -126,13 +129,8 @@ impl Jobs {
 
     /// Volume and name of a clone of a LUN that is under way.
     #[must_use]
-    pub fn running_clone(&self, id: u64) -> Option<(String, String)> {
+    pub fn running_clone(&self, id: u64) -> Option<(VolumeId, String)> {
         self.lock().clones.running(id)
-    }
-
-    /// A volume has another name.
-    pub fn rename_volume(&self, volume: &str, to: &str) {
-        self.lock().clones.rename_volume(volume, to);
     }
 
     /// Looks how far they are; returns those that ended just now.
@@ -147,15 +145,14 @@ impl Jobs {
             progress.pending = found.bytes;
             let given_back = progress.given_back;
             let here = inner.jobs.iter_mut();
-            let running =
-                here.filter(|(_, job)| job.ended.is_none() && job.aggregate == found.aggregate);
+            let running = here.filter(|(_, job)| job.is_running_in(&found.aggregate));
             for (id, job) in running {
                 let outcome = match &found.failure {
                     Some(failure) => Err(failure.clone()),
                     None if found.bytes == 0 || given_back - job.from >= job.total => Ok(()),
                     None => continue,
                 };
-                job.ended = Some((now, outcome));
+                job.course.end(now, outcome);
                 ended.push(job.view(*id, given_back, now));
             }
         }
@@ -175,7 +172,7 @@ impl Jobs {
         let mut ended = Vec::new();
         let under_way = inner.splits.iter_mut().filter(|(_, it)| it.is_under_way());
         for (id, follow) in under_way {
-            let found = begun.iter().find(|it| it.split.volume == follow.volume());
+            let found = begun.iter().find(|it| it.id == follow.volume());
             follow.look(now, found);
             if !follow.is_under_way() {
                 ended.push(follow.view(*id, now));
@@ -189,10 +186,10 @@ impl Jobs {
 
     /// The volume that a job splits, if it is under way.
     #[must_use]
-    pub fn split_under_way(&self, id: u64) -> Option<String> {
+    pub fn split_under_way(&self, id: u64) -> Option<VolumeId> {
         let inner = self.lock();
         let follow = inner.splits.get(&id).filter(|it| it.is_under_way())?;
-        Some(follow.volume().to_owned())
+        Some(follow.volume())
     }
 
     /// The aggregate was deleted, and so has given back everything; returns the jobs that ended by that.
@@ -201,8 +198,8 @@ impl Jobs {
         inner.progress.remove(aggregate);
         let mut ended = Vec::new();
         for (id, job) in &mut inner.jobs {
-            if job.ended.is_none() && job.aggregate == aggregate {
-                job.ended = Some((now, Ok(())));
+            if job.is_running_in(aggregate) {
+                job.course.end(now, Ok(()));
                 ended.push(job.view(*id, job.from, now));
             }
         }
@@ -222,12 +219,14 @@ impl Jobs {
         }
     }
 
-    /// Whether any is under way.
+    /// True if none is under way, of whatever kind.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let inner = self.lock();
-        let is_busy = inner.splits.values().any(Follow::is_under_way);
-        !is_busy && inner.jobs.values().all(|job| job.ended.is_some())
+        let is_splitting = inner.splits.values().any(Follow::is_under_way);
+        let mut reclaims = inner.jobs.values();
+        let is_giving_back = reclaims.any(|job| !job.course.has_ended());
+        !is_splitting && !is_giving_back && !inner.clones.is_busy()
     }
 
     /// All, in order of their beginning.
@@ -281,9 +280,8 @@ impl Jobs {
 
 impl Inner {
     fn begin_split(&mut self, now: Moment, begun: &Splitting) -> Job {
-        let volume = &begun.split.volume;
         let mut under_way = self.splits.iter().filter(|(_, it)| it.is_under_way());
-        if let Some((id, known)) = under_way.find(|(_, it)| it.volume() == volume) {
+        if let Some((id, known)) = under_way.find(|(_, it)| it.volume() == begun.id) {
             return known.view(*id, now);
         }
         self.next += 1;
@@ -300,49 +298,30 @@ impl Inner {
     }
 
     fn forget_old(&mut self) {
-        let ended = self.jobs.iter().filter(|(_, job)| job.ended.is_some());
-        let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
-        for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
-            self.jobs.remove(id);
-        }
-        let ended = self.splits.iter().filter(|(_, it)| !it.is_under_way());
-        let ended: Vec<u64> = ended.map(|(id, _)| *id).collect();
-        for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
-            self.splits.remove(id);
-        }
+        forget_ended(&mut self.jobs, |job| &job.course);
+        forget_ended(&mut self.splits, Follow::course);
     }
 }
 
 impl Reclaim {
+    fn is_running_in(&self, aggregate: &str) -> bool {
+        !self.course.has_ended() && self.aggregate == aggregate
+    }
+
     fn view(&self, id: u64, given_back: u64, now: Moment) -> Job {
-        let (state, detail, until) = match &self.ended {
-            None => (JobState::Running, None, now),
-            Some((when, Ok(()))) => (JobState::Done, None, *when),
-            Some((when, Err(failure))) => (JobState::Failed, Some(failure.clone()), *when),
-        };
-        let done = match state {
-            JobState::Done => self.total,
-            _ => given_back.saturating_sub(self.from).min(self.total),
-        };
-        let percent = (u128::from(done) * 100).checked_div(u128::from(self.total));
-        let seconds = until.0.saturating_sub(self.started.0).max(1);
-        let rate = done / seconds;
-        let is_moving = state == JobState::Running && rate > 0;
-        Job {
-            id,
-            kind: self.kind.to_owned(),
+        let done = given_back.saturating_sub(self.from).min(self.total);
+        let rate = self.course.rate(now, done);
+        let work = Work {
+            kind: self.kind,
             object: self.object.clone(),
-            state,
-            percent: percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(100)),
-            total_bytes: self.total,
-            done_bytes: done,
-            rate_bytes_per_second: rate,
-            eta_seconds: is_moving.then(|| (self.total - done).div_ceil(rate)),
-            started: self.started.to_string(),
-            ended: self.ended.as_ref().map(|(when, _)| when.to_string()),
-            cancellable: false,
-            detail,
-        }
+            total: self.total,
+            done,
+            from: 0,
+            eta_seconds: (rate > 0).then(|| (self.total - done).div_ceil(rate)),
+            note: None,
+            is_cancellable: false,
+        };
+        self.course.view(id, now, work)
     }
 }
 
@@ -351,6 +330,7 @@ mod tests {
     use everglade_api::{Split, SplitState};
 
     use super::*;
+    use crate::records::course::ENDED_KEPT;
 
     fn pending(bytes: u64) -> Pending {
         Pending {
@@ -406,8 +386,14 @@ mod tests {
         );
     }
 
+    const VOLUME: VolumeId = VolumeId {
+        aggregate: 1,
+        volume: 64,
+    };
+
     fn splitting(volume: &str, state: SplitState, percent: u64) -> Splitting {
         Splitting {
+            id: VOLUME,
             split: Split {
                 volume: volume.to_owned(),
                 clone_of: None,
@@ -432,7 +418,7 @@ mod tests {
         let job = jobs.one(Moment(12), 1).expect("it is there");
         assert_eq!((job.percent, job.rate_bytes_per_second), (30, 100));
         assert_eq!(job.detail.as_deref(), Some("waits for space"));
-        assert_eq!(jobs.split_under_way(1).as_deref(), Some("c"));
+        assert_eq!(jobs.split_under_way(1), Some(VOLUME));
         let mut done = splitting("c", SplitState::Done, 100);
         done.split.total_bytes = 0;
         let ended = jobs.advance_splits(Moment(14), &[done]);
@@ -441,6 +427,35 @@ mod tests {
         assert!(jobs.is_idle() && jobs.split_under_way(1).is_none());
         let problem = jobs.cancel(Moment(15), 1).expect_err("it has ended");
         assert_eq!(problem.code, Code::NotCancellable);
+    }
+
+    fn sight(name: &str) -> Sight {
+        Sight {
+            id: VOLUME,
+            volume: "v".to_owned(),
+            name: name.to_owned(),
+            done: 0,
+            total: 400,
+            eta_seconds: None,
+            failed: None,
+        }
+    }
+
+    #[test]
+    fn a_lun_that_is_being_cloned_is_one_job_under_way() {
+        let jobs = Jobs::new();
+        assert!(jobs.is_idle());
+        jobs.begin_clone(Moment(1), &sight("new"));
+        assert!(!jobs.is_idle());
+        // Somebody looked between the change and its answer.
+        jobs.begin_clone(Moment(1), &sight("new"));
+        assert_eq!(jobs.all(Moment(1)).len(), 1, "one job for one clone");
+        let there = Sights {
+            clones: Vec::new(),
+            luns: vec![(VOLUME, "new".to_owned())],
+        };
+        assert_eq!(jobs.advance_clones(Moment(2), &there).len(), 1);
+        assert!(jobs.is_idle());
     }
 
     #[test]
@@ -458,10 +473,41 @@ mod tests {
         assert!(jobs.advance_splits(Moment(3), &[stopped]).is_empty());
         // Somebody else, or an earlier daemon, began it.
         assert!(jobs.advance_splits(Moment(4), &[copying]).is_empty());
-        assert_eq!(jobs.split_under_way(2).as_deref(), Some("c"));
+        assert_eq!(jobs.split_under_way(2), Some(VOLUME));
         let ended = jobs.advance_splits(Moment(5), &[]);
         let detail = ended[0].detail.clone().unwrap_or_default();
         assert!(detail.contains("deleted"), "{detail}");
+    }
+
+    #[test]
+    fn a_split_goes_on_when_its_volume_gets_another_name() {
+        let jobs = Jobs::new();
+        jobs.begin_split(Moment(1), &splitting("c", SplitState::Copying, 10));
+        let renamed = splitting("d", SplitState::Copying, 20);
+        assert!(jobs.advance_splits(Moment(2), &[renamed]).is_empty());
+        let all = jobs.all(Moment(2));
+        assert_eq!(all.len(), 1, "it is the same split: {all:?}");
+        assert_eq!((all[0].object.as_str(), all[0].percent), ("d", 20));
+        let ended = jobs.advance_splits(Moment(3), &[splitting("e", SplitState::Done, 100)]);
+        assert_eq!(
+            (ended[0].object.as_str(), ended[0].state),
+            ("e", JobState::Done)
+        );
+        // Another volume that has the name now is another volume.
+        let other = Splitting {
+            id: VolumeId {
+                volume: 65,
+                ..VOLUME
+            },
+            ..splitting("e", SplitState::Copying, 5)
+        };
+        jobs.begin_split(Moment(4), &splitting("c", SplitState::Copying, 10));
+        let ended = jobs.advance_splits(Moment(5), &[other]);
+        assert_eq!((ended[0].id, ended[0].state), (2, JobState::Failed));
+        assert_eq!(
+            jobs.one(Moment(5), 3).map(|job| job.object),
+            Ok("e".to_owned())
+        );
     }
 
     #[test]

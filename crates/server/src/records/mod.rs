@@ -6,9 +6,10 @@
 //! | [`events`] | in memory, the newest thousand | the daemon ends |
 //! | [`jobs`] | in memory, those under way and the newest that ended | the daemon ends; the work itself goes on at the next start |
 //!
-//! Jobs that clone LUNs are in [`clones`]. All are bounded, and none is on the way of a client's data.
+//! Jobs that clone LUNs are in [`clones`]; what all kinds have in common is a `course`. All are bounded, and none is on the way of a client's data.
 
 pub mod clones;
+mod course;
 pub mod events;
 pub mod history;
 pub mod jobs;

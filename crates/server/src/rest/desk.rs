@@ -19,7 +19,6 @@ use super::caller::Caller;
 use crate::datadir::Endpoints;
 use crate::reactor::{Administrator, Deleted};
 use crate::ready;
-use crate::records::clones::{Sight, Sights};
 use crate::records::events::Told;
 use crate::records::{Deed, Records};
 
@@ -177,27 +176,13 @@ impl Desk {
         .await
     }
 
-    /// Begins to clone a LUN on a thread that may block; the job follows it.
-    pub(super) async fn clone_lun(
-        &self,
-        caller: Caller,
-        deed: Deed,
-        begin: impl FnOnce(&Administrator) -> Result<Sight, Problem> + Send + 'static,
-    ) -> Result<Job, Problem> {
-        let records = Arc::clone(&self.records);
-        self.ask(move |administrator| {
-            let sight = begin(administrator)?;
-            let now = administrator.now();
-            records.remember(now, &caller.name, &deed);
-            Ok(records.jobs.begin_clone(now, &sight))
-        })
-        .await
-    }
-
-    /// Clones of LUNs have got on, or ended.
-    pub(super) fn note_clones(&self, sights: &Sights) {
-        let now = self.administrator.now();
-        for job in self.records.jobs.advance_clones(now, sights) {
+    /// Looks how far clones of LUNs and splits are, after somebody ended one: that is no failure.
+    pub(super) fn note_ended(&self) {
+        let (now, administrator) = (self.administrator.now(), self.administrator());
+        let jobs = &self.records.jobs;
+        let clones = jobs.advance_clones(now, &administrator.lun_clones());
+        let splits = jobs.advance_splits(now, &administrator.splits());
+        for job in clones.into_iter().chain(splits) {
             let detail = job.detail.unwrap_or_default();
             self.records.events.tell(
                 now,

@@ -30,24 +30,24 @@ pub(super) async fn cancel(
 ) -> Answer {
     let (now, id) = (desk.administrator().now(), number(&id)?);
     if let Some(volume) = desk.records().jobs.split_under_way(id) {
+        let volume = desk.administrator().name_of(volume)?;
         splits::stop_by(&desk, caller, volume).await?;
         return found(desk.records().jobs.one(desk.administrator().now(), id)?);
     }
     let Some((volume, name)) = desk.records().jobs.running_clone(id) else {
         return found(desk.records().jobs.cancel(now, id)?);
     };
+    let volume = desk.administrator().name_of(volume)?;
     let deed = Deed {
         what: "lun clone cancel",
         object: format!("{volume}/{name}"),
         detail: format!("job {id}"),
     };
-    let sights = desk
-        .change(caller, deed, move |administrator| {
-            administrator.cancel_lun_clone(&volume, &name)?;
-            Ok(administrator.lun_clones())
-        })
-        .await?;
-    desk.note_clones(&sights);
+    desk.change(caller, deed, move |administrator| {
+        administrator.cancel_lun_clone(&volume, &name)
+    })
+    .await?;
+    desk.note_ended();
     found(desk.records().jobs.one(now, id)?)
 }
 

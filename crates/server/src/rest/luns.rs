@@ -173,9 +173,11 @@ pub(super) async fn clone(
         object: format!("{volume}/{}", request.name),
         detail: format!("of {volume}/{name}{at}"),
     };
+    let records = desk.records_shared();
     let job = desk
-        .clone_lun(caller, deed, move |administrator| {
-            administrator.clone_lun(&volume, &name, &request)
+        .change(caller, deed, move |administrator| {
+            let begun = administrator.clone_lun(&volume, &name, &request)?;
+            Ok(records.jobs.begin_clone(administrator.now(), &begun))
         })
         .await?;
     accepted(&job)

@@ -58,18 +58,16 @@ pub(super) async fn stop_by(
     caller: Caller,
     volume: String,
 ) -> Result<Split, Problem> {
-    let records = desk.records_shared();
     let deed = Deed {
         what: "clone split stop",
         object: volume.clone(),
         detail: String::new(),
     };
-    desk.change(caller, deed, move |administrator| {
-        let stopped = administrator.stop_split(&volume)?;
-        records
-            .jobs
-            .advance_splits(administrator.now(), &administrator.splits());
-        Ok(stopped)
-    })
-    .await
+    let stopped = desk
+        .change(caller, deed, move |administrator| {
+            administrator.stop_split(&volume)
+        })
+        .await?;
+    desk.note_ended();
+    Ok(stopped)
 }

@@ -136,14 +136,11 @@ pub(super) async fn rename(
         object: name.clone(),
         detail: format!("to {}", request.name),
     };
-    let records = desk.records_shared();
     let volume = desk
         .change(caller, deed, move |administrator| {
             let _editing = editing;
             condition.allows(&Tag::of_volume(&administrator.volume(&name)?))?;
-            let renamed = administrator.rename_volume(&name, &request)?;
-            records.jobs.rename_volume(&name, request.name.as_str());
-            Ok(renamed)
+            administrator.rename_volume(&name, &request)
         })
         .await?;
     with_tag(&Tag::of_volume(&volume), &volume)

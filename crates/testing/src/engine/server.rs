@@ -88,8 +88,16 @@ impl EngineSystem {
     /// What the aggregate's notes say.
     #[must_use]
     pub fn notes(&self) -> Vec<u8> {
-        let notes = self.engine.notes(self.info().id);
-        notes.expect("they can be read").to_vec()
+        self.read_notes().expect("they can be read")
+    }
+
+    /// The same where they may be damaged.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub fn read_notes(&self) -> Result<Vec<u8>, String> {
+        let notes = self.engine.notes(self.info().id)?;
+        Ok(notes.to_vec())
     }
 
     /// What goes on in the background for the snapshots of a volume.

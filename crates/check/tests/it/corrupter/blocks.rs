@@ -25,7 +25,7 @@ pub(super) const WAYS: &[Way] = &[
 ];
 
 /// Flips a bit of a block on the media.
-fn flip(atlas: &Atlas, pvbn: u64, rng: &mut Rng) -> impl Fn(&SimWorld) + 'static {
+pub(super) fn flip(atlas: &Atlas, pvbn: u64, rng: &mut Rng) -> impl Fn(&SimWorld) + 'static {
     let (device, offset) = atlas.locate(pvbn);
     let bit = rng.index(BLOCK_SIZE * 8);
     move |world| {
@@ -37,7 +37,7 @@ fn flip(atlas: &Atlas, pvbn: u64, rng: &mut Rng) -> impl Fn(&SimWorld) + 'static
     }
 }
 
-fn fail(atlas: &Atlas, pvbn: u64) -> impl Fn(&SimWorld) + 'static {
+pub(super) fn fail(atlas: &Atlas, pvbn: u64) -> impl Fn(&SimWorld) + 'static {
     let (device, offset) = atlas.locate(pvbn);
     move |world| world.fail_block(device, offset / BLOCK_SIZE as u64)
 }

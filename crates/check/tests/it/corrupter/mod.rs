@@ -25,6 +25,7 @@ mod inodes;
 mod labels;
 mod maps;
 mod names;
+pub(crate) mod notes;
 mod records;
 mod seal;
 mod slots;

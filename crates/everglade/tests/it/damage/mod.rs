@@ -8,6 +8,7 @@ mod blocks;
 mod devices;
 mod labels;
 mod medium;
+mod notes;
 mod random;
 mod stale;
 mod superblocks;

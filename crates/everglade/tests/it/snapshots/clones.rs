@@ -33,6 +33,8 @@ fn a_clone_begins_as_its_snapshot_and_is_written_on_its_own() {
     assert!(number(&made["allocated_bytes"]) < MIB, "{made}");
     let shown = ask(&place, &["clone", "show", "--columns", "name,from"]);
     assert_eq!(shown, "NAME  FROM\ntest  vol0@s\n");
+    let lun = ask_json(&place, &["lun", "show", "test/lun0"]);
+    assert!(number(&lun["used_bytes"]) > 4 * MIB, "{lun}");
     refused(&place, &["clone", "show", "vol0"], 4, &["vol0 is no clone"]);
 
     // Both are written; neither sees the other, nor does the snapshot.

@@ -58,10 +58,8 @@ fn a_difference_has_what_was_written_and_what_was_discarded() {
         [(32_769, 5)]
     );
     assert_eq!(ranges(&diff(&["vol0@a", "--offset", "99999999999"])), []);
-    let said = ask(
-        &place,
-        &["snapshot", "diff", "vol0@a", "vol0@b", "--lun", "lun0"],
-    );
+    // There is but one LUN.
+    let said = ask(&place, &["snapshot", "diff", "vol0@a", "vol0@b"]);
     let expected = "              OFFSET        LENGTH\n               32768       8.0 KiB\n              \
                     262144       4.0 KiB\n12.0 KiB of 64.0 MiB differ in 2 ranges, vol0/lun0 from vol0@a to \
                     vol0@b\n";
@@ -108,6 +106,9 @@ fn a_bad_comparison_is_refused_and_says_what_is_wrong() {
     let server = serve(&place);
     ask(&place, &["snapshot", "create", "vol0@a"]);
     ask(&place, &["lun", "create", "vol0/new", "--size", "1MiB"]);
+    ask(&place, &["snapshot", "create", "vol0@b"]);
+    ask(&place, &["volume", "create", "empty"]);
+    ask(&place, &["snapshot", "create", "empty@s"]);
     let diff = ["snapshot", "diff"];
     for (args, exit, parts) in [
         (
@@ -131,7 +132,9 @@ fn a_bad_comparison_is_refused_and_says_what_is_wrong() {
             2,
             &["different volumes"],
         ),
-        (&["vol0@a"], 2, &["--lun"]),
+        (&["vol0@b"], 2, &["the LUNs lun0, new", "--lun"]),
+        (&["empty@s"], 2, &["empty@s has no LUN"]),
+        (&["vol0@x"], 4, &["vol0@x", "EVG-2001"]),
         (&["vol0", "--lun", "lun0"], 2, &["VOLUME@SNAPSHOT"]),
     ] {
         refused(&place, &[&diff[..], args].concat(), exit, parts);

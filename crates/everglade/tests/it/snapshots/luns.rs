@@ -77,6 +77,7 @@ fn a_lun_that_cannot_be_restored_is_named() {
     ask(&place, &["snapshot", "create", "vol0@s"]);
     ask(&place, &["lun", "create", "vol0/new", "--size", "1MiB"]);
     let restore = |lun| ["snapshot", "restore", "vol0@s", "--lun", lun];
+    let dry = |lun| [&restore(lun)[..], &["--dry-run"]].concat();
     for (lun, exit, parts) in [
         ("nix", 4, &["nix in snapshot vol0@s"][..]),
         ("new", 4, &["new in snapshot vol0@s"][..]),
@@ -84,6 +85,7 @@ fn a_lun_that_cannot_be_restored_is_named() {
         ("", 2, &["is not a name"][..]),
     ] {
         refused(&place, &restore(lun), exit, parts);
+        refused(&place, &dry(lun), exit, parts);
     }
     let both = [&restore("lun0")[..], &["--discard-newer"]].concat();
     refused(&place, &both, 2, &["--discard-newer"]);
@@ -95,12 +97,9 @@ fn a_lun_that_cannot_be_restored_is_named() {
     // Another LUN has the name.
     ask(&place, &["lun", "delete", "vol0/lun0", "--yes"]);
     ask(&place, &["lun", "create", "vol0/lun0", "--size", "2MiB"]);
-    refused(
-        &place,
-        &restore("lun0"),
-        5,
-        &["vol0/lun0 is another one", "EVG-2010"],
-    );
+    let another = ["vol0/lun0 is another one", "EVG-2010"];
+    refused(&place, &restore("lun0"), 5, &another);
+    refused(&place, &dry("lun0"), 5, &another);
     assert_eq!(names(&place, "vol0"), ["s"]);
     server.stop();
 }

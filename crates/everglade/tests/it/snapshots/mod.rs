@@ -11,6 +11,7 @@ mod policies;
 mod refusals;
 mod scans;
 mod splits;
+mod splitting;
 mod verbs;
 
 use serde_json::Value;

@@ -94,6 +94,15 @@ fn a_volume_has_the_policy_that_was_asked_for_and_the_first_one_the_usual() {
             .ends_with(":30:00Z"),
         "{status}"
     );
+    let all = ask(&place, &["policy", "status"]);
+    for part in [
+        "volume b: policy none",
+        "volume c: policy office, next snapshot at",
+    ] {
+        assert!(all.contains(part), "{part}: {all}");
+    }
+    let all = ask_json(&place, &["policy", "status"]);
+    assert_eq!(all["volumes"].as_array().map(Vec::len), Some(4), "{all}");
     ask(&place, &["policy", "set", "c", "none"]);
     assert_eq!(policy("c"), "none");
     ask(&place, &["policy", "delete", "office"]);
