@@ -10,14 +10,16 @@
 //! 3. An aggregate that is not online keeps the part that it has. What would have been written is written once it is
 //!    online again in this daemon; after a restart it is found out again, as after any crash.
 //! 4. The file of the data directory that once was the book is read at the start and put aside once everything in it is in
-//!    a part. What a part says of a volume wins over it.
+//!    a part. Until then it has what is in no part yet, and no more: what was in one and was removed there must not come
+//!    back from it. What a part says of a volume wins over it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::book::Book;
+use crate::datadir::atomic;
 
 /// Name of the file that once was the book.
 pub const NAME: &str = "policies.toml";
@@ -53,8 +55,17 @@ pub(super) struct Library {
     shelf: Box<dyn Shelf>,
     /// What is there, of those that were read.
     written: BTreeMap<u32, String>,
+    /// Those that have their part of the book by now.
+    settled: BTreeSet<u32>,
     /// The file that once was the book, while it is needed.
-    former: Option<PathBuf>,
+    former: Option<Former>,
+}
+
+/// The file that once was the book.
+struct Former {
+    path: PathBuf,
+    /// What it says.
+    text: String,
 }
 
 impl Library {
@@ -63,7 +74,7 @@ impl Library {
         let path = data_dir.join(NAME);
         let (book, former, lost) = match read_former(&path) {
             Ok(None) => (Book::default(), None, None),
-            Ok(Some(book)) => (book, Some(path), None),
+            Ok(Some((book, text))) => (book, Some(Former { path, text }), None),
             Err(problem) => {
                 let aside = put_aside(&path, "unreadable");
                 let text = format!("{NAME} cannot be read: {problem}; {aside}");
@@ -73,6 +84,7 @@ impl Library {
         let library = Library {
             shelf,
             written: BTreeMap::new(),
+            settled: BTreeSet::new(),
             former,
         };
         (library, book, lost)
@@ -133,6 +145,7 @@ impl Library {
     /// An aggregate is gone for good; the volumes that it had.
     pub(super) fn leave(&mut self, aggregate: u32, book: &mut Book) -> Vec<String> {
         self.written.remove(&aggregate);
+        self.settled.remove(&aggregate);
         let of_it = book.volumes.iter();
         let of_it = of_it.filter(|(_, entry)| entry.home == Some(aggregate));
         let gone: Vec<String> = of_it.map(|(volume, _)| volume.clone()).collect();
@@ -160,26 +173,43 @@ impl Library {
                 self.shelf.write(*aggregate, &text)?;
                 self.written.insert(*aggregate, text);
             }
+            self.settled.insert(*aggregate);
         }
         if known.is_empty() && !book.is_empty() {
             return Err("no aggregate is online that could keep it".to_owned());
         }
-        self.give_up_former(book, &known);
-        Ok(())
+        self.shorten_former(book)
     }
 
-    /// The file of the data directory is not needed any more once all that it says is in some part.
-    fn give_up_former(&mut self, book: &Book, known: &[u32]) {
-        let is_kept = |home: Option<u32>| home.is_some_and(|home| known.contains(&home));
-        let is_moved = book.volumes.values().all(|entry| is_kept(entry.home));
-        if let Some(path) = self.former.take_if(|_| is_moved) {
-            let aside = put_aside(&path, "moved");
+    /// The file of the data directory says only what is in no part yet, and goes when that is nothing.
+    ///
+    /// # Errors
+    /// One line: it says more, still.
+    fn shorten_former(&mut self, book: &Book) -> Result<(), String> {
+        let Some(former) = self.former.as_mut().filter(|_| !self.settled.is_empty()) else {
+            // There is none, or nothing keeps anything yet.
+            return Ok(());
+        };
+        let settled = &self.settled;
+        let rest = book.rest(|home| home.is_some_and(|home| settled.contains(&home)));
+        if rest.volumes.is_empty() {
+            let aside = put_aside(&former.path, "moved");
             tracing::info!("snapshot policies are kept in the aggregates now; {NAME}: {aside}");
+            self.former = None;
+            return Ok(());
         }
+        let text = rest.encode()?;
+        if former.text != text {
+            let replaced = atomic::replace(&former.path, text.as_bytes());
+            replaced.map_err(|error| error.to_string())?;
+            former.text = text;
+        }
+        Ok(())
     }
 }
 
-fn read_former(path: &Path) -> Result<Option<Book>, String> {
+/// The book of before, and its text.
+fn read_former(path: &Path) -> Result<Option<(Book, String)>, String> {
     let unreadable = |error: io::Error| error.to_string();
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -193,7 +223,7 @@ fn read_former(path: &Path) -> Result<Option<Book>, String> {
     if text.is_empty() {
         return Err("it is empty".to_owned());
     }
-    Book::decode(&text).map(Some)
+    Ok(Some((Book::decode(&text)?, text)))
 }
 
 fn put_aside(path: &Path, ending: &str) -> String {

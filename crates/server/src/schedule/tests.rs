@@ -579,6 +579,44 @@ fn a_book_of_the_data_directory_moves_into_the_aggregates() {
     assert!(place.path().join("policies.toml.unreadable").exists());
 }
 
+/// One aggregate is away for good, so the file stays. What was removed meanwhile on another one came back from it at each
+/// start, with the snapshots that had been taken for it, and the next round deleted those beyond the policy.
+#[test]
+fn what_was_removed_does_not_come_back_from_the_book_of_the_data_directory() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let former = place.path().join(super::NAME);
+    let text = "version = 1\n[[policy]]\nname = \"office\"\nhourly = 1\ndaily = 0\nweekly = 0\nat = \"00:00\"\n\
+        weekday = \"sunday\"\ntime_zone = \"UTC\"\nvolume_count = 0\n\
+        [[policy]]\nname = \"away\"\nhourly = 1\ndaily = 0\nweekly = 0\nat = \"00:00\"\n\
+        weekday = \"sunday\"\ntime_zone = \"UTC\"\nvolume_count = 0\n\
+        [volume.v1]\npolicy = \"office\"\n[volume.v1.run.hourly]\nseen = 1\ntaken = [\"1 a\", \"2 b\", \"3 c\"]\n\
+        [volume.v2]\npolicy = \"away\"\n[volume.v2.run.hourly]\nseen = 7\n# end of policies\n";
+    std::fs::write(&former, text).expect("written");
+    let pools = Pools::of(&[1]);
+    let schedule = Schedule::open(Box::new(pools.clone()), place.path());
+    assert_eq!(schedule.policy_of("v1"), "office");
+    schedule
+        .assign(Moment(SUNDAY), "v1", super::NO_POLICY)
+        .expect("taken away");
+    drop(schedule);
+    let again = Schedule::open(Box::new(pools.clone()), place.path());
+    assert_eq!(
+        [again.policy_of("v1"), again.policy_of("v2")],
+        ["none", "away"]
+    );
+    drop(again);
+    let left = std::fs::read_to_string(&former).expect("2 is not there yet");
+    assert!(!left.contains("v1") && !left.contains("office"), "{left}");
+    assert!(left.contains("seen = 7"), "{left}");
+    pools.set_online(&[1, 2]);
+    let again = Schedule::open(Box::new(pools.clone()), place.path());
+    assert_eq!(
+        [again.policy_of("v1"), again.policy_of("v2")],
+        ["none", "away"]
+    );
+    assert!(!former.exists() && pools.text(2).contains("seen = 7"));
+}
+
 #[test]
 fn an_aggregate_that_goes_leaves_policies_of_nobody_to_the_next() {
     let pools = Pools::of(&[1, 2]);
