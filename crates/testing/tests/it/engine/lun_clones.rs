@@ -206,6 +206,34 @@ fn a_clone_goes_on_after_a_restart_and_ends_when_that_is_asked() {
     drop(rig);
 }
 
+/// The snapshot is from before there was a clone, and the LUN is gone, so nothing is shared and nothing says what was.
+#[test]
+fn a_lun_comes_back_beside_its_clone_and_each_block_has_its_count() {
+    let mut rig = Rig::new();
+    rig.write("v/l", 0, 500, 1_000);
+    rig.snapshot("v", "s");
+    rig.clone_lun("l", "c", None).expect("a new name");
+    rig.rest();
+    rig.remove_lun("l");
+    rig.rest();
+    rig.write("v/c", 0, 100, 2_000);
+    rig.change(Change::RestoreLun {
+        volume: own("v"),
+        snapshot: own("s"),
+        lun: own("l"),
+        safety: own("r"),
+    })
+    .expect("the name is free");
+    rig.delete_snapshot("v", "s").expect("nobody needs it");
+    rig.delete_snapshot("v", "r").expect("nobody needs it");
+    rig.rest();
+    let mut rig = rig.restart();
+    rig.remove_lun("c");
+    rig.rest();
+    let mut rig = rig.restart();
+    rig.expect("v/l", 0, 500, 1_000);
+}
+
 #[test]
 fn what_cannot_be_cloned_is_named_and_nothing_is_changed() {
     let mut rig = Rig::new();
