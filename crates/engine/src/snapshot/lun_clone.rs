@@ -25,6 +25,7 @@
 //! 1. Leaves below the cursor are shared and counted, no others.
 //! 2. The file has its name in the hidden namespace but is not reclaimed while the superblock says that it is being made.
 //! 3. Nobody else gets the name meanwhile, and restoring the volume ends it: the image it was part of is not active then.
+//!    While it is not known whether the target can be read, the clone rests; if it cannot, it goes on.
 //! 4. Steps leave the reserve alone. If the pool is full, the clone ends and gives back what it took.
 
 use std::collections::BTreeMap;
@@ -252,7 +253,8 @@ fn next_volume(home: &Home, changed: usize, most: usize) -> Option<FileId> {
     }
     let is_due = |fs: &FileSystem| {
         let cloning = fs.snapshots.roots.lun_clone;
-        cloning.is_some_and(|cloning| fs.snapshots.has(cloning.source))
+        let is_staying = fs.snapshots.restoring.is_none();
+        is_staying && cloning.is_some_and(|cloning| fs.snapshots.has(cloning.source))
     };
     let mut volumes = home
         .volumes

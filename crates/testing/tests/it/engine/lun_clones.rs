@@ -1,6 +1,9 @@
 //! Clones of LUNs inside their volume: whole or not there, counted in every image, and gone without a trace.
 
 use everglade_engine::admin::{Change, Error};
+use everglade_format::Header;
+use everglade_format::indirect::BlockKind;
+use everglade_format::metafile::HIDDEN;
 
 use super::clones::{BLOCK, BLOCKS, Rig, own};
 
@@ -204,6 +207,66 @@ fn a_clone_goes_on_after_a_restart_and_ends_when_that_is_asked() {
     assert!(!rig.has_lun(&format!("v/{name}")));
     let rig = rig.restart();
     drop(rig);
+}
+
+/// A restore that was refused, because its target cannot be read, had ended the clone as if the volume had been restored.
+#[test]
+fn a_restore_that_fails_leaves_a_clone_alone() {
+    let mut rig = Rig::slow();
+    let create = Change::CreateLun {
+        volume: own("v"),
+        name: own("m"),
+        size_bytes: 3_000 * BLOCK,
+    };
+    rig.change(create).expect("a new name");
+    rig.write("v/m", 0, 1_500, 5_000);
+    rig.write("v/l", 0, 600, 1_000);
+    // The snapshot has a LUN that is being deleted, and the name of that is only read if it is restored.
+    let delete = Change::DeleteLun {
+        volume: own("v"),
+        name: own("m"),
+    };
+    let (volume, name) = (own("v"), own("s"));
+    let answers = rig.change_at_once([delete, Change::CreateSnapshot { volume, name }]);
+    assert_eq!(answers, [Ok(()), Ok(())]);
+    for _ in 0..5 {
+        rig.rest();
+    }
+    let rig = rig.restart();
+    let images = rig.images();
+    let names = images.image(0).blocks().filter(|(_, page)| {
+        let header = Header::decode(page);
+        header.is_ok_and(|header| header.kind == BlockKind::Directory && header.file == HIDDEN)
+    });
+    let mut refusals = 0;
+    for (block, _) in names {
+        let mut bad = images.clone();
+        bad.flip_bit(0, block, 32_700);
+        let Some(mut rig) = rig.fork(bad) else {
+            continue;
+        };
+        rig.clone_lun("l", "c", None).expect("a new name");
+        assert!(
+            !rig.has_lun("v/c"),
+            "it takes more than one consistency point"
+        );
+        let restored = rig.change(Change::RestoreVolume {
+            volume: own("v"),
+            snapshot: own("s"),
+            safety: own("r"),
+        });
+        let Err(error) = restored else {
+            continue;
+        };
+        assert!(error.to_string().contains("cannot be read"), "{error}");
+        refusals += 1;
+        for _ in 0..5 {
+            rig.rest();
+        }
+        assert!(rig.is_online() && rig.has_lun("v/c"));
+        rig.expect("v/c", 0, 600, 1_000);
+    }
+    assert!(refusals > 0, "no block was the one that a restore reads");
 }
 
 /// The snapshot is from before there was a clone, and the LUN is gone, so nothing is shared and nothing says what was.
