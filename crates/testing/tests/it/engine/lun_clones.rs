@@ -298,6 +298,91 @@ fn a_lun_comes_back_beside_its_clone_and_each_block_has_its_count() {
 }
 
 #[test]
+fn clones_of_two_volumes_are_made_at_once() {
+    let mut rig = Rig::slow();
+    let sync = Default::default();
+    rig.change(Change::CreateVolume {
+        name: own("w"),
+        sync,
+    })
+    .expect("a new name");
+    let create = Change::CreateLun {
+        volume: own("w"),
+        name: own("l"),
+        size_bytes: BLOCKS * BLOCK,
+    };
+    rig.change(create).expect("a new name");
+    rig.write("v/l", 0, 600, 1_000);
+    rig.write("w/l", 0, 600, 7_000);
+    let clone = |volume: &str| Change::CloneLun {
+        volume: own(volume),
+        lun: own("l"),
+        name: own("c"),
+        from: None,
+    };
+    let answers = rig.change_at_once([clone("v"), clone("w")]);
+    assert_eq!(answers, [Ok(()), Ok(())]);
+    assert!(!rig.has_lun("v/c") && !rig.has_lun("w/c"));
+    let mut rig = rig.restart();
+    for _ in 0..10 {
+        rig.rest();
+    }
+    let mut rig = rig.restart();
+    rig.expect("v/c", 0, 600, 1_000);
+    rig.expect("w/c", 0, 600, 7_000);
+}
+
+#[test]
+fn a_clone_in_a_full_pool_ends_and_gives_back_what_it_took() {
+    let mut rig = Rig::new();
+    // Far apart: each block costs a level-1 block of the clone.
+    let regions = 600;
+    let (volume, name) = (own("v"), own("l"));
+    rig.change(Change::GrowLun {
+        volume,
+        name,
+        size_bytes: regions * 255 * BLOCK,
+    })
+    .expect("longer");
+    for region in 0..regions {
+        rig.write("v/l", region * 255, 1, 1_000 + region);
+    }
+    let big = Change::CreateLun {
+        volume: own("v"),
+        name: own("big"),
+        size_bytes: rig.total() * BLOCK,
+    };
+    rig.change(big).expect("thin");
+    let room = rig.room();
+    rig.write("v/big", 0, room, 9_000);
+    rig.rest();
+    let before = rig.used();
+    rig.clone_lun("l", "c", None)
+        .expect("it costs little at first");
+    for _ in 0..5 {
+        rig.rest();
+    }
+    assert!(!rig.has_lun("v/c"));
+    let told = rig.lun_clone("v").expect("an operator should know");
+    let why = told.failed.expect("it has ended");
+    assert!(why.contains("no space left in the pool"), "{why}");
+    let mut rig = rig.restart();
+    assert!(rig.used() <= before + 32, "{} after {before}", rig.used());
+    // With space there is one.
+    rig.remove_lun("big");
+    rig.rest();
+    rig.rest();
+    rig.clone_lun("l", "c", None).expect("the name is free");
+    for _ in 0..5 {
+        rig.rest();
+    }
+    let mut rig = rig.restart();
+    for region in 0..regions {
+        rig.expect("v/c", region * 255, 1, 1_000 + region);
+    }
+}
+
+#[test]
 fn what_cannot_be_cloned_is_named_and_nothing_is_changed() {
     let mut rig = Rig::new();
     rig.snapshot("v", "s");
