@@ -26,7 +26,8 @@
 //! 2. The file has its name in the hidden namespace but is not reclaimed while the superblock says that it is being made.
 //! 3. Nobody else gets the name meanwhile, and restoring the volume ends it: the image it was part of is not active then.
 //!    While it is not known whether the target can be read, the clone rests; if it cannot, it goes on.
-//! 4. Steps leave the reserve alone. If the pool is full, the clone ends and gives back what it took.
+//! 4. The source has all that the LUN had in the freeze: in that freeze it is neither deleted nor cut short afterwards.
+//! 5. Steps leave the reserve alone. If the pool is full, the clone ends and gives back what it took.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
@@ -90,6 +91,21 @@ pub(crate) fn check_free(volume: &VolumeHome, name: &str) -> Result<(), Error> {
             "LUN {}/{name} is just being made, as a clone; wait until it is there, or cancel that",
             volume.shared.name
         ))),
+        _ => Ok(()),
+    }
+}
+
+/// Says no if a LUN is being cloned as it is in this very freeze: the snapshot that holds it is only taken when the
+/// consistency point has sealed the image, and what is deleted or cut off before is not in it.
+pub(crate) fn check_held(volume: &VolumeHome, lun: &Lun) -> Result<(), Error> {
+    let snapshots = &volume.fs.snapshots;
+    match snapshots.roots.lun_clone {
+        Some(cloning) if cloning.from == lun.file && !snapshots.has(cloning.source) => {
+            Err(Error::Busy(format!(
+                "{} is just being cloned; try again when that has begun",
+                lun.full_name()
+            )))
+        }
         _ => Ok(()),
     }
 }

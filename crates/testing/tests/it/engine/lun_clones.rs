@@ -150,6 +150,131 @@ fn counts_are_part_of_snapshots_restores_and_clones_of_volumes() {
     rig.expect("v/l", 0, 300, 1_000);
 }
 
+/// The clone's source is a snapshot of the image that the consistency point seals at its end. Deleted or cut short in the
+/// same freeze, the LUN was not whole in it, or not at all, and the clone was made without a word.
+#[test]
+fn what_a_clone_begins_with_is_not_gone_in_the_same_freeze() {
+    let own_clone = |from: &str, name: &str| Change::CloneLun {
+        volume: own("v"),
+        lun: own(from),
+        name: own(name),
+        from: None,
+    };
+    let delete = || Change::DeleteLun {
+        volume: own("v"),
+        name: own("l"),
+    };
+    let shrink = || Change::ShrinkLun {
+        volume: own("v"),
+        name: own("l"),
+        size_bytes: 10 * BLOCK,
+    };
+    for doomed in [delete, shrink] {
+        let mut rig = Rig::new();
+        rig.write("v/l", 0, 300, 1_000);
+        rig.rest();
+        // In the overlays of this freeze.
+        rig.write("v/l", 300, 200, 1_000);
+        let answers = rig.change_at_once([own_clone("l", "c"), doomed()]);
+        assert_eq!(answers[0], Ok(()));
+        assert!(matches!(answers[1], Err(Error::Busy(_))), "{answers:?}");
+        rig.expect("v/l", 0, 500, 1_000);
+        rig.change(doomed()).expect("the clone has begun");
+        rig.rest();
+        rig.expect("v/c", 0, 500, 1_000);
+        let mut rig = rig.restart();
+        rig.expect("v/c", 0, 500, 1_000);
+        rig.expect_zero("v/c", 500, BLOCKS - 500);
+        // One that was ended in the same freeze is in nobody's way.
+        let mut rig = Rig::new();
+        let cancel = Change::CancelLunClone {
+            volume: own("v"),
+            name: own("c"),
+        };
+        let answers = rig.change_at_once([own_clone("l", "c"), cancel, doomed()]);
+        assert_eq!(answers, [Ok(()), Ok(()), Ok(())]);
+        rig.rest();
+        drop(rig.restart());
+    }
+}
+
+#[test]
+fn whatever_else_happens_in_the_freeze_of_a_clone_it_has_what_the_lun_had_there() {
+    let (v, s) = (|| own("v"), || own("s"));
+    let restore = || Change::RestoreVolume {
+        volume: v(),
+        snapshot: s(),
+        safety: own("r"),
+    };
+    let restore_lun = || Change::RestoreLun {
+        volume: v(),
+        snapshot: s(),
+        lun: own("l"),
+        safety: own("r"),
+    };
+    let rename = || Change::RenameLun {
+        volume: v(),
+        name: own("l"),
+        to: own("m"),
+    };
+    let grow = || Change::GrowLun {
+        volume: v(),
+        name: own("l"),
+        size_bytes: 70_000 * BLOCK,
+    };
+    let snapshot = || Change::CreateSnapshot {
+        volume: v(),
+        name: own("t"),
+    };
+    let gone = || Change::DeleteSnapshot {
+        volume: v(),
+        name: s(),
+    };
+    let raze = || Change::DeleteVolume { name: v() };
+    let others: [&dyn Fn() -> Change; 7] = [
+        &restore,
+        &restore_lun,
+        &rename,
+        &grow,
+        &snapshot,
+        &gone,
+        &raze,
+    ];
+    for other in others {
+        for from in [None, Some("s")] {
+            let mut rig = Rig::new();
+            rig.write("v/l", 0, 300, 1_000);
+            rig.snapshot("v", "s");
+            rig.write("v/l", 0, 200, 2_000);
+            let clone = Change::CloneLun {
+                volume: v(),
+                lun: own("l"),
+                name: own("c"),
+                from: from.map(own),
+            };
+            let answers = rig.change_at_once([clone, other()]);
+            assert_eq!(answers, [Ok(()), Ok(())], "{:?}", other());
+            for _ in 0..2 {
+                rig.rest();
+                rig = rig.restart();
+            }
+            match other() {
+                Change::DeleteVolume { .. } => assert_eq!(rig.exports(), []),
+                Change::RestoreVolume { .. } => {
+                    assert!(!rig.has_lun("v/c"), "the restored volume has none");
+                    rig.expect("v/l", 0, 300, 1_000);
+                }
+                _ => {
+                    let fill = if from.is_some() { 1_000 } else { 2_000 };
+                    rig.expect("v/c", 0, 200, fill);
+                    rig.expect("v/c", 200, 100, 1_000);
+                    rig.expect_zero("v/c", 300, BLOCKS - 300);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_clone_goes_on_after_a_restart_and_ends_when_that_is_asked() {
     let mut rig = Rig::slow();
