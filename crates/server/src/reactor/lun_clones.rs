@@ -2,6 +2,9 @@
 //!
 //! A request is answered when the clone has begun, durably: from then on the engine goes on with it, also after a
 //! restart, and clients see the LUN when it is complete.
+//!
+//! Nobody gets access by it: what `nbd.allow` restricts is not cloned to a name that is for others, as it is not renamed to
+//! one ([`super::renaming`]).
 
 use everglade_api::{CloneLun, Code, Problem};
 use everglade_engine::admin;
@@ -22,6 +25,11 @@ impl Administrator {
             None => Some(self.lun(volume, lun)?.size_bytes),
             Some(_) => None,
         };
+        let at = from
+            .as_ref()
+            .map_or(String::new(), |snapshot| format!("@{snapshot}"));
+        let (source, clone) = (format!("{volume}/{lun}{at}"), format!("{volume}/{name}"));
+        self.refuse_other_callers(&source, &clone)?;
         self.change(
             aggregate,
             admin::Change::CloneLun {
@@ -31,8 +39,7 @@ impl Administrator {
                 from: from.clone(),
             },
         )?;
-        let at = from.map_or(String::new(), |snapshot| format!("@{snapshot}"));
-        tracing::info!("began to clone LUN {volume}/{lun}{at} as {volume}/{name}");
+        tracing::info!("began to clone LUN {source} as {clone}");
         let sights = self.lun_clones().clones.into_iter();
         let mut here = sights.filter(|sight| sight.volume == volume && sight.name == name);
         // It may be there already.

@@ -117,7 +117,8 @@ impl Administrator {
         self.lun(volume, to)
     }
 
-    fn refuse_other_callers(&self, export: &str, other: &str) -> Result<(), Problem> {
+    /// Says no if what somebody restricted would be for others under another name, be it a new name or a copy's.
+    pub(super) fn refuse_other_callers(&self, export: &str, other: &str) -> Result<(), Problem> {
         if !self.allow.opens(export, other) {
             return Ok(());
         }
