@@ -18,6 +18,7 @@ impl Administrator {
     /// # Errors
     /// Nothing was changed.
     pub fn clone_lun(&self, volume: &str, lun: &str, request: &CloneLun) -> Result<Sight, Problem> {
+        self.refuse_clone_for_others(volume, lun, request)?;
         let aggregate = self.aggregate_of(volume)?;
         let name = request.name.to_string();
         let from = request.snapshot.as_ref().map(ToString::to_string);
@@ -25,11 +26,6 @@ impl Administrator {
             None => Some(self.lun(volume, lun)?.size_bytes),
             Some(_) => None,
         };
-        let at = from
-            .as_ref()
-            .map_or(String::new(), |snapshot| format!("@{snapshot}"));
-        let (source, clone) = (format!("{volume}/{lun}{at}"), format!("{volume}/{name}"));
-        self.refuse_other_callers(&source, &clone)?;
         self.change(
             aggregate,
             admin::Change::CloneLun {
@@ -39,7 +35,8 @@ impl Administrator {
                 from: from.clone(),
             },
         )?;
-        tracing::info!("began to clone LUN {source} as {clone}");
+        let at = from.map_or(String::new(), |snapshot| format!("@{snapshot}"));
+        tracing::info!("began to clone LUN {volume}/{lun}{at} as {volume}/{name}");
         let sights = self.lun_clones().clones.into_iter();
         let mut here = sights.filter(|sight| sight.volume == volume && sight.name == name);
         // It may be there already.
