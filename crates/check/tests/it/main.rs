@@ -13,5 +13,6 @@ mod journal;
 mod lived;
 mod memory;
 mod planned;
+mod reopened;
 mod snapped;
 mod sound;
