@@ -117,7 +117,7 @@ impl Administrator {
         self.lun(volume, to)
     }
 
-    /// The same question for the clone of a LUN.
+    /// Says no if the clone of a LUN would be for others than the LUN.
     pub(super) fn refuse_clone_for_others(
         &self,
         volume: &str,
