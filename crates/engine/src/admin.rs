@@ -678,6 +678,7 @@ fn shrink_lun(home: &mut Home, volume: &str, name: &str, size: u64) -> Result<()
     if size == present {
         return Ok(());
     }
+    lun_clone::check_held(volume, &lun)?;
     volume.fs.cut.insert(lun.file);
     let file = volume.fs.file(lun.file);
     file.inode.is_cut = true;
@@ -707,6 +708,7 @@ pub(crate) fn must_wait(home: &Home, change: &Change) -> bool {
 
 fn delete_lun(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
     let (volume, lun) = find_lun(home, volume, name)?;
+    lun_clone::check_held(volume, &lun)?;
     volume
         .shared
         .luns

@@ -14,5 +14,6 @@ mod lived;
 mod memory;
 mod notes;
 mod planned;
+mod reopened;
 mod snapped;
 mod sound;

@@ -318,6 +318,11 @@ fn finish_inode_file(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
 /// The image is written: snapshots of it, and the superblock.
 fn close_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
     let cp = home.run.as_ref().expect("under way").number;
+    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    if volume.next.is_some() {
+        // It was part of the image that is not active any more.
+        lun_clone::end(&mut volume.fs, "the volume was restored meanwhile");
+    }
     take_snapshots(home, cp, id);
     restore::switch(home, id);
     lun::finish(home, id);

@@ -8,8 +8,8 @@ use everglade_format::{CpNumber, Inode, Kind, Layer, SnapshotId};
 
 use crate::admin::{Error, check_name, find};
 use crate::cp::{Home, VolumeHome};
+use crate::snapshot::clone;
 use crate::snapshot::table::{Created, hold};
-use crate::snapshot::{clone, lun_clone};
 use crate::tree::File;
 
 /// A live snapshot of a volume, by name.
@@ -228,7 +228,6 @@ pub(crate) fn restore(
     let id = live(volume, name)?;
     check_new(volume, safety)?;
     check_room(volume)?;
-    lun_clone::end(&mut volume.fs, "the volume was restored meanwhile");
     let snapshots = &mut volume.fs.snapshots;
     snapshots.created.push(Created {
         name: safety.to_owned(),

@@ -19,17 +19,19 @@
 //! 2. A gained block is held by the snapshot, so nobody else can have taken its vvbn.
 //! 3. What it gains may be shared already, with a clone of it ([`super::lun_clone`]), and so may what it loses: then it is
 //!    a matter of counts ([`crate::alloc::references`]).
-//! 4. The work is bounded by the consistency point's share of changed metadata; what would need more is refused.
+//! 4. The work is bounded by the consistency point's share of changed metadata; what would need more is refused. Counts
+//!    are part of it: also where none was above zero before, what comes back may be another LUN's by now, so the blocks
+//!    of the refcount file are numbered before anything is changed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use everglade_format::indirect::BlockKind;
-use everglade_format::metafile::REFCOUNTS;
+use everglade_format::metafile::{ACTIVE_MAP, REFCOUNTS};
 use everglade_format::planted::{self, Bug};
 use everglade_format::{
     BITS_PER_BLOCK, BLOCK_SIZE, Block, Damage, Entry, EntryKind, FileId, Header, Indirect, Inode,
-    Kind, Layer, Pointer, SPAN, SnapshotId, Vvbn, bitmap,
+    Kind, Layer, Pointer, SPAN, SnapshotId, Vvbn, bitmap, refcount,
 };
 
 use crate::admin::{Change, Error, find};
@@ -91,6 +93,9 @@ struct Walk {
     maps: BTreeMap<u64, Bits>,
     /// Blocks of the LUN may be shared, now or in the snapshot.
     may_share: bool,
+    /// Map blocks below this were looked at for what comes back and is another LUN's, and blocks of the refcount file that
+    /// those need.
+    looked_at: (u64, usize),
     /// Blocks of the present tree below which nothing can be read.
     unreadable: Vec<Lost>,
 }
@@ -261,8 +266,24 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
         restore.stage = Stage::Walk(walk);
         return give_up_if_failed(home, id, stop);
     }
+    let is_counted = walk.pairs.is_empty() && walk.may_share;
+    if walk.pairs.is_empty()
+        && !is_counted
+        && let Err(stop) = number_counts(&mut walk, &volume.fs, cx)
+    {
+        let restore = volume.fs.snapshots.lun.as_mut().expect("found above");
+        restore.stage = Stage::Walk(walk);
+        return give_up_if_failed(home, id, stop);
+    }
+    if !is_counted && is_too_much(limit, walk.maps.len(), walk.looked_at.1) {
+        let text = "the LUN comes back with more blocks that other LUNs have by now than are counted at once; restore the \
+                    volume, or clone the snapshot and copy from that";
+        give_up(home, id, Error::Limit(text.to_owned()));
+        return Ok(Step::Nothing);
+    }
+    let has_more = walk.maps.range(walk.looked_at.0..).next().is_some();
     let restore = volume.fs.snapshots.lun.as_mut().expect("found above");
-    if !walk.pairs.is_empty() {
+    if !walk.pairs.is_empty() || !is_counted && has_more {
         restore.stage = Stage::Walk(walk);
         return Ok(Step::Again);
     }
@@ -281,6 +302,39 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
 fn maps_max(reserve: u64) -> usize {
     let part = usize::try_from(reserve / 16).unwrap_or(usize::MAX);
     part.clamp(1, CHANGED_MAX / 4)
+}
+
+/// True if so many map blocks, with their share of the summary map's, and blocks of the refcount file are more than a
+/// restore may change.
+fn is_too_much(limit: usize, maps: usize, counts: usize) -> bool {
+    2 * maps + counts > 2 * limit
+}
+
+/// Looks at some map blocks: what of the gained blocks is another LUN's needs a count.
+fn number_counts(walk: &mut Walk, fs: &FileSystem, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    let mut gather = Gather::default();
+    let (mut from, mut counts) = walk.looked_at;
+    for (block, bits) in walk.maps.range(from..).take(STEP_MAPS) {
+        if *block < fs.files[&ACTIVE_MAP].inode.block_count()
+            && let Some(active) = gather.add(fs.active_bits(cx, *block))
+        {
+            counts += counts_of(*block, &shared(bits, &active));
+        }
+        from = block + 1;
+    }
+    gather.finish()?;
+    walk.looked_at = (from, counts);
+    Ok(())
+}
+
+/// Blocks of the refcount file that have the counts of these bits of a map block, ascending.
+fn counts_of(block: u64, bits: &[u64]) -> usize {
+    let mut blocks: Vec<u64> = bits
+        .iter()
+        .map(|bit| refcount::place(Vvbn(block * BITS_PER_BLOCK + bit)).0)
+        .collect();
+    blocks.dedup();
+    blocks.len()
 }
 
 fn first_pair(
@@ -313,6 +367,7 @@ fn first_pair(
         }],
         maps: BTreeMap::new(),
         may_share: fs.has_counts || counts.is_some(),
+        looked_at: (0, 0),
         unreadable: Vec::new(),
     })
 }
@@ -627,4 +682,39 @@ pub(crate) fn finish(home: &mut Home, id: FileId) {
 pub(crate) fn is_waiting(fs: &FileSystem) -> bool {
     let restore = fs.snapshots.lun.as_ref();
     restore.is_some_and(|restore| matches!(restore.stage, Stage::Asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_of_counts_is_numbered_once() {
+        let mut bits = Bits {
+            gained: Box::new([0; BLOCK_SIZE]),
+            lost: Box::new([0; BLOCK_SIZE]),
+        };
+        let mut active = Box::new([0; BLOCK_SIZE]);
+        for bit in [0, 5, 2_047, 2_048, 9_000, 32_767] {
+            bitmap::set(&mut bits.gained, bit);
+        }
+        assert_eq!(counts_of(3, &shared(&bits, &active)), 0);
+        for bit in [0, 5, 7, 2_048, 32_767] {
+            bitmap::set(&mut active, bit);
+        }
+        assert_eq!(counts_of(3, &shared(&bits, &active)), 3);
+    }
+
+    /// A LUN was cloned and deleted, and the clone stayed. Then there were no counts, so a restore of the LUN had the
+    /// bound of volumes that share nothing; but each of its blocks needed a count.
+    #[test]
+    fn a_lun_that_is_all_shared_by_now_has_a_smaller_bound() {
+        let limit = maps_max(16_384);
+        assert_eq!(limit, 1_024);
+        assert!(!is_too_much(limit, limit, 0));
+        assert!(is_too_much(limit, limit, 1));
+        // 16 blocks of counts for each map block.
+        assert!(!is_too_much(limit, limit / 9, limit / 9 * 16));
+        assert!(is_too_much(limit, limit / 8, limit / 8 * 16));
+    }
 }

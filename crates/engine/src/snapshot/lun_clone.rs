@@ -25,10 +25,13 @@
 //! 1. Leaves below the cursor are shared and counted, no others.
 //! 2. The file has its name in the hidden namespace but is not reclaimed while the superblock says that it is being made.
 //! 3. Nobody else gets the name meanwhile, and restoring the volume ends it: the image it was part of is not active then.
-//! 4. Steps leave the reserve alone. If the pool is full, the clone ends and gives back what it took.
+//!    While it is not known whether the target can be read, the clone rests; if it cannot, it goes on.
+//! 4. The source has all that the LUN had in the freeze: in that freeze it is neither deleted nor cut short afterwards.
+//! 5. Steps leave the reserve alone. If the pool is full, the clone ends and gives back what it took.
+//! 6. What a superblock says of it is believed only as far as the trees agree. If they do not, the clone ends.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use everglade_env::PageRef;
@@ -89,6 +92,21 @@ pub(crate) fn check_free(volume: &VolumeHome, name: &str) -> Result<(), Error> {
             "LUN {}/{name} is just being made, as a clone; wait until it is there, or cancel that",
             volume.shared.name
         ))),
+        _ => Ok(()),
+    }
+}
+
+/// Says no if a LUN is being cloned as it is in this very freeze: the snapshot that holds it is only taken when the
+/// consistency point has sealed the image, and what is deleted or cut off before is not in it.
+pub(crate) fn check_held(volume: &VolumeHome, lun: &Lun) -> Result<(), Error> {
+    let snapshots = &volume.fs.snapshots;
+    match snapshots.roots.lun_clone {
+        Some(cloning) if cloning.from == lun.file && !snapshots.has(cloning.source) => {
+            Err(Error::Busy(format!(
+                "{} is just being cloned; try again when that has begun",
+                lun.full_name()
+            )))
+        }
         _ => Ok(()),
     }
 }
@@ -247,7 +265,8 @@ fn next_volume(home: &Home, changed: usize, most: usize) -> Option<FileId> {
     }
     let is_due = |fs: &FileSystem| {
         let cloning = fs.snapshots.roots.lun_clone;
-        cloning.is_some_and(|cloning| fs.snapshots.has(cloning.source))
+        let is_staying = fs.snapshots.restoring.is_none();
+        is_staying && cloning.is_some_and(|cloning| fs.snapshots.has(cloning.source))
     };
     let mut volumes = home
         .volumes
@@ -320,6 +339,12 @@ fn read(fs: &mut FileSystem, cx: &mut LoadCx<'_>, most: usize) -> Result<Vec<Reg
         }
     };
     let end = inode.block_count();
+    let made = &fs.files[&cloning.to].inode;
+    // A LUN that grew in the freeze that the clone was begun in has nothing beyond its end of before.
+    let (made_end, vvbns) = (made.block_count(), source_vvbns(fs, &cloning));
+    if made.levels == 0 {
+        return Err(Damage::new("inode levels of a clone", "at least 1", 0).into());
+    }
     let mut places = Vec::new();
     let mut next = cloning.next;
     while places.len() < most {
@@ -350,13 +375,28 @@ fn read(fs: &mut FileSystem, cx: &mut LoadCx<'_>, most: usize) -> Result<Vec<Reg
         while let Some(slot) = Indirect(&page).next_used(from) {
             let leaf = region * SPAN + slot;
             if leaf < end {
-                leaves.push((leaf, Indirect(&page).pointer(slot, Layer::Volume)?));
+                let pointer = Indirect(&page).pointer(slot, Layer::Volume)?;
+                if leaf >= made_end {
+                    let expected = format!("below {made_end}, where the clone ends");
+                    return Err(Damage::new("leaf of a cloned LUN", expected, leaf).into());
+                }
+                if pointer.has_block() && pointer.vvbn.0 >= vvbns {
+                    let expected = format!("below {vvbns}");
+                    return Err(Damage::new("vvbn of a cloned LUN", expected, pointer.vvbn).into());
+                }
+                leaves.push((leaf, pointer));
             }
             from = slot + 1;
         }
         regions.push((region, leaves));
     }
     Ok(regions)
+}
+
+/// The vvbns that the source's map speaks of are below this.
+fn source_vvbns(fs: &FileSystem, cloning: &LunCloning) -> u64 {
+    let map = &fs.snapshots.get(cloning.source).active_map;
+    map.block_count().saturating_mul(BITS_PER_BLOCK)
 }
 
 /// The first level-1 block of a tree from `from` on.
@@ -422,7 +462,7 @@ fn share(
     let mut is_full = false;
     for (region, leaves) in regions.iter().filter(|(_, leaves)| !leaves.is_empty()) {
         let file = fs.file(cloning.to);
-        gather.add(file.modify(cx, 1, *region, Content::Fresh).map(|_| ()));
+        gather.add(file.modify(cx, 1, *region, Content::Keep).map(|_| ()));
         for (_, pointer) in leaves.iter().filter(|(_, pointer)| pointer.has_block()) {
             let vvbn = pointer.vvbn;
             let (block, bit) = (vvbn.0 / BITS_PER_BLOCK, vvbn.0 % BITS_PER_BLOCK);
@@ -451,6 +491,12 @@ fn share(
         }
     }
     gather.finish()?;
+    if let Some(reason) = contradiction(home, id, &cloning, &regions)? {
+        let fs = &mut home.volumes.get_mut(&id).expect("found above").fs;
+        end(fs, &reason);
+        return Ok(());
+    }
+    let fs = &mut home.volumes.get_mut(&id).expect("found above").fs;
     if is_full {
         let most = u64::from(refcount::CLONE_MAX) + 1;
         let reason = format!("a block of it is in {most} LUNs already, the most there can be");
@@ -468,7 +514,7 @@ fn share(
                 take(fs, &known, &cloning, pointer.vvbn);
             }
             let before = fs.file(cloning.to).set_leaf(leaf, pointer)?;
-            assert!(before.is_hole(), "a leaf of a clone is shared twice");
+            assert!(before.is_hole(), "it was a hole a moment ago");
         }
     }
     fs.file(cloning.to).inode_changed = true;
@@ -477,6 +523,37 @@ fn share(
     let since = (home.wall_seconds, cloning.next);
     fs.snapshots.lun_clone.since.get_or_insert(since);
     Ok(())
+}
+
+/// Why these level-1 blocks, which are changed ones by now, cannot be shared: what is on media contradicts itself.
+fn contradiction(
+    home: &mut Home,
+    id: FileId,
+    cloning: &LunCloning,
+    regions: &[Region],
+) -> Result<Option<String>, Stop> {
+    let volume = home.volumes.get_mut(&id).expect("found above");
+    let lost = std::mem::take(&mut volume.fs.file(cloning.to).lost);
+    if let Some(first) = lost.first() {
+        let reason = format!("a block of the clone cannot be read: {}", first.reason);
+        volume.note_lost(&home.aggregate, cloning.to, lost);
+        return Ok(Some(reason));
+    }
+    let file = volume.fs.file(cloning.to);
+    let mut seen = BTreeSet::new();
+    for (leaf, pointer) in regions.iter().flat_map(|(_, leaves)| leaves) {
+        if !file.leaf_pointer(*leaf)?.is_hole() {
+            return Ok(Some(format!(
+                "block {leaf} of the clone is there already, but nothing above block {} should be",
+                cloning.next.saturating_mul(SPAN)
+            )));
+        }
+        if pointer.has_block() && !seen.insert(pointer.vvbn) {
+            let vvbn = pointer.vvbn;
+            return Ok(Some(format!("the LUN has vvbn {vvbn} in two places")));
+        }
+    }
+    Ok(None)
 }
 
 /// One more leaf of the active image refers to a block of the source.

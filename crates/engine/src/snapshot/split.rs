@@ -23,7 +23,7 @@
 //! 4. At most one clone of an aggregate is copied to in a consistency point. So what is copied is never what another
 //!    split has just written and not committed.
 //! 5. What cannot be read is not lost in secret: the new block has other content than its slot says, so whoever reads
-//!    it is told, as before.
+//!    it is told, as before. Metadata that cannot be read stops the split, and nothing else.
 
 use everglade_env::PageRef;
 use everglade_format::planted::{self, Bug};
@@ -153,7 +153,18 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<u
         if block >= end || !vvbns.is_empty() {
             break;
         }
-        if let Some(bits) = snapmap_block(cx, &map, block)? {
+        let bits = match snapmap_block(cx, &map, block) {
+            Err(Stop::Failed(error)) => {
+                give_up(
+                    home,
+                    id,
+                    &format!("the map of its base cannot be read: {error}"),
+                );
+                return Ok(0);
+            }
+            bits => bits?,
+        };
+        if let Some(bits) = bits {
             let is_left = active_only(home, cx, id, block)?;
             let numbers = bitmap::ones(&bits).filter(|bit| *bit >= from && is_left(*bit));
             let numbers = numbers.map(|bit| block * BITS_PER_BLOCK + bit);
@@ -169,7 +180,13 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<u
     vvbns.truncate(most);
 
     // Load: own slots, sources, their content, numbers.
-    let mut sources = sources(home, cx, id, &vvbns)?;
+    let mut sources = match sources(home, cx, id, &vvbns) {
+        Err(Stop::Failed(error)) => {
+            give_up(home, id, &format!("a container cannot be read: {error}"));
+            return Ok(0);
+        }
+        sources => sources?,
+    };
     if let Some(absent) = sources.iter().position(Option::is_none) {
         sources.truncate(absent);
         done = vvbns[absent];
@@ -315,7 +332,7 @@ fn containers_above(home: &Home, id: FileId) -> Vec<FileId> {
     std::iter::successors(parent(&id), parent).collect()
 }
 
-/// It cannot go on: what is on media contradicts itself.
+/// It cannot go on: what is on media contradicts itself, or cannot be read.
 fn give_up(home: &mut Home, id: FileId, reason: &str) {
     let volume = home.volumes.get_mut(&id).expect("found by its id");
     let text =

@@ -312,7 +312,12 @@ impl Administrator {
         base: &SnapshotName,
     ) -> Result<(AggregateInfo, admin::Change), Problem> {
         let parent = self.volume(base.volume.as_str())?;
-        self.snapshot(base.volume.as_str(), base.snapshot.as_str())?;
+        let snapshot = self.snapshot(base.volume.as_str(), base.snapshot.as_str())?;
+        for export in &snapshot.nbd_exports {
+            let (_, lun) = export.split_once('/').expect("exports are VOLUME/LUN");
+            let (lun, _) = lun.split_once('@').unwrap_or((lun, ""));
+            self.refuse_other_callers(export, &format!("{}/{lun}", request.name))?;
+        }
         if let Some(wanted) = &request.aggregate
             && wanted.as_str() != parent.aggregate
         {

@@ -2,6 +2,9 @@
 //!
 //! A request is answered when the clone has begun, durably: from then on the engine goes on with it, also after a
 //! restart, and clients see the LUN when it is complete.
+//!
+//! Nobody gets access by it: what `nbd.allow` restricts is not cloned to a name that is for others, as it is not renamed to
+//! one ([`super::renaming`]).
 
 use everglade_api::{CloneLun, Code, Problem};
 use everglade_engine::admin;
@@ -15,6 +18,7 @@ impl Administrator {
     /// # Errors
     /// Nothing was changed.
     pub fn clone_lun(&self, volume: &str, lun: &str, request: &CloneLun) -> Result<Sight, Problem> {
+        self.refuse_clone_for_others(volume, lun, request)?;
         let aggregate = self.aggregate_of(volume)?;
         let id = self.id_of(volume)?;
         let name = request.name.to_string();

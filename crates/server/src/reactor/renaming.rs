@@ -5,14 +5,14 @@
 //! 1. An aggregate: `state.toml` first, then the pool. If the daemon ends between, the next start finds that the two
 //!    differ, and takes the name of the pool ([`follow`]).
 //! 2. A volume: the book says what is to be, then the pool, then the book ([`Schedule::rename`]).
-//! 3. Nobody gets access by it: an export that `nbd.allow` restricts is not renamed to one that is for others.
+//! 3. Nobody gets access by it: an export that `nbd.allow` restricts is not renamed to one that is for others, nor cloned.
 //! 4. The folder of an aggregate in the data directory keeps the name it was made with: its files are open.
 //!
 //! [`Schedule::rename`]: crate::schedule::Schedule::rename
 
 use std::sync::PoisonError;
 
-use everglade_api::{Aggregate, Code, Lun, Problem, Rename, Volume};
+use everglade_api::{Aggregate, CloneLun, Code, Lun, Problem, Rename, Volume};
 use everglade_engine::{Engine, admin};
 
 use super::administrator::{Administrator, host};
@@ -117,7 +117,24 @@ impl Administrator {
         self.lun(volume, to)
     }
 
-    fn refuse_other_callers(&self, export: &str, other: &str) -> Result<(), Problem> {
+    /// Says no if the clone of a LUN would be for others than the LUN.
+    pub(super) fn refuse_clone_for_others(
+        &self,
+        volume: &str,
+        lun: &str,
+        request: &CloneLun,
+    ) -> Result<(), Problem> {
+        let at = request.snapshot.as_ref();
+        let at = at.map_or(String::new(), |snapshot| format!("@{snapshot}"));
+        let (source, clone) = (
+            format!("{volume}/{lun}{at}"),
+            format!("{volume}/{}", request.name),
+        );
+        self.refuse_other_callers(&source, &clone)
+    }
+
+    /// Says no if what somebody restricted would be for others under another name, be it a new name or a copy's.
+    pub(super) fn refuse_other_callers(&self, export: &str, other: &str) -> Result<(), Problem> {
         if !self.allow.opens(export, other) {
             return Ok(());
         }

@@ -188,6 +188,21 @@ impl Book {
         }
     }
 
+    /// The volumes that are kept in no part, told by where they are, and their policies.
+    pub(super) fn rest(&self, is_kept: impl Fn(Option<u32>) -> bool) -> Book {
+        let volumes = self.volumes.iter();
+        let volumes = volumes.filter(|(_, entry)| !is_kept(entry.home));
+        let volumes: BTreeMap<_, _> = volumes
+            .map(|(name, entry)| (name.clone(), entry.clone()))
+            .collect();
+        let is_used = |policy: &&Policy| volumes.values().any(|entry| entry.policy == policy.name);
+        Book {
+            version: VERSION,
+            made: self.made.iter().filter(is_used).cloned().collect(),
+            volumes,
+        }
+    }
+
     /// Adds the part of an aggregate. What is known of its volumes already gives way. A policy of a name that means
     /// something else here gets another one; what it is called now.
     pub(super) fn merge(&mut self, home: u32, aggregate: &str, part: Book) -> Vec<String> {

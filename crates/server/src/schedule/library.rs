@@ -6,18 +6,22 @@
 //! ```
 //!
 //! 1. A part is written when it differs from what is there, and only where what is there was read before.
-//! 2. A policy that no volume has is in the part of the first aggregate.
+//! 2. A policy that no volume has is in the part of the first aggregate whose part is understood.
 //! 3. An aggregate that is not online keeps the part that it has. What would have been written is written once it is
 //!    online again in this daemon; after a restart it is found out again, as after any crash.
 //! 4. The file of the data directory that once was the book is read at the start and put aside once everything in it is in
-//!    a part. What a part says of a volume wins over it.
+//!    a part. Until then it has what is in no part yet, and no more: what was in one and was removed there must not come
+//!    back from it. What a part says of a volume wins over it.
+//! 5. A part that is not understood, of a newer daemon perhaps, stays until somebody asks for a change of what would be
+//!    in it, and then the data directory keeps its text. What the daemon does by itself replaces nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::book::Book;
+use crate::datadir::atomic;
 
 /// Name of the file that once was the book.
 pub const NAME: &str = "policies.toml";
@@ -51,10 +55,31 @@ pub(crate) trait Shelf: Send {
 /// See the module's documentation.
 pub(super) struct Library {
     shelf: Box<dyn Shelf>,
+    data_dir: PathBuf,
     /// What is there, of those that were read.
     written: BTreeMap<u32, String>,
+    /// Those of them that were not understood.
+    foreign: BTreeSet<u32>,
+    /// Those that have their part of the book by now.
+    settled: BTreeSet<u32>,
     /// The file that once was the book, while it is needed.
-    former: Option<PathBuf>,
+    former: Option<Former>,
+}
+
+/// Who wants a change written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Somebody asked for it.
+    ByPeople,
+    /// The daemon found something out.
+    ByNobody,
+}
+
+/// The file that once was the book.
+struct Former {
+    path: PathBuf,
+    /// What it says.
+    text: String,
 }
 
 impl Library {
@@ -63,7 +88,7 @@ impl Library {
         let path = data_dir.join(NAME);
         let (book, former, lost) = match read_former(&path) {
             Ok(None) => (Book::default(), None, None),
-            Ok(Some(book)) => (book, Some(path), None),
+            Ok(Some((book, text))) => (book, Some(Former { path, text }), None),
             Err(problem) => {
                 let aside = put_aside(&path, "unreadable");
                 let text = format!("{NAME} cannot be read: {problem}; {aside}");
@@ -72,7 +97,10 @@ impl Library {
         };
         let library = Library {
             shelf,
+            data_dir: data_dir.to_owned(),
             written: BTreeMap::new(),
+            foreign: BTreeSet::new(),
+            settled: BTreeSet::new(),
             former,
         };
         (library, book, lost)
@@ -109,19 +137,38 @@ impl Library {
                     }
                 }
                 Err(problem) => {
-                    let text = format!("its snapshot policies cannot be read: {problem}");
+                    let text = format!(
+                        "its snapshot policies cannot be read: {problem}; they stay as they are, for the version of \
+                         everglade that wrote them, until policies of its volumes are set, and then {} has them",
+                        self.aside(aggregate).display()
+                    );
                     told.push((name, text));
+                    self.foreign.insert(aggregate);
                 }
             }
-            // What cannot be read is replaced by the next change.
             self.written.insert(aggregate, text.unwrap_or_default());
         }
         for (volume, entry) in &mut book.volumes {
-            if entry.home.is_none() {
-                entry.home = self.shelf.home(volume);
-            }
+            let home = entry.home.or_else(|| self.shelf.home(volume));
+            // What the former book says of a volume stays there while the part is not understood.
+            entry.home = home.filter(|home| !self.foreign.contains(home));
         }
         told
+    }
+
+    /// True if an aggregate of this name has a part that is not understood.
+    pub(super) fn has_foreign(&self, name: &str) -> bool {
+        self.foreign.iter().any(|it| self.shelf.name(*it) == name)
+    }
+
+    /// Where the text of a part is kept that was not understood and is replaced.
+    fn aside(&self, aggregate: u32) -> PathBuf {
+        let name = self.shelf.name(aggregate);
+        let path = |ending: String| self.data_dir.join(format!("policies-{name}{ending}"));
+        let more = (2..).map(|number: u32| format!(".{number}.unreadable"));
+        let mut paths = [".unreadable".to_owned()].into_iter().chain(more).map(path);
+        let free = paths.find(|path| !path.exists());
+        free.expect("there are more numbers than files")
     }
 
     /// True if what is known of a volume can be written now.
@@ -133,6 +180,8 @@ impl Library {
     /// An aggregate is gone for good; the volumes that it had.
     pub(super) fn leave(&mut self, aggregate: u32, book: &mut Book) -> Vec<String> {
         self.written.remove(&aggregate);
+        self.settled.remove(&aggregate);
+        self.foreign.remove(&aggregate);
         let of_it = book.volumes.iter();
         let of_it = of_it.filter(|(_, entry)| entry.home == Some(aggregate));
         let gone: Vec<String> = of_it.map(|(volume, _)| volume.clone()).collect();
@@ -150,36 +199,80 @@ impl Library {
     ///
     /// # Errors
     /// One line. Some parts may have been written.
-    pub(super) fn write(&mut self, book: &Book) -> Result<(), String> {
+    pub(super) fn write(&mut self, book: &Book, asked: Asked) -> Result<(), String> {
         let online = self.shelf.online();
         let known = online.iter().filter(|it| self.written.contains_key(it));
         let known: Vec<u32> = known.copied().collect();
-        for (index, aggregate) in known.iter().enumerate() {
-            let text = book.part(*aggregate, index == 0).encode()?;
+        let mut understood = known.iter().filter(|it| !self.foreign.contains(*it));
+        let first = understood.next().or(known.first()).copied();
+        for aggregate in &known {
+            let text = book.part(*aggregate, first == Some(*aggregate)).encode()?;
+            if self.foreign.contains(aggregate) {
+                if text.is_empty() || asked == Asked::ByNobody {
+                    continue;
+                }
+                self.keep_foreign(*aggregate)?;
+            }
             if self.written[aggregate] != text {
                 self.shelf.write(*aggregate, &text)?;
                 self.written.insert(*aggregate, text);
             }
+            self.foreign.remove(aggregate);
+            self.settled.insert(*aggregate);
         }
         if known.is_empty() && !book.is_empty() {
             return Err("no aggregate is online that could keep it".to_owned());
         }
-        self.give_up_former(book, &known);
+        self.shorten_former(book)
+    }
+
+    /// Writes down the text of a part that was not understood, before it is replaced.
+    fn keep_foreign(&self, aggregate: u32) -> Result<(), String> {
+        let text = &self.written[&aggregate];
+        if text.is_empty() {
+            // Nothing could be read at all.
+            return Ok(());
+        }
+        let (path, name) = (self.aside(aggregate), self.shelf.name(aggregate));
+        atomic::replace(&path, text.as_bytes()).map_err(|error| {
+            format!("the former policies of aggregate {name}, which cannot be read, cannot be kept: {error}")
+        })?;
+        tracing::warn!(
+            "aggregate {name}: its policies were replaced; those that could not be read are in {}",
+            path.display()
+        );
         Ok(())
     }
 
-    /// The file of the data directory is not needed any more once all that it says is in some part.
-    fn give_up_former(&mut self, book: &Book, known: &[u32]) {
-        let is_kept = |home: Option<u32>| home.is_some_and(|home| known.contains(&home));
-        let is_moved = book.volumes.values().all(|entry| is_kept(entry.home));
-        if let Some(path) = self.former.take_if(|_| is_moved) {
-            let aside = put_aside(&path, "moved");
+    /// The file of the data directory says only what is in no part yet, and goes when that is nothing.
+    ///
+    /// # Errors
+    /// One line: it says more, still.
+    fn shorten_former(&mut self, book: &Book) -> Result<(), String> {
+        let Some(former) = self.former.as_mut().filter(|_| !self.settled.is_empty()) else {
+            // There is none, or nothing keeps anything yet.
+            return Ok(());
+        };
+        let settled = &self.settled;
+        let rest = book.rest(|home| home.is_some_and(|home| settled.contains(&home)));
+        if rest.volumes.is_empty() {
+            let aside = put_aside(&former.path, "moved");
             tracing::info!("snapshot policies are kept in the aggregates now; {NAME}: {aside}");
+            self.former = None;
+            return Ok(());
         }
+        let text = rest.encode()?;
+        if former.text != text {
+            let replaced = atomic::replace(&former.path, text.as_bytes());
+            replaced.map_err(|error| error.to_string())?;
+            former.text = text;
+        }
+        Ok(())
     }
 }
 
-fn read_former(path: &Path) -> Result<Option<Book>, String> {
+/// The book of before, and its text.
+fn read_former(path: &Path) -> Result<Option<(Book, String)>, String> {
     let unreadable = |error: io::Error| error.to_string();
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -193,7 +286,7 @@ fn read_former(path: &Path) -> Result<Option<Book>, String> {
     if text.is_empty() {
         return Err("it is empty".to_owned());
     }
-    Book::decode(&text).map(Some)
+    Ok(Some((Book::decode(&text)?, text)))
 }
 
 fn put_aside(path: &Path, ending: &str) -> String {

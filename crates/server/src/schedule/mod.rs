@@ -41,7 +41,7 @@ use everglade_api::{
 
 use book::{Book, Entry, Run};
 use calendar::{Calendar, Every};
-use library::Library;
+use library::{Asked, Library};
 
 /// Policies that somebody may make.
 const POLICIES_MAX: usize = 256;
@@ -242,7 +242,7 @@ impl Schedule {
             inner.overdue.remove(&volume);
         }
         let book = inner.book.clone();
-        if let Err(text) = inner.library.write(&book) {
+        if let Err(text) = inner.library.write(&book, Asked::ByNobody) {
             tracing::warn!("the policies cannot be written: {text}");
         }
     }
@@ -372,7 +372,7 @@ impl Inner {
             tracing::error!("aggregate {aggregate}: {text}");
             self.told.insert(format!("aggregate {aggregate}"), text);
         }
-        if let Err(text) = self.library.write(&self.book) {
+        if let Err(text) = self.library.write(&self.book, Asked::ByNobody) {
             // It is tried again with the next change, or when the next one comes online.
             tracing::debug!("the policies are not written yet: {text}");
         }
@@ -411,10 +411,14 @@ impl Inner {
     fn change(&mut self, change: impl FnOnce(&mut Book)) -> Result<(), Problem> {
         let mut book = self.book.clone();
         change(&mut book);
-        let written = self.library.write(&book);
+        let written = self.library.write(&book, Asked::ByPeople);
         written.map_err(|text| Problem::new(Code::Unavailable, text))?;
         self.book = book;
-        self.told.clear();
+        let library = &self.library;
+        self.told.retain(|object, _| {
+            let aggregate = object.strip_prefix("aggregate ");
+            aggregate.is_some_and(|name| library.has_foreign(name))
+        });
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use everglade_api::{Moment, Policy};
 
 use super::book::{Book, Entry, Known, Run, Taking};
 use super::calendar::{Calendar, Every};
+use super::library::Asked;
 use super::{Failure, Inner, Schedule, seconds};
 
 /// Younger runs are on time, and their snapshots are named by when they were due.
@@ -327,7 +328,7 @@ impl Inner {
     /// Replaces the book, or leaves it as it is if it cannot be written.
     fn change_to(&mut self, book: Book) -> Result<(), String> {
         if book != self.book {
-            self.library.write(&book)?;
+            self.library.write(&book, Asked::ByNobody)?;
             self.book = book;
         }
         self.refusal = None;

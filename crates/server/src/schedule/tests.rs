@@ -579,6 +579,121 @@ fn a_book_of_the_data_directory_moves_into_the_aggregates() {
     assert!(place.path().join("policies.toml.unreadable").exists());
 }
 
+/// One aggregate is away for good, so the file stays. What was removed meanwhile on another one came back from it at each
+/// start, with the snapshots that had been taken for it, and the next round deleted those beyond the policy.
+#[test]
+fn what_was_removed_does_not_come_back_from_the_book_of_the_data_directory() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let former = place.path().join(super::NAME);
+    let text = "version = 1\n[[policy]]\nname = \"office\"\nhourly = 1\ndaily = 0\nweekly = 0\nat = \"00:00\"\n\
+        weekday = \"sunday\"\ntime_zone = \"UTC\"\nvolume_count = 0\n\
+        [[policy]]\nname = \"away\"\nhourly = 1\ndaily = 0\nweekly = 0\nat = \"00:00\"\n\
+        weekday = \"sunday\"\ntime_zone = \"UTC\"\nvolume_count = 0\n\
+        [volume.v1]\npolicy = \"office\"\n[volume.v1.run.hourly]\nseen = 1\ntaken = [\"1 a\", \"2 b\", \"3 c\"]\n\
+        [volume.v2]\npolicy = \"away\"\n[volume.v2.run.hourly]\nseen = 7\n# end of policies\n";
+    std::fs::write(&former, text).expect("written");
+    let pools = Pools::of(&[1]);
+    let schedule = Schedule::open(Box::new(pools.clone()), place.path());
+    assert_eq!(schedule.policy_of("v1"), "office");
+    schedule
+        .assign(Moment(SUNDAY), "v1", super::NO_POLICY)
+        .expect("taken away");
+    drop(schedule);
+    let again = Schedule::open(Box::new(pools.clone()), place.path());
+    assert_eq!(
+        [again.policy_of("v1"), again.policy_of("v2")],
+        ["none", "away"]
+    );
+    drop(again);
+    let left = std::fs::read_to_string(&former).expect("2 is not there yet");
+    assert!(!left.contains("v1") && !left.contains("office"), "{left}");
+    assert!(left.contains("seen = 7"), "{left}");
+    pools.set_online(&[1, 2]);
+    let again = Schedule::open(Box::new(pools.clone()), place.path());
+    assert_eq!(
+        [again.policy_of("v1"), again.policy_of("v2")],
+        ["none", "away"]
+    );
+    assert!(!former.exists() && pools.text(2).contains("seen = 7"));
+}
+
+/// A daemon that was put back to an older version replaced what it did not understand as soon as it looked.
+#[test]
+fn a_part_that_is_not_understood_stays_until_somebody_changes_it_and_is_kept_then() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let newer = "version = 2\nwhatever = \"comes\"\n# end of policies\n";
+    let pools = Pools::of(&[1, 2]);
+    pools.set_text(1, newer);
+    let schedule = Schedule::open(Box::new(pools.clone()), place.path());
+    let volumes = Fake::default();
+    let told = |schedule: &Schedule| {
+        let conditions = schedule.conditions();
+        let told = conditions
+            .iter()
+            .find(|it| it.what.contains("cannot be read"));
+        told.map(|it| format!("{}: {}; {}", it.object, it.what, it.action))
+    };
+    let text = told(&schedule).expect("an operator should know");
+    for words in [
+        "aggregate aggr1",
+        "whatever",
+        "policies-aggr1.unreadable",
+        "policy set",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    // Neither looking nor a round nor what concerns others replaces it.
+    schedule.round(Moment(SUNDAY), &volumes);
+    schedule.create(&policy(OFFICE)).expect("made");
+    schedule
+        .assign(Moment(SUNDAY), "v2", "office")
+        .expect("given");
+    schedule.round(Moment(SUNDAY + HOUR), &volumes);
+    schedule.forget("v1").expect("nothing is known of it");
+    assert_eq!(pools.text(1), newer);
+    assert!(pools.text(2).contains("office"), "{}", pools.text(2));
+    assert!(told(&schedule).is_some(), "it is still so");
+    let kept = |name: &str| std::fs::read_to_string(place.path().join(name)).ok();
+    assert_eq!(kept("policies-aggr1.unreadable"), None);
+    // The newer daemon has it as it was; this one replaces it when that is asked.
+    schedule
+        .assign(Moment(SUNDAY), "v1", "office")
+        .expect("given");
+    assert!(pools.text(1).contains("volume.v1"), "{}", pools.text(1));
+    assert_eq!(kept("policies-aggr1.unreadable").as_deref(), Some(newer));
+    assert_eq!(told(&schedule), None);
+    // Another time, the text of before is not replaced either.
+    pools.set_text(1, "torn");
+    let again = Schedule::open(Box::new(pools.clone()), place.path());
+    again
+        .assign(Moment(SUNDAY), "v1", "default")
+        .expect("given");
+    assert_eq!(kept("policies-aggr1.unreadable").as_deref(), Some(newer));
+    assert_eq!(kept("policies-aggr1.2.unreadable").as_deref(), Some("torn"));
+}
+
+/// What the former book says of a volume stays there while the part that it belongs to is not understood.
+#[test]
+fn a_former_book_is_not_given_up_for_a_part_that_is_not_understood() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let former = place.path().join(super::NAME);
+    let text = "version = 1\n[volume.v1]\npolicy = \"default\"\n[volume.v2]\npolicy = \"default\"\n# end of policies\n";
+    std::fs::write(&former, text).expect("written");
+    let pools = Pools::of(&[1, 2]);
+    pools.set_text(1, "torn");
+    let schedule = Schedule::open(Box::new(pools.clone()), place.path());
+    assert_eq!(schedule.policy_of("v1"), "default");
+    assert_eq!(pools.text(1), "torn");
+    let left = std::fs::read_to_string(&former).expect("it is needed");
+    assert!(left.contains("v1") && !left.contains("v2"), "{left}");
+    let again = Schedule::open(Box::new(pools.clone()), place.path());
+    assert_eq!(again.policy_of("v1"), "default");
+    again
+        .assign(Moment(SUNDAY), "v1", super::NO_POLICY)
+        .expect("taken away");
+    assert!(!former.exists(), "nothing of it is needed any more");
+}
+
 #[test]
 fn an_aggregate_that_goes_leaves_policies_of_nobody_to_the_next() {
     let pools = Pools::of(&[1, 2]);

@@ -30,6 +30,7 @@ mod records;
 mod seal;
 mod slots;
 pub(crate) mod snapshots;
+mod underway;
 
 use everglade_check::Kind;
 use everglade_format::{Block, Superblock};
@@ -123,6 +124,11 @@ pub(crate) fn of_snapshots() -> &'static [Way] {
 /// Those that need clones of LUNs.
 pub(crate) fn of_lun_clones() -> &'static [Way] {
     counts::WAYS
+}
+
+/// What is wrong with a LUN's clone that is being made, for the engine to find.
+pub(crate) fn of_clones_under_way() -> &'static [Way] {
+    underway::WAYS
 }
 
 /// What only images with clones, or with notes, have. Those of [`of_snapshots`] have more consequences there, where

@@ -234,6 +234,23 @@ fn nobody_gets_access_by_a_new_name() {
         5,
         &["nbd.allow", "open/lun0"],
     );
+    // Neither by a copy.
+    ask(&place, &["snapshot", "create", "vol0@s"]);
+    for from in [&[][..], &["--from", "vol0@s"]] {
+        let clone = ["lun", "clone", "vol0/lun0", "vol0/open"];
+        let words = ["nbd.allow", "vol0/open"];
+        refused(&place, &[&clone, from].concat(), 5, &words);
+    }
+    refused(
+        &place,
+        &["clone", "create", "open", "--from", "vol0@s"],
+        5,
+        &["nbd.allow", "open/lun0"],
+    );
+    ask(&place, &["clone", "create", "safe", "--from", "vol0@s"]);
+    assert!(Client::open(&server.tcp, "safe/lun0").is_err());
+    ask(&place, &["volume", "delete", "safe", "--yes"]);
+    ask(&place, &["snapshot", "delete", "vol0@s", "--yes"]);
     ask(&place, &["lun", "rename", "vol0/lun0", "spare"]);
     ask(&place, &["volume", "rename", "vol0", "safe"]);
     assert!(Client::open(&server.tcp, "safe/spare").is_err());

@@ -1,6 +1,7 @@
 //! Clones of LUNs, made while clients and administrators go on.
 //!
-//! Each is made from a snapshot that somebody has looked at, under a name that is never used again, and nobody writes to it.
+//! Each is made from a snapshot that somebody has looked at, or from another clone as it is, which may go in the same freeze, under
+//! a name that is never used again, and nobody writes to it.
 //! So wherever it is, in the volume, after restores, or in a clone of the volume, it shows what is known from the
 //! beginning; whether it is there yet nobody can know.
 
@@ -53,7 +54,12 @@ impl Life<'_> {
                 name: self.system.lun_clone(&name)?.name,
                 volume: name,
             },
-            _ if known.is_empty() || there.len() >= CLONES_MAX => return None,
+            _ if there.len() >= CLONES_MAX => return None,
+            7 if !there.is_empty() => {
+                let of = any(self)?;
+                self.clone_a_clone(volume, of)
+            }
+            _ if known.is_empty() => return None,
             _ => {
                 let from = known[self.rng.index(known.len())].clone();
                 let lun = self.rng.index(LUNS);
@@ -72,6 +78,32 @@ impl Life<'_> {
         };
         self.ask(volume, Asked::LunClone, Some(change));
         Some(Task::LunClone)
+    }
+
+    /// Clones a clone as it is, and now and then asks at once for the end of the one it is of, so that both come into one
+    /// freeze.
+    fn clone_a_clone(&mut self, volume: usize, of: String) -> Change {
+        let clone = format!("c{}", self.known.next_name);
+        self.known.next_name += 1;
+        let it = &mut self.known.volumes[volume];
+        let name = it.name.clone();
+        if let Some(known) = it.clones.get(&of).cloned() {
+            it.clones.insert(clone.clone(), known);
+        }
+        let begin = Change::CloneLun {
+            volume: name.clone(),
+            lun: of.clone(),
+            name: clone,
+            from: None,
+        };
+        if !self.rng.one_in(2) {
+            return begin;
+        }
+        self.ask(volume, Asked::LunClone, Some(begin));
+        Change::DeleteLun {
+            volume: name,
+            name: of,
+        }
     }
 
     /// What was asked about a clone was answered: it may be there, or gone, or not possible now.

@@ -1,13 +1,15 @@
 //! Clones: writable volumes that begin as a snapshot of another, and what may and may not be deleted then.
 
-use everglade_engine::SplitInfo;
+use everglade_check::Kind as Problem;
 use everglade_engine::admin::{Change, Error};
+use everglade_engine::{LunCloneInfo, SplitInfo, State};
 use everglade_env::BLOCK_SIZE;
 use everglade_target::{Op, Reply, WriteSpan};
 use everglade_testing::engine::{EngineMaker, EngineSystem};
 use everglade_testing::sim::Kind;
 use everglade_testing::system::{Maker, System};
 use everglade_testing::workload::contents;
+use everglade_testing::world::{Cut, Images, Keep};
 use everglade_testing::{Seed, SimWorld};
 
 use super::rig::{ask, change_all, cut};
@@ -69,6 +71,14 @@ impl Rig {
         change_all(&self.world, &mut self.system, TURNS_MAX, [change])
             .pop()
             .expect("it is answered")
+    }
+
+    /// Asks for all at once, while nothing else runs: one freeze makes them, in this order.
+    pub(super) fn change_at_once(
+        &mut self,
+        changes: impl IntoIterator<Item = Change>,
+    ) -> Vec<Result<(), Error>> {
+        change_all(&self.world, &mut self.system, TURNS_MAX, changes)
     }
 
     pub(super) fn snapshot(&mut self, volume: &str, name: &str) {
@@ -194,6 +204,50 @@ impl Rig {
             system,
             ..self
         }
+    }
+
+    /// What a power cut leaves.
+    pub(super) fn images(&self) -> Images {
+        self.world.after_cut(Cut::whole(Keep::Nothing))
+    }
+
+    /// Another world with such media; none if nothing can be mounted there.
+    pub(super) fn fork(&self, images: Images) -> Option<Rig> {
+        let (maker, lives) = (self.maker, self.lives + 1);
+        let world = SimWorld::restart(images, Seed(lives), 1);
+        let system = maker.mount(&world).ok()?;
+        Some(Rig {
+            maker,
+            world,
+            system,
+            lives,
+        })
+    }
+
+    pub(super) fn lun_clone(&self, volume: &str) -> Option<LunCloneInfo> {
+        self.system.lun_clone(volume)
+    }
+
+    /// What the verifier finds wrong after a power cut now; that blocks are lost, or were damaged, is not among it.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let world = SimWorld::restart(self.images(), Seed(self.lives), 1);
+        let report = everglade_check::check(&*world.storage(), &world.devices(), &mut |_| {});
+        let problems = report.expect("labels are readable").problems.into_iter();
+        let problems = problems.filter(|problem| problem.kind != Problem::TagMismatch);
+        problems.map(|problem| problem.to_string()).collect()
+    }
+
+    /// Reads a block; the error if it is one.
+    pub(super) fn read(&mut self, lun: &str, block: u64) -> Result<(), everglade_target::Error> {
+        let op = Op::Read {
+            offset: block * BLOCK,
+            length: u32::try_from(BLOCK).expect("4,096"),
+        };
+        ask(&self.world, &mut self.system, lun, op).map(drop)
+    }
+
+    pub(super) fn is_online(&self) -> bool {
+        self.system.state() == State::Online
     }
 
     /// Lets scans and deletions get on.

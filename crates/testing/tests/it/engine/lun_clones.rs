@@ -1,6 +1,9 @@
 //! Clones of LUNs inside their volume: whole or not there, counted in every image, and gone without a trace.
 
 use everglade_engine::admin::{Change, Error};
+use everglade_format::indirect::BlockKind;
+use everglade_format::metafile::{FIRST_FILE, HIDDEN};
+use everglade_format::{Block, Header};
 
 use super::clones::{BLOCK, BLOCKS, Rig, own};
 
@@ -147,6 +150,131 @@ fn counts_are_part_of_snapshots_restores_and_clones_of_volumes() {
     rig.expect("v/l", 0, 300, 1_000);
 }
 
+/// The clone's source is a snapshot of the image that the consistency point seals at its end. Deleted or cut short in the
+/// same freeze, the LUN was not whole in it, or not at all, and the clone was made without a word.
+#[test]
+fn what_a_clone_begins_with_is_not_gone_in_the_same_freeze() {
+    let own_clone = |from: &str, name: &str| Change::CloneLun {
+        volume: own("v"),
+        lun: own(from),
+        name: own(name),
+        from: None,
+    };
+    let delete = || Change::DeleteLun {
+        volume: own("v"),
+        name: own("l"),
+    };
+    let shrink = || Change::ShrinkLun {
+        volume: own("v"),
+        name: own("l"),
+        size_bytes: 10 * BLOCK,
+    };
+    for doomed in [delete, shrink] {
+        let mut rig = Rig::new();
+        rig.write("v/l", 0, 300, 1_000);
+        rig.rest();
+        // In the overlays of this freeze.
+        rig.write("v/l", 300, 200, 1_000);
+        let answers = rig.change_at_once([own_clone("l", "c"), doomed()]);
+        assert_eq!(answers[0], Ok(()));
+        assert!(matches!(answers[1], Err(Error::Busy(_))), "{answers:?}");
+        rig.expect("v/l", 0, 500, 1_000);
+        rig.change(doomed()).expect("the clone has begun");
+        rig.rest();
+        rig.expect("v/c", 0, 500, 1_000);
+        let mut rig = rig.restart();
+        rig.expect("v/c", 0, 500, 1_000);
+        rig.expect_zero("v/c", 500, BLOCKS - 500);
+        // One that was ended in the same freeze is in nobody's way.
+        let mut rig = Rig::new();
+        let cancel = Change::CancelLunClone {
+            volume: own("v"),
+            name: own("c"),
+        };
+        let answers = rig.change_at_once([own_clone("l", "c"), cancel, doomed()]);
+        assert_eq!(answers, [Ok(()), Ok(()), Ok(())]);
+        rig.rest();
+        drop(rig.restart());
+    }
+}
+
+#[test]
+fn whatever_else_happens_in_the_freeze_of_a_clone_it_has_what_the_lun_had_there() {
+    let (v, s) = (|| own("v"), || own("s"));
+    let restore = || Change::RestoreVolume {
+        volume: v(),
+        snapshot: s(),
+        safety: own("r"),
+    };
+    let restore_lun = || Change::RestoreLun {
+        volume: v(),
+        snapshot: s(),
+        lun: own("l"),
+        safety: own("r"),
+    };
+    let rename = || Change::RenameLun {
+        volume: v(),
+        name: own("l"),
+        to: own("m"),
+    };
+    let grow = || Change::GrowLun {
+        volume: v(),
+        name: own("l"),
+        size_bytes: 70_000 * BLOCK,
+    };
+    let snapshot = || Change::CreateSnapshot {
+        volume: v(),
+        name: own("t"),
+    };
+    let gone = || Change::DeleteSnapshot {
+        volume: v(),
+        name: s(),
+    };
+    let raze = || Change::DeleteVolume { name: v() };
+    let others: [&dyn Fn() -> Change; 7] = [
+        &restore,
+        &restore_lun,
+        &rename,
+        &grow,
+        &snapshot,
+        &gone,
+        &raze,
+    ];
+    for other in others {
+        for from in [None, Some("s")] {
+            let mut rig = Rig::new();
+            rig.write("v/l", 0, 300, 1_000);
+            rig.snapshot("v", "s");
+            rig.write("v/l", 0, 200, 2_000);
+            let clone = Change::CloneLun {
+                volume: v(),
+                lun: own("l"),
+                name: own("c"),
+                from: from.map(own),
+            };
+            let answers = rig.change_at_once([clone, other()]);
+            assert_eq!(answers, [Ok(()), Ok(())], "{:?}", other());
+            for _ in 0..2 {
+                rig.rest();
+                rig = rig.restart();
+            }
+            match other() {
+                Change::DeleteVolume { .. } => assert_eq!(rig.exports(), []),
+                Change::RestoreVolume { .. } => {
+                    assert!(!rig.has_lun("v/c"), "the restored volume has none");
+                    rig.expect("v/l", 0, 300, 1_000);
+                }
+                _ => {
+                    let fill = if from.is_some() { 1_000 } else { 2_000 };
+                    rig.expect("v/c", 0, 200, fill);
+                    rig.expect("v/c", 200, 100, 1_000);
+                    rig.expect_zero("v/c", 300, BLOCKS - 300);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_clone_goes_on_after_a_restart_and_ends_when_that_is_asked() {
     let mut rig = Rig::slow();
@@ -204,6 +332,247 @@ fn a_clone_goes_on_after_a_restart_and_ends_when_that_is_asked() {
     assert!(!rig.has_lun(&format!("v/{name}")));
     let rig = rig.restart();
     drop(rig);
+}
+
+/// A restore that was refused, because its target cannot be read, had ended the clone as if the volume had been restored.
+#[test]
+fn a_restore_that_fails_leaves_a_clone_alone() {
+    let mut rig = Rig::slow();
+    let create = Change::CreateLun {
+        volume: own("v"),
+        name: own("m"),
+        size_bytes: 3_000 * BLOCK,
+    };
+    rig.change(create).expect("a new name");
+    rig.write("v/m", 0, 1_500, 5_000);
+    rig.write("v/l", 0, 600, 1_000);
+    // The snapshot has a LUN that is being deleted, and the name of that is only read if it is restored.
+    let delete = Change::DeleteLun {
+        volume: own("v"),
+        name: own("m"),
+    };
+    let (volume, name) = (own("v"), own("s"));
+    let answers = rig.change_at_once([delete, Change::CreateSnapshot { volume, name }]);
+    assert_eq!(answers, [Ok(()), Ok(())]);
+    for _ in 0..5 {
+        rig.rest();
+    }
+    let rig = rig.restart();
+    let images = rig.images();
+    let names = images.image(0).blocks().filter(|(_, page)| {
+        let header = Header::decode(page);
+        header.is_ok_and(|header| header.kind == BlockKind::Directory && header.file == HIDDEN)
+    });
+    let mut refusals = 0;
+    for (block, _) in names {
+        let mut bad = images.clone();
+        bad.flip_bit(0, block, 32_700);
+        let Some(mut rig) = rig.fork(bad) else {
+            continue;
+        };
+        rig.clone_lun("l", "c", None).expect("a new name");
+        assert!(
+            !rig.has_lun("v/c"),
+            "it takes more than one consistency point"
+        );
+        let restored = rig.change(Change::RestoreVolume {
+            volume: own("v"),
+            snapshot: own("s"),
+            safety: own("r"),
+        });
+        let Err(error) = restored else {
+            continue;
+        };
+        assert!(error.to_string().contains("cannot be read"), "{error}");
+        refusals += 1;
+        for _ in 0..5 {
+            rig.rest();
+        }
+        assert!(rig.is_online() && rig.has_lun("v/c"));
+        rig.expect("v/c", 0, 600, 1_000);
+    }
+    assert!(refusals > 0, "no block was the one that a restore reads");
+}
+
+/// The snapshot is from before there was a clone, and the LUN is gone, so nothing is shared and nothing says what was.
+#[test]
+fn a_lun_comes_back_beside_its_clone_and_each_block_has_its_count() {
+    let mut rig = Rig::new();
+    rig.write("v/l", 0, 500, 1_000);
+    rig.snapshot("v", "s");
+    rig.clone_lun("l", "c", None).expect("a new name");
+    rig.rest();
+    rig.remove_lun("l");
+    rig.rest();
+    rig.write("v/c", 0, 100, 2_000);
+    rig.change(Change::RestoreLun {
+        volume: own("v"),
+        snapshot: own("s"),
+        lun: own("l"),
+        safety: own("r"),
+    })
+    .expect("the name is free");
+    rig.delete_snapshot("v", "s").expect("nobody needs it");
+    rig.delete_snapshot("v", "r").expect("nobody needs it");
+    rig.rest();
+    let mut rig = rig.restart();
+    rig.remove_lun("c");
+    rig.rest();
+    let mut rig = rig.restart();
+    rig.expect("v/l", 0, 500, 1_000);
+}
+
+/// What a lost block described is in use for ever (decision 0007), so what comes back from a snapshot, or is shared with a
+/// clone, gets a count for a reference that nobody has any more. Nothing is freed too early, and nothing wrong is read.
+#[test]
+fn what_is_restored_or_cloned_over_lost_blocks_is_right_and_only_leaks() {
+    let mut rig = Rig::new();
+    rig.write("v/l", 0, 200, 1_000);
+    rig.snapshot("v", "s");
+    // The level-1 block is another one, most leaves are the same.
+    rig.write("v/l", 0, 10, 2_000);
+    let rig = rig.restart();
+    let images = rig.images();
+    let is_level_1 = |page: &Block| {
+        let header = Header::decode(page).ok();
+        header.filter(|it| it.kind == BlockKind::VolumeIndirect && it.level == 1)
+    };
+    let all = images.image(0).blocks();
+    let newest = all
+        .filter_map(|(block, page)| Some((is_level_1(page)?, block)))
+        .filter(|(header, _)| header.file >= FIRST_FILE)
+        .max_by_key(|(header, _)| header.cp);
+    let (_, block) = newest.expect("the LUN has one");
+    let mut bad = images.clone();
+    bad.flip_bit(0, block, 32_000);
+    for is_needed in [false, true] {
+        let mut rig = rig.fork(bad.clone()).expect("it can be started");
+        assert!(rig.read("v/l", 100).is_err(), "it cannot be found");
+        if is_needed {
+            // Elsewhere first: then there is space, and nobody asks what is there. What must change is replaced by one below
+            // which everything is lost.
+            rig.write("v/l", 400, 1, 3_000);
+            rig.write("v/l", 50, 1, 3_000);
+            rig.rest();
+        }
+        rig.clone_lun("l", "c", Some("s")).expect("it can be read");
+        rig.rest();
+        rig.change(Change::RestoreLun {
+            volume: own("v"),
+            snapshot: own("s"),
+            lun: own("l"),
+            safety: own("r"),
+        })
+        .expect("the snapshot can be read");
+        let expect = |rig: &mut Rig| {
+            for lun in ["v/l", "v/c", "v/l@s"] {
+                rig.expect(lun, 0, 200, 1_000);
+            }
+        };
+        expect(&mut rig);
+        rig.rest();
+        assert_eq!(rig.problems(), Vec::<String>::new());
+        // Others write where blocks might have been given back.
+        rig.write("v/l", 0, 100, 4_000);
+        rig.delete_snapshot("v", "r").expect("nobody needs it");
+        rig.rest();
+        rig.write("v/l", 100, 500, 5_000);
+        rig.rest();
+        let mut rig = rig.fork(rig.images()).expect("it can be started");
+        rig.expect("v/c", 0, 200, 1_000);
+        rig.expect("v/l@s", 0, 200, 1_000);
+        rig.expect("v/l", 0, 100, 4_000);
+        rig.remove_lun("c");
+        rig.rest();
+        rig.expect("v/l@s", 0, 200, 1_000);
+        assert!(rig.is_online());
+        assert_eq!(rig.problems(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn clones_of_two_volumes_are_made_at_once() {
+    let mut rig = Rig::slow();
+    let sync = Default::default();
+    rig.change(Change::CreateVolume {
+        name: own("w"),
+        sync,
+    })
+    .expect("a new name");
+    let create = Change::CreateLun {
+        volume: own("w"),
+        name: own("l"),
+        size_bytes: BLOCKS * BLOCK,
+    };
+    rig.change(create).expect("a new name");
+    rig.write("v/l", 0, 600, 1_000);
+    rig.write("w/l", 0, 600, 7_000);
+    let clone = |volume: &str| Change::CloneLun {
+        volume: own(volume),
+        lun: own("l"),
+        name: own("c"),
+        from: None,
+    };
+    let answers = rig.change_at_once([clone("v"), clone("w")]);
+    assert_eq!(answers, [Ok(()), Ok(())]);
+    assert!(!rig.has_lun("v/c") && !rig.has_lun("w/c"));
+    let mut rig = rig.restart();
+    for _ in 0..10 {
+        rig.rest();
+    }
+    let mut rig = rig.restart();
+    rig.expect("v/c", 0, 600, 1_000);
+    rig.expect("w/c", 0, 600, 7_000);
+}
+
+#[test]
+fn a_clone_in_a_full_pool_ends_and_gives_back_what_it_took() {
+    let mut rig = Rig::new();
+    // Far apart: each block costs a level-1 block of the clone.
+    let regions = 600;
+    let (volume, name) = (own("v"), own("l"));
+    rig.change(Change::GrowLun {
+        volume,
+        name,
+        size_bytes: regions * 255 * BLOCK,
+    })
+    .expect("longer");
+    for region in 0..regions {
+        rig.write("v/l", region * 255, 1, 1_000 + region);
+    }
+    let big = Change::CreateLun {
+        volume: own("v"),
+        name: own("big"),
+        size_bytes: rig.total() * BLOCK,
+    };
+    rig.change(big).expect("thin");
+    let room = rig.room();
+    rig.write("v/big", 0, room, 9_000);
+    rig.rest();
+    let before = rig.used();
+    rig.clone_lun("l", "c", None)
+        .expect("it costs little at first");
+    for _ in 0..5 {
+        rig.rest();
+    }
+    assert!(!rig.has_lun("v/c"));
+    let told = rig.lun_clone("v").expect("an operator should know");
+    let why = told.failed.expect("it has ended");
+    assert!(why.contains("no space left in the pool"), "{why}");
+    let mut rig = rig.restart();
+    assert!(rig.used() <= before + 32, "{} after {before}", rig.used());
+    // With space there is one.
+    rig.remove_lun("big");
+    rig.rest();
+    rig.rest();
+    rig.clone_lun("l", "c", None).expect("the name is free");
+    for _ in 0..5 {
+        rig.rest();
+    }
+    let mut rig = rig.restart();
+    for region in 0..regions {
+        rig.expect("v/c", region * 255, 1, 1_000 + region);
+    }
 }
 
 #[test]

@@ -2,7 +2,11 @@
 
 use everglade_engine::SplitState;
 use everglade_engine::admin::{Change, Error};
+use everglade_format::Header;
+use everglade_format::indirect::BlockKind;
+use everglade_format::metafile::FIRST_FILE;
 use everglade_testing::engine::EngineMaker;
+use everglade_testing::world::Images;
 
 use super::clones::{BLOCK, BLOCKS, Rig, own};
 
@@ -274,6 +278,73 @@ fn a_split_waits_while_space_is_short() {
     assert_eq!(rig.split("c").state, SplitState::Done);
     let mut rig = rig.restart();
     rig.expect_clone();
+}
+
+/// Blocks of the first device that may be a map of a few hundred vvbns, or a level-1 block of a container.
+fn maps_and_containers(images: &Images) -> (Vec<u64>, Vec<u64>) {
+    let (mut maps, mut containers) = (Vec::new(), Vec::new());
+    for (block, page) in images.image(0).blocks() {
+        let used: u32 = page.iter().map(|byte| byte.count_ones()).sum();
+        if (300..1_500).contains(&used) && page[1_024..].iter().all(|byte| *byte == 0) {
+            maps.push(block);
+        }
+        if let Ok(header) = Header::decode(page)
+            && header.kind == BlockKind::AggregateIndirect
+            && header.level == 1
+            && header.file >= FIRST_FILE
+        {
+            containers.push(block);
+        }
+    }
+    (maps, containers)
+}
+
+/// One damaged block of the base's map, or of the parent's container, was the end of the aggregate, and again after each
+/// start, because the split went on.
+#[test]
+fn a_split_that_finds_a_damaged_block_stops_and_the_aggregate_goes_on() {
+    let rig = Rig::new().with_clone();
+    let rig = rig.restart();
+    let images = rig.images();
+    let (maps, containers) = maps_and_containers(&images);
+    for (what, blocks) in [("map", maps), ("container", containers)] {
+        let (mut stopped, mut done, count) = (0, 0, blocks.len());
+        for block in blocks {
+            let mut bad = images.clone();
+            bad.flip_bit(0, block, 32_700);
+            let Some(mut control) = rig.fork(bad.clone()) else {
+                continue;
+            };
+            let (volume, percent) = (own("c"), 100);
+            let changed = control.change(Change::SetScanPace { volume, percent });
+            control.rest();
+            if changed.is_err() || !control.is_online() {
+                // Nothing goes on without it.
+                continue;
+            }
+            let mut rig = rig.fork(bad).expect("it could be started just before");
+            rig.start("c").expect("it is a clone");
+            rig.rest();
+            assert!(rig.is_online(), "{what} in block {block}");
+            if rig.split("c").state == SplitState::Done {
+                done += 1;
+                continue;
+            }
+            stopped += 1;
+            assert_eq!(rig.split("c").state, SplitState::Stopped);
+            // Others work, after a start too, and trying again does no harm.
+            rig.fill("w", 9_000);
+            let mut rig = rig.fork(rig.images()).expect("it can be started");
+            assert_eq!(rig.split("c").state, SplitState::Stopped);
+            rig.start("c").expect("it is a clone");
+            rig.rest();
+            assert!(rig.is_online(), "{what} in block {block}");
+            assert_eq!(rig.split("c").state, SplitState::Stopped);
+            rig.expect("w/l", 0, 10, 9_000);
+        }
+        println!("{what}: {count} blocks, {stopped} were needed, {done} were not");
+        assert!(stopped > 0, "no {what} that is needed was tried");
+    }
 }
 
 #[test]
