@@ -13,5 +13,7 @@ mod journal;
 mod lived;
 mod memory;
 mod planned;
+mod reading;
 mod snapped;
 mod sound;
+mod theorems;
