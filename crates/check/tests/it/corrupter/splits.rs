@@ -103,7 +103,6 @@ fn behind(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
 
 fn forgotten(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let it = some(atlas, rng, |it| !it.copied.is_empty())?;
-    let vvbn = pick(rng, it.copied)?;
     let damage = roots(it.volume, Kind::ContainerExtra, |roots| {
         roots.split = Split::None;
     });
