@@ -191,11 +191,7 @@ fn a_volume_that_says_for_nothing_that_it_was_split_reads_as_before() {
 
 #[test]
 fn damage_to_splits_is_never_read_as_other_data() {
-    // All but the one that gives a pointer the tag of other data, which nobody but the verifier can tell.
-    let ways = corrupter::of_splits().iter();
-    let ways: Vec<_> = ways
-        .filter(|(name, _)| *name != "stale-pointer-believed")
-        .collect();
+    let ways = corrupter::of_splits();
     let mut changed = 0;
     for seed in 0..24 {
         let lived = snapped::split(seed);
@@ -203,7 +199,7 @@ fn damage_to_splits_is_never_read_as_other_data() {
         let Some(before) = reading::all(&lived.maker, &lived.world()) else {
             panic!("image {seed} does not start");
         };
-        for (name, make) in &ways {
+        for (name, make) in ways {
             let world = lived.world();
             let Some(damage) = make(&atlas, &mut Rng::for_part(seed, name)) else {
                 continue;

@@ -1,11 +1,11 @@
-//! Clones that are split, or were: the place of the split, slots, and pointers that are stale because of it (B-10).
+//! Clones that are split, or were: the place of the split, and slots.
 
 use everglade_check::Kind;
 use everglade_format::volume::Split;
 use everglade_format::{Layer, Pointer, Pvbn};
 use everglade_testing::Rng;
 
-use super::atlas::{Atlas, Leaf, Volume};
+use super::atlas::{Atlas, Volume};
 use super::seal::change_pointer;
 use super::snapshots::{FOLLOWS_CLONE, Record, all_records, roots};
 use super::{Damage, Way, pick};
@@ -19,8 +19,6 @@ pub(super) const WAYS: &[Way] = &[
     ("hole-below-the-place-of-a-split", hole),
     ("slot-above-the-place-of-a-split", slot_above),
     ("tag-of-a-copied-block", tag),
-    ("slot-of-a-split-volume-with-another-block", other_block),
-    ("stale-pointer-believed", believed),
 ];
 
 /// A clone that is being split: its base, how far it is, and the vvbns of the base.
@@ -179,68 +177,6 @@ fn tag(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let damage = damage.along(&[Kind::TagMismatch, Kind::ContextTag, Kind::UsedCount]);
     Some(damage.spoil(spot, move |block| {
         change_pointer(block, slot, Layer::Aggregate, |it| it.tag.0 ^= 1);
-    }))
-}
-
-/// The slot that a stale pointer is found by names another block, with the right tag.
-fn other_block(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    let (leaf, pvbn) = pick(rng, stale(atlas))?;
-    let volume = &atlas.volumes[&leaf.volume];
-    let (spot, slot) = own_slot(atlas, volume, leaf.vvbn)?;
-    let own = everglade_format::Indirect(
-        atlas.content(atlas.aggregate.files[&leaf.volume].nodes[&(1, spot.index)].pvbn),
-    );
-    let is_own = !own
-        .pointer(slot, Layer::Aggregate)
-        .expect("clean")
-        .is_hole();
-    if !is_own {
-        return None;
-    }
-    let damage = Damage::new(Kind::TagMismatch, leaf.words());
-    let damage = damage.along(&[
-        Kind::DoubleReference,
-        Kind::Leaked,
-        Kind::ContextOwner,
-        Kind::ContextTag,
-        Kind::UsedCount,
-        Kind::ContainerTag,
-    ]);
-    Some(damage.spoil(spot, move |block| {
-        change_pointer(block, slot, Layer::Aggregate, |it| it.pvbn = pvbn);
-    }))
-}
-
-/// Leaves of volumes that were split whose pointers name another block than they mean, and that block's content.
-fn stale(atlas: &Atlas) -> Vec<(Leaf, Pvbn)> {
-    let mut found = Vec::new();
-    for leaf in atlas.leaves() {
-        let (parent, slot) = leaf.parent();
-        let volume = &atlas.volumes[&leaf.volume];
-        let Some(node) = volume.fs.files[&leaf.file].nodes.get(&(1, parent.index)) else {
-            continue;
-        };
-        let block = everglade_format::Indirect(atlas.content(node.pvbn));
-        let pointer = block.pointer(slot, Layer::Volume).expect("clean");
-        let there = atlas.contents.get(&pointer.pvbn.0);
-        let is_other = there.is_some_and(|there| **there != *atlas.content(leaf.pvbn));
-        if pointer.pvbn.0 != leaf.pvbn && is_other {
-            found.push((leaf, pointer.pvbn));
-        }
-    }
-    found
-}
-
-/// A pointer that takes what is where it says for what it means: its tag is that of the other block.
-fn believed(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
-    let (leaf, pvbn) = pick(rng, stale(atlas))?;
-    let (parent, slot) = leaf.parent();
-    let tag = atlas.key.tag(atlas.content(pvbn.0));
-    let damage = Damage::new(Kind::ContainerTag, leaf.words());
-    // Snapshots may have the same level-1 block.
-    let damage = damage.along(&[Kind::TagMismatch, Kind::ContainerTag]);
-    Some(damage.spoil(parent, move |block| {
-        change_pointer(block, slot, Layer::Volume, |it| it.tag = tag);
     }))
 }
 
