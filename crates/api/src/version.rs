@@ -10,6 +10,6 @@ pub struct Version {
     pub program: String,
     /// Of the data directory; 0 while it is not frozen.
     pub data_directory_format: u64,
-    /// Of the bytes on devices; 0 while they are not frozen.
+    /// Of the bytes on devices; frozen from 1 on.
     pub media_format: u64,
 }

@@ -2,11 +2,23 @@
 //!
 //! A clone has its base as the first of its own snapshots. That record and the one in the parent's table must name the
 //! same trees, or blocks of one would be taken for blocks of the other.
+//!
+//! Nothing is written in the parent that a clone needs its base: the clone's superblock says so, and that is the lock. So
+//! what it says has to be possible:
+//!
+//! 1. The parent was made in an earlier consistency point, hence has a lower id. Then no volume is above itself, and a
+//!    search for a block in the containers above ends.
+//! 2. There are at most [`CLONE_DEPTH_MAX`] volumes above a clone.
+//! 3. The parent has the base, live, with the same two roots.
+//!
+//! A clone may name an older clone of the same snapshot instead of the parent. That is no contradiction: it is what it would
+//! say had it been cloned from that one's first snapshot, which is the same image, and that one keeps both bases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use everglade_format::snapshot::State;
-use everglade_format::{FileId, Inode, Kind as FileKind, SnapshotId, SnapshotRecord};
+use everglade_format::volume::CLONE_DEPTH_MAX;
+use everglade_format::{CpNumber, FileId, Inode, Kind as FileKind, SnapshotId, SnapshotRecord};
 
 use crate::aggregate::BadBlocks;
 use crate::files::Files;
@@ -24,49 +36,101 @@ fn roots_of(record: &SnapshotRecord) -> Roots {
     (record.inode_file.clone(), record.active_map.clone())
 }
 
+/// A clone, and what it says of its base.
+struct Wanted {
+    object: Object,
+    parent: FileId,
+    snapshot: SnapshotId,
+    /// Of its own record of it.
+    own: Option<Roots>,
+}
+
 /// What volumes say of bases: those that need one, and those that have it.
 #[derive(Default)]
 pub(crate) struct Clones {
-    wanted: Vec<(Object, FileId, SnapshotId, Option<Roots>)>,
+    wanted: BTreeMap<FileId, Wanted>,
     offered: BTreeMap<(FileId, SnapshotId), Roots>,
+    /// When each volume was made.
+    made: BTreeMap<FileId, CpNumber>,
     /// Volumes whose snapshots could not be read.
     pub(crate) unread: BTreeSet<FileId>,
 }
 
 impl Clones {
-    /// Takes note of a volume's snapshots.
+    /// Takes note of a volume, by its container, and of its snapshots.
     pub(crate) fn note(
         &mut self,
-        (volume, object): (FileId, Object),
+        (volume, object): (&Inode, Object),
         base: Option<(FileId, SnapshotId)>,
         records: &[SnapshotRecord],
     ) {
+        self.made.insert(volume.id, volume.cp_created);
         for record in records.iter().filter(|record| record.state == State::Live) {
-            self.offered.insert((volume, record.id), roots_of(record));
+            self.offered
+                .insert((volume.id, record.id), roots_of(record));
         }
         if let Some((parent, snapshot)) = base {
             let own = records.iter().find(|record| record.id == BASE);
             let own = own.filter(|record| record.state == State::Live);
-            self.wanted
-                .push((object, parent, snapshot, own.map(roots_of)));
+            let wanted = Wanted {
+                object,
+                parent,
+                snapshot,
+                own: own.map(roots_of),
+            };
+            self.wanted.insert(volume.id, wanted);
         }
     }
 
     /// Compares the bases with what the parents have.
     pub(crate) fn finish(&self, findings: &mut Findings) {
-        for (object, parent, snapshot, own) in &self.wanted {
+        for (volume, wanted) in &self.wanted {
+            let Wanted {
+                object,
+                parent,
+                snapshot,
+                own,
+            } = wanted;
+            let mut wrong = |expected: String, found: String| {
+                findings.add(Kind::CloneBase, object, Place::NONE, expected, found);
+            };
+            let made = (self.made.get(parent), self.made.get(volume));
+            let is_later = matches!(made, (Some(parent), Some(own)) if parent >= own);
+            if parent >= volume || is_later {
+                let when = made
+                    .0
+                    .map_or(String::new(), |cp| format!(" of consistency point {cp}"));
+                let expected = "a parent that was there before it".to_owned();
+                wrong(expected, format!("volume {parent}{when}"));
+                continue;
+            }
+            let depth = self.depth(*volume);
+            if depth > CLONE_DEPTH_MAX {
+                let expected = format!("at most {CLONE_DEPTH_MAX} volumes above it");
+                wrong(expected, depth.to_string());
+            }
             if self.unread.contains(parent) {
                 continue;
             }
-            let expected = format_args!("snapshot {snapshot} of volume {parent} as its first");
             let found = match (own, self.offered.get(&(*parent, *snapshot))) {
                 (Some(own), Some(offered)) if own == offered => continue,
                 (Some(_), Some(_)) => "another one",
                 (None, _) => "no first snapshot",
                 (_, None) => "no such snapshot there",
             };
-            findings.add(Kind::CloneBase, object, Place::NONE, expected, found);
+            let expected = format!("snapshot {snapshot} of volume {parent} as its first");
+            wrong(expected, found.to_owned());
         }
+    }
+
+    /// Volumes above a clone.
+    fn depth(&self, volume: FileId) -> usize {
+        // Ids decrease, so this ends.
+        let above = |id: &FileId| {
+            let parent = self.wanted.get(id)?.parent;
+            (parent < *id).then_some(parent)
+        };
+        std::iter::successors(above(&volume), above).count()
     }
 }
 
@@ -109,4 +173,104 @@ fn base_of(aggregate: &FileSystem<'_>, container: &Inode) -> Option<FileId> {
     };
     let (superblock, _) = read_superblock(&fs, &mut BadBlocks::default(), &mut Findings::deaf())?;
     superblock.snapshots.base.map(|(parent, _)| parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use everglade_format::metafile::{ACTIVE_MAP, INODE_FILE};
+
+    use super::*;
+
+    fn record() -> SnapshotRecord {
+        let inode = |id| Inode::new(id, FileKind::Metafile, CpNumber(1), 0);
+        SnapshotRecord {
+            id: BASE,
+            state: State::Live,
+            name: "s".into(),
+            parent: None,
+            also: Vec::new(),
+            is_unfolded: false,
+            is_in_pass: false,
+            next_file: FileId(65),
+            cp: CpNumber(1),
+            seconds: 0,
+            blocks_used: 1,
+            exclusive: 0,
+            pending: 0,
+            lost: 0,
+            inode_file: inode(INODE_FILE),
+            active_map: inode(ACTIVE_MAP),
+            holds: Vec::new(),
+        }
+    }
+
+    /// Volumes by id, consistency point and parent, each with the same first snapshot; what is wrong with them.
+    fn verdicts(volumes: &[(u32, u64, Option<u32>)]) -> Vec<String> {
+        let (mut clones, mut findings) = (Clones::default(), Findings::new());
+        for (id, cp, parent) in volumes {
+            let container = Inode::new(FileId(*id), FileKind::Container, CpNumber(*cp), 0);
+            let object = Object::Volume {
+                volume: FileId(*id),
+                name: format!("v{id}").into(),
+            };
+            let base = parent.map(|parent| (FileId(parent), BASE));
+            clones.note((&container, object), base, &[record()]);
+        }
+        clones.finish(&mut findings);
+        findings.problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_clone_may_name_any_older_volume_that_has_its_base() {
+        let all = [
+            (64, 1, None),
+            (70, 2, Some(64)),
+            (80, 3, Some(70)),
+            (90, 4, Some(64)),
+        ];
+        assert_eq!(verdicts(&all), [""; 0]);
+    }
+
+    #[test]
+    fn a_clone_of_itself_of_a_younger_volume_or_of_one_as_old_is_impossible() {
+        for (own, parent) in [
+            ((70, 2), (70, 2)),
+            ((70, 2), (80, 3)),
+            ((80, 2), (70, 2)),
+            ((80, 2), (70, 3)),
+        ] {
+            let others = [(64, 1, None), (parent.0, parent.1, Some(64))];
+            let all: Vec<_> = others
+                .into_iter()
+                .filter(|(id, ..)| *id != own.0)
+                .chain([(own.0, own.1, Some(parent.0))])
+                .collect();
+            let found = verdicts(&all);
+            assert_eq!(found.len(), 1, "{own:?} {parent:?}: {found:?}");
+            assert!(
+                found[0].contains("a parent that was there before it"),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_chain_of_clones_has_an_end() {
+        let chain: Vec<_> = (0..18u32)
+            .map(|at| {
+                (
+                    64 + at,
+                    u64::from(at) + 1,
+                    at.checked_sub(1).map(|at| 64 + at),
+                )
+            })
+            .collect();
+        assert_eq!(verdicts(&chain[..17]), [""; 0]);
+        let found = verdicts(&chain);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].contains("at most 16 volumes above it, found 17"),
+            "{found:?}"
+        );
+    }
 }

@@ -7,11 +7,12 @@
 
 use everglade_env::{DeviceId, DiskError, Storage};
 use everglade_format::config::{CONFIG_BYTES, hex};
+use everglade_format::damage::Writer;
 use everglade_format::label::{
     CONFIG_OFFSETS, LABEL_BLOCKS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, label_offsets,
     superblock_slot,
 };
-use everglade_format::{BLOCK_SIZE, Config, Damage, FORMAT_VERSION, Superblock, TagKey};
+use everglade_format::{BLOCK_SIZE, Config, Damage, Superblock, TagKey};
 
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
@@ -147,20 +148,25 @@ fn records_of(
         .into_iter()
         .map(&mut read)
         .collect();
-    // One newer record is enough: what lies beside it is older, and an upgrade may have been cut short.
+    // One newer record is enough: what lies beside it is older, and an upgrade may have been cut short. An older one
+    // counts where there is none that can be read.
+    let is_readable = records.iter().any(|(_, copy)| copy.valid().is_some());
     for (_, copy) in &records {
         if let Copy::Damaged(damage) = copy
-            && damage.is_newer
-            && damage.what == "format version"
+            && match damage.writer {
+                Writer::Newer => true,
+                Writer::Older => !is_readable,
+                Writer::Same => false,
+            }
         {
             return Err(Unreadable::Version {
                 device,
-                expected: FORMAT_VERSION,
-                found: damage.found.clone(),
+                expected: format!("{} {}", damage.what, damage.expected),
+                found: format!("{} {}", damage.what, damage.found),
             });
         }
     }
-    if records.iter().any(|(_, copy)| copy.valid().is_some()) {
+    if is_readable {
         return Ok(records);
     }
     for (site, copy) in &records {

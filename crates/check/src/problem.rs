@@ -153,7 +153,8 @@ kinds! {
     SnapshotRecord "snapshot-record" problem;
     /// A snapshot descends from none that is there, or is kept for nothing.
     SnapshotHistory "snapshot-history" problem;
-    /// A clone and the volume that it was cloned from do not agree on the snapshot it began as.
+    /// A clone and the volume that it was cloned from do not agree on the snapshot it began as, or it cannot be a clone
+    /// of that volume at all.
     CloneBase "clone-base" problem;
     /// A block of a snapshot is protected by nothing, or will not be in time (Theorems 1 to 3).
     Uncovered "uncovered" problem;

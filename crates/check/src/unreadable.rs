@@ -25,14 +25,14 @@ pub enum Unreadable {
         /// What is there instead.
         found: String,
     },
-    /// A device was written by another version.
-    #[error("device {} has format version {found}, this program reads {expected}", device.0)]
+    /// A device was written by another version, or with features that this program does not know.
+    #[error("device {} has {found}, this program reads {expected}", device.0)]
     Version {
         /// Which.
         device: DeviceId,
-        /// Ours.
-        expected: u32,
-        /// Its.
+        /// What this program reads.
+        expected: String,
+        /// What the device has.
         found: String,
     },
     /// A device belongs to another aggregate.

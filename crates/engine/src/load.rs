@@ -240,8 +240,9 @@ impl LoadCx<'_> {
         self.volume.is_some_and(Volume::is_moved)
     }
 
-    /// Looks for what a pointer of a volume names where containers of volumes that were split have it. Nothing if
-    /// they do not, or if what they have is damaged; with `believes`, nor if one of them says that the pointer is right.
+    /// Looks for what a pointer of a volume names where containers have it. Nothing if they do not, or if what they have
+    /// is damaged. With `believes`, only containers of volumes that were split are asked, and nothing is found if one
+    /// of them says that the pointer is right.
     fn elsewhere(
         &mut self,
         pointer: Pointer,
@@ -253,7 +254,9 @@ impl LoadCx<'_> {
             return Ok(None);
         }
         let aggregate = self.aggregate;
-        for (id, root) in aggregate.redirects.containers().iter() {
+        let known = aggregate.redirects.containers();
+        let others = if believes { &[] } else { &known.others[..] };
+        for (id, root) in known.split.iter().chain(others) {
             // Those made later cannot be parents.
             if self.volume.is_some_and(|volume| *id > volume.id) {
                 continue;

@@ -22,7 +22,7 @@ pub(crate) fn run(global: &Global) -> Result<ExitCode, Failure> {
         println!("{value:#}");
     } else {
         println!("everglade {program}");
-        println!("data directory format {directory}, media format {media} (0: not frozen)");
+        println!("data directory format {directory} (0: not frozen), media format {media}");
     }
     Ok(ExitCode::from(exit::OK))
 }

@@ -85,6 +85,8 @@ pub struct Config {
     pub member_index: u32,
     /// Grows with every change of membership.
     pub epoch: u64,
+    /// Features that a build may ignore. This one knows none, and keeps those that are there.
+    pub compatible: u64,
     /// The aggregate's name for ever.
     pub uuid: Uuid,
     /// Key of all tags; never leaves the labels.
@@ -142,6 +144,7 @@ impl Config {
         put(&mut out, 8, FORMAT_VERSION.to_le_bytes());
         put(&mut out, 12, self.member_index.to_le_bytes());
         put(&mut out, 16, self.epoch.to_le_bytes());
+        put(&mut out, 24, self.compatible.to_le_bytes());
         put(&mut out, 48, self.uuid);
         put(&mut out, 64, self.secret);
         put(&mut out, 96, self.created_seconds.to_le_bytes());
@@ -218,22 +221,15 @@ impl Config {
                 "another",
             ));
         }
-        let version = u32_at(bytes, 8);
-        if version != FORMAT_VERSION {
-            return Err(Damage::newer("format version", FORMAT_VERSION, version));
-        }
+        Damage::unless_ours(u32_at(bytes, 8))?;
         for (at, what) in [
-            (24, "compatible"),
-            (32, "read-only-compatible"),
-            (40, "incompatible"),
+            (32, "read-only-compatible feature flags"),
+            (40, "incompatible feature flags"),
         ] {
             let flags = u64_at(bytes, at);
-            if flags != 0 && what != "compatible" {
-                return Err(Damage::newer(
-                    "feature flags",
-                    format!("no {what} ones"),
-                    flags,
-                ));
+            if flags != 0 {
+                let found = format!("{flags:#x}");
+                return Err(Damage::newer(what, "none, as this build knows none", found));
             }
         }
         Damage::unless_equal("RAID kind", 0, u32_at(bytes, 108))?;
@@ -265,6 +261,7 @@ impl Config {
         let config = Config {
             member_index: u32_at(bytes, 12),
             epoch: u64_at(bytes, 16),
+            compatible: u64_at(bytes, 24),
             uuid: array_at(bytes, 48),
             secret: array_at(bytes, 64),
             created_seconds: u64_at(bytes, 96),
@@ -360,11 +357,13 @@ pub fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::damage::Writer;
 
     fn sample() -> Config {
         Config {
             member_index: 1,
             epoch: 3,
+            compatible: 0,
             uuid: [1; 16],
             secret: [2; 32],
             created_seconds: 77,
@@ -431,6 +430,56 @@ mod tests {
         config.extents[1].length = 1 << 30;
         let damage = Config::decode(&config.encode()).expect_err("too long");
         assert_eq!(damage.what, "extent");
+    }
+
+    /// A record with one byte changed and its checksum made right.
+    fn resealed(at: usize, value: u8) -> Vec<u8> {
+        let mut bytes = sample().encode();
+        bytes[at] = value;
+        let check = *blake3::hash(&bytes[..CHECK_AT]).as_bytes();
+        put(&mut bytes, CHECK_AT, check);
+        bytes
+    }
+
+    #[test]
+    fn another_version_and_unknown_features_are_refused_and_compatible_ones_kept() {
+        let ours = u8::try_from(crate::FORMAT_VERSION).expect("small");
+        for (at, value, writer, text) in [
+            (
+                8,
+                ours + 1,
+                Writer::Newer,
+                "format version: expected 1, found 2",
+            ),
+            (
+                8,
+                ours - 1,
+                Writer::Older,
+                "format version: expected 1, found 0",
+            ),
+            (
+                33,
+                1,
+                Writer::Newer,
+                "read-only-compatible feature flags: expected none, as this build knows none, found 0x100",
+            ),
+            (
+                40,
+                4,
+                Writer::Newer,
+                "incompatible feature flags: expected none, as this build knows none, found 0x4",
+            ),
+        ] {
+            let damage = Config::decode(&resealed(at, value)).expect_err("not ours");
+            assert_eq!(
+                (damage.writer, damage.to_string()),
+                (writer, text.to_owned())
+            );
+        }
+        let bytes = resealed(31, 0x80);
+        let config = Config::decode(&bytes).expect("ours").expect("there");
+        assert_eq!(config.compatible, 1 << 63);
+        assert_eq!(config.encode(), bytes);
     }
 
     #[test]

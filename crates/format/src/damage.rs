@@ -1,5 +1,7 @@
 //! What a decoder found wrong.
 
+use crate::FORMAT_VERSION;
+
 /// Bytes that do not decode: which structure, what was expected, what was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: expected {expected}, found {found}")]
@@ -10,8 +12,20 @@ pub struct Damage {
     pub expected: String,
     /// What the bytes say.
     pub found: String,
-    /// Nothing is broken: whoever wrote the bytes knows more than this build.
-    pub is_newer: bool,
+    /// Whether anything is broken at all.
+    pub writer: Writer,
+}
+
+/// Who wrote bytes that do not decode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// Somebody who meant this version of the format, so something is broken.
+    Same,
+    /// Somebody who knows more than this build: the bytes are whole, of a newer version or with features that it
+    /// does not have.
+    Newer,
+    /// A build from before the format was frozen; the bytes are whole.
+    Older,
 }
 
 impl Damage {
@@ -21,16 +35,40 @@ impl Damage {
             what,
             expected: expected.to_string(),
             found: found.to_string(),
-            is_newer: false,
+            writer: Writer::Same,
         }
     }
 
     /// Whole bytes of a version or with features this build does not know.
     pub fn newer(what: &'static str, expected: impl ToString, found: impl ToString) -> Self {
         Damage {
-            is_newer: true,
+            writer: Writer::Newer,
             ..Damage::new(what, expected, found)
         }
+    }
+
+    /// `Ok` if whole bytes are of the version that this build reads.
+    ///
+    /// # Errors
+    /// A newer or an older one.
+    pub fn unless_ours(version: u32) -> Result<(), Damage> {
+        if version == FORMAT_VERSION {
+            return Ok(());
+        }
+        let damage = Damage::newer("format version", FORMAT_VERSION, version);
+        Err(match version < FORMAT_VERSION {
+            true => Damage {
+                writer: Writer::Older,
+                ..damage
+            },
+            false => damage,
+        })
+    }
+
+    /// True if nothing is broken: the bytes are of another version, or have features that this build does not know.
+    #[must_use]
+    pub fn is_of_another(&self) -> bool {
+        self.writer != Writer::Same
     }
 
     /// `Ok` if `found` equals `expected`.

@@ -264,10 +264,7 @@ impl Header {
         put(&mut unsealed, CODE_AT, [0; 8]);
         let code = key.code(&unsealed);
         Damage::unless_equal("journal record's code", code, u64_at(block, CODE_AT))?;
-        let version = u32_at(block, 8);
-        if version != FORMAT_VERSION {
-            return Err(Damage::newer("format version", FORMAT_VERSION, version));
-        }
+        Damage::unless_ours(u32_at(block, 8))?;
         let (operations, pages) = (u16_at(block, 12).into(), u16_at(block, 14).into());
         if operations == 0 || !fits(operations, pages) {
             return Err(Damage::new(

@@ -137,10 +137,7 @@ impl Superblock {
             key.code(&unsealed),
             u64_at(block, CODE_AT),
         )?;
-        let version = u32_at(block, 8);
-        if version != FORMAT_VERSION {
-            return Err(Damage::newer("format version", FORMAT_VERSION, version));
-        }
+        Damage::unless_ours(u32_at(block, 8))?;
         if array_at::<16>(block, 24) != *uuid {
             return Err(Damage::new(
                 "superblock's aggregate",

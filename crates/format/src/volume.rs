@@ -47,6 +47,8 @@ const MAGIC: [u8; 8] = *b"EVGLVOLU";
 pub const SUPERBLOCK_VVBN: Vvbn = Vvbn(1);
 /// Blocks in an allocation area of vvbn space: one block of the volume's active map.
 pub const VOLUME_AREA_BLOCKS: u64 = crate::BITS_PER_BLOCK;
+/// A clone of a clone of … has at most so many volumes above it.
+pub const CLONE_DEPTH_MAX: usize = 16;
 
 /// When a write counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -210,7 +212,7 @@ impl VolumeSuperblock {
                 hex(&block[..8]),
             ));
         }
-        Damage::unless_equal("volume format version", FORMAT_VERSION, u32_at(block, 8))?;
+        Damage::unless_ours(u32_at(block, 8))?;
         Damage::unless_equal("volume id", volume.0, u32_at(block, 12))?;
         if array_at::<16>(block, 24) != *uuid {
             return Err(Damage::new(

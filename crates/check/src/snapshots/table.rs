@@ -1,18 +1,23 @@
 //! The snapshot table: records, each by itself, and the history that they make up.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 
 use everglade_format::metafile::{ACTIVE_MAP, INODE_FILE};
 use everglade_format::release::RELEASES_PER_BLOCK;
 use everglade_format::snapshot::{SNAPSHOTS_MAX, State};
 use everglade_format::volume::{LunCloning, Scan, Split};
-use everglade_format::{BITS_PER_BLOCK, Inode, Kind as FileKind, SnapshotId, SnapshotRecord};
+use everglade_format::{
+    BITS_PER_BLOCK, Block, Inode, Kind as FileKind, Layer, SPAN, SnapshotId, SnapshotRecord,
+};
 
 use super::Volume;
 use crate::clones::BASE;
+use crate::filesystem::FileSystem;
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
-use crate::tree;
+use crate::tree::{self, Leaves, Visit};
 
 /// Blocks of a table: it holds the most snapshots there can be, and those that are gone, many times over.
 const BLOCKS_MAX: u64 = 4 * SNAPSHOTS_MAX as u64;
@@ -47,10 +52,11 @@ pub(super) fn check_roots_of_none(volume: &Volume<'_>, findings: &mut Findings) 
         && roots.scan == Scan::None
         && roots.lun_clone.is_none()
         && roots.exclusive == 0
+        && roots.base.is_none()
         && roots.split == Split::None;
     if !nothing {
-        let expected = "no release file, parent, scan, clone, split or exclusive blocks without a \
-                        snapshot table";
+        let expected = "no release file, parent, scan, clone, base, split or exclusive blocks without \
+                        a snapshot table";
         let found = format_args!("{roots:?}");
         let kind = Kind::SnapshotRoots;
         findings.add(kind, &volume.fs.object(), Place::NONE, expected, found);
@@ -254,6 +260,8 @@ impl Table {
             let expected = "a hidden LUN, and a snapshot that stays and is descended from";
             let found = format_args!("{cloning:?}");
             findings.add(kind, &volume.fs.object(), Place::NONE, expected, found);
+        } else if let (Some(source), Some(inode)) = (source, inode) {
+            check_cloned(volume, cloning, (source, inode), findings);
         }
     }
 
@@ -302,6 +310,72 @@ impl Table {
         let expected = "no other scan before a release file is done";
         rule(roots.release.is_none() || is_turn, expected, found());
     }
+}
+
+/// What a LUN that is being cloned has so far: the source's leaves below its place, and no others.
+fn check_cloned(
+    volume: &Volume<'_>,
+    cloning: &LunCloning,
+    (source, made): (&SnapshotRecord, &Inode),
+    findings: &mut Findings,
+) {
+    let image = volume.fs.image(&source.name, source);
+    let (index, slot) = Inode::place(cloning.from);
+    // What cannot be read is reported with the image.
+    let Ok(block) = tree::leaf_at(&image, &source.inode_file, index) else {
+        return;
+    };
+    let decode = |block: &Block| Inode::decode_from(block, slot, cloning.from, Layer::Volume);
+    let from = block.map(|block| decode(&block)).transpose();
+    let Ok(from) = from else { return };
+    let mut wrong = |expected: String, found: String| {
+        let kind = Kind::SnapshotRoots;
+        findings.add(kind, &volume.fs.object(), Place::NONE, expected, found);
+    };
+    let Some(from) = from.flatten().filter(|it| it.kind == FileKind::Lun) else {
+        let expected = format!("LUN {} in the snapshot it is cloned from", cloning.from);
+        return wrong(expected, "none".to_owned());
+    };
+    // Blocks beyond the end of a LUN that was cut short are not its own.
+    let end = cloning.next.saturating_mul(SPAN);
+    let end = end.min(from.block_count());
+    let (wanted, there) = (
+        leaves(&image, &from, 0..end),
+        leaves(volume.fs, made, 0..u64::MAX),
+    );
+    if let (Some(wanted), Some(there)) = (wanted, there)
+        && wanted != there
+    {
+        let expected = format!(
+            "the {} leaves that the source has before block {end}",
+            wanted.0
+        );
+        wrong(expected, format!("{} leaves, or others", there.0));
+    }
+}
+
+/// Number of a file's leaves in a range, and a digest of their places and vvbns; nothing if some cannot be read.
+fn leaves(fs: &FileSystem<'_>, inode: &Inode, range: Range<u64>) -> Option<(u64, u64)> {
+    let file = tree::File {
+        inode,
+        object: &Object::Aggregate,
+        leaves: Leaves::Opaque,
+        range,
+        bounded: false,
+    };
+    let (mut count, mut digest) = (0, DefaultHasher::new());
+    let walked = tree::walk(fs, &file, &mut Findings::deaf(), &mut |_, visit| {
+        if let Visit::Reference {
+            level: 0,
+            index,
+            pointer,
+        } = visit
+        {
+            count += 1;
+            (index, pointer.vvbn.0).hash(&mut digest);
+        }
+    });
+    (!walked.partial).then(|| (count, digest.finish()))
 }
 
 /// Entries of the release file that were released.

@@ -10,10 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use everglade_check::{Kind, Report};
 use everglade_env::BLOCK_SIZE;
+use everglade_testing::system::Maker;
 use everglade_testing::{Rng, SimWorld};
 
 use crate::corrupter::{self, Atlas, Damage, Way, harmless};
 use crate::lived::{self, Lived};
+use crate::reading;
 use crate::snapped;
 
 /// Images in an ordinary run: some seconds.
@@ -141,6 +143,78 @@ fn images_with_clones_are_acquitted_and_damaged_ones_convicted() {
 }
 
 #[test]
+fn images_with_splits_are_acquitted_and_damaged_ones_convicted() {
+    judge(snapped::split, 3 * images(), corrupter::of_splits());
+}
+
+/// Changes that the verifier does not mind must not make anybody read anything else.
+fn reads_as_before(make: fn(u64) -> Lived, change: corrupter::Make) {
+    let (mut changed, mut errors) = (0, 0);
+    for seed in 0..60 {
+        let lived = make(seed);
+        let (world, mut rng) = (lived.world(), Rng::for_part(seed, "harmless"));
+        let atlas = Atlas::of(&world);
+        let Some(change) = change(&atlas, &mut rng) else {
+            continue;
+        };
+        change.apply(&atlas, &world);
+        let report = lived::report(&world);
+        assert!(report.is_clean(), "image {seed}: {report}");
+        let before = reading::all(&lived.maker, &lived.world()).expect("it starts");
+        let now = reading::all(&lived.maker, &world).expect("it starts");
+        let wrong = reading::wrong(&before, &now);
+        assert!(wrong.is_empty(), "image {seed}: {wrong:?}");
+        errors += now.values().filter(|bytes| bytes.is_none()).count();
+        changed += 1;
+        if changed == 12 {
+            break;
+        }
+    }
+    assert!(changed > 3, "{changed}");
+    assert_eq!(errors, 0, "hints that are wrong cost nobody an answer");
+}
+
+#[test]
+fn a_pvbn_that_is_out_of_date_is_found_by_the_container_in_any_volume() {
+    reads_as_before(lived::image, harmless::mislead);
+}
+
+#[test]
+fn a_volume_that_does_not_know_that_it_was_split_reads_as_before() {
+    reads_as_before(snapped::split, corrupter::splits::done_forgotten);
+}
+
+#[test]
+fn a_volume_that_says_for_nothing_that_it_was_split_reads_as_before() {
+    reads_as_before(snapped::split, corrupter::splits::done_for_nothing);
+}
+
+#[test]
+fn damage_to_splits_is_never_read_as_other_data() {
+    let ways = corrupter::of_splits();
+    let mut changed = 0;
+    for seed in 0..24 {
+        let lived = snapped::split(seed);
+        let atlas = Atlas::of(&lived.world());
+        let Some(before) = reading::all(&lived.maker, &lived.world()) else {
+            panic!("image {seed} does not start");
+        };
+        for (name, make) in ways {
+            let world = lived.world();
+            let Some(damage) = make(&atlas, &mut Rng::for_part(seed, name)) else {
+                continue;
+            };
+            damage.apply(&atlas, &world);
+            changed += 1;
+            let now = reading::all(&lived.maker, &world).unwrap_or_default();
+            let wrong = reading::wrong(&before, &now);
+            assert!(wrong.is_empty(), "image {seed}, {name}: {wrong:?}");
+        }
+    }
+    assert!(changed > 20, "{changed}");
+}
+
+#[test]
 fn a_snapshot_marked_unfolded_for_nothing_is_harmless() {
     let mut changed = 0;
     for seed in 0..12 {
@@ -153,6 +227,24 @@ fn a_snapshot_marked_unfolded_for_nothing_is_harmless() {
         change.apply(&atlas, &world);
         let report = lived::report(&world);
         assert!(report.is_clean(), "image {seed}: {report}");
+        changed += 1;
+    }
+    assert!(changed > 3, "{changed}");
+}
+
+#[test]
+fn a_clone_of_an_older_clone_of_the_same_snapshot_is_as_good_as_one_of_the_parent() {
+    let mut changed = 0;
+    for seed in 0..60 {
+        let lived = snapped::cloned(seed);
+        let (world, mut rng) = (lived.world(), Rng::for_part(seed, "harmless"));
+        let atlas = Atlas::of(&world);
+        let change = corrupter::snapshots::base_of_an_older_clone(&atlas, &mut rng);
+        let Some(change) = change else { continue };
+        change.apply(&atlas, &world);
+        let report = lived::report(&world);
+        assert!(report.is_clean(), "image {seed}: {report}");
+        lived.maker.mount(&world).expect("it starts");
         changed += 1;
     }
     assert!(changed > 3, "{changed}");

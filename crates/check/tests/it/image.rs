@@ -86,6 +86,7 @@ fn config(scale: Scale) -> Config {
     Config {
         member_index: 0,
         epoch: 1,
+        compatible: 0,
         uuid: UUID,
         secret: SECRET,
         created_seconds: 7,

@@ -14,6 +14,8 @@ mod lived;
 mod memory;
 mod notes;
 mod planned;
+mod reading;
 mod reopened;
 mod snapped;
 mod sound;
+mod theorems;

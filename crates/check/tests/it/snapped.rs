@@ -5,7 +5,7 @@ use everglade_engine::admin::Change;
 use everglade_target::{Op, WriteSpan};
 use everglade_testing::engine::{EngineMaker, EngineSystem};
 use everglade_testing::system::{Maker, System};
-use everglade_testing::world::{Cut, Keep, Turn};
+use everglade_testing::world::{Cut, CutPoint, Keep, Turn};
 use everglade_testing::{Rng, Seed, SimWorld};
 
 use crate::lived::{Lived, report};
@@ -25,24 +25,64 @@ struct Life<'l> {
     /// LUNs are cloned too.
     has_lun_clones: bool,
     has_clones: bool,
+    /// Clones are split.
+    has_splits: bool,
+}
+
+/// What is done besides snapshots.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Besides {
+    Nothing,
+    LunClones,
+    Clones,
+    Splits,
 }
 
 /// The image of a seed.
 pub(crate) fn image(seed: u64) -> Lived {
-    make(seed, false, false)
+    make(seed, Besides::Nothing)
 }
 
 /// The same, with LUNs that share blocks.
 pub(crate) fn image_with_clones(seed: u64) -> Lived {
-    make(seed, true, false)
+    make(seed, Besides::LunClones)
 }
 
 /// The same with clones of volumes, of which some are cloned.
 pub(crate) fn cloned(seed: u64) -> Lived {
-    make(seed, false, true)
+    make(seed, Besides::Clones)
 }
 
-fn make(seed: u64, has_lun_clones: bool, has_clones: bool) -> Lived {
+/// The same with clones that are split, or were.
+pub(crate) fn split(seed: u64) -> Lived {
+    make(seed, Besides::Splits)
+}
+
+/// What could be on media at each write of a life.
+pub(crate) fn watched(seed: u64) -> Vec<CutPoint> {
+    let mut rng = Rng::for_part(seed, "watched");
+    let maker = EngineMaker {
+        reclaim_regions: 2,
+        ..EngineMaker::SMALL_LOGGED
+    };
+    let world = SimWorld::new(Seed(seed), 1, &maker.devices(16 << 20));
+    maker.format(&world).expect("devices are large enough");
+    let system = maker.mount(&world).expect("it mounts");
+    world.watch_cuts(1, 2_000);
+    let mut running = Life {
+        world: &world,
+        system,
+        rng: &mut rng,
+        has_lun_clones: seed.is_multiple_of(2),
+        has_clones: false,
+        has_splits: false,
+    };
+    running.live(0);
+    drop(running);
+    world.take_cuts()
+}
+
+fn make(seed: u64, besides: Besides) -> Lived {
     let mut rng = Rng::for_part(seed, "snapped");
     let regions = [1, 2, 5][rng.index(3)];
     let maker = EngineMaker {
@@ -59,8 +99,9 @@ fn make(seed: u64, has_lun_clones: bool, has_clones: bool) -> Lived {
             world: &world,
             system,
             rng: &mut rng,
-            has_lun_clones,
-            has_clones,
+            has_lun_clones: besides == Besides::LunClones,
+            has_clones: matches!(besides, Besides::Clones | Besides::Splits),
+            has_splits: besides == Besides::Splits,
         };
         running.live(life);
         let keep = [Keep::Nothing, Keep::Everything][rng.index(2)];
@@ -122,6 +163,13 @@ impl Life<'_> {
             return self.clone_or_delete(number);
         }
         let volume = self.volume();
+        if self.has_splits && self.rng.one_in(4) {
+            let change = match self.rng.one_in(4) {
+                true => Change::StopSplit { volume },
+                false => Change::StartSplit { volume },
+            };
+            return self.change(change);
+        }
         let known = self.system.snapshots(&volume);
         let count = self.system.volumes().unwrap_or_default().len();
         if self.has_clones && !known.is_empty() && count < CLONES_MAX && self.rng.one_in(6) {

@@ -171,6 +171,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
     let config = Config {
         member_index: 0,
         epoch: 1,
+        compatible: 0,
         uuid: plan.uuid,
         secret: plan.secret,
         created_seconds: plan.created_seconds,

@@ -4,9 +4,10 @@
 
 use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::config::{CONFIG_BYTES, hex};
+use everglade_format::damage::Writer;
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BLOCKS, SUPERBLOCK_OFFSETS, label_offsets};
 use everglade_format::planted::{self, Bug};
-use everglade_format::{Config, Damage, Superblock, TagKey};
+use everglade_format::{Config, Damage, FORMAT_VERSION, Superblock, TagKey};
 
 /// Why an aggregate cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +49,7 @@ const RESTORE: &str = "Check that the devices are the right ones and that none w
 fn read_config(storage: &dyn Storage, device: DeviceId) -> Result<Config, Refusal> {
     let size = storage.size_bytes(device);
     let mut newest: Option<Config> = None;
-    let mut complaint = None;
+    let (mut complaint, mut older) = (None, None);
     if size >= 2 * everglade_format::label::LABEL_BYTES {
         for label in label_offsets(size) {
             for slot in CONFIG_OFFSETS {
@@ -62,8 +63,11 @@ fn read_config(storage: &dyn Storage, device: DeviceId) -> Result<Config, Refusa
                         newest = Some(config);
                     }
                     Ok(_) => {}
-                    Err(damage) if damage.is_newer => {
-                        return Err(newer(&storage.name(device), &damage));
+                    Err(damage) if damage.writer == Writer::Newer => {
+                        return Err(of_another(&storage.name(device), &damage));
+                    }
+                    Err(damage) if damage.writer == Writer::Older => {
+                        older.get_or_insert(of_another(&storage.name(device), &damage));
                     }
                     Err(damage) => {
                         complaint
@@ -74,23 +78,33 @@ fn read_config(storage: &dyn Storage, device: DeviceId) -> Result<Config, Refusa
         }
     }
     newest.ok_or_else(|| {
-        let found = complaint
-            .unwrap_or_else(|| format!("device {} has no Everglade label", storage.name(device)));
-        Refusal::new(
-            found,
-            "the label of an Everglade device of format version 0",
-            RESTORE,
-        )
+        older.unwrap_or_else(|| {
+            let found = complaint.unwrap_or_else(|| {
+                format!("device {} has no Everglade label", storage.name(device))
+            });
+            let expected =
+                format!("the label of an Everglade device of format version {FORMAT_VERSION}");
+            Refusal::new(found, expected, RESTORE)
+        })
     })
 }
 
-/// Whole bytes that this build does not understand. One such record is enough: what lies beside it is
-/// older, and an upgrade may have been cut short.
-fn newer(device: &str, damage: &Damage) -> Refusal {
+/// Whole bytes that this build does not understand. One newer record is enough: what lies beside it is older, and an
+/// upgrade may have been cut short. An older one counts where there is none that this build understands.
+fn of_another(device: &str, damage: &Damage) -> Refusal {
+    let remedy = match damage.writer {
+        Writer::Older => {
+            "It is from before the format was frozen: copy the data out with the everglade that wrote it, \
+             and create the aggregate anew. Nothing was changed"
+        }
+        Writer::Newer | Writer::Same => {
+            "Run the newer everglade that wrote it. Nothing was changed"
+        }
+    };
     Refusal::new(
-        format!("device {} has {} {}", device, damage.what, damage.found),
+        format!("device {device} has {} {}", damage.what, damage.found),
         format!("{} {}", damage.what, damage.expected),
-        "Run the newer everglade that wrote it. Nothing was changed",
+        remedy,
     )
 }
 
@@ -317,8 +331,8 @@ fn read_superblock(
                         newest = Some(other);
                     }
                     Ok(_) => {}
-                    Err(damage) if damage.is_newer => {
-                        return Err(newer(&storage.name(*device), &damage));
+                    Err(damage) if damage.is_of_another() => {
+                        return Err(of_another(&storage.name(*device), &damage));
                     }
                     Err(damage) => {
                         complaint = format!("device {}: {damage}", storage.name(*device))

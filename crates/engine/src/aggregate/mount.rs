@@ -157,12 +157,12 @@ impl Mounting {
     }
 }
 
-/// Containers of volumes that were split: without them their own inodes may not be found.
+/// Containers, each with whether its volume was split: without them its own inodes may not be found.
 fn moved(
     fs: &FileSystem,
     cx: &mut LoadCx<'_>,
     names: &[Entry],
-) -> Result<Vec<(FileId, Root)>, Stop> {
+) -> Result<Vec<(bool, FileId, Root)>, Stop> {
     let mut gather = Gather::default();
     let mut moved = Vec::new();
     for id in names.iter().map(|entry| entry.file) {
@@ -171,9 +171,8 @@ fn moved(
             continue;
         };
         let superblock = VolumeSuperblock::decode(leaf.bytes(), id, &cx.aggregate.config.uuid)?;
-        if superblock.snapshots.split == Split::Done {
-            moved.push((id, Root::of(&container.inode)));
-        }
+        let is_split = superblock.snapshots.split == Split::Done;
+        moved.push((is_split, id, Root::of(&container.inode)));
     }
     gather.finish()?;
     Ok(moved)

@@ -14,7 +14,9 @@
 //!    it was found by. Which containers are asked, and in which order, is a matter of speed only.
 //! 2. Only committed containers are asked. A block that moves in a consistency point is still where it was until
 //!    that is committed and the next one began, so nobody needs the slots that it has not committed yet.
-//! 3. Volumes that were never split, and are no clones of such, pay nothing until a block is damaged.
+//! 3. Volumes that were never split, and are no clones of such, pay nothing until a block is not where a pointer says.
+//!    Nothing but a split makes that so today. But the container is the truth in any volume (B-10), so whatever moves
+//!    blocks in times to come is understood by a build that only knows splits: then all containers are asked.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,29 +25,45 @@ use everglade_format::FileId;
 
 use crate::tree::Root;
 
+/// Committed containers, the latest made first: a clone comes before its parent.
+#[derive(Default)]
+pub(crate) struct Containers {
+    /// Of volumes that were split.
+    pub(crate) split: Vec<(FileId, Root)>,
+    /// Of the others.
+    pub(crate) others: Vec<(FileId, Root)>,
+}
+
 /// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Redirects {
-    /// Committed containers of volumes that were split, the latest made first: a clone comes before its parent.
-    containers: RwLock<Arc<[(FileId, Root)]>>,
+    containers: RwLock<Arc<Containers>>,
     is_any: AtomicBool,
     /// Pages that were found elsewhere.
     count: AtomicU64,
 }
 
 impl Redirects {
-    /// At a mount, and when a consistency point is published.
-    pub(crate) fn set(&self, containers: impl Iterator<Item = (FileId, Root)>) {
-        let mut containers: Vec<_> = containers.collect();
-        containers.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
+    /// At a mount, and when a consistency point is published. Each container comes with whether its volume was split.
+    pub(crate) fn set(&self, containers: impl Iterator<Item = (bool, FileId, Root)>) {
+        let mut all = Containers::default();
+        for (is_split, id, root) in containers {
+            let list = if is_split {
+                &mut all.split
+            } else {
+                &mut all.others
+            };
+            list.push((id, root));
+        }
+        for list in [&mut all.split, &mut all.others] {
+            list.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
+        }
+        self.is_any.store(!all.split.is_empty(), Ordering::Relaxed);
         let mut known = self
             .containers
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        if !(known.is_empty() && containers.is_empty()) {
-            self.is_any.store(!containers.is_empty(), Ordering::Relaxed);
-            *known = containers.into();
-        }
+        *known = Arc::new(all);
     }
 
     /// True if any volume was split.
@@ -54,7 +72,7 @@ impl Redirects {
     }
 
     /// The containers to ask.
-    pub(crate) fn containers(&self) -> Arc<[(FileId, Root)]> {
+    pub(crate) fn containers(&self) -> Arc<Containers> {
         let known = self.containers.read();
         known.unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -186,8 +186,10 @@ impl Home {
     /// Lets everybody find blocks of volumes that were split ([`crate::aggregate::redirects`]).
     pub(crate) fn tell_moved(&self) {
         let is_split = |volume: &VolumeHome| volume.fs.snapshots.roots.split == Split::Done;
-        let containers = self.volumes.iter().filter(|(_, volume)| is_split(volume));
-        let containers = containers.map(|(id, _)| (*id, Root::of(&self.fs.files[id].inode)));
+        let containers = self.volumes.iter().map(|(id, volume)| {
+            let root = Root::of(&self.fs.files[id].inode);
+            (is_split(volume), *id, root)
+        });
         let redirects = &self.aggregate.redirects;
         redirects.set(containers);
         if !redirects.is_any() {

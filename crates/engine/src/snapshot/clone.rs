@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::snapshot::State;
-use everglade_format::volume::VOLUME_AREA_BLOCKS;
+use everglade_format::volume::{CLONE_DEPTH_MAX, VOLUME_AREA_BLOCKS};
 use everglade_format::{CpNumber, FileId, SnapshotId, SnapshotRecord};
 
 use crate::admin::{Change, Context, Error, Request, create_volume, find};
@@ -37,9 +37,6 @@ use crate::snapshot::image::{self, Image};
 use crate::snapshot::info::SnapshotInfo;
 use crate::snapshot::restore::{self, Restored};
 use crate::volume::Volume;
-
-/// A clone of a clone of … at most so often.
-const DEPTH_MAX: usize = 16;
 
 /// The id of the base among the clone's own snapshots.
 pub(crate) const BASE: SnapshotId = SnapshotId(1);
@@ -55,18 +52,14 @@ pub(crate) fn create(
     let known = find(home, parent)?;
     let (parent_id, sync) = (known.shared.id, known.sync);
     let base = (parent_id, live(known, snapshot)?);
-    let mut depth = 1;
-    let mut at = parent_id;
-    while let Some((above, _)) = home
-        .volumes
-        .get(&at)
-        .and_then(|v| v.fs.snapshots.roots.base)
-    {
-        (at, depth) = (above, depth + 1);
-    }
-    if depth > DEPTH_MAX {
+    let above = |id: &FileId| {
+        let (parent, _) = home.volumes.get(id)?.fs.snapshots.roots.base?;
+        // A parent is older, so this ends.
+        (parent < *id).then_some(parent)
+    };
+    if std::iter::successors(Some(parent_id), above).count() > CLONE_DEPTH_MAX {
         return Err(Error::Limit(format!(
-            "{parent}@{snapshot} is the end of a chain of {DEPTH_MAX} clones, the most there can be"
+            "{parent}@{snapshot} is the end of a chain of {CLONE_DEPTH_MAX} clones, the most there can be"
         )));
     }
     create_volume(home, context, cp, name, sync)?;

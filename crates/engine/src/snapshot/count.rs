@@ -298,7 +298,8 @@ mod tests {
     }
 
     proptest! {
-        /// Counted blocks and cleared summary bits are those that looking at everybody would give.
+        /// The equations for exclusive blocks (DESIGN §8, F-10): counted blocks and cleared summary bits are those that
+        /// looking at everybody would give.
         #[test]
         fn counts_and_cleared_bits_agree_with_brute_force(
             steps in proptest::collection::vec((0..10u8, any::<u64>(), any::<u64>(), 0..64u64), 1..40),

@@ -60,7 +60,7 @@ fn version_says_what_decides_about_compatibility() {
     let output = place.run(&["version", "--json"]);
     let value: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     assert_eq!(value["schema_version"], 1);
-    assert_eq!(value["media_format"], 0);
+    assert_eq!(value["media_format"], 1);
 }
 
 #[test]

@@ -9,10 +9,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use everglade_testing::Seed;
-use everglade_testing::sim::{Cost, Failure, Kind, Report, exhaustive};
+use everglade_testing::sim::{Cost, Failure, Kind, Report, exhaustive, histories};
 
 const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace LINES] [--json]
        sim --kind exhaustive [--from N] [--shard I/N] [--minutes M] [--seed N] [--json]
+       sim --kind histories --shard I/N [--from N] [--minutes M] [--json]
 
   --seed N       run this seed (decimal or 0x…); with --minutes, start the series there
   --minutes M    run seeds until M minutes have passed; without --seed from a fresh one
@@ -24,6 +25,8 @@ const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace 
                  all sequences of up to three operations from all start states, cut at each
                  write; --from N begins with case N, --shard I/N does every N-th from the
                  I-th (counted from 0) on, and what is printed at the end says how to go on
+  --kind histories --shard I/N
+                 the same of all sequences with snapshot verbs; --shard 0/1 is all of them
 ";
 
 struct Wish {
@@ -32,9 +35,18 @@ struct Wish {
     kind: Option<Kind>,
     trace_lines: usize,
     json: bool,
-    /// Every case, instead of seeds: the first, the share, and of how many.
-    exhaustive: Option<Share>,
+    /// Cases, one after the other, instead of seeds.
+    cases: Option<(Cases, Share)>,
 }
+
+/// What there are numbered cases of.
+#[derive(Clone, Copy)]
+enum Cases {
+    Exhaustive,
+    Histories,
+}
+
+/// Which of them: the first, and each `of`-th from the `index`-th on.
 
 #[derive(Clone, Copy)]
 struct Share {
@@ -50,8 +62,10 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
         kind: None,
         trace_lines: 0,
         json: false,
-        exhaustive: None,
+        cases: None,
     };
+    let mut is_exhaustive = false;
+    let mut is_share = false;
     let mut share = Share {
         from: 0,
         index: 0,
@@ -69,14 +83,18 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
                 wish.minutes = Some(minutes);
             }
             "--kind" => match value()?.as_str() {
-                "exhaustive" => wish.exhaustive = Some(share),
+                "exhaustive" => is_exhaustive = true,
                 name => {
                     let kind = Kind::named(name).ok_or(format!("there is no kind {name}"))?;
                     wish.kind = Some(kind);
                 }
             },
-            "--from" => share.from = value()?.parse().map_err(|_| "not a number of a case")?,
+            "--from" => {
+                is_share = true;
+                share.from = value()?.parse().map_err(|_| "not a number of a case")?;
+            }
             "--shard" => {
+                is_share = true;
                 let text = value()?;
                 let parts = text
                     .split_once('/')
@@ -92,7 +110,11 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
             _ => return Err(format!("what is {option}?")),
         }
     }
-    wish.exhaustive = wish.exhaustive.map(|_| share);
+    wish.cases = match wish.kind {
+        _ if is_exhaustive => Some((Cases::Exhaustive, share)),
+        Some(Kind::Histories) if is_share => Some((Cases::Histories, share)),
+        _ => None,
+    };
     Ok(wish)
 }
 
@@ -104,8 +126,26 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if let Some(share) = wish.exhaustive {
-        return exhaust(&wish, share);
+    match wish.cases {
+        Some((Cases::Exhaustive, share)) => {
+            let seed = wish.seed.unwrap_or(Seed(1));
+            println!("seed {seed}");
+            return match exhaustive::Exhaustive::new(seed) {
+                Ok(all) => exhaust(&wish, share, exhaustive::count(), "exhaustive", &|number| {
+                    all.run(number)
+                }),
+                Err(failure) => explain(seed, None, &failure, 0),
+            };
+        }
+        Some((Cases::Histories, share)) => {
+            return match histories::Histories::new() {
+                Ok(all) => exhaust(&wish, share, histories::count(), "histories", &|number| {
+                    all.run(number)
+                }),
+                Err(failure) => explain(Seed(0), Some(Kind::Histories), &failure, 0),
+            };
+        }
+        None => {}
     }
     let first = wish.seed.unwrap_or_else(Seed::fresh);
     println!("seed {first}");
@@ -139,30 +179,33 @@ fn tell(wish: &Wish, begin: Instant, all: &Report, runs: u64) {
     }
 }
 
-/// Runs a share of all cases, until the time is up if there is a limit.
-fn exhaust(wish: &Wish, share: Share) -> ExitCode {
-    let seed = wish.seed.unwrap_or(Seed(1));
-    println!("seed {seed}");
+/// Runs a share of so many cases, until the time is up if there is a limit.
+fn exhaust(
+    wish: &Wish,
+    share: Share,
+    count: u64,
+    kind: &str,
+    run: &dyn Fn(u64) -> Result<Report, Failure>,
+) -> ExitCode {
     let begin = Instant::now();
     let limit = wish
         .minutes
         .map(|minutes| Duration::from_secs_f64(minutes * 60.0));
-    let all_cases = match exhaustive::Exhaustive::new(seed) {
-        Ok(prepared) => prepared,
-        Err(failure) => return explain(seed, None, &failure, 0),
-    };
     let mut all = Report::default();
     let mut passed = 0;
     let mut next = share.from + (share.index + share.of - share.from % share.of) % share.of;
-    while next < exhaustive::count() && limit.is_none_or(|limit| begin.elapsed() < limit) {
-        let verdict = std::panic::catch_unwind(|| all_cases.run(next));
-        match verdict.unwrap_or_else(|_| Err(Failure::panicked())) {
+    while next < count && limit.is_none_or(|limit| begin.elapsed() < limit) {
+        let run = std::panic::AssertUnwindSafe(|| run(next));
+        match std::panic::catch_unwind(run).unwrap_or_else(|_| Err(Failure::panicked())) {
             Ok(report) => all.add(&report),
             Err(failure) => {
-                println!("FAILED case {next} with seed {seed}\n{failure}");
+                println!("FAILED case {next}\n{failure}");
+                let seed = wish
+                    .seed
+                    .map_or(String::new(), |seed| format!(" --seed {seed}"));
                 println!(
-                    "again: cargo run --release -p everglade-testing --bin sim -- --kind exhaustive \
-                     --seed {seed} --from {next}"
+                    "again: cargo run --release -p everglade-testing --bin sim -- --kind {kind}{seed} --shard 0/1 \
+                     --from {next}"
                 );
                 println!("{passed} passed, 1 failed");
                 return ExitCode::FAILURE;
@@ -172,7 +215,6 @@ fn exhaust(wish: &Wish, share: Share) -> ExitCode {
         next += share.of;
     }
     tell(wish, begin, &all, passed);
-    let count = exhaustive::count();
     if next < count {
         println!(
             "next: --from {next} --shard {}/{} of {count} cases",

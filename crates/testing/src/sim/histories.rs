@@ -2,7 +2,8 @@
 //!
 //! Each sequence runs from one of four start states (no snapshot; two with diverged data; a branch, whose fork is a
 //! ghost; scans about to begin), and afterwards rests, so that its scans are cut too. One thing is asked at a time,
-//! as in [`super::snapshots`]: at each cut the states that may be there are those from the last durable one to the
+//! as in [`super::snapshots`], but for clones of LUNs, which go on meanwhile: at each cut the states that may be there
+//! are those from the last durable one to the
 //! one that was being made. Case n is sequence n / 4 from start state n mod 4, the short sequences first.
 
 use super::snapshots::{Image, Life, Lun, State, Step};
@@ -47,9 +48,14 @@ enum Letter {
     Lun,
     /// The LUN, the volume or the aggregate gets another name, by the place in the sequence.
     Rename,
+    /// The LUN is cloned: as it is at the beginning of the sequence, later as it was in the oldest snapshot. While a
+    /// clone is made, that ends.
+    CloneLun,
+    /// Blocks that the other LUN may share are overwritten there.
+    WriteOther,
 }
 
-const ALPHABET: [Letter; 13] = [
+const ALPHABET: [Letter; 15] = [
     Letter::Write,
     Letter::WriteAcross,
     Letter::Discard,
@@ -63,6 +69,8 @@ const ALPHABET: [Letter; 13] = [
     Letter::RestoreLun,
     Letter::Lun,
     Letter::Rename,
+    Letter::CloneLun,
+    Letter::WriteOther,
 ];
 
 /// Where sequences start.
@@ -102,7 +110,7 @@ fn case(number: u64) -> (usize, Vec<Letter>) {
     let mut letters = Vec::new();
     for _ in 0..length {
         let index = rest % ALPHABET.len() as u64;
-        letters.push(ALPHABET[usize::try_from(index).expect("below thirteen")]);
+        letters.push(ALPHABET[usize::try_from(index).expect("below fifteen")]);
         rest /= ALPHABET.len() as u64;
     }
     let begin = usize::try_from(number % begins).expect("few");
@@ -205,6 +213,8 @@ fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
                 safety,
             })
         }
+        // Its name will be that of the clone.
+        Letter::Lun if state.cloning().is_some() => return None,
         Letter::Lun if state.active.len() > 1 => Step::Change(Change::DeleteLun {
             volume: volume(),
             name: OTHER.to_owned(),
@@ -215,6 +225,33 @@ fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
             name: OTHER.to_owned(),
             size_bytes: 8 * BLOCK_SIZE as u64,
         }),
+        Letter::CloneLun => Step::Change(clone(state, position)?),
+        Letter::WriteOther => {
+            let there = state.active.get(OTHER)?;
+            let first = if there.blocks > 256 {
+                250 + position
+            } else {
+                0
+            };
+            write(OTHER, first, 4, 300 + position)
+        }
+    })
+}
+
+/// A clone of the LUN, or the end of the one that is made; nothing if there is another LUN already.
+fn clone(state: &State, position: u64) -> Option<Change> {
+    let (volume, name) = (state.volume().to_owned(), OTHER.to_owned());
+    if state.cloning().is_some() {
+        return Some(Change::CancelLunClone { volume, name });
+    }
+    let lun = lun_of(state);
+    let oldest = state.snapshots.iter().next();
+    let from = oldest.filter(|(_, image)| position > 0 && image.contains_key(&lun));
+    (!state.active.contains_key(OTHER)).then(|| Change::CloneLun {
+        from: from.map(|(snapshot, _)| snapshot.clone()),
+        volume,
+        lun,
+        name,
     })
 }
 
@@ -456,7 +493,12 @@ impl Recoveries<'_> {
         report.recoveries += 1;
         self.ticket += 1;
         let is_nested = self.ticket.is_multiple_of(NESTED);
-        if !is_nested && let Some(state) = self.recall(images) {
+        // Whether a clone is there yet is not a matter of the state, so such media are mounted each time.
+        let is_cloning = possible.iter().any(|state| state.cloning().is_some());
+        if !is_nested
+            && !is_cloning
+            && let Some(state) = self.recall(images)
+        {
             report.recoveries_known += 1;
             return match possible.contains(&state) {
                 true => Ok(()),
@@ -479,11 +521,14 @@ impl Recoveries<'_> {
         let state = life.now().clone();
         if !is_nested {
             drop(life);
-            self.known.insert(0, (world.take_footprint(), state));
-            self.known.truncate(128);
+            if !is_cloning {
+                self.known.insert(0, (world.take_footprint(), state));
+                self.known.truncate(128);
+            }
             return Ok(());
         }
         let before = world.writes();
+        let mut later = vec![state.clone()];
         // Enough to use again whatever was taken for free.
         for step in [
             write(&lun_of(&state), 100, 200, 900),
@@ -494,8 +539,10 @@ impl Recoveries<'_> {
             if !life.step(step)? {
                 return Err(Failure::new("the power failed while going on"));
             }
+            if life.now() != &later[later.len() - 1] {
+                later.push(life.now().clone());
+            }
         }
-        let after = life.now().clone();
         drop(life);
         for point in world.take_cuts().into_iter().step_by(3) {
             report.cuts += 1;
@@ -504,7 +551,7 @@ impl Recoveries<'_> {
             let again = SimWorld::restart(point.images(Cut::whole(Keep::Nothing)), Seed(4), 1);
             let states = match point.writes <= before {
                 true => self.possible(at),
-                false => vec![state.clone(), after.clone()],
+                false => later.clone(),
             };
             let mut life = self::life(&again, mount(self.maker, &again)?, states);
             super::snapshots::settle(&mut life)
@@ -537,12 +584,21 @@ mod tests {
     #[test]
     fn a_sequence_of_each_start_state_survives_its_cuts() {
         let histories = Histories::new().unwrap_or_else(|failure| panic!("{failure}"));
-        for (start, letters) in histories.starts.iter().zip([
-            [Letter::WriteAcross, Letter::Create, Letter::Rename],
-            [Letter::RestoreOldest, Letter::Rename, Letter::Write],
-            [Letter::Rename, Letter::DeleteOldest, Letter::Write],
-            [Letter::Rename, Letter::Rename, Letter::RestoreNewest],
-        ]) {
+        for (start, letters) in histories.starts.iter().cycle().zip(
+            [
+                [Letter::WriteAcross, Letter::Create, Letter::Rename],
+                [Letter::RestoreOldest, Letter::Rename, Letter::Write],
+                [Letter::Rename, Letter::DeleteOldest, Letter::Write],
+                [Letter::Rename, Letter::Rename, Letter::RestoreNewest],
+            ]
+            .into_iter()
+            .chain([
+                [Letter::CloneLun, Letter::WriteAcross, Letter::WriteOther],
+                [Letter::Write, Letter::CloneLun, Letter::RestoreLun],
+                [Letter::CloneLun, Letter::Create, Letter::WriteOther],
+                [Letter::CloneLun, Letter::CloneLun, Letter::CloneLun],
+            ]),
+        ) {
             let report = histories.run_from(start, &letters, 1);
             let report = report.unwrap_or_else(|failure| panic!("{failure}"));
             assert!(report.cuts >= 20, "{report}");

@@ -110,6 +110,11 @@ impl State {
         }
     }
 
+    /// The name of a LUN that is being cloned, as far as anybody knows.
+    pub(super) fn cloning(&self) -> Option<&str> {
+        self.cloning.as_ref().map(|cloning| cloning.name.as_str())
+    }
+
     /// What the volume is called.
     pub(super) fn volume(&self) -> &str {
         self.volume.as_deref().unwrap_or(VOLUME)

@@ -315,6 +315,14 @@ impl FileSystem {
     }
 }
 
+/// The consistency point that was committed last.
+pub(crate) fn committed(world: &SimWorld) -> u64 {
+    let storage = &*world.storage();
+    let (config, devices) = newest_config(storage, &world.devices());
+    let key = TagKey::new(&config.secret);
+    newest_superblock(storage, &devices, &key, &config).cp.0
+}
+
 fn locate(geometry: &Geometry, devices: &[DeviceId], pvbn: u64) -> (DeviceId, u64) {
     let place = geometry.locate(Pvbn(pvbn)).expect("a block of the image");
     (

@@ -4,7 +4,7 @@ use everglade_check::Kind;
 use everglade_format::metafile::{ACTIVE_MAP, REFCOUNTS};
 use everglade_format::refcount::{self, COUNTS_PER_BLOCK};
 use everglade_format::volume::LunCloning;
-use everglade_format::{BITS_PER_BLOCK, FileId, SnapshotId, VolumeSuperblock, bitmap};
+use everglade_format::{BITS_PER_BLOCK, FileId, SPAN, SnapshotId, VolumeSuperblock, bitmap};
 use everglade_testing::Rng;
 
 use super::atlas::{Atlas, Spot, Volume};
@@ -19,6 +19,9 @@ pub(super) const WAYS: &[Way] = &[
     ("count-that-is-none", reserved),
     ("clone-of-a-lun-from-nothing", cloned_from_nothing),
     ("clone-of-a-lun-made-nowhere", cloned_nowhere),
+    ("clone-of-a-lun-farther-than-it-is", cloned_ahead),
+    ("clone-of-a-lun-not-as-far-as-it-is", cloned_behind),
+    ("clone-of-a-lun-from-another-file", cloned_other),
 ];
 
 /// Snapshots may have the same block; what their records and trees say of it is not sealed again.
@@ -177,4 +180,55 @@ fn cloned_nowhere(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
         next: 0,
     };
     Some(cloning(volume, move |_| nowhere))
+}
+
+/// A LUN that is being cloned, of a volume: where its leaves are.
+fn under_way(atlas: &Atlas) -> Vec<(&Volume, LunCloning, Vec<u64>)> {
+    let all = atlas.volumes.values().filter_map(|volume| {
+        let cloning = volume.superblock.snapshots.lun_clone?;
+        let made = volume.fs.files.get(&cloning.to.0)?;
+        let leaves = made.leaves().map(|(fbn, _)| fbn / SPAN).collect();
+        Some((volume, cloning, leaves))
+    });
+    all.collect()
+}
+
+fn cloned_ahead(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    // The LUN that it is of has leaves in all of its level-1 blocks that matter.
+    let mut all = under_way(atlas);
+    all.retain(|(volume, it, _)| {
+        let lun = volume.fs.files.get(&it.from.0);
+        lun.is_some_and(|lun| lun.nodes.range((1, it.next)..(2, 0)).next().is_some())
+    });
+    let (volume, ..) = pick(rng, all)?;
+    Some(cloning(volume, |known| {
+        let known = known.expect("it is being made");
+        LunCloning {
+            next: u64::from(u32::MAX),
+            ..known
+        }
+    }))
+}
+
+fn cloned_behind(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let mut all = under_way(atlas);
+    all.retain(|(_, _, leaves)| !leaves.is_empty());
+    let (volume, _, leaves) = pick(rng, all)?;
+    let next = pick(rng, leaves)?;
+    Some(cloning(volume, move |known| LunCloning {
+        next,
+        ..known.expect("it is being made")
+    }))
+}
+
+fn cloned_other(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let mut all = under_way(atlas);
+    all.retain(|(_, _, leaves)| !leaves.is_empty());
+    let (volume, it, _) = pick(rng, all)?;
+    // Itself, which the source does not have; another LUN may have the same leaves.
+    let other = it.to.0;
+    Some(cloning(volume, move |known| LunCloning {
+        from: FileId(other),
+        ..known.expect("it is being made")
+    }))
 }

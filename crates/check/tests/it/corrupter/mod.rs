@@ -30,6 +30,7 @@ mod records;
 mod seal;
 mod slots;
 pub(crate) mod snapshots;
+pub(crate) mod splits;
 mod underway;
 
 use everglade_check::Kind;
@@ -98,8 +99,11 @@ impl Damage {
     }
 }
 
-/// A kind of damage: its name, and how to do it to some image.
-pub(crate) type Way = (&'static str, fn(&Atlas, &mut Rng) -> Option<Damage>);
+/// How to do something to some image, if it finds a victim.
+pub(crate) type Make = fn(&Atlas, &mut Rng) -> Option<Damage>;
+
+/// A kind of damage: its name, and how to do it.
+pub(crate) type Way = (&'static str, Make);
 
 /// All kinds.
 pub(crate) fn all() -> Vec<Way> {
@@ -135,6 +139,11 @@ pub(crate) fn of_clones_under_way() -> &'static [Way] {
 /// what is done to a base is done to its clones.
 pub(crate) fn of_clones() -> Vec<Way> {
     [snapshots::OF_CLONES, inodes::OF_NOTES].concat()
+}
+
+/// What only images with clones that are split, or were, have.
+pub(crate) fn of_splits() -> &'static [Way] {
+    splits::WAYS
 }
 
 /// One of `items`.

@@ -67,6 +67,8 @@ pub(super) const OF_CLONES: &[Way] = &[
     ("base-forgotten", base_forgotten),
     ("base-another-snapshot-of-the-parent", base_of_parent),
     ("base-of-another-volume", base_elsewhere),
+    ("base-of-a-younger-clone", base_younger),
+    ("base-of-itself", base_itself),
     ("base-with-another-map", base_map),
     ("base-gone-in-the-parent", base_gone),
     ("block-of-the-base-gone-in-the-parent", base_hole),
@@ -74,12 +76,12 @@ pub(super) const OF_CLONES: &[Way] = &[
 ];
 
 /// A record of some volume and where it is.
-struct Record<'a> {
+pub(crate) struct Record<'a> {
     atlas: &'a Atlas,
-    volume: &'a Volume,
+    pub(crate) volume: &'a Volume,
     spot: Spot,
     slot: u64,
-    record: SnapshotRecord,
+    pub(crate) record: SnapshotRecord,
 }
 
 impl Record<'_> {
@@ -98,13 +100,18 @@ impl Record<'_> {
     }
 
     /// Bit of its snapmap.
-    fn holds(&self, vvbn: u64) -> bool {
+    pub(super) fn holds(&self, vvbn: u64) -> bool {
         bit(self.atlas, self.volume, &self.record.active_map, vvbn)
     }
 }
 
 /// A bit of a map of a volume, by its inode.
-fn bit(atlas: &Atlas, volume: &Volume, map: &everglade_format::Inode, vvbn: u64) -> bool {
+pub(crate) fn bit(
+    atlas: &Atlas,
+    volume: &Volume,
+    map: &everglade_format::Inode,
+    vvbn: u64,
+) -> bool {
     let mut pointer = map.root;
     for level in (1..=map.levels).rev() {
         if pointer.is_hole() {
@@ -135,7 +142,7 @@ fn records(atlas: &Atlas) -> Vec<Record<'_>> {
 }
 
 /// All records of volumes.
-fn all_records(atlas: &Atlas) -> Vec<Record<'_>> {
+pub(crate) fn all_records(atlas: &Atlas) -> Vec<Record<'_>> {
     let mut found = Vec::new();
     for volume in atlas.volumes.values() {
         let Some((_, table)) = volume.superblock.snapshots.files else {
@@ -193,7 +200,11 @@ fn volume<'a>(
 }
 
 /// Changes what the superblock says of snapshots.
-fn roots(volume: &Volume, kind: Kind, change: impl Fn(&mut SnapshotRoots) + 'static) -> Damage {
+pub(super) fn roots(
+    volume: &Volume,
+    kind: Kind,
+    change: impl Fn(&mut SnapshotRoots) + 'static,
+) -> Damage {
     let words = [format!("volume {}", volume.fs.name)];
     let superblock = volume.superblock.clone();
     Damage::new(kind, words).spoil(volume.fs.spot(0, 0, 0), move |block| {
@@ -205,7 +216,7 @@ fn roots(volume: &Volume, kind: Kind, change: impl Fn(&mut SnapshotRoots) + 'sta
 }
 
 /// Where the summary map has the bit of a vvbn, and the bit there.
-fn summary_bit(atlas: &Atlas, volume: &Volume, vvbn: u64) -> Option<(Spot, u64, bool)> {
+pub(crate) fn summary_bit(atlas: &Atlas, volume: &Volume, vvbn: u64) -> Option<(Spot, u64, bool)> {
     let (summary, _) = volume.superblock.snapshots.files?;
     let (leaf, bit) = (vvbn / BITS_PER_BLOCK, vvbn % BITS_PER_BLOCK);
     let node = atlas.aggregate.files[&summary.0].nodes.get(&(0, leaf))?;
@@ -808,7 +819,7 @@ fn clone_of<'a>(atlas: &'a Atlas, rng: &mut Rng) -> Option<(&'a Volume, FileId, 
 }
 
 /// What may follow where blocks of the base cannot be found, or others are taken for them.
-const FOLLOWS_CLONE: &[Kind] = &[
+pub(super) const FOLLOWS_CLONE: &[Kind] = &[
     Kind::ContainerHole,
     Kind::ContainerExtra,
     Kind::ContainerTag,
@@ -821,6 +832,26 @@ const FOLLOWS_CLONE: &[Kind] = &[
     Kind::Uncovered,
     Kind::SummaryLeaked,
     Kind::HoldersApart,
+];
+
+/// The same where no container has the blocks of the base, so that images cannot be told apart by them.
+const FOLLOWS_ITSELF: &[Kind] = &[
+    Kind::ContainerHole,
+    Kind::ContainerExtra,
+    Kind::ContainerTag,
+    Kind::TagMismatch,
+    Kind::HeaderMismatch,
+    Kind::UsedCount,
+    Kind::ExclusiveCount,
+    Kind::SnapshotRecord,
+    Kind::Uncovered,
+    Kind::SummaryLeaked,
+    Kind::HoldersApart,
+    Kind::DoubleReference,
+    Kind::NotMarked,
+    Kind::Leaked,
+    Kind::RefCount,
+    Kind::BlockCount,
 ];
 
 fn base_forgotten(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
@@ -863,6 +894,62 @@ fn base_elsewhere(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
         it.base = Some((other, snapshot));
     });
     Some(damage.along(FOLLOWS_CLONE))
+}
+
+/// Clones that begin as the same image as a clone, the clone among them.
+fn siblings(atlas: &Atlas, volume: &Volume) -> Vec<FileId> {
+    let all = all_records(atlas);
+    let own = all
+        .iter()
+        .find(|it| it.volume.superblock.volume == volume.superblock.volume && it.record.id.0 == 1);
+    let Some(own) = own else { return Vec::new() };
+    let same = all.iter().filter(|it| {
+        let is_clone = it.volume.superblock.snapshots.base.is_some();
+        is_clone && it.record.id.0 == 1 && it.record.active_map == own.record.active_map
+    });
+    same.map(|it| it.volume.superblock.volume).collect()
+}
+
+/// A volume that was made later cannot have been cloned, whatever it has.
+fn base_younger(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let is_before = |a: &Volume, b: FileId| a.superblock.volume < b;
+    let pairs = atlas.volumes.values().flat_map(|volume| {
+        let younger = siblings(atlas, volume).into_iter();
+        younger
+            .filter(|it| is_before(volume, *it))
+            .map(move |it| (volume, it))
+    });
+    let (volume, younger) = pick(rng, pairs.collect())?;
+    volume.superblock.snapshots.base?;
+    let damage = roots(volume, Kind::CloneBase, move |it| {
+        it.base = Some((younger, SnapshotId(1)));
+    });
+    Some(damage.along(FOLLOWS_CLONE))
+}
+
+fn base_itself(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let (volume, ..) = clone_of(atlas, rng)?;
+    let own = volume.superblock.volume;
+    let damage = roots(volume, Kind::CloneBase, move |it| {
+        it.base = Some((own, SnapshotId(1)));
+    });
+    Some(damage.along(FOLLOWS_ITSELF))
+}
+
+/// What a clone would say had it been cloned from an older clone of the same snapshot.
+pub(crate) fn base_of_an_older_clone(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
+    let made = |id: FileId| atlas.aggregate.files[&id.0].inode.cp_created;
+    let pairs = atlas.volumes.values().flat_map(|volume| {
+        let own = made(volume.superblock.volume);
+        let older = siblings(atlas, volume).into_iter();
+        older
+            .filter(move |it| made(*it) < own)
+            .map(move |it| (volume, it))
+    });
+    let (volume, older) = pick(rng, pairs.collect())?;
+    Some(roots(volume, Kind::CloneBase, move |it| {
+        it.base = Some((older, SnapshotId(1)));
+    }))
 }
 
 /// The clone's own record of its base.

@@ -95,9 +95,9 @@ fn a_newer_format_is_refused_even_if_only_one_record_has_it() {
         .map(|at| medium.read(*at, CONFIG_BYTES))
         .collect();
     let parts = [
-        "format version 1",
+        "format version 2",
         "expected",
-        "format version 0",
+        "format version 1",
         "newer everglade",
     ];
     // The last record to be rewritten by an upgrade that was cut short decides as much as all.
@@ -125,5 +125,8 @@ fn a_feature_nobody_here_knows_is_refused() {
         let record = medium.read(at, CONFIG_BYTES);
         medium.write(at, &resealed(record, INCOMPATIBLE_AT, 4));
     }
-    assert_refused_untouched(&place, &["feature flags", "newer everglade"]);
+    assert_refused_untouched(
+        &place,
+        &["incompatible feature flags 0x4", "newer everglade"],
+    );
 }

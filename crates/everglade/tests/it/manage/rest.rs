@@ -94,7 +94,7 @@ fn objects_are_made_shown_changed_and_deleted() {
     assert_eq!(send(&place, "DELETE", lun, "").0, 404);
     assert_eq!(send(&place, "DELETE", "/v1/volumes/v", "").0, 202);
     let version = send(&place, "GET", "/v1/version", "").2;
-    assert!(version.contains("\"media_format\":0"), "{version}");
+    assert!(version.contains("\"media_format\":1"), "{version}");
     server.stop();
 }
 

@@ -6,12 +6,11 @@
 //! beginning; whether it is there yet nobody can know.
 
 use everglade_engine::admin::{self, Change};
-use everglade_target::Op;
 
 use super::tasks::Asked;
 use super::track::Seen;
 use super::volume::{After, Task};
-use super::{BLOCK, Failure, LUNS, Life, Pending};
+use super::{Failure, LUNS, Life};
 use crate::system::System;
 
 /// Clones in a volume at which no more are made.
@@ -138,29 +137,12 @@ impl Life<'_> {
         let name = format!("{}/{clone}", self.known.volumes[volume].name);
         for client in self.known.volumes[volume].clients.clone() {
             let it = &self.known.clients[client];
-            let (reactor, first, width) = (it.reactor, it.first_block, it.track.base.len());
-            if it.lun != of {
-                self.looked_at(volume, client, vec![None; width]);
-                continue;
+            if it.lun == of {
+                self.read_as(volume, client, &name);
+            } else {
+                let nothing = vec![None; it.track.base.len()];
+                self.looked_at(volume, client, nothing);
             }
-            let (handle, _) = match self.system.target(reactor).open(&name) {
-                Ok(opened) => opened,
-                Err(error) => {
-                    self.excuse(&format!("{name} cannot be opened"), &error);
-                    self.looked_at(volume, client, vec![None; width]);
-                    continue;
-                }
-            };
-            self.known.volumes[volume].reads += 1;
-            let token = self.new_token(Pending::Look { volume, client });
-            self.note(format!("look at {name}, client {client}, token {token}"));
-            let op = Op::Read {
-                offset: first * BLOCK,
-                length: u32::try_from(width as u64 * BLOCK).expect("at most 1 MiB"),
-            };
-            self.system.target(reactor).submit(handle, op, token);
-            self.system.target(reactor).close(handle);
-            self.world.wake(reactor);
         }
     }
 

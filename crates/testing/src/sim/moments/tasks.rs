@@ -315,29 +315,33 @@ impl Life<'_> {
     /// Reads the blocks of all clients of a volume.
     pub(super) fn read_all(&mut self, volume: usize, snapshot: Option<&str>) {
         for client in self.known.volumes[volume].clients.clone() {
-            let it = &self.known.clients[client];
-            let (reactor, first, width) = (it.reactor, it.first_block, it.track.base.len());
-            let name = full_name(&self.known.volumes[volume].name, it.lun, snapshot);
-            let (handle, _) = match self.system.target(reactor).open(&name) {
-                Ok(opened) => opened,
-                Err(error) => {
-                    self.excuse(&format!("{name} cannot be opened"), &error);
-                    let seen = vec![None; width];
-                    self.looked_at(volume, client, seen);
-                    continue;
-                }
-            };
-            self.known.volumes[volume].reads += 1;
-            let token = self.new_token(Pending::Look { volume, client });
-            self.note(format!("look at {name}, client {client}, token {token}"));
-            let op = Op::Read {
-                offset: first * BLOCK,
-                length: u32::try_from(width as u64 * BLOCK).expect("at most 1 MiB"),
-            };
-            self.system.target(reactor).submit(handle, op, token);
-            self.system.target(reactor).close(handle);
-            self.world.wake(reactor);
+            let lun = self.known.clients[client].lun;
+            let name = full_name(&self.known.volumes[volume].name, lun, snapshot);
+            self.read_as(volume, client, &name);
         }
+    }
+
+    /// Reads a client's blocks of a LUN by its full name. Of one that cannot be opened nothing is seen.
+    pub(super) fn read_as(&mut self, volume: usize, client: usize, name: &str) {
+        let it = &self.known.clients[client];
+        let (reactor, first, width) = (it.reactor, it.first_block, it.track.base.len());
+        let (handle, _) = match self.system.target(reactor).open(name) {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.excuse(&format!("{name} cannot be opened"), &error);
+                return self.looked_at(volume, client, vec![None; width]);
+            }
+        };
+        self.known.volumes[volume].reads += 1;
+        let token = self.new_token(Pending::Look { volume, client });
+        self.note(format!("look at {name}, client {client}, token {token}"));
+        let op = Op::Read {
+            offset: first * BLOCK,
+            length: u32::try_from(width as u64 * BLOCK).expect("at most 1 MiB"),
+        };
+        self.system.target(reactor).submit(handle, op, token);
+        self.system.target(reactor).close(handle);
+        self.world.wake(reactor);
     }
 
     pub(super) fn looked_at(&mut self, volume: usize, client: usize, seen: Vec<Seen>) {

@@ -20,8 +20,8 @@ pub(super) const BLOCK: u64 = BLOCK_SIZE as u64;
 
 pub(super) struct Rig {
     maker: EngineMaker,
-    world: SimWorld,
-    system: EngineSystem,
+    pub(super) world: SimWorld,
+    pub(super) system: EngineSystem,
     lives: u64,
 }
 
@@ -65,6 +65,16 @@ impl Rig {
         })
         .expect("a new name");
         rig
+    }
+
+    /// What is there already.
+    pub(super) fn on(maker: EngineMaker, world: SimWorld, system: EngineSystem) -> Rig {
+        Rig {
+            maker,
+            world,
+            system,
+            lives: 1,
+        }
     }
 
     pub(super) fn change(&mut self, change: Change) -> Result<(), Error> {

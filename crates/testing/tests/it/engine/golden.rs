@@ -1,18 +1,23 @@
-//! A pool with snapshots as version 1 of the format has it: written once, opened for ever.
-//!
-//! `fixtures/v1/snapshots.blocks` has every block of the device that is not all zeroes: its number (8 bytes), the
-//! number of runs (2), and for each run offset (2), length (2) and bytes; numbers are little-endian. It is never
-//! written again: an engine that cannot read it has lost somebody's data. With `EVERGLADE_GOLDEN=write` the test makes it
-//! if there is none.
+//! Pools as version 1 of the format has them (decision 0018): one with snapshots, one with everything that is shared.
+//! `fixture` says how they are kept.
 
+use everglade_check::check;
+use everglade_engine::SplitState;
 use everglade_engine::admin::Change;
 use everglade_env::BLOCK_SIZE;
+use everglade_format::config::CONFIG_BYTES;
+use everglade_format::indirect::BlockKind;
+use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, label_offsets};
+use everglade_format::{Block, Config, Header, Superblock, TagKey};
 use everglade_testing::engine::EngineMaker;
-use everglade_testing::system::Maker;
+use everglade_testing::system::{Maker, NotMounted};
+use everglade_testing::workload::contents;
 use everglade_testing::world::{Cut, Images, Keep};
 use everglade_testing::{Seed, SimWorld};
 
+use super::clones::{self, BLOCKS, own};
 use super::deletion::Rig;
+use super::fixture;
 
 const POOL_BYTES: u64 = 16 << 20;
 const LUN_BYTES: u64 = 1 << 20;
@@ -22,14 +27,9 @@ const MAKER: EngineMaker = EngineMaker {
     ..EngineMaker::SMALL_LOGGED
 };
 
-fn path() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/v1/snapshots.blocks")
-}
-
 /// Snapshots with a branch, a hold, and a deletion that is under way.
 fn make() -> Images {
     let mut rig = Rig::new(MAKER, POOL_BYTES, LUN_BYTES);
-    let own = |text: &str| text.to_owned();
     for (number, name) in (1u64..).zip(["one", "two", "three", "four"]) {
         rig.write(number * 2, 5, number * 1_000)
             .expect("there is space");
@@ -58,62 +58,9 @@ fn make() -> Images {
     rig.world.after_cut(Cut::whole(Keep::Nothing))
 }
 
-fn encode(images: &Images) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let short = |number: usize| u16::try_from(number).expect("at most 4,096").to_le_bytes();
-    for (block, page) in images.image(0).blocks() {
-        let mut runs: Vec<(usize, usize)> = Vec::new();
-        for at in (0..BLOCK_SIZE).filter(|at| page[*at] != 0) {
-            match runs.last_mut() {
-                // A few zeroes are shorter than another run.
-                Some((from, length)) if at - (*from + *length) < 4 => *length = at + 1 - *from,
-                _ => runs.push((at, 1)),
-            }
-        }
-        if runs.is_empty() {
-            continue;
-        }
-        bytes.extend(block.to_le_bytes());
-        bytes.extend(short(runs.len()));
-        for (from, length) in runs {
-            bytes.extend(short(from));
-            bytes.extend(short(length));
-            bytes.extend(&page[from..from + length]);
-        }
-    }
-    bytes
-}
-
-fn decode(mut bytes: &[u8], images: &mut Images) {
-    fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
-        let (taken, rest) = bytes.split_first_chunk().expect("a whole fixture");
-        *bytes = rest;
-        *taken
-    }
-    while !bytes.is_empty() {
-        let block = u64::from_le_bytes(take(&mut bytes));
-        let mut page = [0; BLOCK_SIZE];
-        for _ in 0..u16::from_le_bytes(take(&mut bytes)) {
-            let from = usize::from(u16::from_le_bytes(take(&mut bytes)));
-            let length = usize::from(u16::from_le_bytes(take(&mut bytes)));
-            let (run, rest) = bytes.split_at(length);
-            page[from..from + length].copy_from_slice(run);
-            bytes = rest;
-        }
-        images.put(0, block, &page);
-    }
-}
-
 #[test]
 fn a_pool_with_snapshots_of_version_1_is_read_checked_and_worked_on() {
-    if std::env::var("EVERGLADE_GOLDEN").is_ok_and(|wish| wish == "write") && !path().exists() {
-        std::fs::create_dir_all(path().parent().expect("a folder")).expect("a folder");
-        std::fs::write(path(), encode(&make())).expect("written");
-    }
-    let bytes = std::fs::read(path()).expect("it is in the repository");
-    let empty = SimWorld::new(Seed(1), 1, &MAKER.devices(POOL_BYTES));
-    let mut images = empty.after_cut(Cut::whole(Keep::Nothing));
-    decode(&bytes, &mut images);
+    let images = fixture::load("snapshots", MAKER, POOL_BYTES, make);
     let offline = SimWorld::restart(images.clone(), Seed(2), 1);
     MAKER
         .check(&offline)
@@ -166,4 +113,311 @@ fn a_pool_with_snapshots_of_version_1_is_read_checked_and_worked_on() {
     let mut rig = rig.restart();
     rig.expect("v/l@six", 149, 9_000);
     rig.expect("v/l@two", 2, 1_000);
+}
+
+/// Pools for everything that is shared are this large.
+const SHARED_BYTES: u64 = 64 << 20;
+
+/// Everything else that can be on media: counts of references, a LUN that is being cloned,
+/// clones of volumes in each state of a split with stale pointers in them, notes, another name of the aggregate, a
+/// volume whose snapshots were deleted, and operations that only the journal has.
+fn make_shared() -> Images {
+    let mut rig = clones::Rig::of(MAKER);
+    let ok = |rig: &mut clones::Rig, change: Change| rig.change(change).expect("it can be done");
+    let volume = |name: &str| Change::CreateVolume {
+        name: own(name),
+        sync: Default::default(),
+    };
+    let lun = |of: &str, name: &str| Change::CreateLun {
+        volume: own(of),
+        name: own(name),
+        size_bytes: BLOCKS * BLOCK_SIZE as u64,
+    };
+    let clone_lun = |name: &str| Change::CloneLun {
+        volume: own("v"),
+        lun: own("l"),
+        name: own(name),
+        from: None,
+    };
+    let split = |of: &str| Change::StartSplit { volume: own(of) };
+    let nudge = |rig: &mut clones::Rig, of: &str| {
+        let (volume, percent) = (own(of), 100);
+        ok(rig, Change::SetScanPace { volume, percent });
+    };
+    ok(&mut rig, Change::RenameAggregate { to: own("renamed") });
+    ok(
+        &mut rig,
+        Change::SetNotes {
+            text: contents(77, 5_000),
+        },
+    );
+    // A LUN that shares all with its clone.
+    rig.write("v/l", 0, 24, 1_000);
+    ok(&mut rig, clone_lun("k"));
+    rig.rest();
+    rig.write("v/k", 3, 2, 2_000);
+    // One that was split, and that nobody needs any more: its pointers are stale.
+    rig.snapshot("v", "s");
+    rig.clone_of("gone", "v", "s").expect("a new name");
+    ok(&mut rig, split("gone"));
+    rig.rest();
+    rig.write("v/l", 0, 12, 3_000);
+    rig.delete_snapshot("v", "s").expect("nobody needs it");
+    rig.rest();
+    rig.write("v/l", 300, 4, 4_000);
+    rig.write("v/l", 590, 4, 4_000);
+    rig.snapshot("v", "t");
+    for name in ["plain", "stopped", "copying"] {
+        rig.clone_of(name, "v", "t").expect("a new name");
+    }
+    rig.write("plain/l", 1, 2, 5_000);
+    ok(&mut rig, split("stopped"));
+    nudge(&mut rig, "stopped");
+    let volume_name = own("stopped");
+    ok(
+        &mut rig,
+        Change::StopSplit {
+            volume: volume_name,
+        },
+    );
+    // Snapshots that come and go.
+    ok(&mut rig, volume("w"));
+    ok(&mut rig, lun("w", "l"));
+    for (fill, name) in [(6_000, "a"), (7_000, "b")] {
+        rig.write("w/l", 0, 3, fill);
+        rig.snapshot("w", name);
+    }
+    rig.delete_snapshot("w", "a").expect("nobody needs it");
+    for _ in 0..100 {
+        if rig.system.scan("w").kind == "release" {
+            break;
+        }
+        nudge(&mut rig, "w");
+    }
+    // What goes on when the power fails.
+    let (of, name) = (own("v"), own("k"));
+    ok(&mut rig, clone_lun("making"));
+    ok(&mut rig, split("copying"));
+    ok(&mut rig, Change::DeleteLun { volume: of, name });
+    rig.write("plain/l", 599, 1, 8_000);
+    rig.world.after_cut(Cut::whole(Keep::Nothing))
+}
+
+#[test]
+fn a_pool_of_version_1_with_everything_that_is_shared_is_read_checked_and_worked_on() {
+    let images = fixture::load("shared", MAKER, SHARED_BYTES, make_shared);
+    let offline = SimWorld::restart(images.clone(), Seed(2), 1);
+    MAKER
+        .check(&offline)
+        .expect("it was clean when it was written");
+    let report = check(&*offline.storage(), &offline.devices(), &mut |_| {}).expect("readable");
+    let unreplayed = report.journal.map_or(0, |journal| journal.operations);
+    assert!(unreplayed > 0, "some of it only the journal has");
+    let world = SimWorld::restart(images, Seed(3), 1);
+    let system = MAKER
+        .mount(&world)
+        .expect("it was served when it was written");
+    let mut rig = clones::Rig::on(MAKER, world, system);
+    assert_eq!(rig.system.name(), "renamed");
+    assert!(rig.notes() == contents(77, 5_000), "notes");
+    let states = ["v", "plain", "gone", "stopped"].map(|it| rig.split(it).state);
+    let expected = [
+        SplitState::None,
+        SplitState::None,
+        SplitState::Done,
+        SplitState::Stopped,
+    ];
+    assert_eq!(states, expected);
+    let told = rig.split("copying");
+    // Right after a start nobody knows how much space there is.
+    let goes_on = [SplitState::Copying, SplitState::WaitingForSpace];
+    assert!(goes_on.contains(&told.state), "{told:?}");
+    let told = rig.split("stopped");
+    assert!(
+        told.done_blocks > 0 && told.done_blocks < told.total_blocks,
+        "{told:?}"
+    );
+    let making = rig.system.lun_clone("v").expect("it is being made");
+    assert_eq!((making.name.as_str(), making.failed), ("making", None));
+    let expect_all = |rig: &mut clones::Rig| {
+        rig.expect("v/l", 0, 12, 3_000);
+        rig.expect("v/l", 12, 12, 1_000);
+        rig.expect("v/l@t", 300, 4, 4_000);
+        rig.expect("gone/l", 0, 24, 1_000);
+        rig.expect("gone/k", 3, 2, 2_000);
+        rig.expect("gone/k", 5, 19, 1_000);
+        rig.expect("plain/l", 1, 2, 5_000);
+        rig.expect("plain/l", 599, 1, 8_000);
+        for clone in ["stopped", "copying"] {
+            rig.expect(&format!("{clone}/l"), 0, 12, 3_000);
+            rig.expect(&format!("{clone}/l"), 590, 4, 4_000);
+            rig.expect(&format!("{clone}/k"), 3, 2, 2_000);
+        }
+        rig.expect("w/l@b", 0, 3, 7_000);
+    };
+    expect_all(&mut rig);
+    assert!(rig.stale_reads() > 0, "pointers of a volume that was split");
+    // Everything under way comes to its end.
+    rig.rest();
+    rig.rest();
+    rig.expect("v/making", 0, 12, 3_000);
+    rig.expect("v/making", 590, 4, 4_000);
+    assert_eq!(rig.split("copying").state, SplitState::Done);
+    assert_eq!(rig.system.scan("w").kind, "none");
+    let mut rig = rig.restart();
+    expect_all(&mut rig);
+    rig.write("gone/l", 100, 50, 9_000);
+    let mut rig = rig.restart();
+    rig.expect("gone/l", 100, 50, 9_000);
+}
+
+/// Headers of blocks, of all kinds that there are.
+#[test]
+fn the_pools_have_blocks_of_every_kind() {
+    let mut found = std::collections::BTreeSet::new();
+    for images in [
+        fixture::load("snapshots", MAKER, POOL_BYTES, make),
+        fixture::load("shared", MAKER, SHARED_BYTES, make_shared),
+    ] {
+        for (_, page) in images.image(0).blocks() {
+            let block: &Block = page[..].try_into().expect("a block");
+            found.extend(Header::decode(block).ok().map(|header| header.kind as u8));
+        }
+    }
+    let all = BlockKind::AggregateIndirect as u8..=BlockKind::Notes as u8;
+    assert!(
+        all.clone().all(|kind| found.contains(&kind)),
+        "{found:?} of {all:?}"
+    );
+}
+
+/// The places of config records and superblocks that were written, as blocks of the device.
+fn labels(images: &Images) -> (Vec<u64>, Vec<u64>) {
+    let world = SimWorld::restart(images.clone(), Seed(1), 1);
+    let size = world.storage().size_bytes(world.devices()[0]);
+    let places = |offsets: [u64; 2]| -> Vec<u64> {
+        let all = label_offsets(size).into_iter();
+        let all = all.flat_map(|label| offsets.map(|slot| (label + slot) / BLOCK_SIZE as u64));
+        all.filter(|block| images.image(0).read(*block).iter().any(|byte| *byte != 0))
+            .collect()
+    };
+    (places(CONFIG_OFFSETS), places(SUPERBLOCK_OFFSETS))
+}
+
+fn record_at(images: &Images, block: u64) -> Vec<u8> {
+    let blocks = CONFIG_BYTES as u64 / BLOCK_SIZE as u64;
+    let pages = (block..block + blocks).map(|block| images.image(0).read(block));
+    pages.flat_map(|page| page.to_vec()).collect()
+}
+
+/// Changes a byte of each config record and makes its checksum right.
+fn change_records(images: &mut Images, at: usize, value: u8) {
+    for block in labels(images).0 {
+        let mut bytes = record_at(images, block);
+        bytes[at] = value;
+        let end = CONFIG_BYTES - 32;
+        let seal = *blake3::hash(&bytes[..end]).as_bytes();
+        bytes[end..].copy_from_slice(&seal);
+        for (index, page) in (block..).zip(bytes.chunks_exact(BLOCK_SIZE)) {
+            images.put(0, index, page.try_into().expect("a block"));
+        }
+    }
+}
+
+/// Why a pool is not opened, by the engine and by the verifier. Nothing may be written.
+fn refusals(images: &Images) -> [String; 2] {
+    let world = SimWorld::restart(images.clone(), Seed(2), 1);
+    let before = (world.writes(), world.digest());
+    let refused = match MAKER.mount(&world) {
+        Err(NotMounted::Refused(text)) => text,
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it was opened"),
+    };
+    let checked = check(&*world.storage(), &world.devices(), &mut |_| {});
+    let unreadable = checked.expect_err("it was checked").to_string();
+    assert_eq!(
+        (world.writes(), world.digest()),
+        before,
+        "nothing is written"
+    );
+    [refused, unreadable]
+}
+
+#[test]
+fn pools_of_other_versions_and_with_unknown_features_are_refused_untouched() {
+    let images = fixture::load("snapshots", MAKER, POOL_BYTES, make);
+    let newer = "Run the newer everglade that wrote it. Nothing was changed";
+    for (at, value, found, expected, remedy) in [
+        (8, 2, "format version 2", "format version 1", newer),
+        (
+            8,
+            0,
+            "format version 0",
+            "format version 1",
+            "It is from before the format was frozen: copy the data out with the everglade that wrote it, \
+             and create the aggregate anew. Nothing was changed",
+        ),
+        (
+            32,
+            1,
+            "read-only-compatible feature flags 0x1",
+            "read-only-compatible feature flags none, as this build knows none",
+            newer,
+        ),
+        (
+            47,
+            0x80,
+            "incompatible feature flags 0x8000000000000000",
+            "incompatible feature flags none, as this build knows none",
+            newer,
+        ),
+    ] {
+        let mut images = images.clone();
+        change_records(&mut images, at, value);
+        let [refused, unreadable] = refusals(&images);
+        let wanted = format!(" has {found}; expected {expected}. {remedy}");
+        assert!(refused.ends_with(&wanted), "{refused}");
+        let wanted = format!(" has {found}, this program reads {expected}");
+        assert!(unreadable.ends_with(&wanted), "{unreadable}");
+    }
+    // A superblock alone, of a build that was interrupted in the middle of an upgrade.
+    let mut images = images.clone();
+    let (records, superblocks) = labels(&images);
+    let config = Config::decode(&record_at(&images, records[0]));
+    let config = config.expect("whole").expect("written");
+    let key = TagKey::new(&config.secret);
+    let whole = superblocks.into_iter().find(|block| {
+        let page = images.image(0).read(*block);
+        let block: &Block = page[..].try_into().expect("a block");
+        matches!(Superblock::decode(block, &key, &config.uuid), Ok(Some(_)))
+    });
+    let at = whole.expect("one is whole");
+    let mut block: Block = images.image(0).read(at)[..].try_into().expect("a block");
+    block[8] = 2;
+    block[BLOCK_SIZE - 8..].fill(0);
+    let code = key.code(&block);
+    block[BLOCK_SIZE - 8..].copy_from_slice(&code.to_le_bytes());
+    images.put(0, at, &block);
+    let world = SimWorld::restart(images, Seed(2), 1);
+    let refused = MAKER.mount(&world).err().expect("a newer superblock");
+    let wanted = format!(" has format version 2; expected format version 1. {newer}");
+    assert!(refused.to_string().ends_with(&wanted), "{refused}");
+}
+
+#[test]
+fn compatible_features_that_nobody_here_knows_are_kept() {
+    let mut images = fixture::load("snapshots", MAKER, POOL_BYTES, make);
+    change_records(&mut images, 31, 0x80);
+    let world = SimWorld::restart(images, Seed(3), 1);
+    MAKER.check(&world).expect("they do not matter");
+    let system = MAKER.mount(&world).expect("they do not matter");
+    let mut rig = Rig::of(MAKER, world, system);
+    rig.write(100, 50, 9_000).expect("there is space");
+    rig.snapshot("six").expect("there is space");
+    let rig = rig.restart();
+    let images = rig.world.after_cut(Cut::whole(Keep::Nothing));
+    for block in labels(&images).0 {
+        let config = Config::decode(&record_at(&images, block)).expect("whole");
+        assert_eq!(config.expect("written").compatible, 1 << 63);
+    }
 }

@@ -6,11 +6,14 @@ mod conformance;
 mod cutting;
 mod deletion;
 mod faults;
+mod fixture;
 mod golden;
 mod lives;
 mod lun_clones;
 mod lun_restores;
 mod notes;
+#[cfg(feature = "planted")]
+mod redirect;
 mod renaming;
 mod resizing;
 mod rig;

@@ -1,0 +1,3 @@
+//! What the format is, byte by byte.
+
+mod frozen;

@@ -1,0 +1,93 @@
+//! The redirect of stale pointers alone (B-10): with it everything is read, without it nothing wrong is.
+//!
+//! A volume was split, what it was cloned from is gone, and others write where that was: so each of its pointers names a
+//! block that holds something else. Only with the feature `planted`, since it takes a mistake to switch the redirect off:
+//!
+//! ```text
+//! cargo test -p everglade-testing --features planted --test it -- redirect
+//! ```
+//!
+//! What happens where the redirect finds something else than it should (another block, another tag, a hole) is in
+//! `check/tests/it/corruption.rs`, without that feature.
+
+use everglade_engine::SplitState;
+use everglade_engine::admin::Change;
+use everglade_format::planted::{Bug, plant};
+use everglade_target::{Op, Reply};
+use everglade_testing::workload::contents;
+
+use super::clones::{BLOCK, BLOCKS, Rig, own};
+use super::rig::ask;
+
+/// Blocks that the clone has.
+const COUNT: u64 = 400;
+
+/// How reads of the clone ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Ended {
+    right: u64,
+    errors: u64,
+    wrong: u64,
+}
+
+fn read_all(rig: &mut Rig) -> Ended {
+    let mut ended = Ended::default();
+    for block in 0..COUNT {
+        let op = Op::Read {
+            offset: block * BLOCK,
+            length: u32::try_from(BLOCK).expect("4,096"),
+        };
+        match ask(&rig.world, &mut rig.system, "c/l", op) {
+            Ok(Reply::Data(span)) if span.pages[0][..] == contents(1_000 + block, BLOCK)[..] => {
+                ended.right += 1;
+            }
+            Ok(_) => ended.wrong += 1,
+            Err(_) => ended.errors += 1,
+        }
+    }
+    ended
+}
+
+#[test]
+fn without_the_redirect_a_stale_pointer_is_an_error_and_never_other_data() {
+    let mut rig = Rig::new();
+    rig.write("v/l", 0, COUNT, 1_000);
+    rig.snapshot("v", "s");
+    rig.clone_of("c", "v", "s").expect("a new name");
+    rig.change(Change::StartSplit { volume: own("c") })
+        .expect("it is a clone");
+    rig.rest();
+    assert_eq!(rig.split("c").state, SplitState::Done);
+    rig.delete_volume("v").expect("nobody needs it");
+    rig.rest();
+    for name in ["w", "x", "y"] {
+        let volume = Change::CreateVolume {
+            name: own(name),
+            sync: Default::default(),
+        };
+        rig.change(volume).expect("a new name");
+        let lun = Change::CreateLun {
+            volume: own(name),
+            name: own("l"),
+            size_bytes: 4 * BLOCKS * BLOCK,
+        };
+        rig.change(lun).expect("a new name");
+        rig.write(&format!("{name}/l"), 0, 4 * BLOCKS, 90_000);
+    }
+    let all = Ended {
+        right: COUNT,
+        ..Ended::default()
+    };
+    let mut rig = rig.restart();
+    assert_eq!(read_all(&mut rig), all);
+    assert!(rig.stale_reads() > 0, "its pointers are stale");
+    let mut rig = rig.restart();
+    plant(Some(Bug::RedirectMissing));
+    let without = read_all(&mut rig);
+    plant(None);
+    assert_eq!(without.wrong, 0, "{without:?}");
+    assert!(without.errors > 0, "{without:?}");
+    // And it was nothing but the redirect.
+    let mut rig = rig.restart();
+    assert_eq!(read_all(&mut rig), all);
+}
