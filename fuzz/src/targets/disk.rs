@@ -85,6 +85,7 @@ pub(super) const CONFIG: Target = Target {
             uuid: UUID,
             secret: SECRET,
             created_seconds: 77,
+            compatible: 0,
             area_blocks: 256,
             reserve_blocks: 100,
             journal: JournalRegion::default(),

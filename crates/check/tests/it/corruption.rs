@@ -239,7 +239,7 @@ fn a_clone_of_an_older_clone_of_the_same_snapshot_is_as_good_as_one_of_the_paren
         let lived = snapped::cloned(seed);
         let (world, mut rng) = (lived.world(), Rng::for_part(seed, "harmless"));
         let atlas = Atlas::of(&world);
-        let change = corrupter::snapshots::base_of_an_older_clone(&atlas, &mut rng);
+        let change = corrupter::clones::base_of_an_older_clone(&atlas, &mut rng);
         let Some(change) = change else { continue };
         change.apply(&atlas, &world);
         let report = lived::report(&world);

@@ -128,6 +128,9 @@ fn whole<'r, 'a>(records: &'r [Record<'a>]) -> impl Iterator<Item = &'r Record<'
     records.iter().filter(is_whole)
 }
 
+/// Versions of blocks, by device and block.
+type Versions = BTreeMap<(usize, u64), u64>;
+
 /// S003, Lemma 1: a block freed in a consistency point is not used again in it. What it means on media: nothing that the
 /// last committed consistency point refers to is written before the next one is committed.
 #[test]
@@ -136,7 +139,7 @@ fn lemma_1_a_freed_block_is_not_used_again_in_the_same_consistency_point() {
     for seed in 0..6 {
         let cuts = snapped::watched(seed);
         // Where what is committed lies, and the version of each block there.
-        let mut committed: Option<(u64, BTreeMap<(usize, u64), u64>)> = None;
+        let mut committed: Option<(u64, Versions)> = None;
         for cut in cuts {
             let images = cut.images(Cut::whole(Keep::Everything));
             let world = SimWorld::restart(images.clone(), Seed(1), 1);

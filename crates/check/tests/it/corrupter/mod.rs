@@ -18,6 +18,7 @@
 
 pub(crate) mod atlas;
 mod blocks;
+pub(crate) mod clones;
 mod counters;
 mod counts;
 pub(crate) mod harmless;
@@ -138,7 +139,7 @@ pub(crate) fn of_clones_under_way() -> &'static [Way] {
 /// What only images with clones, or with notes, have. Those of [`of_snapshots`] have more consequences there, where
 /// what is done to a base is done to its clones.
 pub(crate) fn of_clones() -> Vec<Way> {
-    [snapshots::OF_CLONES, inodes::OF_NOTES].concat()
+    [clones::OF_CLONES, inodes::OF_NOTES].concat()
 }
 
 /// What only images with clones that are split, or were, have.

@@ -6,8 +6,9 @@ use everglade_format::{Layer, Pointer, Pvbn};
 use everglade_testing::Rng;
 
 use super::atlas::{Atlas, Volume};
+use super::clones::FOLLOWS_CLONE;
 use super::seal::change_pointer;
-use super::snapshots::{FOLLOWS_CLONE, Record, all_records, roots};
+use super::snapshots::{Record, all_records, roots};
 use super::{Damage, Way, pick};
 
 pub(super) const WAYS: &[Way] = &[
