@@ -77,7 +77,11 @@ impl Record<'_> {
         [format!("{}@{}", self.volume.fs.name, self.record.name)]
     }
 
-    pub(super) fn damage(&self, kind: Kind, change: impl Fn(&mut SnapshotRecord) + 'static) -> Damage {
+    pub(super) fn damage(
+        &self,
+        kind: Kind,
+        change: impl Fn(&mut SnapshotRecord) + 'static,
+    ) -> Damage {
         let (slot, record) = (self.slot, self.record.clone());
         Damage::new(kind, self.words()).spoil(self.spot, move |block| {
             let mut record = record.clone();
