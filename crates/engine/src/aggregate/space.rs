@@ -169,11 +169,12 @@ impl Space {
     }
 
     /// Blocks beside the reserve that the host should have given space for, so that as much may be dirty as memory
-    /// allows. None while writers are not held up, or where the reserve is enough.
+    /// allows. None where the reserve is enough, or when writers have not been held up for a while or have gone.
     pub(crate) fn wanted_beyond(&self) -> u64 {
         let most = u64::try_from(self.dirty_most.load(Ordering::Relaxed)).unwrap_or(0);
         let is_enough = most <= self.reserve / METADATA_FACTOR;
-        if is_enough || self.calm.load(Ordering::Relaxed) >= CALM_AFTER {
+        let are_gone = !self.was_paced.load(Ordering::Relaxed) && self.dirty() == 0;
+        if is_enough || are_gone || self.calm.load(Ordering::Relaxed) >= CALM_AFTER {
             return 0;
         }
         let wanted = most.saturating_mul(METADATA_FACTOR + 2);
@@ -474,8 +475,17 @@ mod tests {
         assert_eq!(space.wanted_beyond(), 40_000);
         space.begin_progress();
         assert_eq!(space.wanted_beyond(), 0, "nobody was held up since");
-        space.set_dirty_memory(1_000);
         space.has_room(100, CpNumber(3));
+        assert_eq!(space.wanted_beyond(), 0, "not before it is over");
+        space.begin_progress();
+        assert_eq!(space.wanted_beyond(), 40_000);
+        space.commit(CpNumber(2), 0, 14_000, 0);
+        space.commit(CpNumber(3), 0, 14_000, 0);
+        assert_eq!(space.wanted_beyond(), 0, "the writers have gone");
+        space.note_dirty(900, CpNumber(4));
+        space.note_dirty(50, CpNumber(5));
+        space.set_dirty_memory(1_000);
+        space.has_room(100, CpNumber(5));
         space.begin_progress();
         assert_eq!(space.wanted_beyond(), 0, "the reserve is enough");
     }

@@ -20,6 +20,7 @@ mod landing;
 mod lane;
 mod launch;
 mod poller;
+mod slice;
 mod slots;
 mod waker;
 
@@ -168,6 +169,7 @@ impl Real {
     fn settle(&mut self) {
         if !self.settled {
             self.lane.settle(&self.poller);
+            slice::ask_for_short_turns();
             self.settled = true;
         }
     }

@@ -166,6 +166,10 @@ fn beside_a_hog(server: &Server, length: u32) {
         }
     });
     let (mut times, mut meanwhile) = (Vec::new(), Vec::new());
+    // Its thread may begin late.
+    while served.load(Ordering::Relaxed) == 0 {
+        std::thread::yield_now();
+    }
     for number in 0..300 {
         let (begun, before) = (Instant::now(), served.load(Ordering::Relaxed));
         modest.read(number % 2048 * 4096, 4096).expect("read");
@@ -182,7 +186,6 @@ fn beside_a_hog(server: &Server, length: u32) {
     println!(
         "modest: p99 {time:?}, {bytes} bytes for the hog meanwhile; {served} reads of {length}"
     );
-    assert!(served > 0);
     // The goal is 5 ms, in which a fast machine serves so much; a slow or busy one is slow to both.
     assert!(
         bytes <= 32 << 20,
