@@ -86,7 +86,6 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
         plan: VecDeque::new(),
         active,
         reclaim_regions: context.reclaim_regions,
-        changed_before: None,
         reclaim_budget: context.reclaim_regions,
         cloned_regions: 0,
         cloning_waits: false,

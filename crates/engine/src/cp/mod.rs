@@ -153,8 +153,6 @@ pub(crate) struct Run {
     pub(crate) reclaim_budget: u64,
     /// What it began with.
     pub(crate) reclaim_regions: u64,
-    /// Changed metadata blocks in memory before anything was done in the background.
-    pub(crate) changed_before: Option<usize>,
     /// Level-1 blocks that were given to clones of LUNs.
     pub(crate) cloned_regions: u64,
     /// Clones of LUNs wait for space.
@@ -196,13 +194,13 @@ impl Run {
     pub(crate) fn progress(&self, space: &Space) -> u32 {
         const CLEANED: u32 = WHOLE - 6;
         match self.phase {
-            Phase::Plan | Phase::Drain => 0,
+            Phase::Plan | Phase::Drain | Phase::Reclaim => 0,
             Phase::Clean => {
                 let pages = space.dirty_in(self.number).max(1);
                 let parts = self.cleaned * u64::from(CLEANED) / pages;
                 u32::try_from(parts).map_or(CLEANED, |parts| parts.min(CLEANED))
             }
-            Phase::Reclaim | Phase::FinishVolume(..) => CLEANED,
+            Phase::FinishVolume(..) => CLEANED,
             Phase::FinishAggregate(finish::Part::Prepare | finish::Part::Place) => CLEANED + 1,
             Phase::FinishAggregate(finish::Part::Maps) => CLEANED + 2,
             Phase::FinishAggregate(_) => CLEANED + 3,
@@ -231,8 +229,8 @@ impl Job {
 pub(crate) enum Phase {
     Plan,
     Drain,
-    Clean,
     Reclaim,
+    Clean,
     FinishVolume(FileId, finish::Part),
     FinishAggregate(finish::Part),
     Write,
@@ -248,8 +246,8 @@ impl Phase {
         match self {
             Phase::Plan => "plan",
             Phase::Drain => "drain",
-            Phase::Clean => "clean",
             Phase::Reclaim => "reclaim",
+            Phase::Clean => "clean",
             Phase::FinishVolume(..) => "finish_volume",
             Phase::FinishAggregate(..) => "finish_aggregate",
             Phase::Write => "write",
@@ -275,9 +273,9 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
     run.writer.check()?;
     let next = match run.phase {
         Phase::Plan => freeze::plan(home).map(|()| Some(Phase::Drain)),
-        Phase::Drain => drain::step(home, cx).map(|()| Some(Phase::Clean)),
-        Phase::Clean => clean::step(home, cx).map(|done| done.then_some(Phase::Reclaim)),
-        Phase::Reclaim => reclaim::step(home, cx).map(|done| done.then(|| first_finish(home))),
+        Phase::Drain => drain::step(home, cx).map(|()| Some(Phase::Reclaim)),
+        Phase::Reclaim => reclaim::step(home, cx).map(|done| done.then_some(Phase::Clean)),
+        Phase::Clean => clean::step(home, cx).map(|done| done.then(|| first_finish(home))),
         Phase::FinishVolume(volume, part) => {
             let next = finish::volume(home, cx, volume, part)?;
             Ok(Some(match next {

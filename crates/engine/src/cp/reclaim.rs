@@ -7,8 +7,8 @@
 //! from its end on goes, in the same steps; its inode says so until nothing is left there, and nobody makes it longer
 //! before, so that what was cut off is never seen again.
 //!
-//! Comes after cleaning: clients that are held up wait for that, and have most of what there is to have for them once it
-//! is done.
+//! Comes before cleaning, which may leave empty indirect blocks for the end of the consistency point to prune:
+//! [`File::last_region`] finds its way by blocks that are not empty.
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN};
@@ -37,8 +37,6 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
         .values()
         .map(|volume| volume.fs.changed_count());
     let changed = home.fs.changed_count() + volumes.sum::<usize>();
-    let run = home.run.as_mut().expect("under way");
-    let changed = changed.saturating_sub(*run.changed_before.get_or_insert(changed));
     let quarter = usize::try_from(home.aggregate.space.reserve() / 4).unwrap_or(usize::MAX);
     if lun_clone::step(home, cx, (changed, CHANGED_MAX.min(quarter)))? {
         return Ok(false);
