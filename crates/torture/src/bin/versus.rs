@@ -259,7 +259,7 @@ fn run_steady(arguments: &Arguments) -> Result<(), Failure> {
     load::fill(&server.socket, &server.export, arguments.lun_bytes)
         .map_err(|error| Failure::rig("fill", &error))?;
     let time = Duration::from_secs(arguments.seconds);
-    let outcome = steady::run(&server, arguments.lun_bytes, time)?;
+    let outcome = steady::run(&server, folder.path(), arguments.lun_bytes, time)?;
     let text = steady::page(&outcome, &about(arguments), &beside(arguments, "svg"));
     print!("{text}");
     if let Some(path) = &arguments.page {
