@@ -33,7 +33,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use everglade_env::PageRef;
 use everglade_format::{Pvbn, Tag};
 
-use cell::CellKey;
+use cell::{Cell, CellKey};
 use shard::Shard;
 
 const SHARDS: usize = 64;
@@ -113,23 +113,22 @@ impl PageCache {
 
     /// Keeps the page under `key` here for as long as a node, if it is here.
     pub fn hold_node(&self, key: &Key) {
-        let cell = CellKey::of(key);
-        let hash = cell.hash();
-        let mut shard = self.shard(hash);
-        if let Some(cell) = shard.cell_mut(cell, hash) {
-            let _ = cell.touch(key, NODE_ROUNDS);
-        }
+        self.in_cell(key, |cell| _ = cell.touch(key, NODE_ROUNDS));
     }
 
     /// The node under `key` was replaced: it stays no longer than data, unless somebody looks at it again. Otherwise
     /// every version of a node that consistency points write one after the other would stay for as long as the one
     /// that is needed.
     pub fn release_node(&self, key: &Key) {
+        self.in_cell(key, |cell| cell.shorten(key, DATA_ROUNDS));
+    }
+
+    /// Does something in the cell of a page, if it is here, under its lock. Not counted as a look-up.
+    fn in_cell(&self, key: &Key, act: impl FnOnce(&mut Cell)) {
         let cell = CellKey::of(key);
         let hash = cell.hash();
-        let mut shard = self.shard(hash);
-        if let Some(cell) = shard.cell_mut(cell, hash) {
-            cell.shorten(key, DATA_ROUNDS);
+        if let Some(cell) = self.shard(hash).cell_mut(cell, hash) {
+            act(cell);
         }
     }
 

@@ -163,23 +163,18 @@ impl Counts {
 
     pub(crate) fn read(&self) -> CpCounts {
         let count = |trigger: Trigger| self.begun[trigger as usize].load(Ordering::Relaxed);
+        let phases = self.phases();
+        let times = phases.times.iter();
+        let waited = |wait| phases.waits.get(&wait).copied().unwrap_or(0);
+        let all = [Wait::Load, Wait::Device];
         CpCounts {
             by_trigger: Trigger::ALL
                 .into_iter()
                 .map(|trigger| (trigger.name(), count(trigger)))
                 .collect(),
             back_to_back: self.back_to_back.load(Ordering::Relaxed),
-            phases: {
-                let phases = self.phases();
-                let times = phases.times.iter();
-                times.map(|(name, times)| (*name, times.clone())).collect()
-            },
-            waits: {
-                let phases = self.phases();
-                let time = |wait| phases.waits.get(&wait).copied().unwrap_or(0);
-                let all = [Wait::Load, Wait::Device];
-                all.map(|wait| (wait.name(), time(wait))).to_vec()
-            },
+            phases: times.map(|(name, times)| (*name, times.clone())).collect(),
+            waits: all.map(|wait| (wait.name(), waited(wait))).to_vec(),
         }
     }
 }

@@ -36,6 +36,15 @@ fn key() -> TagKey {
     TagKey::new(&SECRET)
 }
 
+/// Inodes besides those of LUNs, by their names in the file.
+const OTHER_INODES: [(&str, Kind); 5] = [
+    ("inode of a metafile", Kind::Metafile),
+    ("inode of a container", Kind::Container),
+    ("inode of a summary map", Kind::Summary),
+    ("inode of a snapshot table", Kind::Snapshots),
+    ("inode of a release file", Kind::Release),
+];
+
 fn pointer(layer: Layer) -> Pointer {
     let vvbn = match layer {
         Layer::Aggregate => Vvbn(0),
@@ -360,13 +369,7 @@ fn written() -> BTreeMap<&'static str, Vec<u8>> {
             cut().encode_into(block, 13, Layer::Volume);
         }),
     );
-    for (name, kind) in [
-        ("inode of a metafile", Kind::Metafile),
-        ("inode of a container", Kind::Container),
-        ("inode of a summary map", Kind::Summary),
-        ("inode of a snapshot table", Kind::Snapshots),
-        ("inode of a release file", Kind::Release),
-    ] {
+    for (name, kind) in OTHER_INODES {
         let inode = tree(0x0a0b_0c0d, kind, Layer::Aggregate);
         add(name, &inode.encode(Layer::Aggregate));
     }
@@ -515,13 +518,7 @@ fn every_structure_of_version_1_is_read() {
         let found = Inode::decode_from(&block("inodes"), slot, inode.id, Layer::Volume);
         assert_eq!(found, Ok(Some(inode)));
     }
-    for (name, kind) in [
-        ("inode of a metafile", Kind::Metafile),
-        ("inode of a container", Kind::Container),
-        ("inode of a summary map", Kind::Summary),
-        ("inode of a snapshot table", Kind::Snapshots),
-        ("inode of a release file", Kind::Release),
-    ] {
+    for (name, kind) in OTHER_INODES {
         let bytes = bytes(name).try_into().expect("an inode");
         let expected = tree(0x0a0b_0c0d, kind, Layer::Aggregate);
         assert_eq!(Inode::decode(&bytes, Layer::Aggregate), Ok(expected));
