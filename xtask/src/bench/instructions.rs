@@ -18,12 +18,14 @@ use crate::tally::Tally;
 use crate::tools;
 
 /// What is counted, each so many times.
-const PATHS: [(&str, u64); 5] = [
+const PATHS: [(&str, u64); 7] = [
     ("cached-read", 8192),
     ("read-miss", 4096),
     ("overwrite", 4096),
     ("flushed-overwrite", 4096),
     ("clean", 4096),
+    ("stream", 4096),
+    ("stream-clean", 4096),
 ];
 /// More than this above the limit is a failure.
 const SLACK_PERCENT: u64 = 3;

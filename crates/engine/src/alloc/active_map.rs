@@ -10,10 +10,9 @@ use std::collections::HashMap;
 use everglade_env::Page;
 use everglade_format::planted::{self, Bug};
 use everglade_format::{BITS_PER_BLOCK, bitmap};
-use everglade_target::Error;
 
-use crate::load::{BySpread, LoadCx, Stop, layer_name};
-use crate::tree::{Content, File};
+use crate::load::BySpread;
+use crate::tree::File;
 
 /// Safe copies of the running consistency point.
 #[derive(Default)]
@@ -67,24 +66,6 @@ impl SafeCopies {
         bitmap::set(page, bit)
     }
 
-    /// Load phase of freeing: the map block is changed and says that the number is in use.
-    pub(crate) fn prepare_free(
-        map: &mut File,
-        cx: &mut LoadCx<'_>,
-        number: u64,
-    ) -> Result<(), Stop> {
-        let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);
-        if block >= map.inode.block_count() {
-            return Err(contradiction(map, number));
-        }
-        let page = map.modify(cx, 0, block, Content::Keep)?;
-        if bitmap::is_set(page, bit) {
-            Ok(())
-        } else {
-            Err(contradiction(map, number))
-        }
-    }
-
     /// Keeps a number that is free in the map, whose block `block` is `bits`, from being allocated in this
     /// consistency point: until now a snapshot held it.
     pub(crate) fn withhold(&mut self, bits: &everglade_format::Block, block: u64, number: u64) {
@@ -101,11 +82,4 @@ impl SafeCopies {
         }
         assert!(bitmap::clear(page, bit), "{number} is freed twice");
     }
-}
-
-fn contradiction(map: &File, number: u64) -> Stop {
-    let layer = layer_name(map.layer);
-    Stop::Failed(Error::Io(format!(
-        "the {layer}'s active map says that block {number} is free, but it is in use"
-    )))
 }

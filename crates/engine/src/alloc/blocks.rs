@@ -3,20 +3,20 @@
 //! Each operation has a load phase (`ensure_*`, `prepare_free_*`), which may stop and can be run again, and
 //! a modify phase (`take_*`, `free_*`), which cannot fail.
 
-use everglade_env::PageRef;
+use everglade_env::{Page, PageRef};
 use everglade_format::context::{self, CONTEXTS_PER_BLOCK};
 use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP};
 use everglade_format::planted::{self, Bug};
 use everglade_format::{
-    BITS_PER_BLOCK, Block, Context, FileId, Layer, Owner, Pointer, Pvbn, SPAN, Tag, Vvbn, bitmap,
+    BITS_PER_BLOCK, Block, Context, FileId, Indirect, Layer, Owner, Pointer, Pvbn, SPAN, Tag, Vvbn,
+    bitmap,
 };
 use everglade_freespace::Candidate;
 use everglade_target::Error;
 
-use crate::alloc::active_map::SafeCopies;
 use crate::alloc::cursor::{OpenArea, chunk_end};
 use crate::filesystem::FileSystem;
-use crate::load::{Gather, LoadCx, Stop};
+use crate::load::{Gather, LoadCx, Stop, layer_name};
 use crate::snapshot::held::{self, Freed};
 use crate::snapshot::history::Node;
 use crate::tree::Content;
@@ -483,12 +483,18 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Load phase of freeing a number of this file system.
+    /// Load phase of freeing a number of this file system: the map block is changed and says that it is in use.
     pub(crate) fn prepare_free(&mut self, cx: &mut LoadCx<'_>, number: u64) -> Result<(), Stop> {
-        if number / BITS_PER_BLOCK < self.map().inode.block_count() {
-            self.modify_map(cx, number / BITS_PER_BLOCK)?;
+        let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);
+        let is_used = block < self.map().inode.block_count()
+            && bitmap::is_set(self.modify_map(cx, block)?, bit);
+        if is_used {
+            return Ok(());
         }
-        SafeCopies::prepare_free(self.map(), cx, number)
+        let layer = layer_name(self.layer);
+        Err(Stop::Failed(Error::Io(format!(
+            "the {layer}'s active map says that block {number} is free, but it is in use"
+        ))))
     }
 
     /// Makes a block of the active map changed, and of a volume with snapshots loads what is to be known before
@@ -500,7 +506,7 @@ impl FileSystem {
         block: u64,
     ) -> Result<(), Stop> {
         if !self.snapshots.any() || self.snapshots.held.contains_key(&block) {
-            return self.modify_map(cx, block);
+            return self.modify_map(cx, block).map(|_| ());
         }
         let below = below.expect("a volume is in an aggregate");
         let held = held::load(self, below, cx, block)?;
@@ -546,17 +552,18 @@ impl FileSystem {
     }
 
     /// Makes a block of the active map changed, and remembers how much of each area was in use.
-    fn modify_map(&mut self, cx: &mut LoadCx<'_>, block: u64) -> Result<(), Stop> {
+    fn modify_map(&mut self, cx: &mut LoadCx<'_>, block: u64) -> Result<&mut Page, Stop> {
         let map = self
             .files
             .get_mut(&ACTIVE_MAP)
             .expect("every file system has it");
-        if map.peek(0, block).is_none() {
-            let page = map.modify(cx, 0, block, Content::Keep)?;
+        let is_new = map.peek(0, block).is_none();
+        let page = map.modify(cx, 0, block, Content::Keep)?;
+        if is_new {
             self.used_before
                 .insert(block, used_by_area(page, self.area_blocks));
         }
-        Ok(())
+        Ok(page)
     }
 
     /// Called when a map block is sealed: scores its areas and counts those that began or ceased to be
@@ -611,8 +618,9 @@ impl FileSystem {
             let text = format!("vvbn {vvbn} is beyond the end of its container");
             return Err(Stop::Failed(Error::Io(text)));
         }
-        file.modify(cx, 1, vvbn / SPAN, Content::Keep)?;
-        let slot = self.file(container).leaf_pointer(vvbn)?;
+        let layer = file.layer;
+        let above = file.modify(cx, 1, vvbn / SPAN, Content::Keep)?;
+        let slot = Indirect(above).pointer(vvbn % SPAN, layer)?;
         if slot.is_hole() {
             let text = format!("vvbn {vvbn} is in use, but its container has no block for it");
             return Err(Stop::Failed(Error::Io(text)));
@@ -639,20 +647,15 @@ pub(crate) fn prepare_free_virtual(
     cx: &mut LoadCx<'_>,
     vvbn: Vvbn,
 ) -> Result<(), Stop> {
-    let mut gather = Gather::default();
     let block = vvbn.0 / BITS_PER_BLOCK;
-    if block < volume.map().inode.block_count()
-        && gather
-            .add(volume.prepare_map(Some(aggregate), cx, block))
-            .is_none()
-    {
-        return gather.finish();
+    if volume.snapshots.any() && block < volume.map().inode.block_count() {
+        volume.prepare_map(Some(aggregate), cx, block)?;
     }
-    gather.add(SafeCopies::prepare_free(volume.map(), cx, vvbn.0));
+    volume.prepare_free(cx, vvbn.0)?;
     if !volume.freed(vvbn).is_some_and(|freed| freed.is_held) {
-        gather.add(aggregate.prepare_punch(cx, container, vvbn.0));
+        aggregate.prepare_punch(cx, container, vvbn.0)?;
     }
-    gather.finish()
+    Ok(())
 }
 
 /// Frees a block of a volume's active image. Unless a snapshot holds it, it is punched.

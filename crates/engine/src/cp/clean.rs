@@ -84,7 +84,7 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
             .add(file.modify(cx, 1, region, Content::Keep).map(|_| ()))
             .is_some()
         {
-            wanted.push((region, changes));
+            wanted.push((region, changes, Vec::new()));
         }
     }
     let lost = std::mem::take(&mut file.lost);
@@ -96,11 +96,11 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
     let (mut leaves, mut placed) = (0, 0);
     let mut merged: HashMap<u64, PageRef> = HashMap::new();
     let mut unreadable = Vec::new();
-    for (region, changes) in &wanted {
+    for (region, changes, olds) in &mut wanted {
         let file = volume.fs.file(job.lun);
-        let freed = replaced(file, *region, changes)?;
+        *olds = replaced(file, *region, changes)?;
         let above = file.path(1, *region).next().filter(Pointer::has_block);
-        for old in freed {
+        for old in olds.iter() {
             gather.add(prepare_release(
                 &mut home.fs,
                 &mut volume.fs,
@@ -165,8 +165,8 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
         .get_mut(&job.volume)
         .expect("planned volumes exist");
     volume.note_lost(&home.aggregate, job.lun, unreadable);
-    for (region, changes) in wanted {
-        clean_region(home, cx, job, region, changes, &merged)?;
+    for (region, changes, olds) in wanted {
+        clean_region(home, cx, job, (region, changes, olds), &merged)?;
     }
     Ok(count)
 }
@@ -214,20 +214,18 @@ fn replaced(file: &File, region: u64, changes: &Region) -> Result<Vec<Pointer>, 
     Ok(pointers)
 }
 
-/// Modify phase for one region; everything it needs was ensured.
+/// Modify phase for one region and the blocks that its changes replace; everything it needs was ensured.
 fn clean_region(
     home: &mut Home,
     cx: &mut LoadCx<'_>,
     job: &Job,
-    region: u64,
-    changes: &Region,
+    (region, changes, olds): (u64, &Region, Vec<Pointer>),
     merged: &HashMap<u64, PageRef>,
 ) -> Result<(), Stop> {
     let volume = home
         .volumes
         .get_mut(&job.volume)
         .expect("planned volumes exist");
-    let olds = replaced(volume.fs.file(job.lun), region, changes)?;
     if changes.punched_whole {
         for (leaf, _) in leaves_of(volume.fs.file(job.lun), region)? {
             volume.fs.file(job.lun).set_leaf(leaf, Pointer::HOLE)?;
@@ -282,7 +280,7 @@ fn clean_region(
         .volumes
         .get_mut(&job.volume)
         .expect("planned volumes exist");
-    for old in olds.into_iter().filter(Pointer::has_block) {
+    for old in olds {
         release(&mut home.fs, &mut volume.fs, job.volume, old.vvbn);
     }
     if old.has_block() {

@@ -409,7 +409,46 @@ pub(crate) fn leave(cx: &OpCx<'_, '_>, lun: &Lun, cp: CpNumber, leaf: u64, chang
     note(lun, index, cp, growth.pages);
 }
 
-/// Counts a change left in the active overlay of a stripe.
+/// Modify phase: leaves whole blocks from `first` on in the active overlay, and counts them.
+pub(crate) fn leave_all(
+    cx: &OpCx<'_, '_>,
+    lun: &Lun,
+    cp: CpNumber,
+    first: u64,
+    pages: impl ExactSizeIterator<Item = PageRef>,
+) {
+    let volume = &lun.volume;
+    let end = first + pages.len() as u64;
+    let mut changes = pages.map(Change::Data);
+    for leaves in by_stripe(first..end) {
+        let index = volume.stripe_index(lun.file, leaves.start / STRIPE_BLOCKS);
+        let mut state = volume.stripes[index].get(cx.permit);
+        let growth = state.active.insert_all(lun.file, leaves, &mut changes);
+        drop(state);
+        note(lun, index, cp, growth.pages);
+    }
+}
+
+/// Leaves that follow each other, cut where file stripes begin.
+fn by_stripe(leaves: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let stripes = leaves.start / STRIPE_BLOCKS..leaves.end.div_ceil(STRIPE_BLOCKS);
+    let parts = stripes.map(move |stripe| {
+        let from = leaves.start.max(stripe * STRIPE_BLOCKS);
+        from..leaves.end.min((stripe + 1) * STRIPE_BLOCKS)
+    });
+    parts.filter(|leaves| !leaves.is_empty())
+}
+
+/// How many of the leaves have their newest content in the active overlay, so that they were charged already.
+fn charged_among(cx: &OpCx<'_, '_>, lun: &Lun, leaves: Range<u64>) -> u64 {
+    let blocks = by_stripe(leaves).map(|leaves| {
+        let state = stripe_of(cx, lun, leaves.start);
+        state.active.blocks_among(lun.file, leaves)
+    });
+    blocks.sum()
+}
+
+/// Counts what was left in the active overlay of a stripe.
 pub(crate) fn note(lun: &Lun, stripe: usize, cp: CpNumber, pages: i64) {
     let volume = &lun.volume;
     volume

@@ -1,5 +1,7 @@
 //! Write: whole blocks go into the overlay as they are, edges over what is there ([`part`]).
 
+use std::ops::Range;
+
 use everglade_format::CpNumber;
 use everglade_journal::Action;
 use everglade_target::span::parts;
@@ -9,11 +11,11 @@ use crate::aggregate::space::Class;
 use crate::load::{Gather, Stop};
 use crate::ops::part::Base;
 use crate::ops::{
-    BLOCK, Client, OpCx, Origin, Outcome, committed_pointer, find_in_active, find_in_overlays,
-    leave, part, throttle,
+    BLOCK, Client, OpCx, Origin, Outcome, charged_among, committed_pointer, find_in_overlays,
+    leave_all, part, throttle,
 };
 use crate::volume::Lun;
-use crate::volume::overlay::{Change, Found};
+use crate::volume::overlay::Found;
 
 pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
     let Op::Write { data, durable } = &mut client.op else {
@@ -26,21 +28,21 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     // Load: what is in memory of the blocks that are written in part.
     let edges = load_edges(cx, &lun, client.origin, data)?;
     throttle(&lun, count)?;
-    let leaves: Vec<u64> = (first..first + count as u64).collect();
-    let cp = admit(cx, &lun, client.origin, &leaves)?;
+    let cp = admit(cx, &lun, client.origin, &[first..first + count as u64])?;
 
     // Modify.
     let (offset, length) = (data.offset, data.length);
-    let ranges: Vec<_> = parts(offset, length).map(|(_, range)| range).collect();
-    let pages = std::mem::take(&mut data.pages);
     let mut stored = Vec::with_capacity(count);
-    for ((leaf, page), (range, edge)) in (first..).zip(pages).zip(ranges.into_iter().zip(edges)) {
+    let mut whole = None;
+    let parts = parts(offset, length).map(|(_, range)| range);
+    let pages = std::mem::take(&mut data.pages);
+    for ((leaf, page), (range, edge)) in (first..).zip(pages).zip(parts.zip(edges)) {
         stored.push(match edge {
             None => {
                 let page = page.freeze();
                 // It has just arrived, so its bytes are at hand.
                 let _ = everglade_journal::page_code(&lun.volume.aggregate.key, &page);
-                leave(cx, &lun, cp, leaf, Change::Data(page.clone()));
+                whole.get_or_insert(leaf..leaf).end = leaf + 1;
                 page
             }
             Some(base) => {
@@ -51,6 +53,12 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
                 page
             }
         });
+    }
+    // Edges are at the ends, so whole blocks follow each other.
+    if let Some(whole) = whole {
+        let place = |leaf: u64| usize::try_from(leaf - first).expect("at most 257");
+        let pages = stored[place(whole.start)..place(whole.end)].iter();
+        leave_all(cx, &lun, cp, whole.start, pages.cloned());
     }
     client.joined = Some(cp);
     client.log(offset, u64::from(length), Action::Write { pages: stored });
@@ -76,20 +84,22 @@ fn load_edges(
     Ok(edges)
 }
 
-/// Admits blocks by class, all or none (DESIGN §8). Returns the consistency point they join. Must be the
-/// last thing that may stop: what is charged and then not changed would be waited for in vain.
+/// Admits blocks by class, all or none (DESIGN §8); none of them is in two of the ranges. Returns the consistency
+/// point they join. Must be the last thing that may stop: what is charged and then not changed would be waited
+/// for in vain.
 pub(crate) fn admit(
     cx: &mut OpCx<'_, '_>,
     lun: &Lun,
     origin: Origin,
-    leaves: &[u64],
+    leaves: &[Range<u64>],
 ) -> Result<CpNumber, Stop> {
     let aggregate = lun.volume.aggregate.clone();
     let cp = aggregate.joining();
-    let new = leaves
-        .iter()
-        .filter(|leaf| !is_charged(cx, lun, **leaf))
-        .count() as u64;
+    let new = leaves.iter().cloned().map(|leaves| {
+        let count = leaves.end - leaves.start;
+        count - charged_among(cx, lun, leaves)
+    });
+    let new = new.sum();
     if matches!(origin, Origin::Replay(_)) {
         aggregate.space.charge_again(new, cp);
         return Ok(cp);
@@ -100,7 +110,7 @@ pub(crate) fn admit(
     // Close to full: see whether this only replaces blocks.
     let mut gather = Gather::default();
     let mut replaces = true;
-    for leaf in leaves.iter().copied() {
+    for leaf in leaves.iter().cloned().flatten() {
         let mapped = match find_in_overlays(cx, lun, leaf) {
             Found::Data(_) | Found::Fragment(_) => Some(true),
             Found::Hole => Some(false),
@@ -121,12 +131,4 @@ pub(crate) fn admit(
         aggregate.want_cp(cp);
     }
     Err(Stop::Space)
-}
-
-/// True if the block's newest content is in the active overlay, so that it was charged already.
-fn is_charged(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> bool {
-    matches!(
-        find_in_active(cx, lun, leaf),
-        Found::Data(_) | Found::Fragment(_)
-    )
 }

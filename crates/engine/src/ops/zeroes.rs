@@ -9,9 +9,8 @@ use everglade_target::{OP_BYTES_MAX, Op};
 use crate::load::Stop;
 use crate::ops::part::Base;
 use crate::ops::write::admit;
-use crate::ops::{BLOCK, Client, OpCx, Outcome, discard, leave, part, throttle};
+use crate::ops::{BLOCK, Client, OpCx, Outcome, discard, leave_all, part, throttle};
 use crate::volume::Lun;
-use crate::volume::overlay::Change;
 
 pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
     let Op::WriteZeroes {
@@ -46,15 +45,15 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     }
     // Everything that may stop comes before anything is changed: all of it is seen, or nothing.
     let is_change = if allocate {
-        let leaves: Vec<u64> = (range.start / BLOCK..range.end.div_ceil(BLOCK)).collect();
-        throttle(&lun, leaves.len())?;
-        admit(cx, &lun, client.origin, &leaves)?;
+        let leaves = range.start / BLOCK..range.end.div_ceil(BLOCK);
+        throttle(&lun, place(leaves.end - leaves.start))?;
+        admit(cx, &lun, client.origin, &[leaves])?;
         write_whole(cx, &lun, from, to);
         true
     } else {
         let present = discard::present(cx, &lun, from, to)?;
         throttle(&lun, parts.len() + present.len())?;
-        let leaves: Vec<u64> = parts.iter().map(|(leaf, ..)| *leaf).collect();
+        let leaves: Vec<_> = parts.iter().map(|(leaf, ..)| *leaf..*leaf + 1).collect();
         admit(cx, &lun, client.origin, &leaves)?;
         discard::punch_present(cx, &lun, from, to, &present);
         !present.is_empty() || !parts.is_empty()
@@ -93,9 +92,8 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
 
 fn write_whole(cx: &OpCx<'_, '_>, lun: &Lun, from: u64, to: u64) {
     let cp = lun.volume.aggregate.joining();
-    for leaf in from..to {
-        leave(cx, lun, cp, leaf, Change::Data(PageRef::zero()));
-    }
+    let pages = vec![PageRef::zero(); place(to.saturating_sub(from))];
+    leave_all(cx, lun, cp, from, pages.into_iter());
 }
 
 fn place(offset: u64) -> usize {

@@ -8,6 +8,7 @@
 //! 2. Entries are sorted by slot and unique.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use everglade_env::PageRef;
 use everglade_format::{FileId, SPAN};
@@ -104,6 +105,18 @@ fn split(leaf: u64) -> (u64, u8) {
     (leaf / SPAN, u8::try_from(leaf % SPAN).expect("below 255"))
 }
 
+/// Regions of leaves that follow each other, and the slots in each.
+fn by_region(leaves: Range<u64>) -> impl Iterator<Item = (u64, Range<u8>)> {
+    let regions = leaves.start / SPAN..leaves.end.div_ceil(SPAN);
+    let regions = regions.map(move |region| {
+        let slot = |leaf: u64| u8::try_from(leaf - region * SPAN).expect("at most 255");
+        let from = leaves.start.max(region * SPAN);
+        let to = leaves.end.min((region + 1) * SPAN);
+        (region, slot(from)..slot(to))
+    });
+    regions.filter(|(_, slots)| !slots.is_empty())
+}
+
 impl Overlay {
     pub(crate) fn find(&self, file: FileId, leaf: u64) -> Found {
         let (region, slot) = split(leaf);
@@ -133,6 +146,43 @@ impl Overlay {
         Growth {
             pages: region.weight() - before,
         }
+    }
+
+    /// Records the newest content of leaves that follow each other, all in this stripe. Each region is looked up once.
+    pub(crate) fn insert_all(
+        &mut self,
+        file: FileId,
+        leaves: Range<u64>,
+        changes: &mut impl Iterator<Item = Change>,
+    ) -> Growth {
+        let mut growth = Growth::default();
+        for (region, slots) in by_region(leaves) {
+            let region = self.regions.entry((file, region)).or_default();
+            let before = region.weight();
+            region.entries.reserve(slots.len());
+            for slot in slots {
+                region.put(slot, changes.next().expect("one for each leaf"));
+            }
+            growth.pages += region.weight() - before;
+        }
+        growth
+    }
+
+    /// How many of the leaves have data or a fragment here.
+    pub(crate) fn blocks_among(&self, file: FileId, leaves: Range<u64>) -> u64 {
+        let mut count = 0;
+        for (region, slots) in by_region(leaves) {
+            let Some(region) = self.regions.get(&(file, region)) else {
+                continue;
+            };
+            let from = region
+                .entries
+                .partition_point(|(slot, _)| *slot < slots.start);
+            let among = region.entries[from..].iter();
+            let among = among.take_while(|(slot, _)| *slot < slots.end);
+            count += among.filter(|(_, change)| change.is_block()).count() as u64;
+        }
+        count
     }
 
     /// Punches all 255 leaves of a region.
@@ -192,6 +242,51 @@ mod tests {
             "a page less, a hole more"
         );
         assert!(matches!(overlay.find(FILE, 300), Found::Hole));
+    }
+
+    #[test]
+    fn a_run_leaves_what_its_blocks_would_leave_one_by_one() {
+        let before = [
+            (3, data(1)),
+            (254, Change::Punched),
+            (256, data(2)),
+            (600, data(3)),
+        ];
+        for (first, count) in [
+            (0, 4),
+            (3, 1),
+            (250, 10),
+            (254, 2),
+            (255, 255),
+            (1, 700),
+            (800, 0),
+        ] {
+            let (mut run, mut single) = (Overlay::default(), Overlay::default());
+            for (leaf, change) in &before {
+                run.insert(FILE, *leaf, change.clone());
+                single.insert(FILE, *leaf, change.clone());
+            }
+            let leaves = first..first + count;
+            let charged = leaves.clone().filter(|leaf| {
+                let found = single.find(FILE, *leaf);
+                matches!(found, Found::Data(_) | Found::Fragment(_))
+            });
+            assert_eq!(
+                run.blocks_among(FILE, leaves.clone()),
+                charged.count() as u64
+            );
+            let mut changes = leaves.clone().map(|_| data(9));
+            let growth = run.insert_all(FILE, leaves.clone(), &mut changes);
+            let grown = leaves.map(|leaf| single.insert(FILE, leaf, data(9)).pages);
+            assert_eq!(growth.pages, grown.sum::<i64>(), "{first} + {count}");
+            for region in 0..4 {
+                assert_eq!(run.mentions(FILE, region), single.mentions(FILE, region));
+            }
+            for leaf in 0..1020 {
+                let (found, expected) = (run.find(FILE, leaf), single.find(FILE, leaf));
+                assert_eq!(first_byte(found), first_byte(expected), "leaf {leaf}");
+            }
+        }
     }
 
     #[test]

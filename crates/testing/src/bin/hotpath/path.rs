@@ -1,4 +1,4 @@
-//! The paths that are counted, each per request at a depth of 32 but the last, which is per block.
+//! The paths that are counted: per request at a depth of 32, or per block where that is said.
 
 use everglade_env::BLOCK_SIZE;
 
@@ -6,6 +6,10 @@ use crate::rig::{BLOCK, FLUSH, LUN_BYTES, READ, Rig, WRITE};
 
 /// Requests a client has in flight.
 const DEPTH: usize = 32;
+/// The same of a stream.
+const STREAM_DEPTH: usize = 8;
+/// Bytes of each.
+const STREAM_BYTES: usize = 128 << 10;
 /// What the cached read stays in.
 const CACHED_BYTES: u64 = 4 << 20;
 
@@ -22,15 +26,21 @@ pub(crate) enum Path {
     FlushedOverwrite,
     /// What a consistency point does for each block that was overwritten.
     Clean,
+    /// Writes of 128 KiB in order, eight at a time, per block.
+    Stream,
+    /// What a consistency point does for each block of those.
+    StreamClean,
 }
 
 impl Path {
-    pub(crate) const ALL: [Path; 5] = [
+    pub(crate) const ALL: [Path; 7] = [
         Path::CachedRead,
         Path::ReadMiss,
         Path::Overwrite,
         Path::FlushedOverwrite,
         Path::Clean,
+        Path::Stream,
+        Path::StreamClean,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -40,6 +50,8 @@ impl Path {
             Path::Overwrite => "overwrite",
             Path::FlushedOverwrite => "flushed-overwrite",
             Path::Clean => "clean",
+            Path::Stream => "stream",
+            Path::StreamClean => "stream-clean",
         }
     }
 
@@ -60,9 +72,10 @@ impl Path {
         match self {
             Path::CachedRead => reads(rig, count, CACHED_BYTES),
             Path::ReadMiss => reads(rig, count.min(512), LUN_BYTES),
-            Path::Overwrite => {}
+            Path::Overwrite | Path::Stream => {}
             Path::FlushedOverwrite => flushed(rig, 64),
             Path::Clean => overwrites(rig, count),
+            Path::StreamClean => stream(rig, count),
         }
     }
 
@@ -73,7 +86,8 @@ impl Path {
             Path::ReadMiss => reads(rig, count, LUN_BYTES),
             Path::Overwrite => overwrites(rig, count),
             Path::FlushedOverwrite => flushed(rig, count),
-            Path::Clean => rig.consistency_point(),
+            Path::Stream => stream(rig, count),
+            Path::Clean | Path::StreamClean => rig.consistency_point(),
         }
         count
     }
@@ -96,6 +110,15 @@ fn overwrites(rig: &mut Rig, count: u64) {
     for _ in 0..count / DEPTH as u64 {
         let offsets = some_offsets(rig, DEPTH, LUN_BYTES);
         rig.requests(WRITE, &offsets, &payload, 0);
+    }
+}
+
+/// From the LUN's start.
+fn stream(rig: &mut Rig, count: u64) {
+    let payload = [0x5c; STREAM_BYTES];
+    let offsets: Vec<u64> = (0..count * BLOCK).step_by(STREAM_BYTES).collect();
+    for some in offsets.chunks(STREAM_DEPTH) {
+        rig.requests(WRITE, some, &payload, 0);
     }
 }
 

@@ -137,10 +137,10 @@ impl Rig {
         let before = self.wire.received_bytes;
         for offset in offsets {
             let length = match command {
-                FLUSH => 0,
-                _ => BLOCK,
+                READ => BLOCK_SIZE,
+                _ => payload.len(),
             };
-            let length = u32::try_from(length).expect("a block");
+            let length = u32::try_from(length).expect("at most a few hundred blocks");
             self.wire.ask(command, *offset, length);
             self.wire.push(payload);
         }
