@@ -152,11 +152,14 @@ impl Printer<'_> {
                 || "what is active now".to_owned(),
                 |until| format!("{}@{until}", answer.volume),
             );
+            let ranges = match self.ranges {
+                1 => "1 range".to_owned(),
+                many => format!("{many} ranges"),
+            };
             text.push_str(&format!(
-                "{} of {} differ in {} ranges, {}/{} from {} to {until}\n",
+                "{} of {} differ in {ranges}, {}/{} from {} to {until}\n",
                 size(self.changed_bytes, self.diff.exact),
                 size(self.compared_bytes, self.diff.exact),
-                self.ranges,
                 answer.volume,
                 answer.lun,
                 self.diff.name,

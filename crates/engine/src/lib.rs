@@ -47,6 +47,7 @@ pub use aggregate::lost::LostInfo;
 pub use aggregate::space::Usage;
 pub use cp::freeze::RECLAIM_REGIONS;
 pub use cp::trigger::{CpCounts, PHASE_BOUNDS, PhaseTimes};
+pub use notes::Unreadable;
 pub use reactor::{AdminDone, Core, Joined};
 pub use shared::{AggregateInfo, Engine, LunInfo, Options, VolumeId, VolumeInfo};
 pub use snapshot::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo, SplitState};

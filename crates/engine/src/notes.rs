@@ -10,9 +10,10 @@
 //! 2. It has at most [`NOTES_BYTES_MAX`] bytes and is admitted like other growth, but refused where that would have to
 //!    wait for deletions or for other writers: what keeps schedules does so under a lock. Blocks that a shorter text leaves behind stay,
 //!    empty.
-//! 3. One that cannot be read costs nobody any data: the aggregate serves without it, and a new text replaces it. Only
-//!    where nobody can say which blocks it has, because the indirect block is lost or it or the inode says what cannot
-//!    be, it cannot be replaced either, which is said.
+//! 3. One that cannot be read costs nobody any data: the aggregate serves without it, and a new text replaces one that is
+//!    damaged. Only where nobody can say which blocks it has, because the indirect block is lost or it or the inode says
+//!    what cannot be, it cannot be replaced either, which is said. Nor can one that is there but was not read, because a
+//!    device did not answer: a later start reads it, and until then a change would lose it.
 //! 4. An aggregate that never had any has no file for it.
 
 use std::collections::BTreeSet;
@@ -32,8 +33,20 @@ use crate::cp::Home;
 use crate::load::{LoadCx, Stop};
 use crate::tree::{Content, File};
 
+/// Why the text is not there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// It is damaged for good, so another text may take its place.
+    #[error("{0}")]
+    Damaged(String),
+    /// A device did not answer when the aggregate was opened. It may be read after a restart, and nothing takes its place
+    /// until then.
+    #[error("{0}")]
+    Unanswered(String),
+}
+
 /// The text, or why it cannot be read.
-pub(crate) type Text = Result<Arc<[u8]>, String>;
+pub(crate) type Text = Result<Arc<[u8]>, Unreadable>;
 
 /// See the module's documentation.
 pub(crate) struct Notes {
@@ -42,7 +55,7 @@ pub(crate) struct Notes {
     blocks: u64,
     is_changed: bool,
     /// Why it cannot be replaced.
-    stuck: Option<String>,
+    stuck: Option<Unreadable>,
 }
 
 impl Default for Notes {
@@ -79,6 +92,9 @@ impl Notes {
             });
         }
         gather.finish()?;
+        if let Err(reason @ Unreadable::Unanswered(_)) = &text {
+            notes.stuck = Some(reason.clone());
+        }
         notes.text = text.map(Arc::from);
         Ok(notes)
     }
@@ -113,14 +129,12 @@ pub(crate) fn blocks(bytes: usize) -> u64 {
 }
 
 /// Whether the blocks can be found, and given back when others take their places; or why not.
-fn check_tree(file: &File, cx: &mut LoadCx<'_>) -> Result<Result<(), String>, Stop> {
+fn check_tree(file: &File, cx: &mut LoadCx<'_>) -> Result<Result<(), Unreadable>, Stop> {
     let (blocks, levels, root) = (file.inode.block_count(), file.inode.levels, file.inode.root);
     if blocks > NOTES_BLOCKS_MAX || levels > 1 {
         let expected = format!("at most {NOTES_BLOCKS_MAX} blocks and one level");
         let found = format!("{blocks} blocks and {levels} levels");
-        return Ok(Err(
-            Damage::new("size of the notes", expected, found).to_string()
-        ));
+        return Ok(Err(Damage::new("size of the notes", expected, found).into()));
     }
     if root.is_hole() {
         return Ok(Ok(()));
@@ -128,13 +142,14 @@ fn check_tree(file: &File, cx: &mut LoadCx<'_>) -> Result<Result<(), String>, St
     let geometry = &cx.aggregate.geometry;
     let mut known = BTreeSet::new();
     let mut check = |pointer: Pointer| match pointer.has_block() {
-        true if geometry.locate(pointer.pvbn).is_none() => Err(format!(
+        true if geometry.locate(pointer.pvbn).is_none() => Err(Unreadable::Damaged(format!(
             "they have pvbn {}, which no device has",
             pointer.pvbn.0
-        )),
-        true if !known.insert(pointer.pvbn.0) => {
-            Err(format!("they have pvbn {} twice", pointer.pvbn.0))
-        }
+        ))),
+        true if !known.insert(pointer.pvbn.0) => Err(Unreadable::Damaged(format!(
+            "they have pvbn {} twice",
+            pointer.pvbn.0
+        ))),
         _ => Ok(()),
     };
     if let Err(reason) = check(root) {
@@ -145,34 +160,36 @@ fn check_tree(file: &File, cx: &mut LoadCx<'_>) -> Result<Result<(), String>, St
     }
     let found = page(cx, root)?.and_then(|page| {
         let kind = BlockKind::indirect(Layer::Aggregate);
-        Header::expect(&page, kind, 1, NOTES, 0).map_err(|damage| damage.to_string())?;
-        (0..SPAN).try_for_each(|slot| {
-            let pointer = Indirect(&page).pointer(slot, Layer::Aggregate);
-            check(pointer.map_err(|damage| damage.to_string())?)
-        })
+        Header::expect(&page, kind, 1, NOTES, 0)?;
+        (0..SPAN).try_for_each(|slot| check(Indirect(&page).pointer(slot, Layer::Aggregate)?))
     });
     Ok(found)
 }
 
-/// A page, or why there is none, whether a device or the block is to blame.
-fn page(cx: &mut LoadCx<'_>, pointer: Pointer) -> Result<Result<PageRef, String>, Stop> {
+/// A page, or why there is none: the block is to blame, or its device.
+fn page(cx: &mut LoadCx<'_>, pointer: Pointer) -> Result<Result<PageRef, Unreadable>, Stop> {
     match cx.page_or_damage(pointer) {
-        Err(Stop::Failed(error)) => Ok(Err(error.to_string())),
-        found => found,
+        Err(Stop::Failed(error)) => Ok(Err(Unreadable::Unanswered(error.to_string()))),
+        found => Ok(found?.map_err(Unreadable::Damaged)),
+    }
+}
+
+impl From<Damage> for Unreadable {
+    fn from(damage: Damage) -> Self {
+        Unreadable::Damaged(damage.to_string())
     }
 }
 
 /// What is in a block, or why it cannot be read.
-fn part(file: &File, cx: &mut LoadCx<'_>, block: u64) -> Result<Result<Vec<u8>, String>, Stop> {
+fn part(file: &File, cx: &mut LoadCx<'_>, block: u64) -> Result<Result<Vec<u8>, Unreadable>, Stop> {
     let pointer = file.pointer(cx, 0, block)?;
     if pointer.is_hole() {
         return Ok(Ok(Vec::new()));
     }
     let found = page(cx, pointer)?;
     Ok(found.and_then(|page| {
-        Header::expect(&page, BlockKind::Notes, 0, NOTES, block)
-            .and_then(|_| decode(&page).map(<[u8]>::to_vec))
-            .map_err(|damage| damage.to_string())
+        Header::expect(&page, BlockKind::Notes, 0, NOTES, block)?;
+        Ok(decode(&page)?.to_vec())
     }))
 }
 
@@ -184,11 +201,20 @@ pub(crate) fn set(home: &mut Home, cp: CpNumber, seconds: u64, text: &[u8]) -> R
             text.len()
         )));
     }
-    if let Some(reason) = &home.fs.notes.stuck {
-        return Err(Error::Unavailable(format!(
-            "the aggregate keeps no policies any more, because its notes are damaged and cannot be replaced: {reason}; \
-             its data is served as ever, and volumes of another aggregate can have policies"
-        )));
+    match &home.fs.notes.stuck {
+        None => {}
+        Some(Unreadable::Damaged(reason)) => {
+            return Err(Error::Unavailable(format!(
+                "the aggregate keeps no policies any more, because its notes are damaged and cannot be replaced: \
+                 {reason}; its data is served as ever, and volumes of another aggregate can have policies"
+            )));
+        }
+        Some(Unreadable::Unanswered(reason)) => {
+            return Err(Error::Unavailable(format!(
+                "the aggregate's notes could not be read when it was opened, and a change would lose them: {reason}; see \
+                 that its devices answer, and restart the daemon"
+            )));
+        }
     }
     home.fs.files.entry(NOTES).or_insert_with(|| {
         let inode = Inode::new(NOTES, Kind::Metafile, cp, seconds);

@@ -19,6 +19,7 @@ use crate::aggregate::space::{Space, Usage};
 use crate::aggregate::{Aggregate, State};
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::cp::trigger::CpCounts;
+use crate::notes::Unreadable;
 use crate::snapshot::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::snapshot::{self, clone, split};
 use crate::volume::Volume;
@@ -381,12 +382,13 @@ impl Engine {
     /// open.
     ///
     /// # Errors
-    /// One line: why it cannot be read, or that there is no such aggregate.
-    pub fn notes(&self, aggregate: u32) -> Result<Arc<[u8]>, String> {
+    /// One line: why it cannot be read, or that there is no such aggregate, which is the same as one that does not answer.
+    pub fn notes(&self, aggregate: u32) -> Result<Arc<[u8]>, Unreadable> {
         let all = self.0.all();
         let found = all.iter().find(|known| known.id == aggregate);
         let found = found.filter(|known| !known.is_forgotten());
-        found.ok_or("the aggregate is gone")?.notes()
+        let gone = || Unreadable::Unanswered("the aggregate is gone".to_owned());
+        found.ok_or_else(gone)?.notes()
     }
 
     /// How many aggregates are at home on each reactor: their consistency points run there.

@@ -150,7 +150,7 @@ impl Mounting {
         if let Err(reason) = &notes {
             home.aggregate
                 .lost
-                .unreadable("the aggregate's notes", reason);
+                .unreadable("the aggregate's notes", &reason.to_string());
         }
         home.aggregate.set_notes(notes);
         Ok(home)

@@ -114,9 +114,11 @@ pub(crate) fn admit(
         let mapped = match find_in_overlays(cx, lun, leaf) {
             Found::Data(_) | Found::Fragment(_) => Some(true),
             Found::Hole => Some(false),
-            Found::Older => gather
-                .add(committed_pointer(cx, lun, leaf))
-                .map(|pointer| !pointer.is_hole()),
+            Found::Older => match committed_pointer(cx, lun, leaf) {
+                // A damaged block above: nobody knows, so it counts as growth, which may wait.
+                Err(Stop::Failed(_)) => Some(false),
+                pointer => gather.add(pointer).map(|pointer| !pointer.is_hole()),
+            },
         };
         replaces &= mapped.unwrap_or(true);
     }

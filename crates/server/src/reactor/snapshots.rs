@@ -81,11 +81,18 @@ impl Administrator {
         name: &str,
         request: &RenameSnapshot,
     ) -> Result<Snapshot, Problem> {
-        let aggregate = self.aggregate_of(volume)?;
+        let snapshot = self.snapshot(volume, name)?;
         let to = request.name.as_str();
         if to == name {
-            return self.snapshot(volume, name);
+            return Ok(snapshot);
         }
+        for export in &snapshot.nbd_exports {
+            let (lun, _) = export
+                .split_once('@')
+                .expect("exports are VOLUME/LUN@SNAPSHOT");
+            self.refuse_other_callers(export, &format!("{lun}@{to}"))?;
+        }
+        let aggregate = self.aggregate_of(volume)?;
         self.change(
             aggregate,
             admin::Change::RenameSnapshot {

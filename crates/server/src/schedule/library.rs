@@ -14,6 +14,8 @@
 //!    back from it. What a part says of a volume wins over it.
 //! 5. A part that is not understood, of a newer daemon perhaps, stays until somebody asks for a change of what would be
 //!    in it, and then the data directory keeps its text. What the daemon does by itself replaces nothing.
+//! 6. A part that is there but could not be read, because a device did not answer, is replaced by nobody: what would be in
+//!    it is refused until a restart has read it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -39,8 +41,8 @@ pub(crate) trait Shelf: Send {
     /// The part of one of them; empty if there is none.
     ///
     /// # Errors
-    /// One line: why it cannot be read.
-    fn read(&self, aggregate: u32) -> Result<String, String>;
+    /// Why it cannot be read.
+    fn read(&self, aggregate: u32) -> Result<String, Unread>;
 
     /// Replaces it, durably.
     ///
@@ -52,6 +54,15 @@ pub(crate) trait Shelf: Send {
     fn home(&self, volume: &str) -> Option<u32>;
 }
 
+/// Why a part cannot be read, in one line.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// It is lost, and another may take its place.
+    Damaged(String),
+    /// A device did not answer: it may be read after a restart.
+    Unanswered(String),
+}
+
 /// See the module's documentation.
 pub(super) struct Library {
     shelf: Box<dyn Shelf>,
@@ -60,6 +71,8 @@ pub(super) struct Library {
     written: BTreeMap<u32, String>,
     /// Those of them that were not understood.
     foreign: BTreeSet<u32>,
+    /// Those of these that were not read, because a device did not answer.
+    unanswered: BTreeSet<u32>,
     /// Those that have their part of the book by now.
     settled: BTreeSet<u32>,
     /// The file that once was the book, while it is needed.
@@ -100,6 +113,7 @@ impl Library {
             data_dir: data_dir.to_owned(),
             written: BTreeMap::new(),
             foreign: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
             settled: BTreeSet::new(),
             former,
         };
@@ -121,10 +135,21 @@ impl Library {
             }
             let name = self.shelf.name(aggregate);
             let text = self.shelf.read(aggregate);
-            let part = text
-                .as_ref()
-                .map_err(Clone::clone)
-                .and_then(|text| Book::decode(text));
+            let part = match &text {
+                Ok(text) => Book::decode(text),
+                Err(Unread::Damaged(reason)) => Err(reason.clone()),
+                Err(Unread::Unanswered(reason)) => {
+                    let text = format!(
+                        "its snapshot policies could not be read: {reason}; they are still there, but its volumes have \
+                         none until the daemon is restarted"
+                    );
+                    told.push((name, text));
+                    self.foreign.insert(aggregate);
+                    self.unanswered.insert(aggregate);
+                    self.written.insert(aggregate, String::new());
+                    continue;
+                }
+            };
             match part {
                 Ok(part) => {
                     let renamed = book.merge(aggregate, &name, part);
@@ -156,6 +181,29 @@ impl Library {
         told
     }
 
+    /// True if an aggregate of this name has a part that was not read.
+    pub(super) fn is_unanswered(&self, name: &str) -> bool {
+        self.unanswered
+            .iter()
+            .any(|it| self.shelf.name(*it) == name)
+    }
+
+    /// Why the policy of a volume cannot be changed until a restart, if it cannot.
+    pub(super) fn refusal(&self, volume: &str) -> Option<String> {
+        let home = self.shelf.home(volume)?;
+        let is_unanswered = self.unanswered.contains(&home);
+        is_unanswered.then(|| self.not_replaced(home))
+    }
+
+    /// Says that a part stays because it was not read.
+    fn not_replaced(&self, aggregate: u32) -> String {
+        format!(
+            "the snapshot policies of aggregate {} could not be read, and a change would replace them; see that its devices \
+             answer, restart the daemon, and try again",
+            self.shelf.name(aggregate)
+        )
+    }
+
     /// True if an aggregate of this name has a part that is not understood.
     pub(super) fn has_foreign(&self, name: &str) -> bool {
         self.foreign.iter().any(|it| self.shelf.name(*it) == name)
@@ -182,6 +230,7 @@ impl Library {
         self.written.remove(&aggregate);
         self.settled.remove(&aggregate);
         self.foreign.remove(&aggregate);
+        self.unanswered.remove(&aggregate);
         let of_it = book.volumes.iter();
         let of_it = of_it.filter(|(_, entry)| entry.home == Some(aggregate));
         let gone: Vec<String> = of_it.map(|(volume, _)| volume.clone()).collect();
@@ -207,6 +256,12 @@ impl Library {
         let first = understood.next().or(known.first()).copied();
         for aggregate in &known {
             let text = book.part(*aggregate, first == Some(*aggregate)).encode()?;
+            if self.unanswered.contains(aggregate) {
+                if text.is_empty() || asked == Asked::ByNobody {
+                    continue;
+                }
+                return Err(self.not_replaced(*aggregate));
+            }
             if self.foreign.contains(aggregate) {
                 if text.is_empty() || asked == Asked::ByNobody {
                     continue;

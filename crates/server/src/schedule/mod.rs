@@ -28,7 +28,7 @@ mod rounds;
 pub use book::DEFAULT;
 pub(crate) use clerk::{Clerk, start};
 pub use library::NAME;
-pub(crate) use library::Shelf;
+pub(crate) use library::{Shelf, Unread};
 pub(crate) use rounds::{Outcome, Seen, Volumes};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -204,6 +204,9 @@ impl Schedule {
     pub fn assign(&self, now: Moment, volume: &str, policy: &str) -> Result<(), Problem> {
         self.check(policy)?;
         let mut inner = self.lock();
+        if let Some(text) = inner.library.refusal(volume) {
+            return Err(Problem::new(Code::Unavailable, text));
+        }
         if inner.policy_of(volume) == policy {
             return Ok(());
         }
@@ -259,6 +262,9 @@ impl Schedule {
         change: impl FnOnce() -> Result<(), Problem>,
     ) -> Result<(), Problem> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(text) = self.lock().library.refusal(volume) {
+            return Err(Problem::new(Code::Unavailable, text));
+        }
         let plan = |becomes: Option<String>| {
             let mut inner = self.lock();
             if !inner.book.volumes.contains_key(volume) {
@@ -329,12 +335,19 @@ impl Schedule {
             page: code.page(),
         };
         let lost = inner.told.iter().map(|(object, text)| {
+            let name = object.strip_prefix("aggregate ");
+            let action = match name.is_some_and(|name| inner.library.is_unanswered(name)) {
+                true => "see that the devices of the aggregate answer, and restart the daemon; nothing is lost",
+                false => {
+                    "give the volumes their policies again with 'policy set'; what was taken for them stays"
+                }
+            };
             condition(
                 Code::ScheduleFailed,
                 Health::Warning,
                 object.clone(),
                 text.clone(),
-                "give the volumes their policies again with 'policy set'; what was taken for them stays",
+                action,
             )
         });
         let failed = inner.failures.iter().map(|((volume, every), failure)| {

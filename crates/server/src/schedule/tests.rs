@@ -6,7 +6,7 @@ use std::path::Path;
 
 use everglade_api::{Code, CreatePolicy, Moment, Problem};
 
-use super::{Outcome, Schedule, Seen, Shelf, Volumes};
+use super::{Outcome, Schedule, Seen, Shelf, Unread, Volumes};
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
@@ -26,7 +26,7 @@ impl Shelf for Paper {
         "paper".to_owned()
     }
 
-    fn read(&self, _: u32) -> Result<String, String> {
+    fn read(&self, _: u32) -> Result<String, Unread> {
         Ok(self.0.lock().expect("unpoisoned").0.clone())
     }
 
@@ -494,8 +494,11 @@ impl Shelf for Pools {
         format!("aggr{aggregate}")
     }
 
-    fn read(&self, aggregate: u32) -> Result<String, String> {
-        Ok(self.text(aggregate))
+    fn read(&self, aggregate: u32) -> Result<String, Unread> {
+        match self.text(aggregate) {
+            text if text == SILENT => Err(Unread::Unanswered("the device is gone".to_owned())),
+            text => Ok(text),
+        }
     }
 
     fn write(&self, aggregate: u32, text: &str) -> Result<(), String> {
@@ -509,6 +512,8 @@ impl Shelf for Pools {
     }
 }
 
+/// The part of an aggregate whose device does not answer.
+const SILENT: &str = "silence";
 const OFFICE: &str = "{\"name\": \"office\", \"hourly\": 2}";
 
 #[test]
@@ -670,6 +675,61 @@ fn a_part_that_is_not_understood_stays_until_somebody_changes_it_and_is_kept_the
         .expect("given");
     assert_eq!(kept("policies-aggr1.unreadable").as_deref(), Some(newer));
     assert_eq!(kept("policies-aggr1.2.unreadable").as_deref(), Some("torn"));
+}
+
+/// A device that did not answer for a moment cost all policies: there seemed to be none, and the next change replaced them.
+#[test]
+fn a_part_that_was_not_read_is_replaced_by_nobody() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let pools = Pools::of(&[1, 2]);
+    pools.set_text(1, SILENT);
+    let schedule = Schedule::open(Box::new(pools.clone()), place.path());
+    let conditions = schedule.conditions();
+    let [said] = &conditions[..] else {
+        panic!("{conditions:?}")
+    };
+    let said = format!("{}: {}; {}", said.object, said.what, said.action);
+    for words in [
+        "aggregate aggr1",
+        "the device is gone",
+        "restart the daemon",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    assert!(!said.contains("policy set"), "{said}");
+    // Not even what seems to be so already is answered with yes.
+    for wanted in ["default", super::NO_POLICY] {
+        let refused = schedule.assign(Moment(SUNDAY), "v1", wanted);
+        let refused = refused.expect_err("it would replace what is there");
+        assert_eq!(refused.code, Code::Unavailable);
+        let said = refused.to_string();
+        assert!(said.contains("aggr1") && said.contains("restart"), "{said}");
+    }
+    let renamed = schedule.rename("v1", "v7", || panic!("its policy would not follow"));
+    assert_eq!(renamed.expect_err("not now").code, Code::Unavailable);
+    // What concerns others goes on.
+    schedule.create(&policy(OFFICE)).expect("2 keeps it");
+    let given = schedule.assign(Moment(SUNDAY), "v2", "office");
+    given.expect("given");
+    schedule.round(Moment(SUNDAY + HOUR), &Fake::default());
+    schedule.forget("v1").expect("nothing is known of it");
+    assert_eq!(pools.text(1), SILENT);
+    assert!(pools.text(2).contains("volume.v2"), "{}", pools.text(2));
+    assert_eq!(schedule.conditions().len(), 1, "it is still so");
+    assert!(!place.path().join("policies-aggr1.unreadable").exists());
+    // Nobody else could keep a policy that no volume has.
+    pools.set_online(&[1]);
+    let alone = Schedule::open(Box::new(pools.clone()), place.path());
+    let refused = alone.create(&policy(OFFICE)).expect_err("nobody keeps it");
+    assert_eq!(refused.code, Code::Unavailable);
+    assert_eq!(pools.text(1), SILENT);
+    // It answers again.
+    let text = pools.text(2).replace("volume.v2", "volume.v1");
+    pools.set_text(1, &text);
+    let again = Schedule::open(Box::new(pools.clone()), place.path());
+    assert_eq!(again.policy_of("v1"), "office");
+    let taken = again.assign(Moment(SUNDAY), "v1", super::NO_POLICY);
+    taken.expect("taken away");
 }
 
 /// What the former book says of a volume stays there while the part that it belongs to is not understood.

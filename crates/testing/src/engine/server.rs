@@ -95,7 +95,7 @@ impl EngineSystem {
     ///
     /// # Errors
     /// Why they cannot be read.
-    pub fn read_notes(&self) -> Result<Vec<u8>, String> {
+    pub fn read_notes(&self) -> Result<Vec<u8>, everglade_engine::Unreadable> {
         let notes = self.engine.notes(self.info().id)?;
         Ok(notes.to_vec())
     }
@@ -106,6 +106,14 @@ impl EngineSystem {
         let mut volumes = self.engine.volumes().into_iter();
         let found = volumes.find(|known| known.name == volume);
         found.map(|found| found.scan).unwrap_or_default()
+    }
+
+    /// Blocks that deletions in a volume have yet to give back.
+    #[must_use]
+    pub fn pending_blocks(&self, volume: &str) -> u64 {
+        let mut volumes = self.engine.volumes().into_iter();
+        let found = volumes.find(|known| known.name == volume);
+        found.map_or(0, |found| found.pending_blocks)
     }
 
     /// The LUN of a volume that is being cloned, or how that ended.

@@ -309,6 +309,11 @@ impl SimWorld {
         self.with_device(device, |device| device.bad.insert(block));
     }
 
+    /// Makes it readable again, with what it held.
+    pub fn mend_block(&self, device: DeviceId, block: u64) {
+        self.with_device(device, |device| device.bad.remove(&block));
+    }
+
     /// Flips bit `bit` of `block` on the medium.
     pub fn flip_bit(&self, device: DeviceId, block: u64, bit: usize) {
         self.with_device(device, |device| device.flip_bit(block, bit));

@@ -48,19 +48,8 @@ pub(super) const FOLLOWS_CLONE: &[Kind] = &[
     Kind::HoldersApart,
 ];
 
-/// The same where no container has the blocks of the base, so that images cannot be told apart by them.
+/// What may follow besides where no container has the blocks of the base, so that images cannot be told apart by them.
 const FOLLOWS_ITSELF: &[Kind] = &[
-    Kind::ContainerHole,
-    Kind::ContainerExtra,
-    Kind::ContainerTag,
-    Kind::TagMismatch,
-    Kind::HeaderMismatch,
-    Kind::UsedCount,
-    Kind::ExclusiveCount,
-    Kind::SnapshotRecord,
-    Kind::Uncovered,
-    Kind::SummaryLeaked,
-    Kind::HoldersApart,
     Kind::DoubleReference,
     Kind::NotMarked,
     Kind::Leaked,
@@ -147,7 +136,7 @@ fn base_itself(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     let damage = roots(volume, Kind::CloneBase, move |it| {
         it.base = Some((own, SnapshotId(1)));
     });
-    Some(damage.along(FOLLOWS_ITSELF))
+    Some(damage.along(FOLLOWS_CLONE).along(FOLLOWS_ITSELF))
 }
 
 /// What a clone would say had it been cloned from an older clone of the same snapshot.

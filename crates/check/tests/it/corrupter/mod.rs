@@ -56,7 +56,7 @@ pub(crate) struct Damage {
     /// What it must say of it.
     pub(crate) words: Vec<String>,
     /// What else it may report.
-    pub(crate) along: &'static [Kind],
+    pub(crate) along: Vec<Kind>,
 }
 
 impl Damage {
@@ -67,7 +67,7 @@ impl Damage {
             after: None,
             expect,
             words: words.into_iter().collect(),
-            along: &[],
+            along: Vec::new(),
         }
     }
 
@@ -86,8 +86,8 @@ impl Damage {
         self
     }
 
-    fn along(mut self, kinds: &'static [Kind]) -> Damage {
-        self.along = kinds;
+    fn along(mut self, kinds: &[Kind]) -> Damage {
+        self.along.extend(kinds);
         self
     }
 

@@ -207,6 +207,40 @@ fn a_policy_follows_its_volume() {
 }
 
 #[test]
+fn nobody_gets_access_to_a_snapshot_by_a_new_name() {
+    let place = Place::new();
+    let config = place.file("everglade.toml");
+    let text = "[nbd.allow]\n\"vol0/lun0@pay\" = \"10.9.9.9\"\n\"vol0/lun0@wages*\" = \"10.9.9.9\"\n\
+                \"vol0/lun0@open\" = \"local\"\n";
+    fs::write(&config, text).expect("write");
+    let config = config.to_str().expect("UTF-8");
+    let server = place.serve(&[
+        "--lun-size",
+        "64MiB",
+        "--aggregate-size",
+        "2GiB",
+        "--config",
+        config,
+    ]);
+    ask(&place, &["snapshot", "create", "vol0@pay"]);
+    assert!(Client::open(&server.tcp, "vol0/lun0@pay").is_err());
+    // One that no line fits, and one for others.
+    for to in ["monday", "open"] {
+        let export = format!("vol0/lun0@{to}");
+        let words = ["nbd.allow", "vol0/lun0@pay", export.as_str()];
+        refused(&place, &["snapshot", "rename", "vol0@pay", to], 5, &words);
+    }
+    ask(&place, &["snapshot", "rename", "vol0@pay", "wages-2026"]);
+    assert!(Client::open(&server.tcp, "vol0/lun0@wages-2026").is_err());
+    // What nobody restricted may be called anything.
+    ask(&place, &["snapshot", "create", "vol0@s"]);
+    assert!(Client::open(&server.tcp, "vol0/lun0@s").is_ok());
+    ask(&place, &["snapshot", "rename", "vol0@s", "tuesday"]);
+    assert!(Client::open(&server.tcp, "vol0/lun0@tuesday").is_ok());
+    server.stop();
+}
+
+#[test]
 fn nobody_gets_access_by_a_new_name() {
     let place = Place::new();
     let config = place.file("everglade.toml");

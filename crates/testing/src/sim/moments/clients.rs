@@ -2,7 +2,6 @@
 
 use everglade_target::{Completion, Error, LunHandle, Op, Reply, WriteSpan};
 
-use super::tasks::full_name;
 use super::track::{Change, Seen, page_of, value_of};
 use super::volume::Task;
 use super::{BLOCK, Life, Pending};
@@ -36,29 +35,24 @@ impl Life<'_> {
 
     fn handle(&mut self, client: usize) -> Option<LunHandle> {
         let it = &self.known.clients[client];
-        let (reactor, name) = (
-            it.reactor,
-            full_name(&self.known.volumes[it.volume].name, it.lun, None),
-        );
         if let Some(handle) = it.handle {
             return Some(handle);
         }
-        let mut opened = self.system.target(reactor).open(&name);
-        if let (Err(_), Task::Rename { to }) = (&opened, &self.known.volumes[it.volume].task) {
-            // It has one of the two names.
-            let name = full_name(to, it.lun, None);
-            opened = self.system.target(reactor).open(&name);
-        }
-        match opened {
-            Ok((handle, _)) => {
-                self.known.clients[client].handle = Some(handle);
-                Some(handle)
-            }
-            Err(error) => {
-                self.excuse(&format!("{name} cannot be opened"), &error);
-                None
+        let reactor = it.reactor;
+        let mut refused = None;
+        // It has one of these names.
+        for name in self.known.volumes[it.volume].possible_names(it.lun) {
+            match self.system.target(reactor).open(&name) {
+                Ok((handle, _)) => {
+                    self.known.clients[client].handle = Some(handle);
+                    return Some(handle);
+                }
+                Err(error) => refused = refused.or(Some((name, error))),
             }
         }
+        let (name, error) = refused.expect("it has a name");
+        self.excuse(&format!("{name} cannot be opened"), &error);
+        None
     }
 
     /// An error is an answer only if something is wrong with the devices.

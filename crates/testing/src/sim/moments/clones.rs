@@ -64,12 +64,13 @@ impl Life<'_> {
                 let lun = self.rng.index(LUNS);
                 let it = &mut self.known.volumes[volume];
                 let image = it.snapshots[&from].image.clone()?;
+                let its_name = it.snapshots[&from].luns[lun].clone();
                 let clone = format!("c{}", self.known.next_name);
                 self.known.next_name += 1;
                 it.clones.insert(clone.clone(), (lun, image));
                 Change::CloneLun {
                     volume: name,
-                    lun: format!("l{lun}"),
+                    lun: its_name,
                     name: clone,
                     from: Some(from),
                 }

@@ -10,7 +10,7 @@ use everglade_engine::admin::Change;
 use everglade_env::BLOCK_SIZE;
 use everglade_target::Op;
 
-use super::tasks::{Asked, full_name};
+use super::tasks::Asked;
 use super::{Failure, LUNS, Life, Pending, lun_bytes};
 use crate::system::System;
 
@@ -160,7 +160,7 @@ impl Life<'_> {
             return;
         }
         for lun in 0..LUNS {
-            let name = full_name(&self.known.volumes[volume].name, lun, None);
+            let name = self.known.volumes[volume].full_name(lun, None);
             let (handle, _) = match self.system.target(0).open(&name) {
                 Ok(opened) => opened,
                 Err(error) => return self.excuse(&format!("{name} cannot be opened"), &error),

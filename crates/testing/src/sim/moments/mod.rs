@@ -14,11 +14,14 @@
 //! 5. A volume that is deleted comes back empty, or as a clone of a snapshot of another: then it has that image, all of
 //!    it or none, whatever becomes of the other, and neither that snapshot nor its volume goes before the clone.
 //! 6. A clone that is split meanwhile stays what it is; when that is done nothing needs its base any more.
-//! 7. Devices may fail, loudly or silently: then an error may be the answer, wrong data never.
+//! 7. LUNs and snapshots get other names, and each is what it was: a LUN is restored under its present name from a snapshot
+//!    that has it under an older one, and a volume with the names that its LUNs had. What is held cannot be deleted.
+//! 8. Devices may fail, loudly or silently: then an error may be the answer, wrong data never.
 
 mod clients;
 mod clones;
 mod finale;
+mod names;
 mod settle;
 mod tasks;
 mod track;
@@ -87,6 +90,8 @@ pub struct Plan {
     pub is_silent: bool,
     /// LUNs are cloned.
     pub clones: bool,
+    /// LUNs and snapshots get other names; snapshots are held.
+    pub names: bool,
 }
 
 impl Plan {
@@ -106,6 +111,7 @@ impl Plan {
             is_silent: rng.one_in(3),
             is_apart: rng.one_in(2),
             clones: Rng::for_part(seed.0, "moments lun clones").one_in(2),
+            names: Rng::for_part(seed.0, "moments names").one_in(2),
         }
     }
 }
@@ -159,6 +165,8 @@ struct Life<'a> {
     rng: Rng,
     /// Draws what is done to clones, so that it changes nothing where there are none.
     splits: Rng,
+    /// The same for names and holds.
+    names: Rng,
     /// Changes are durable when they are answered.
     is_always: bool,
     actions: u64,
@@ -229,6 +237,7 @@ impl<'a> Life<'a> {
             known,
             rng: Rng::for_part(seed, "moments life"),
             splits: Rng::for_part(seed, "moments splits"),
+            names: Rng::for_part(seed, "moments names"),
             is_always,
             actions: 0,
             token: 0,

@@ -39,6 +39,11 @@ impl Life<'_> {
         let exists = all.contains(&name);
         let infos = self.system.snapshots(&name);
         let listed: BTreeSet<String> = infos.into_iter().map(|info| info.name).collect();
+        self.settle_names(volume, &task, &listed);
+        let kept = match &task {
+            Task::Keep { snapshot, tag, .. } => Some((snapshot.clone(), tag.clone())),
+            _ => None,
+        };
         let restored = match task {
             Task::Rebuild { .. } => return Ok(self.begin_anew(volume)),
             Task::Clone(_) if !exists => return Ok(self.begin_anew(volume)),
@@ -49,6 +54,7 @@ impl Life<'_> {
             Task::Raze { .. } if !exists => return Ok(self.begin_anew(volume)),
             Task::Raze { restore: Some(it) } if listed.contains(&it.1) => {
                 self.add_shot(volume, &it.1, &it.2);
+                self.take_names_of(volume, &it.0);
                 Some(Goal {
                     target: it.0,
                     safety: it.1,
@@ -57,6 +63,9 @@ impl Life<'_> {
             }
             Task::Restore { goal, least } if listed.contains(&goal.safety) => {
                 self.add_shot(volume, &goal.safety, &least);
+                if goal.lun.is_none() {
+                    self.take_names_of(volume, &goal.target);
+                }
                 Some(goal)
             }
             Task::Drain(goal)
@@ -95,6 +104,7 @@ impl Life<'_> {
                 "Exports: {name} has snapshots {listed:?}, not {expected:?}"
             )));
         }
+        self.judge_holds(volume, kept.as_ref())?;
         if !self.see_clones(volume)? {
             return Ok(false);
         }
@@ -190,6 +200,7 @@ impl Life<'_> {
             self.known.clients[client].track = Track::new(vec![0; self.plan.width]);
         }
         self.known.volumes[volume].clones.clear();
+        self.known.volumes[volume].luns = super::volume::first_names();
         self.known.volumes[volume].snapshots.clear();
         self.known.volumes[volume].base = None;
         true

@@ -1,5 +1,7 @@
 //! What administrators ask for while clients work.
 
+use std::collections::BTreeSet;
+
 use everglade_engine::admin::{self, Change};
 use everglade_target::Op;
 
@@ -23,16 +25,12 @@ pub(super) enum Asked {
     Release,
     /// Something about a clone of a LUN.
     LunClone,
+    /// What cannot be: any answer but no is wrong.
+    Vain,
     /// A split begins or stops; whether that is possible now nobody knows.
     Split,
     /// At the end: no answer but yes.
     Last,
-}
-
-/// A LUN, of a snapshot if there is one.
-pub(super) fn full_name(volume: &str, lun: usize, snapshot: Option<&str>) -> String {
-    let at = snapshot.map_or(String::new(), |name| format!("@{name}"));
-    format!("{volume}/l{lun}{at}")
 }
 
 impl Life<'_> {
@@ -88,6 +86,13 @@ impl Life<'_> {
         if matches!(asked, Asked::LunClone) {
             return self.answered_lun_clone(volume, result);
         }
+        if matches!(asked, Asked::Vain) {
+            self.known.volumes[volume].task = Task::None;
+            if result.is_ok() {
+                self.fail(format!("Exports: {name}: what cannot be was done"));
+            }
+            return;
+        }
         match (&asked, &result) {
             (Asked::InVain, _) | (Asked::Last | Asked::Split, Ok(())) => return,
             (
@@ -118,7 +123,12 @@ impl Life<'_> {
         if let Asked::Delete(snapshot) = asked {
             if result.is_ok() {
                 self.expect_no_clone(volume, Some(&snapshot));
-                self.known.volumes[volume].snapshots.remove(&snapshot);
+                let gone = self.known.volumes[volume].snapshots.remove(&snapshot);
+                if gone.is_some_and(|shot| !shot.holds.is_empty()) {
+                    self.fail(format!(
+                        "Exports: {name}@{snapshot} was deleted though it is held"
+                    ));
+                }
             }
             if self.known.volumes[volume].asked == 0 {
                 self.known.volumes[volume].task = Task::None;
@@ -134,6 +144,9 @@ impl Life<'_> {
             }
             Task::Restore { goal, least } if is_done => {
                 self.add_shot(volume, &goal.safety, &least);
+                if goal.lun.is_none() {
+                    self.take_names_of(volume, &goal.target);
+                }
                 Task::Drain(goal)
             }
             Task::Clone(base) if is_done => {
@@ -148,6 +161,7 @@ impl Life<'_> {
             Task::Raze { .. } if is_done => {
                 self.expect_no_clone(volume, None);
                 self.known.volumes[volume].base = None;
+                self.known.volumes[volume].luns = super::volume::first_names();
                 self.known.volumes[volume].clones.clear();
                 self.known.volumes[volume].snapshots.clear();
                 Task::Rebuild {
@@ -165,6 +179,12 @@ impl Life<'_> {
             }
             Task::Rename { to } if is_done => {
                 self.known.volumes[volume].name = to;
+                Task::None
+            }
+            task @ (Task::RenameLun { .. } | Task::RenameSnapshot { .. } | Task::Keep { .. })
+                if is_done =>
+            {
+                self.named(volume, task);
                 Task::None
             }
             // Refused for lack of space, or because somebody has it open.
@@ -187,7 +207,7 @@ impl Life<'_> {
     }
 
     /// True if a clone of a volume was asked for, by its name.
-    fn is_being_cloned(&self, volume: usize) -> bool {
+    pub(super) fn is_being_cloned(&self, volume: usize) -> bool {
         let mut all = self.known.volumes.iter();
         all.any(|other| matches!(&other.task, Task::Clone(base) if base.parent == volume))
     }
@@ -218,8 +238,7 @@ impl Life<'_> {
         });
         let own = &self.known.volumes[volume];
         let own = own.base.as_ref().filter(|_| !own.may_be_split);
-        let is_own =
-            snapshot.is_some() && own.is_some_and(|base| Some(&*base.snapshot) == snapshot);
+        let is_own = snapshot.is_some() && own.is_some_and(|base| Some(&*base.own) == snapshot);
         let clone = clone.map(|clone| clone.name.clone());
         if is_own || clone.is_some() {
             let name = &self.known.volumes[volume].name;
@@ -235,8 +254,11 @@ impl Life<'_> {
         let shot = Shot {
             image: Some(base.image.clone()),
             bounds: vec![(0, 0); it.clients.len()],
+            luns: base.luns.clone(),
+            holds: BTreeSet::new(),
         };
-        it.snapshots = [(base.snapshot.clone(), shot)].into();
+        it.luns.clone_from(&base.luns);
+        it.snapshots = [(base.own.clone(), shot)].into();
         let clones = self.known.volumes[base.parent].clones.clone();
         let it = &mut self.known.volumes[volume];
         it.clones = clones;
@@ -253,23 +275,29 @@ impl Life<'_> {
         let it = &self.known.volumes[parent];
         let is_there = !matches!(
             it.task,
-            Task::Raze { .. } | Task::Rebuild { .. } | Task::Clone(_) | Task::Rename { .. }
+            Task::Raze { .. }
+                | Task::Rebuild { .. }
+                | Task::Clone(_)
+                | Task::Rename { .. }
+                | Task::RenameSnapshot { .. }
         );
         if parent == volume || !is_there || self.rng.one_in(4) {
             return None;
         }
         let images = it.snapshots.iter();
         let images: Vec<_> = images
-            .filter_map(|(name, shot)| Some((name, shot.image.as_ref()?)))
+            .filter_map(|(name, shot)| Some((name, shot.image.as_ref()?, &shot.luns)))
             .collect();
         if images.is_empty() {
             return None;
         }
-        let (snapshot, image) = images[self.rng.index(images.len())];
+        let (snapshot, image, luns) = images[self.rng.index(images.len())];
         Some(Base {
             parent,
             snapshot: snapshot.clone(),
+            own: snapshot.clone(),
             image: image.clone(),
+            luns: luns.clone(),
         })
     }
 
@@ -286,6 +314,8 @@ impl Life<'_> {
         let shot = Shot {
             image: None,
             bounds,
+            luns: self.known.volumes[volume].luns.clone(),
+            holds: BTreeSet::new(),
         };
         self.known.volumes[volume]
             .snapshots
@@ -316,7 +346,7 @@ impl Life<'_> {
     pub(super) fn read_all(&mut self, volume: usize, snapshot: Option<&str>) {
         for client in self.known.volumes[volume].clients.clone() {
             let lun = self.known.clients[client].lun;
-            let name = full_name(&self.known.volumes[volume].name, lun, snapshot);
+            let name = self.known.volumes[volume].full_name(lun, snapshot);
             self.read_as(volume, client, &name);
         }
     }
@@ -371,7 +401,9 @@ impl Life<'_> {
         match self.known.volumes[volume].task.clone() {
             Task::None => {
                 self.draw_split(volume);
-                self.draw(volume);
+                if !self.draw_name(volume) {
+                    self.draw(volume);
+                }
             }
             Task::Drain(goal) => {
                 let clients = self.known.volumes[volume].clients.clone();
@@ -678,7 +710,7 @@ impl Life<'_> {
                     Some(lun) => Change::RestoreLun {
                         volume: name,
                         snapshot,
-                        lun: format!("l{lun}"),
+                        lun: self.known.volumes[volume].luns[lun].clone(),
                         safety,
                     },
                 };

@@ -1,6 +1,6 @@
 //! What is known of a volume, and what an administrator is doing to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::track::{Seen, Value};
@@ -16,6 +16,10 @@ pub(super) struct Shot {
     /// Changes of each client that were answered before it was asked for, and that were asked for before it was
     /// answered: what it may have.
     pub(super) bounds: Vec<(usize, usize)>,
+    /// What the LUNs are called in it.
+    pub(super) luns: Vec<String>,
+    /// Tags of holds that stay.
+    pub(super) holds: BTreeSet<String>,
 }
 
 /// An administrator's business with a volume; one at a time.
@@ -35,6 +39,18 @@ pub(super) enum Task {
     Hold,
     /// Another name for the volume was asked for.
     Rename { to: String },
+    /// For a LUN.
+    RenameLun { lun: usize, to: String },
+    /// For a snapshot.
+    RenameSnapshot { from: String, to: String },
+    /// A hold that stays was asked for, or its end.
+    Keep {
+        snapshot: String,
+        tag: String,
+        is_end: bool,
+    },
+    /// Something was asked for that cannot be.
+    Vain,
     /// A consistency point was asked for. So many changes of each client are durable with it.
     Point { least: Vec<usize> },
     /// Somebody looks at all blocks of a snapshot, or of the active image.
@@ -59,7 +75,11 @@ pub(super) struct Base {
     pub(super) parent: usize,
     /// The snapshot of that.
     pub(super) snapshot: String,
+    /// What it is called in the clone.
+    pub(super) own: String,
     pub(super) image: Image,
+    /// What its LUNs are called.
+    pub(super) luns: Vec<String>,
 }
 
 /// What a restore goes to.
@@ -88,6 +108,8 @@ pub(super) enum After {
 #[derive(Clone, Debug)]
 pub(super) struct Volume {
     pub(super) name: String,
+    /// What its LUNs are called.
+    pub(super) luns: Vec<String>,
     /// Its clients, among all.
     pub(super) clients: Range<usize>,
     pub(super) snapshots: BTreeMap<String, Shot>,
@@ -109,10 +131,43 @@ pub(super) struct Volume {
     pub(super) from: Vec<Vec<usize>>,
 }
 
+/// What LUNs are called when they are made.
+pub(super) fn first_names() -> Vec<String> {
+    (0..super::LUNS).map(|lun| format!("l{lun}")).collect()
+}
+
 impl Volume {
+    /// A LUN, of a snapshot if there is one.
+    pub(super) fn full_name(&self, lun: usize, snapshot: Option<&str>) -> String {
+        let (luns, at) = match snapshot {
+            None => (&self.luns, String::new()),
+            Some(name) => (&self.snapshots[name].luns, format!("@{name}")),
+        };
+        format!("{}/{}{at}", self.name, luns[lun])
+    }
+
+    /// Names that a LUN may have now, while others are on their way.
+    pub(super) fn possible_names(&self, lun: usize) -> Vec<String> {
+        let mut luns = vec![&self.luns[lun]];
+        let mut volumes = vec![&self.name];
+        match &self.task {
+            Task::Rename { to } => volumes.push(to),
+            Task::RenameLun { lun: other, to } if *other == lun => luns.push(to),
+            _ => {}
+        }
+        let restored = self.restoring().filter(|goal| goal.lun.is_none());
+        let target = restored.and_then(|goal| self.snapshots.get(&goal.target));
+        luns.extend(target.map(|shot| &shot.luns[lun]));
+        let of = |volume: &&String| -> Vec<String> {
+            luns.iter().map(|lun| format!("{volume}/{lun}")).collect()
+        };
+        volumes.iter().flat_map(of).collect()
+    }
+
     pub(super) fn new(name: String, clients: Range<usize>) -> Volume {
         Volume {
             seen: vec![None; clients.len()],
+            luns: first_names(),
             name,
             clients,
             snapshots: BTreeMap::new(),

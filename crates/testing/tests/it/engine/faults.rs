@@ -1,13 +1,18 @@
 //! Devices that fail: what cannot be read fails alone, what cannot be written fails the aggregate.
 
 use everglade_engine::State;
+use everglade_engine::admin::Change;
 use everglade_env::{BLOCK_SIZE, DeviceId};
+use everglade_format::indirect::BlockKind;
+use everglade_format::metafile::FIRST_FILE;
+use everglade_format::{Block, Header};
 use everglade_target::{Error, Op, Reply, WriteSpan};
 use everglade_testing::SimWorld;
 use everglade_testing::engine::EngineMaker;
 use everglade_testing::workload::contents;
-use everglade_testing::world::Faults;
+use everglade_testing::world::{Faults, Images};
 
+use super::clones;
 use super::rig::{Rig, ask, consistency_point, create_lun, create_volume, write};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -107,4 +112,73 @@ fn what_cannot_be_written_fails_the_aggregate_and_a_restart_recovers() {
         written[..BLOCK_SIZE],
         "no superblock could be written"
     );
+}
+
+/// Where space is short a write is asked what it replaces, and so it is right after a start, when nobody knows how much
+/// there is. It was answered with an error where the block that says so is damaged, though it needs nothing of it.
+#[test]
+fn a_whole_block_below_a_damaged_block_is_written_or_there_is_no_space_for_it() {
+    for is_full in [false, true] {
+        let mut rig = clones::Rig::new();
+        rig.write("v/l", 0, 200, 1_000);
+        if is_full {
+            fill(&mut rig);
+        }
+        let rig = rig.restart();
+        let mut bad = rig.images();
+        let damaged = level_1(&bad);
+        bad.flip_bit(0, damaged, 32_000);
+        let mut rig = rig.fork(bad).expect("it can be started");
+        assert!(rig.read("v/l", 100).is_err(), "it cannot be found");
+        let data = WriteSpan::copy_of(50 * BLOCK, &contents(3_050, BLOCK));
+        let durable = true;
+        let written = ask(
+            &rig.world,
+            &mut rig.system,
+            "v/l",
+            Op::Write { data, durable },
+        );
+        match (is_full, written) {
+            (false, Ok(_)) => rig.expect("v/l", 50, 1, 3_000),
+            (true, Ok(_) | Err(Error::NoSpace)) => {}
+            (_, other) => panic!("full: {is_full}, {other:?}"),
+        }
+        assert!(rig.is_online() && rig.read("v/l", 100).is_err());
+    }
+}
+
+/// Another LUN takes all space that is left for clients.
+fn fill(rig: &mut clones::Rig) {
+    let mut end = 32_768;
+    rig.change(Change::CreateLun {
+        volume: "v".to_owned(),
+        name: "m".to_owned(),
+        size_bytes: end * BLOCK,
+    })
+    .expect("a new name");
+    for count in [256, 16, 1] {
+        loop {
+            let data = WriteSpan::copy_of((end - count) * BLOCK, &contents(end, count * BLOCK));
+            let durable = false;
+            let op = Op::Write { data, durable };
+            match ask(&rig.world, &mut rig.system, "v/m", op) {
+                Ok(_) => end -= count,
+                Err(Error::NoSpace) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// The newest level-1 block of the first LUN.
+fn level_1(images: &Images) -> u64 {
+    let stamp = |page: &Block| {
+        let header = Header::decode(page).ok()?;
+        let is_it = (header.kind, header.level) == (BlockKind::VolumeIndirect, 1)
+            && header.file == FIRST_FILE;
+        is_it.then_some(header.cp)
+    };
+    let all = images.image(0).blocks();
+    let all = all.filter_map(|(block, page)| Some((stamp(page)?, block)));
+    all.max().expect("it has one").1
 }

@@ -1,5 +1,8 @@
-//! Pools as version 1 of the format has them (decision 0018): one with snapshots, one with everything that is shared.
+//! Pools as version 1 of the format has them (decision 0018): one with snapshots, one with everything that is shared, one
+//! with everything that is going.
 //! `fixture` says how they are kept.
+
+use std::ops::Range;
 
 use everglade_check::check;
 use everglade_engine::SplitState;
@@ -8,7 +11,8 @@ use everglade_env::BLOCK_SIZE;
 use everglade_format::config::CONFIG_BYTES;
 use everglade_format::indirect::BlockKind;
 use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, label_offsets};
-use everglade_format::{Block, Config, Header, Superblock, TagKey};
+use everglade_format::{BITS_PER_BLOCK, Block, Config, Header, Superblock, TagKey, release};
+use everglade_target::{Op, Reply, WriteSpan};
 use everglade_testing::engine::EngineMaker;
 use everglade_testing::system::{Maker, NotMounted};
 use everglade_testing::workload::contents;
@@ -18,6 +22,7 @@ use everglade_testing::{Seed, SimWorld};
 use super::clones::{self, BLOCKS, own};
 use super::deletion::Rig;
 use super::fixture;
+use super::rig::ask;
 
 const POOL_BYTES: u64 = 16 << 20;
 const LUN_BYTES: u64 = 1 << 20;
@@ -269,6 +274,207 @@ fn a_pool_of_version_1_with_everything_that_is_shared_is_read_checked_and_worked
     rig.write("gone/l", 100, 50, 9_000);
     let mut rig = rig.restart();
     rig.expect("gone/l", 100, 50, 9_000);
+}
+
+/// Snapshots of `r`; all but the first and the last go in one pass. What they have of maps fills more than a block of the
+/// release file.
+const GOING: u64 = 174;
+/// What fits into a block of the release file.
+const RELEASES: u64 = release::RELEASES_PER_BLOCK as u64;
+
+/// Sets the pace of a volume's scans; there is a consistency point with it.
+fn pace(rig: &mut clones::Rig, volume: &str, percent: u8) {
+    let volume = own(volume);
+    let set = rig.change(Change::SetScanPace { volume, percent });
+    set.expect("it is there");
+}
+
+/// Blocks that are all the same, so that the image is small.
+fn write_same(rig: &mut clones::Rig, lun: &str, blocks: Range<u64>, byte: u8) {
+    for first in blocks.clone().step_by(200) {
+        let end = blocks.end.min(first + 200);
+        let length = usize::try_from(end - first).expect("at most 200") * BLOCK_SIZE;
+        let data = WriteSpan::copy_of(first * BLOCK_SIZE as u64, &vec![byte; length]);
+        let durable = false;
+        let written = ask(
+            &rig.world,
+            &mut rig.system,
+            lun,
+            Op::Write { data, durable },
+        );
+        written.expect("there is space");
+    }
+}
+
+#[track_caller]
+fn expect_same(rig: &mut clones::Rig, lun: &str, blocks: Range<u64>, byte: u8) {
+    for block in blocks {
+        let op = Op::Read {
+            offset: block * BLOCK_SIZE as u64,
+            length: 4096,
+        };
+        match ask(&rig.world, &mut rig.system, lun, op) {
+            Ok(Reply::Data(span)) => {
+                let is_it = span.pages[0].iter().all(|found| *found == byte);
+                assert!(is_it, "{lun} block {block} is not of {byte}");
+            }
+            other => panic!("{lun} block {block}: {other:?}"),
+        }
+    }
+}
+
+/// What is going, each in the middle when the power fails: maps of snapshots that were deleted (`r`), blocks of another
+/// one (`d`), and a LUN, of which a snapshot keeps a part (`v`).
+fn make_leaving() -> Images {
+    let mut rig = clones::Rig::of(MAKER);
+    for volume in ["r", "d"] {
+        let (name, sync) = (own(volume), Default::default());
+        let made = rig.change(Change::CreateVolume { name, sync });
+        made.expect("a new name");
+    }
+    for (volume, name) in [("r", "l"), ("d", "l"), ("v", "gone")] {
+        let made = rig.change(Change::CreateLun {
+            volume: own(volume),
+            name: own(name),
+            size_bytes: BLOCKS * BLOCK_SIZE as u64,
+        });
+        made.expect("a new name");
+    }
+    for number in 0..GOING {
+        write_same(
+            &mut rig,
+            "r/l",
+            number % 7..number % 7 + 1,
+            kept_byte(number),
+        );
+        rig.snapshot("r", &format!("s{number}"));
+    }
+    let going = (1..GOING - 1).map(|number| Change::DeleteSnapshot {
+        volume: own("r"),
+        name: format!("s{number}"),
+    });
+    let deleted = rig.change_at_once(going);
+    assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");
+    let is_half = |rig: &clones::Rig| {
+        let scan = rig.system.scan("r");
+        scan.kind == "release" && scan.done == RELEASES
+    };
+    until(&mut rig, "r", is_half);
+    write_same(&mut rig, "d/l", 0..600, 11);
+    rig.snapshot("d", "going");
+    write_same(&mut rig, "d/l", 0..560, 12);
+    rig.snapshot("d", "kept");
+    rig.delete_snapshot("d", "going").expect("nobody holds it");
+    let is_half = |rig: &clones::Rig| {
+        let scan = rig.system.scan("d");
+        scan.kind == "delete" && !scan.done.is_multiple_of(BITS_PER_BLOCK)
+    };
+    until(&mut rig, "d", is_half);
+    write_same(&mut rig, "v/l", 0..40, 21);
+    write_same(&mut rig, "v/gone", 0..100, 22);
+    rig.snapshot("v", "s");
+    write_same(&mut rig, "v/gone", 50..600, 23);
+    let (volume, name) = (own("v"), own("gone"));
+    rig.change(Change::DeleteLun { volume, name })
+        .expect("it is there");
+    rig.world.after_cut(Cut::whole(Keep::Nothing))
+}
+
+/// What the snapshot of `r` of this number is the first to have.
+fn kept_byte(number: u64) -> u8 {
+    if number.is_multiple_of(2) { 31 } else { 32 }
+}
+
+/// Consistency points until the scan of a volume is where it is to be; there it rests.
+fn until(rig: &mut clones::Rig, volume: &str, is_half: impl Fn(&clones::Rig) -> bool) {
+    for _ in 0..1_000 {
+        if is_half(rig) {
+            return pace(rig, volume, 0);
+        }
+        pace(rig, volume, 100);
+    }
+    panic!("{:?}", rig.system.scan(volume));
+}
+
+#[test]
+fn a_pool_of_version_1_with_everything_that_is_going_is_read_checked_and_worked_on() {
+    let images = fixture::load("leaving", MAKER, SHARED_BYTES, make_leaving);
+    let offline = SimWorld::restart(images.clone(), Seed(2), 1);
+    MAKER
+        .check(&offline)
+        .expect("it was clean when it was written");
+    let world = SimWorld::restart(images, Seed(3), 1);
+    let system = MAKER
+        .mount(&world)
+        .expect("it was served when it was written");
+    let mut rig = clones::Rig::on(MAKER, world, system);
+    // Each is in the middle.
+    let before = rig.used();
+    let scan = rig.system.scan("r");
+    assert_eq!((scan.kind, scan.done), ("release", RELEASES), "{scan:?}");
+    assert!(scan.total > scan.done, "{scan:?}");
+    let scan = rig.system.scan("d");
+    assert_eq!((scan.kind, scan.victims), ("delete", 1), "{scan:?}");
+    assert!(!scan.done.is_multiple_of(BITS_PER_BLOCK), "{scan:?}");
+    let left = rig.system.pending_blocks("v");
+    assert!(
+        (200..600).contains(&left),
+        "{left} of 600 blocks of the LUN"
+    );
+    let first_and_last = ["s0".to_owned(), format!("s{}", GOING - 1)];
+    let expect_all = |rig: &mut clones::Rig| {
+        assert_eq!(rig.snapshot_names("r"), first_and_last);
+        assert_eq!(rig.snapshot_names("d"), ["kept"]);
+        assert_eq!(rig.snapshot_names("v"), ["s"]);
+        let exports = rig.exports().into_iter().map(|(name, _)| name);
+        assert_eq!(exports.collect::<Vec<_>>(), ["d/l", "r/l", "v/l"]);
+        expect_same(rig, "r/l@s0", 0..1, kept_byte(0));
+        expect_same(rig, "r/l@s0", 1..8, 0);
+        for lun in ["r/l".to_owned(), format!("r/l@s{}", GOING - 1)] {
+            for number in GOING - 7..GOING {
+                let block = number % 7;
+                expect_same(rig, &lun, block..block + 1, kept_byte(number));
+            }
+        }
+        for lun in ["d/l", "d/l@kept"] {
+            expect_same(rig, lun, 0..560, 12);
+            expect_same(rig, lun, 560..600, 11);
+        }
+        expect_same(rig, "v/l", 0..40, 21);
+        expect_same(rig, "v/l@s", 0..40, 21);
+        expect_same(rig, "v/gone@s", 0..100, 22);
+        expect_same(rig, "v/gone@s", 100..600, 0);
+    };
+    expect_all(&mut rig);
+    // They go on from there, and end.
+    for volume in ["r", "d"] {
+        pace(&mut rig, volume, 100);
+    }
+    for _ in 0..100 {
+        rig.rest();
+    }
+    for volume in ["r", "d", "v"] {
+        assert_eq!(rig.system.scan(volume).kind, "none", "{volume}");
+        assert_eq!(rig.system.pending_blocks(volume), 0, "{volume}");
+    }
+    assert!(
+        rig.used() + 200 < before,
+        "{before} blocks, then {}",
+        rig.used()
+    );
+    let mut rig = rig.restart();
+    expect_all(&mut rig);
+    // What was given back is used again.
+    for lun in ["r/l", "d/l", "v/l"] {
+        write_same(&mut rig, lun, 100..500, 41);
+    }
+    pace(&mut rig, "v", 100);
+    let mut rig = rig.restart();
+    expect_same(&mut rig, "d/l@kept", 0..560, 12);
+    expect_same(&mut rig, "v/gone@s", 0..100, 22);
+    for lun in ["r/l", "d/l", "v/l"] {
+        expect_same(&mut rig, lun, 100..500, 41);
+    }
 }
 
 /// Headers of blocks, of all kinds that there are.

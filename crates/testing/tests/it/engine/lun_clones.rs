@@ -449,9 +449,7 @@ fn what_is_restored_or_cloned_over_lost_blocks_is_right_and_only_leaks() {
         let mut rig = rig.fork(bad.clone()).expect("it can be started");
         assert!(rig.read("v/l", 100).is_err(), "it cannot be found");
         if is_needed {
-            // Elsewhere first: then there is space, and nobody asks what is there. What must change is replaced by one below
-            // which everything is lost.
-            rig.write("v/l", 400, 1, 3_000);
+            // What must change is replaced by one below which everything is lost.
             rig.write("v/l", 50, 1, 3_000);
             rig.rest();
         }
