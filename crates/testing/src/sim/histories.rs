@@ -581,6 +581,14 @@ mod tests {
         assert_eq!(case(count() - 1).1.len(), 3);
     }
 
+    /// After a cut between the two the clone goes on, and recovery must not take it for the cancelled one.
+    #[test]
+    fn a_clone_that_is_cancelled_is_not_one_that_goes_on() {
+        let histories = Histories::new().unwrap_or_else(|failure| panic!("{failure}"));
+        let report = histories.run(13_464);
+        report.unwrap_or_else(|failure| panic!("{failure}"));
+    }
+
     #[test]
     fn a_sequence_of_each_start_state_survives_its_cuts() {
         let histories = Histories::new().unwrap_or_else(|failure| panic!("{failure}"));

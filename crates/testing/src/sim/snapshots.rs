@@ -336,6 +336,15 @@ impl Life<'_> {
                 "Exports: {listed:?}, not {expected:?}"
             )));
         }
+        // One that was cancelled and one that goes on look alike until it is there.
+        let info = self.system.lun_clone(volume);
+        let made = info.filter(|info| info.failed.is_none());
+        if let Some(made) = made.filter(|info| state.cloning() != Some(info.name.as_str())) {
+            return Err(Failure::new(format!(
+                "Exports: LUN {} is being cloned, but that was cancelled, or not asked for",
+                made.name
+            )));
+        }
         let infos = self.system.snapshots(volume);
         let listed: BTreeMap<String, Vec<String>> = infos
             .into_iter()
