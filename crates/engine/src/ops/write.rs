@@ -1,6 +1,7 @@
 //! Write: whole blocks go into the overlay as they are, edges over what is there ([`part`]).
 
 use std::ops::Range;
+use std::slice;
 
 use everglade_format::CpNumber;
 use everglade_journal::Action;
@@ -28,7 +29,8 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     // Load: what is in memory of the blocks that are written in part.
     let edges = load_edges(cx, &lun, client.origin, data)?;
     throttle(&lun, count)?;
-    let cp = admit(cx, &lun, client.origin, &[first..first + count as u64])?;
+    let leaves = first..first + count as u64;
+    let cp = admit(cx, &lun, client.origin, slice::from_ref(&leaves))?;
 
     // Modify.
     let (offset, length) = (data.offset, data.length);

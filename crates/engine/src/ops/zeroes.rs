@@ -1,6 +1,7 @@
 //! Write zeroes: to the byte. Whole blocks become holes, or blocks of zeroes if space is to stay allocated.
 
 use std::ops::Range;
+use std::slice;
 
 use everglade_env::{Page, PageRef};
 use everglade_journal::Action;
@@ -47,7 +48,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     let is_change = if allocate {
         let leaves = range.start / BLOCK..range.end.div_ceil(BLOCK);
         throttle(&lun, place(leaves.end - leaves.start))?;
-        admit(cx, &lun, client.origin, &[leaves])?;
+        admit(cx, &lun, client.origin, slice::from_ref(&leaves))?;
         write_whole(cx, &lun, from, to);
         true
     } else {
