@@ -5,7 +5,7 @@ use std::sync::Arc;
 use everglade_engine::{Engine, Unreadable, admin};
 
 use super::control::{Control, Plane};
-use crate::schedule::{Shelf, Unread};
+use crate::schedule::Shelf;
 
 /// See the module's documentation.
 pub(super) struct Pools {
@@ -30,14 +30,11 @@ impl Shelf for Pools {
         found.next().map(|known| known.name).unwrap_or_default()
     }
 
-    fn read(&self, aggregate: u32) -> Result<String, Unread> {
-        let notes = self.engine.notes(aggregate).map_err(|error| match error {
-            Unreadable::Damaged(reason) => Unread::Damaged(reason),
-            Unreadable::Unanswered(reason) => Unread::Unanswered(reason),
-        })?;
+    fn read(&self, aggregate: u32) -> Result<String, Unreadable> {
+        let notes = self.engine.notes(aggregate)?;
         let text = std::str::from_utf8(&notes);
         text.map(str::to_owned)
-            .map_err(|error| Unread::Damaged(format!("they are no text: {error}")))
+            .map_err(|error| Unreadable::Damaged(format!("they are no text: {error}")))
     }
 
     fn write(&self, aggregate: u32, text: &str) -> Result<(), String> {

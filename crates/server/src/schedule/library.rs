@@ -22,6 +22,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use everglade_engine::Unreadable;
+
 use super::book::Book;
 use crate::datadir::atomic;
 
@@ -42,7 +44,7 @@ pub(crate) trait Shelf: Send {
     ///
     /// # Errors
     /// Why it cannot be read.
-    fn read(&self, aggregate: u32) -> Result<String, Unread>;
+    fn read(&self, aggregate: u32) -> Result<String, Unreadable>;
 
     /// Replaces it, durably.
     ///
@@ -52,15 +54,6 @@ pub(crate) trait Shelf: Send {
 
     /// The aggregate that has a volume.
     fn home(&self, volume: &str) -> Option<u32>;
-}
-
-/// Why a part cannot be read, in one line.
-#[derive(Debug)]
-pub(crate) enum Unread {
-    /// It is lost, and another may take its place.
-    Damaged(String),
-    /// A device did not answer: it may be read after a restart.
-    Unanswered(String),
 }
 
 /// See the module's documentation.
@@ -137,8 +130,8 @@ impl Library {
             let text = self.shelf.read(aggregate);
             let part = match &text {
                 Ok(text) => Book::decode(text),
-                Err(Unread::Damaged(reason)) => Err(reason.clone()),
-                Err(Unread::Unanswered(reason)) => {
+                Err(Unreadable::Damaged(reason)) => Err(reason.clone()),
+                Err(Unreadable::Unanswered(reason)) => {
                     let text = format!(
                         "its snapshot policies could not be read: {reason}; they are still there, but its volumes have \
                          none until the daemon is restarted"
@@ -183,9 +176,7 @@ impl Library {
 
     /// True if an aggregate of this name has a part that was not read.
     pub(super) fn is_unanswered(&self, name: &str) -> bool {
-        self.unanswered
-            .iter()
-            .any(|it| self.shelf.name(*it) == name)
+        self.is_among(&self.unanswered, name)
     }
 
     /// Why the policy of a volume cannot be changed until a restart, if it cannot.
@@ -206,7 +197,12 @@ impl Library {
 
     /// True if an aggregate of this name has a part that is not understood.
     pub(super) fn has_foreign(&self, name: &str) -> bool {
-        self.foreign.iter().any(|it| self.shelf.name(*it) == name)
+        self.is_among(&self.foreign, name)
+    }
+
+    /// True if one of these aggregates has this name.
+    fn is_among(&self, these: &BTreeSet<u32>, name: &str) -> bool {
+        these.iter().any(|it| self.shelf.name(*it) == name)
     }
 
     /// Where the text of a part is kept that was not understood and is replaced.
@@ -256,15 +252,12 @@ impl Library {
         let first = understood.next().or(known.first()).copied();
         for aggregate in &known {
             let text = book.part(*aggregate, first == Some(*aggregate)).encode()?;
-            if self.unanswered.contains(aggregate) {
-                if text.is_empty() || asked == Asked::ByNobody {
-                    continue;
-                }
-                return Err(self.not_replaced(*aggregate));
-            }
             if self.foreign.contains(aggregate) {
                 if text.is_empty() || asked == Asked::ByNobody {
                     continue;
+                }
+                if self.unanswered.contains(aggregate) {
+                    return Err(self.not_replaced(*aggregate));
                 }
                 self.keep_foreign(*aggregate)?;
             }

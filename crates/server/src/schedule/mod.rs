@@ -28,7 +28,7 @@ mod rounds;
 pub use book::DEFAULT;
 pub(crate) use clerk::{Clerk, start};
 pub use library::NAME;
-pub(crate) use library::{Shelf, Unread};
+pub(crate) use library::Shelf;
 pub(crate) use rounds::{Outcome, Seen, Volumes};
 
 use std::collections::{BTreeMap, BTreeSet};

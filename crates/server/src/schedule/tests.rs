@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use everglade_api::{Code, CreatePolicy, Moment, Problem};
+use everglade_engine::Unreadable;
 
-use super::{Outcome, Schedule, Seen, Shelf, Unread, Volumes};
+use super::{Outcome, Schedule, Seen, Shelf, Volumes};
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
@@ -26,7 +27,7 @@ impl Shelf for Paper {
         "paper".to_owned()
     }
 
-    fn read(&self, _: u32) -> Result<String, Unread> {
+    fn read(&self, _: u32) -> Result<String, Unreadable> {
         Ok(self.0.lock().expect("unpoisoned").0.clone())
     }
 
@@ -494,9 +495,9 @@ impl Shelf for Pools {
         format!("aggr{aggregate}")
     }
 
-    fn read(&self, aggregate: u32) -> Result<String, Unread> {
+    fn read(&self, aggregate: u32) -> Result<String, Unreadable> {
         match self.text(aggregate) {
-            text if text == SILENT => Err(Unread::Unanswered("the device is gone".to_owned())),
+            text if text == SILENT => Err(Unreadable::Unanswered("the device is gone".to_owned())),
             text => Ok(text),
         }
     }

@@ -36,10 +36,9 @@ const PROBE_BLOCKS: u64 = 1024;
 fn probe(folder: &Path, time: Duration) -> std::io::Result<Vec<Second>> {
     let path = folder.join("probe.img");
     let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
-    std::fs::write(&path, vec![1; 4096 * 1024])?;
     let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).custom_flags(direct);
-    let file = file.open(&path)?;
+    let file = options.read(true).write(true).create(true).truncate(true);
+    let file = file.custom_flags(direct).open(&path)?;
     let mut memory = vec![0; 8192];
     let start = memory.as_ptr().align_offset(4096);
     let page = &mut memory[start..start + 4096];

@@ -5,7 +5,7 @@ use std::fs;
 
 use super::{ask, ask_json, assert_clean, refused, serve};
 use crate::operate::http;
-use crate::running::Place;
+use crate::running::{Place, Server};
 use crate::wire::Client;
 
 #[test]
@@ -27,7 +27,7 @@ fn clients_go_on_under_a_new_name_and_everybody_else_needs_it() {
     for old in ["vol0/lun0", "vol0/disk", "data/lun0"] {
         assert!(Client::open(&server.tcp, old).is_err(), "{old}");
     }
-    let look = |server: &crate::running::Server| {
+    let look = |server: &Server| {
         let (mut new, _) = Client::open(&server.tcp, "data/disk").expect("the new name");
         assert_eq!(new.read(0, 1), Ok(vec![1]));
         assert_eq!(new.read(4096, 1), Ok(vec![2]));
@@ -206,22 +206,27 @@ fn a_policy_follows_its_volume() {
     server.stop();
 }
 
-#[test]
-fn nobody_gets_access_to_a_snapshot_by_a_new_name() {
-    let place = Place::new();
+/// A daemon with this configuration.
+fn serve_with(place: &Place, text: &str) -> Server {
     let config = place.file("everglade.toml");
-    let text = "[nbd.allow]\n\"vol0/lun0@pay\" = \"10.9.9.9\"\n\"vol0/lun0@wages*\" = \"10.9.9.9\"\n\
-                \"vol0/lun0@open\" = \"local\"\n";
     fs::write(&config, text).expect("write");
     let config = config.to_str().expect("UTF-8");
-    let server = place.serve(&[
+    place.serve(&[
         "--lun-size",
         "64MiB",
         "--aggregate-size",
         "2GiB",
         "--config",
         config,
-    ]);
+    ])
+}
+
+#[test]
+fn nobody_gets_access_to_a_snapshot_by_a_new_name() {
+    let place = Place::new();
+    let text = "[nbd.allow]\n\"vol0/lun0@pay\" = \"10.9.9.9\"\n\"vol0/lun0@wages*\" = \"10.9.9.9\"\n\
+                \"vol0/lun0@open\" = \"local\"\n";
+    let server = serve_with(&place, text);
     ask(&place, &["snapshot", "create", "vol0@pay"]);
     assert!(Client::open(&server.tcp, "vol0/lun0@pay").is_err());
     // One that no line fits, and one for others.
@@ -243,18 +248,8 @@ fn nobody_gets_access_to_a_snapshot_by_a_new_name() {
 #[test]
 fn nobody_gets_access_by_a_new_name() {
     let place = Place::new();
-    let config = place.file("everglade.toml");
     let text = "[nbd.allow]\n\"vol0/lun0\" = \"10.9.9.9\"\n\"vol0/spare\" = \"10.9.9.9\"\n\"safe/*\" = \"10.9.9.9\"\n";
-    fs::write(&config, text).expect("write");
-    let config = config.to_str().expect("UTF-8");
-    let server = place.serve(&[
-        "--lun-size",
-        "64MiB",
-        "--aggregate-size",
-        "2GiB",
-        "--config",
-        config,
-    ]);
+    let server = serve_with(&place, text);
     assert!(Client::open(&server.tcp, "vol0/lun0").is_err());
     refused(
         &place,

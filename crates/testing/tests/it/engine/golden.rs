@@ -13,7 +13,7 @@ use everglade_format::indirect::BlockKind;
 use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, label_offsets};
 use everglade_format::{BITS_PER_BLOCK, Block, Config, Header, Superblock, TagKey, release};
 use everglade_target::{Op, Reply, WriteSpan};
-use everglade_testing::engine::EngineMaker;
+use everglade_testing::engine::{EngineMaker, EngineSystem};
 use everglade_testing::system::{Maker, NotMounted};
 use everglade_testing::workload::contents;
 use everglade_testing::world::{Cut, Images, Keep};
@@ -63,9 +63,8 @@ fn make() -> Images {
     rig.world.after_cut(Cut::whole(Keep::Nothing))
 }
 
-#[test]
-fn a_pool_with_snapshots_of_version_1_is_read_checked_and_worked_on() {
-    let images = fixture::load("snapshots", MAKER, POOL_BYTES, make);
+/// What was clean and was served when it was written is so now.
+fn opened(images: Images) -> (SimWorld, EngineSystem) {
     let offline = SimWorld::restart(images.clone(), Seed(2), 1);
     MAKER
         .check(&offline)
@@ -74,6 +73,13 @@ fn a_pool_with_snapshots_of_version_1_is_read_checked_and_worked_on() {
     let system = MAKER
         .mount(&world)
         .expect("it was served when it was written");
+    (world, system)
+}
+
+#[test]
+fn a_pool_with_snapshots_of_version_1_is_read_checked_and_worked_on() {
+    let images = fixture::load("snapshots", MAKER, POOL_BYTES, make);
+    let (world, system) = opened(images);
     let mut rig = Rig::of(MAKER, world, system);
     let names = |rig: &Rig| {
         let infos = rig.system.snapshots("v").into_iter();
@@ -212,16 +218,10 @@ fn make_shared() -> Images {
 fn a_pool_of_version_1_with_everything_that_is_shared_is_read_checked_and_worked_on() {
     let images = fixture::load("shared", MAKER, SHARED_BYTES, make_shared);
     let offline = SimWorld::restart(images.clone(), Seed(2), 1);
-    MAKER
-        .check(&offline)
-        .expect("it was clean when it was written");
     let report = check(&*offline.storage(), &offline.devices(), &mut |_| {}).expect("readable");
     let unreplayed = report.journal.map_or(0, |journal| journal.operations);
     assert!(unreplayed > 0, "some of it only the journal has");
-    let world = SimWorld::restart(images, Seed(3), 1);
-    let system = MAKER
-        .mount(&world)
-        .expect("it was served when it was written");
+    let (world, system) = opened(images);
     let mut rig = clones::Rig::on(MAKER, world, system);
     assert_eq!(rig.system.name(), "renamed");
     assert!(rig.notes() == contents(77, 5_000), "notes");
@@ -399,14 +399,7 @@ fn until(rig: &mut clones::Rig, volume: &str, is_half: impl Fn(&clones::Rig) -> 
 #[test]
 fn a_pool_of_version_1_with_everything_that_is_going_is_read_checked_and_worked_on() {
     let images = fixture::load("leaving", MAKER, SHARED_BYTES, make_leaving);
-    let offline = SimWorld::restart(images.clone(), Seed(2), 1);
-    MAKER
-        .check(&offline)
-        .expect("it was clean when it was written");
-    let world = SimWorld::restart(images, Seed(3), 1);
-    let system = MAKER
-        .mount(&world)
-        .expect("it was served when it was written");
+    let (world, system) = opened(images);
     let mut rig = clones::Rig::on(MAKER, world, system);
     // Each is in the middle.
     let before = rig.used();
