@@ -141,20 +141,14 @@ impl Areas {
     /// `partial_min` free blocks, else one that must be prepared first, else any partial one.
     #[must_use]
     pub fn best(&self, partial_min: u64) -> Option<Candidate> {
-        let partial = self
-            .partial
-            .last()
-            .map(|(free, std::cmp::Reverse(area))| (*free, *area));
+        let partial = self.best_partial().map(Candidate::Ready);
         if let Some(area) = self.ready.first() {
             return Some(Candidate::Ready(*area));
         }
-        match partial {
-            Some((free, area)) if free >= partial_min => Some(Candidate::Ready(area)),
-            _ => self
-                .unprepared()
-                .map(Candidate::Unprepared)
-                .or(partial.map(|p| Candidate::Ready(p.1))),
+        if self.has_partial(partial_min) {
+            return partial;
         }
+        self.unprepared().map(Candidate::Unprepared).or(partial)
     }
 
     /// The best partial area.
@@ -163,6 +157,12 @@ impl Areas {
         self.partial
             .last()
             .map(|(_, std::cmp::Reverse(area))| *area)
+    }
+
+    /// True if a partial area has at least `free` free blocks.
+    #[must_use]
+    pub fn has_partial(&self, free: u64) -> bool {
+        self.partial.last().is_some_and(|(most, _)| *most >= free)
     }
 
     /// The next area that could be prepared: an empty one before an untouched one.

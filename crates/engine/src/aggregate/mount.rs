@@ -20,7 +20,7 @@ use everglade_target::Error;
 use crate::admin::new_volume;
 use crate::aggregate::Aggregate;
 use crate::aggregate::heal::Healing;
-use crate::alloc::blocks::Host;
+use crate::alloc::host::Host;
 use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};

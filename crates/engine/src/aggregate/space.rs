@@ -372,6 +372,10 @@ impl Space {
         backed - signed(used) - self.charged() >= self.kept() + signed(blocks)
     }
 
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
     pub(crate) fn reserve(&self) -> u64 {
         self.reserve
     }

@@ -15,6 +15,7 @@ use everglade_freespace::Candidate;
 use everglade_target::Error;
 
 use crate::alloc::cursor::{OpenArea, chunk_end};
+use crate::alloc::host::Host;
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop, layer_name};
 use crate::snapshot::held::{self, Freed};
@@ -29,17 +30,8 @@ pub(crate) enum Purpose {
     Metadata,
 }
 
-/// Space on the host for an area that is to be opened.
-#[derive(Default)]
-pub(crate) struct Host {
-    /// The area the consistency point waits for: extent and area.
-    pub(crate) wanted: Option<(usize, u64)>,
-    /// The host was asked for it.
-    pub(crate) asked: bool,
-    /// The host refused the last request; until it grants one, only areas it gave before are used.
-    pub(crate) full: bool,
-}
-
+/// Chunks whose describing blocks are read in one go with one that is needed.
+const CHUNKS_AHEAD: usize = 16;
 /// Map blocks looked at in one go when areas are searched.
 const SCAN_BLOCKS: u64 = 64;
 
@@ -175,18 +167,7 @@ impl FileSystem {
             return Ok(());
         };
         let end = chunk_end(first, volume).min(area.end);
-        if let Some(below) = below {
-            let container = below.file(self.container.expect("a volume is in a container"));
-            container.grow(area.end);
-            container.modify(cx, 1, first / SPAN, Content::Keep)?;
-        } else {
-            let contexts = self
-                .files
-                .get_mut(&CONTEXT_MAP)
-                .expect("every aggregate has it");
-            contexts.grow(area.end.div_ceil(CONTEXTS_PER_BLOCK));
-            contexts.modify(cx, 0, first / CONTEXTS_PER_BLOCK, Content::Keep)?;
-        }
+        self.prepare_chunk(below, cx, first, area.end)?;
         let mut next = first;
         let mut found = Vec::new();
         while next < end
@@ -206,6 +187,43 @@ impl FileSystem {
         cursor.stock.extend(found);
         cursor.open[area.extent] = Some(OpenArea { next: end, ..area });
         Ok(())
+    }
+
+    /// Makes the block changed that describes the chunk of `first`. If it has to be read, those of the next chunks of the
+    /// area come along: they are read in one go instead of one by one.
+    fn prepare_chunk(
+        &mut self,
+        mut below: Option<&mut FileSystem>,
+        cx: &mut LoadCx<'_>,
+        first: u64,
+        area_end: u64,
+    ) -> Result<(), Stop> {
+        let (file, level, unit) = match &self.container {
+            Some(container) => (*container, 1, SPAN),
+            None => (CONTEXT_MAP, 0, CONTEXTS_PER_BLOCK),
+        };
+        let block = first / unit;
+        let owner = below.as_deref_mut().unwrap_or(self);
+        let described = owner.file(file);
+        described.grow(match level {
+            0 => area_end.div_ceil(unit),
+            _ => area_end,
+        });
+        let outcome = described.modify(cx, level, block, Content::Keep);
+        let outcome = outcome.map(|_| ());
+        if matches!(outcome, Err(Stop::Load)) {
+            // Only of the map block at hand is it known what is free.
+            let end = area_end.min((first / BITS_PER_BLOCK + 1) * BITS_PER_BLOCK);
+            let ahead = (block + 1..end.div_ceil(unit)).take(CHUNKS_AHEAD);
+            let ahead = ahead.filter(|next| {
+                let chunk_end = end.min((next + 1) * unit);
+                self.first_free(next * unit, chunk_end).is_some()
+            });
+            let ahead: Vec<u64> = ahead.collect();
+            let owner = below.unwrap_or(self);
+            owner.file(file).want_ahead(cx, level, ahead);
+        }
+        outcome
     }
 
     /// First number in `from..to` that neither the active image nor a snapshot holds. They lie in one map block,
@@ -268,11 +286,18 @@ impl FileSystem {
             }
             self.areas[extent].grow(count);
         }
-        let half = self.area_blocks / 2;
-        let mut best = self.areas[extent].best(half);
-        while !matches!(best, Some(Candidate::Ready(_))) && !self.areas[extent].is_complete() {
+        let (least, may_search) = match self.layer {
+            Layer::Volume => (self.area_blocks / 2, true),
+            // Nothing that a search could find is as good as a new area.
+            Layer::Aggregate => (host.least_free(self.area_blocks), !host.has_plenty()),
+        };
+        let mut best = self.areas[extent].best(least);
+        while !matches!(best, Some(Candidate::Ready(_)))
+            && (may_search || best.is_none())
+            && !self.areas[extent].is_complete()
+        {
             let is_whole = self.scan(below.as_deref_mut(), cx, extent)?;
-            best = self.areas[extent].best(half);
+            best = self.areas[extent].best(least);
             if is_whole {
                 break;
             }

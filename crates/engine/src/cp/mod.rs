@@ -54,7 +54,7 @@ use crate::admin;
 use crate::aggregate::Aggregate;
 use crate::aggregate::heal::Healing;
 use crate::aggregate::space::{Space, WHOLE};
-use crate::alloc::blocks::Host;
+use crate::alloc::host::Host;
 use crate::filesystem::FileSystem;
 use crate::load::{LoadCx, Stop};
 use crate::snapshot::image::Image;

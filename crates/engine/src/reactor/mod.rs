@@ -16,6 +16,7 @@
 
 mod ahead;
 mod home;
+mod host;
 mod leaving;
 mod loading;
 mod logging;

@@ -167,6 +167,19 @@ impl File {
         }
     }
 
+    /// Asks for blocks of a level that are needed soon, beside one that must be waited for anyway. Whoever needs a
+    /// block finds out whether it is damaged.
+    pub(crate) fn want_ahead(&self, cx: &mut LoadCx<'_>, level: u8, indexes: Vec<u64>) {
+        for index in indexes {
+            if !self.changed.contains((level, index))
+                && let Ok(pointer) = self.pointer(cx, level, index)
+                && pointer.has_block()
+            {
+                drop(cx.page_or_damage(pointer));
+            }
+        }
+    }
+
     /// Makes room for `blocks` leaves; never shrinks.
     pub(crate) fn grow(&mut self, blocks: u64) {
         let levels = Inode::levels_for(blocks);

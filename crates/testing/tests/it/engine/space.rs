@@ -163,3 +163,42 @@ fn a_full_pool_goes_on_with_scattered_overwrites_and_still_deletes() {
         assert!(after.used_blocks < 150, "{after:?}");
     }
 }
+
+/// What the host has given after overwrites at random places of a LUN that fills a quarter of the pool. Of the host,
+/// `beyond` bytes are left when they begin.
+fn backed_after_overwrites(beyond: Option<u64>) -> (Usage, Usage) {
+    let maker = EngineMaker {
+        memory_bytes: 64 * MIB,
+        ..EngineMaker::SMALL
+    };
+    let mut rig = Rig::new(maker, 64 * MIB, 1);
+    rig.live([create_volume("v"), create_lun("v/l", 16 * MIB)], usage);
+    let mut actions = fill("v/l", 16 * MIB, 0);
+    actions.extend(settle());
+    let before = rig.live(actions, usage);
+    if let Some(beyond) = beyond {
+        let used = rig.world.host_used();
+        rig.world.set_host_capacity(Some(used + beyond));
+    }
+    let mut actions = Vec::new();
+    for round in 1..12 {
+        actions.extend(scattered("v/l", 16 * MIB, 500, 10_000 * round));
+        actions.push(consistency_point());
+    }
+    (before, rig.live(actions, usage))
+}
+
+#[test]
+fn new_areas_are_taken_before_halves_of_old_ones_while_the_host_has_plenty() {
+    let (before, plenty) = backed_after_overwrites(None);
+    // Less than a tenth of the pool, so halves of old areas do.
+    let (_, short) = backed_after_overwrites(Some(4 * MIB));
+    let (_, none) = backed_after_overwrites(Some(0));
+    let taken = |after: &Usage| after.backed_blocks.saturating_sub(before.backed_blocks) * 4096;
+    assert!(
+        taken(&plenty) >= 8 * MIB,
+        "{plenty:?} after {before:?}: old areas were filled up"
+    );
+    assert!(taken(&short) <= 4 * MIB, "{short:?} after {before:?}");
+    assert_eq!(taken(&none), 0, "{none:?} after {before:?}");
+}

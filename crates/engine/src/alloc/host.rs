@@ -1,0 +1,72 @@
+//! Space on the host, and when a new area is better than what is left of an old one (D-16, decision 0020).
+//!
+//! An area that is half full of blocks at random places is written three blocks at a time; a new one, which the
+//! host must be asked for, is written in whole stripes. Taking the rests of old areas saves space on the host, taking new
+//! ones saves requests to the device, context blocks that must be read, and the processor's time for both.
+//!
+//! | what the host has left | an old area is taken if it is free to |
+//! | --- | --- |
+//! | plenty: a tenth of the aggregate beyond one more area, or the device owns its space | 15/16 |
+//! | less than that | 1/2 |
+//! | nothing: it refused | any part |
+//!
+//! 1. Overwrites at random places take no more of the host than about three times what is in use: areas are then
+//!    filled to the last block, and emptied to 15/16 while as many others are filled.
+//! 2. Whoever watches the host is not alarmed by what could have been avoided: `status` warns at a twentieth.
+
+/// Part of an aggregate that its host must have left for new areas to be preferred: one in so many.
+const PLENTY_PART: u64 = 10;
+
+/// What the consistency point knows about its host.
+#[derive(Default)]
+pub(crate) struct Host {
+    /// The area the consistency point waits for: extent and area.
+    pub(crate) wanted: Option<(usize, u64)>,
+    /// The host was asked for it.
+    pub(crate) asked: bool,
+    /// The host refused the last request; until it grants one, only areas it gave before are used.
+    pub(crate) full: bool,
+    plenty: bool,
+}
+
+impl Host {
+    /// Records what the host with the least to give has left, in bytes; `None` if all devices own their space.
+    pub(crate) fn note_free(&mut self, free: Option<u64>, area_bytes: u64, aggregate_bytes: u64) {
+        self.plenty = free.is_none_or(|free| {
+            free.checked_sub(area_bytes)
+                .is_some_and(|rest| rest >= aggregate_bytes / PLENTY_PART)
+        });
+    }
+
+    /// True if a new area is better than most old ones.
+    pub(crate) fn has_plenty(&self) -> bool {
+        self.plenty && !self.full
+    }
+
+    /// Free blocks that an area in use has at least if it is taken before a new one.
+    pub(crate) fn least_free(&self, area_blocks: u64) -> u64 {
+        match self.has_plenty() {
+            true => area_blocks - area_blocks / 16,
+            false => area_blocks / 2,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_areas_are_preferred_while_the_host_has_a_tenth_of_the_aggregate() {
+        let mut host = Host::default();
+        assert_eq!(host.least_free(256), 128, "nothing is known yet");
+        host.note_free(Some(10_000 + 256), 256, 100_000);
+        assert_eq!(host.least_free(256), 240);
+        host.note_free(Some(10_000 + 255), 256, 100_000);
+        assert_eq!(host.least_free(256), 128, "the area itself counts");
+        host.note_free(None, 256, 100_000);
+        assert_eq!(host.least_free(256), 240, "a disk owns its space");
+        host.full = true;
+        assert!(!host.has_plenty(), "it refused");
+    }
+}

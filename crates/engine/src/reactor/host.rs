@@ -1,0 +1,232 @@
+//! The home reactor asks the host for space ahead of need, and gives it back (DESIGN §7, decisions 0005 and 0020).
+
+use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Nanos, Op, Outside};
+use everglade_format::Pvbn;
+use everglade_format::planted::{self, Bug};
+use everglade_freespace::Areas;
+
+use crate::cp::Home;
+use crate::reactor::Core;
+use crate::reactor::loading::Inflight;
+
+/// How long a refusal of the host is believed.
+const REFUSAL: Nanos = 1_000_000_000;
+/// Areas kept ready beyond the reserve.
+const READY_AHEAD: u64 = 2;
+/// Ready areas beyond which space goes back to the host: what is soon rewritten is not worth punching.
+const READY_MOST: u64 = 8;
+/// Left to the host when the last of its space is asked for.
+const HOST_MARGIN_BYTES: u64 = 64 << 20;
+
+impl<O: Outside> Core<O> {
+    fn area_range(home: &Home, extent: usize, area: u64) -> (DeviceId, u64, u64) {
+        let first = home.fs.bases[extent] + area * home.fs.area_blocks;
+        // Number 0 has a place too, though it is never allocated.
+        let (device, offset, _) = home
+            .aggregate
+            .locate(Pvbn(first.max(1)))
+            .expect("areas are in extents");
+        let offset = if first == 0 {
+            offset - BLOCK_SIZE as u64
+        } else {
+            offset
+        };
+        (device, offset, home.fs.area_blocks * BLOCK_SIZE as u64)
+    }
+
+    pub(super) fn ask_host(
+        &mut self,
+        aggregate: u32,
+        extent: usize,
+        area: u64,
+        inflight: Inflight,
+    ) {
+        let (device, offset, length) = Self::area_range(&self.homes[&aggregate], extent, area);
+        self.submit(
+            Op::Allocate {
+                device,
+                offset,
+                length,
+            },
+            inflight,
+        );
+    }
+
+    pub(super) fn complete_wanted(&mut self, aggregate: u32, result: Result<(), DiskError>) {
+        let home = self.homes.get_mut(&aggregate).expect("at home");
+        let (extent, area) = home
+            .host
+            .wanted
+            .take()
+            .expect("one area is wanted at a time");
+        home.host.asked = false;
+        match result {
+            Ok(()) => {
+                home.fs.areas[extent].prepared(area);
+                home.host.full = false;
+            }
+            Err(_) => home.host.full = true,
+        }
+        self.wake_home(aggregate);
+        self.prepare(aggregate);
+    }
+
+    /// Looks at what the hosts have left.
+    fn note_host(&mut self, aggregate: u32) {
+        let Some(home) = self.homes.get(&aggregate) else {
+            return;
+        };
+        let hosts = (0..home.fs.areas.len()).filter_map(|extent| {
+            let (device, _, _) = Self::area_range(home, extent, 0);
+            self.outside.host_free_bytes(device)
+        });
+        let free = hosts.min();
+        let home = self.homes.get_mut(&aggregate).expect("as above");
+        let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+        let total = home.aggregate.space.total();
+        let area_blocks = home.fs.area_blocks;
+        home.host.note_free(free, bytes(area_blocks), bytes(total));
+    }
+
+    /// Asks for the space of one more area if there are too few ready.
+    pub(super) fn prepare(&mut self, aggregate: u32) {
+        let now = self.outside.now();
+        self.note_host(aggregate);
+        let Some(home) = self.homes.get_mut(&aggregate) else {
+            return;
+        };
+        if home.preparing.is_some() {
+            return;
+        }
+        if now < home.prepare_after {
+            // The host said no a moment ago. Nobody is to wait for it.
+            return self.note_host_full(aggregate);
+        }
+        let space = &home.aggregate.space;
+        // The reserve may have all the host has; the margin is for what goes beyond it.
+        let is_reserve = space.free_backed() < i64::try_from(space.reserve()).expect("40 bits");
+        let ahead = READY_AHEAD * home.fs.area_blocks + home.fs.area_blocks / 2;
+        let ahead = ahead.max(space.wanted_beyond());
+        let enough = i64::try_from(space.reserve() + ahead).expect("40 bits");
+        let is_enough = space.free_backed() >= enough;
+        // There is enough, but not what is taken next.
+        let least = home.host.least_free(home.fs.area_blocks);
+        let is_new_next = |areas: &Areas| {
+            home.host.has_plenty() && areas.ready_count() < READY_AHEAD && !areas.has_partial(least)
+        };
+        // The extent with the fewest ready areas: drives advance equally.
+        let candidates = home.fs.areas.iter().enumerate();
+        let choice = candidates
+            .filter(|(_, areas)| !is_enough || is_new_next(areas))
+            .filter_map(|(extent, areas)| Some((areas.ready_count(), extent, areas.unprepared()?)))
+            .min();
+        let Some((_, extent, area)) = choice else {
+            if is_enough {
+                return;
+            }
+            if home.fs.areas.iter().all(Areas::is_complete) {
+                return self.note_host_full(aggregate);
+            }
+            // Areas that were not seen since start may be empty: the next consistency point looks.
+            if !home.search_wanted {
+                home.search_wanted = true;
+                home.aggregate.want_cp(home.aggregate.joining());
+                self.wake_home(aggregate);
+            }
+            return;
+        };
+        let (device, _, length) = Self::area_range(home, extent, area);
+        let free = self.outside.host_free_bytes(device);
+        let home = self.homes.get_mut(&aggregate).expect("as above");
+        let is_short = free.is_some_and(|free| free < length + HOST_MARGIN_BYTES.min(length));
+        if is_short && !is_reserve {
+            home.prepare_after = now + REFUSAL;
+            return self.note_host_full(aggregate);
+        }
+        home.preparing = Some((extent, area));
+        self.ask_host(aggregate, extent, area, Inflight::Prepare { aggregate });
+    }
+
+    /// The host has nothing to give. Whoever waits for it should know, once.
+    fn note_host_full(&mut self, aggregate: u32) {
+        if self.homes[&aggregate].aggregate.space.set_host_full(true) {
+            self.tell_progress(aggregate);
+        }
+    }
+
+    pub(super) fn complete_prepare(&mut self, aggregate: u32, result: Result<(), DiskError>) {
+        let now = self.outside.now();
+        let home = self.homes.get_mut(&aggregate).expect("at home");
+        let (extent, area) = home
+            .preparing
+            .take()
+            .expect("one area is prepared at a time");
+        let blocks = i64::try_from(home.fs.area_blocks).expect("40 bits");
+        match result {
+            Ok(()) => {
+                home.host.full = false;
+                home.aggregate.space.set_host_full(false);
+                if home.fs.areas[extent].prepared(area) {
+                    home.aggregate.space.note_backed(blocks);
+                }
+            }
+            Err(_) => {
+                home.prepare_after = now + REFUSAL;
+                home.aggregate.space.set_host_full(true);
+            }
+        }
+        self.tell_progress(aggregate);
+        self.prepare(aggregate);
+    }
+
+    /// Gives an area back to the host if many are ready. Only areas that are free in the committed maps are
+    /// ready, and cursors do not open one whose punch is under way.
+    pub(super) fn punch(&mut self, aggregate: u32) {
+        let home = self.homes.get_mut(&aggregate).expect("at home");
+        let area_blocks = home.fs.area_blocks;
+        let space = &home.aggregate.space;
+        let kept_areas = (space.reserve() + space.wanted_beyond()).div_ceil(area_blocks);
+        let ready: u64 = home.fs.areas.iter().map(Areas::ready_count).sum();
+        if home.punching.is_some()
+            || home.preparing.is_some()
+            || ready <= kept_areas + READY_MOST && !planted::is(Bug::PunchBeforeCommit)
+        {
+            return;
+        }
+        let choice = home.fs.areas.iter().enumerate();
+        let choice = choice.filter_map(|(extent, areas)| {
+            Some((areas.ready_count(), extent, areas.ready().next_back()?))
+        });
+        let Some((_, extent, area)) = choice.max() else {
+            return;
+        };
+        let (device, offset, length) = Self::area_range(home, extent, area);
+        if self.outside.host_free_bytes(device).is_none() {
+            return;
+        }
+        let home = self.homes.get_mut(&aggregate).expect("as above");
+        home.fs.areas[extent].open(area);
+        home.punching = Some((extent, area));
+        home.aggregate
+            .space
+            .note_backed(-i64::try_from(area_blocks).expect("40 bits"));
+        self.submit(
+            Op::Punch {
+                device,
+                offset,
+                length,
+            },
+            Inflight::Punch { aggregate },
+        );
+    }
+
+    pub(super) fn complete_punch(&mut self, aggregate: u32) {
+        let home = self.homes.get_mut(&aggregate).expect("at home");
+        let (extent, area) = home.punching.take().expect("one area is punched at a time");
+        home.fs.areas[extent].close(area);
+        home.fs.areas[extent].score(area, home.fs.area_blocks, true);
+        if home.run.is_none() {
+            self.punch(aggregate);
+        }
+    }
+}
