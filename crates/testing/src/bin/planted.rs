@@ -47,7 +47,7 @@ const TABLE: &[Row] = &[
     (Bug::HalfReusedEarly, Kind::Long, 5),
     (Bug::TornTailAccepted, Kind::Cuts, 3),
     (Bug::StaleRecordAccepted, Kind::Faults, 0),
-    (Bug::StrangersIgnored, Kind::Faults, 50),
+    (Bug::StrangersIgnored, Kind::Cuts, 233),
     (Bug::ReplayedTwice, Kind::Cuts, 0),
     (Bug::ReplayDropsLast, Kind::Exhaustive, 2),
     (Bug::ReplayIgnoresPunches, Kind::Cuts, 1),
