@@ -27,7 +27,7 @@ pub trait Outside {
     fn wake(&self, reactor: usize);
 
     /// Bytes the host could still give to this device, beyond what is already allocated to it;
-    /// `None` where the device owns its space (block devices). May be a second old.
+    /// `None` where the device owns its space (block devices), or its host does not say. May be a second old.
     fn host_free_bytes(&self, device: DeviceId) -> Option<u64>;
 }
 

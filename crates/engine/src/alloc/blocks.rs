@@ -286,16 +286,18 @@ impl FileSystem {
             }
             self.areas[extent].grow(count);
         }
-        let (least, may_search) = match self.layer {
-            Layer::Volume => (self.area_blocks / 2, true),
-            // Nothing that a search could find is as good as a new area.
-            Layer::Aggregate => (host.least_free(self.area_blocks), !host.has_plenty()),
+        let (least, prefers_new) = match self.layer {
+            Layer::Volume => (self.area_blocks / 2, false),
+            Layer::Aggregate => (host.least_free(self.area_blocks), host.prefers_new()),
         };
         let mut best = self.areas[extent].best(least);
-        while !matches!(best, Some(Candidate::Ready(_)))
-            && (may_search || best.is_none())
-            && !self.areas[extent].is_complete()
-        {
+        while !self.areas[extent].is_complete() {
+            let areas = &self.areas[extent];
+            let is_good = areas.ready_count() > 0 || areas.has_partial(least);
+            // Hardly anything that a search could find is better than a new area.
+            if is_good || prefers_new && areas.unprepared().is_some() {
+                break;
+            }
             let is_whole = self.scan(below.as_deref_mut(), cx, extent)?;
             best = self.areas[extent].best(least);
             if is_whole {

@@ -10,9 +10,9 @@
 //! | less than that | 1/2 |
 //! | nothing: it refused | any part |
 //!
-//! 1. Overwrites at random places take no more of the host than about three times what is in use: areas are then
-//!    filled to the last block, and emptied to 15/16 while as many others are filled.
-//! 2. Whoever watches the host is not alarmed by what could have been avoided: `status` warns at a twentieth.
+//! 1. Whoever watches the host is not alarmed by what could have been avoided: `status` warns at a twentieth.
+//! 2. An area that is worth preferring is worth knowing: maps are searched for old areas only when no new one is
+//!    better than what a search may find.
 
 /// Part of an aggregate that its host must have left for new areas to be preferred: one in so many.
 const PLENTY_PART: u64 = 10;
@@ -26,30 +26,37 @@ pub(crate) struct Host {
     pub(crate) asked: bool,
     /// The host refused the last request; until it grants one, only areas it gave before are used.
     pub(crate) full: bool,
-    plenty: bool,
+    /// There is space for new areas, as far as the host says.
+    pub(crate) has_plenty: bool,
 }
 
 impl Host {
-    /// Records what the host with the least to give has left, in bytes; `None` if all devices own their space.
+    /// Records what the host with the least to give has left, in bytes; `None` if all devices own their space, or
+    /// no host says.
     pub(crate) fn note_free(&mut self, free: Option<u64>, area_bytes: u64, aggregate_bytes: u64) {
-        self.plenty = free.is_none_or(|free| {
+        self.has_plenty = free.is_none_or(|free| {
             free.checked_sub(area_bytes)
                 .is_some_and(|rest| rest >= aggregate_bytes / PLENTY_PART)
         });
     }
 
     /// True if a new area is better than most old ones.
-    pub(crate) fn has_plenty(&self) -> bool {
-        self.plenty && !self.full
+    pub(crate) fn prefers_new(&self) -> bool {
+        self.has_plenty && !self.full
     }
 
     /// Free blocks that an area in use has at least if it is taken before a new one.
     pub(crate) fn least_free(&self, area_blocks: u64) -> u64 {
-        match self.has_plenty() {
-            true => area_blocks - area_blocks / 16,
+        match self.prefers_new() {
+            true => nearly_free(area_blocks),
             false => area_blocks / 2,
         }
     }
+}
+
+/// Free blocks of an area that is as good as a new one.
+pub(crate) fn nearly_free(area_blocks: u64) -> u64 {
+    area_blocks - area_blocks / 16
 }
 
 #[cfg(test)]
@@ -67,6 +74,6 @@ mod tests {
         host.note_free(None, 256, 100_000);
         assert_eq!(host.least_free(256), 240, "a disk owns its space");
         host.full = true;
-        assert!(!host.has_plenty(), "it refused");
+        assert_eq!(host.least_free(256), 128, "it refused");
     }
 }

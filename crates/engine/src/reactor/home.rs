@@ -15,7 +15,6 @@ use crate::aggregate::{Aggregate, State};
 use crate::cp::trigger::{Trigger, Wait};
 use crate::cp::{Home, Step, commit, freeze};
 use crate::load::{LoadCx, Stop};
-use crate::reactor::loading::Inflight;
 use crate::reactor::{Core, Work};
 use crate::shared::Message;
 
@@ -363,8 +362,7 @@ impl<O: Outside> Core<O> {
             Err(Stop::Io) => {
                 shared.counts.begin_wait(Wait::Device, self.outside.now());
                 if let Some((extent, area)) = wanted {
-                    self.homes.get_mut(&aggregate).expect("as above").host.asked = true;
-                    self.ask_host(aggregate, extent, area, Inflight::Wanted { aggregate });
+                    self.want(aggregate, extent, area);
                 }
                 false
             }

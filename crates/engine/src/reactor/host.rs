@@ -5,18 +5,40 @@ use everglade_format::Pvbn;
 use everglade_format::planted::{self, Bug};
 use everglade_freespace::Areas;
 
+use crate::aggregate::State;
+use crate::alloc::host::nearly_free;
 use crate::cp::Home;
 use crate::reactor::Core;
 use crate::reactor::loading::Inflight;
 
 /// How long a refusal of the host is believed.
 const REFUSAL: Nanos = 1_000_000_000;
-/// Areas kept ready beyond the reserve.
+/// Areas kept ready beyond the reserve, and in each extent where a new one is taken next.
 const READY_AHEAD: u64 = 2;
 /// Ready areas beyond which space goes back to the host: what is soon rewritten is not worth punching.
 const READY_MOST: u64 = 8;
 /// Left to the host when the last of its space is asked for.
 const HOST_MARGIN_BYTES: u64 = 64 << 20;
+
+impl Home {
+    /// True if what the host has given is enough for all that may be asked for soon.
+    fn has_enough(&self) -> bool {
+        let space = &self.aggregate.space;
+        let ahead = READY_AHEAD * self.fs.area_blocks + self.fs.area_blocks / 2;
+        let ahead = ahead.max(space.wanted_beyond());
+        space.free_backed() >= i64::try_from(space.reserve() + ahead).expect("40 bits")
+    }
+
+    /// The host gave space for an area, unless it was given before.
+    fn note_prepared(&mut self, extent: usize, area: u64) {
+        self.host.full = false;
+        self.aggregate.space.set_host_full(false);
+        if self.fs.areas[extent].prepared(area) {
+            let blocks = i64::try_from(self.fs.area_blocks).expect("40 bits");
+            self.aggregate.space.note_backed(blocks);
+        }
+    }
+}
 
 impl<O: Outside> Core<O> {
     fn area_range(home: &Home, extent: usize, area: u64) -> (DeviceId, u64, u64) {
@@ -34,13 +56,7 @@ impl<O: Outside> Core<O> {
         (device, offset, home.fs.area_blocks * BLOCK_SIZE as u64)
     }
 
-    pub(super) fn ask_host(
-        &mut self,
-        aggregate: u32,
-        extent: usize,
-        area: u64,
-        inflight: Inflight,
-    ) {
+    fn ask_host(&mut self, aggregate: u32, extent: usize, area: u64, inflight: Inflight) {
         let (device, offset, length) = Self::area_range(&self.homes[&aggregate], extent, area);
         self.submit(
             Op::Allocate {
@@ -52,6 +68,15 @@ impl<O: Outside> Core<O> {
         );
     }
 
+    /// The consistency point waits for an area. One that is being asked for already comes without asking again.
+    pub(super) fn want(&mut self, aggregate: u32, extent: usize, area: u64) {
+        let home = self.homes.get_mut(&aggregate).expect("at home");
+        if home.preparing != Some((extent, area)) {
+            home.host.asked = true;
+            self.ask_host(aggregate, extent, area, Inflight::Wanted { aggregate });
+        }
+    }
+
     pub(super) fn complete_wanted(&mut self, aggregate: u32, result: Result<(), DiskError>) {
         let home = self.homes.get_mut(&aggregate).expect("at home");
         let (extent, area) = home
@@ -61,13 +86,11 @@ impl<O: Outside> Core<O> {
             .expect("one area is wanted at a time");
         home.host.asked = false;
         match result {
-            Ok(()) => {
-                home.fs.areas[extent].prepared(area);
-                home.host.full = false;
-            }
+            Ok(()) => home.note_prepared(extent, area),
             Err(_) => home.host.full = true,
         }
         self.wake_home(aggregate);
+        self.tell_progress(aggregate);
         self.prepare(aggregate);
     }
 
@@ -95,24 +118,23 @@ impl<O: Outside> Core<O> {
         let Some(home) = self.homes.get_mut(&aggregate) else {
             return;
         };
-        if home.preparing.is_some() {
+        let is_over = matches!(home.aggregate.state(), State::Failed(_) | State::Stopped);
+        if home.preparing.is_some() || is_over {
             return;
         }
+        let is_enough = home.has_enough();
         if now < home.prepare_after {
             // The host said no a moment ago. Nobody is to wait for it.
-            return self.note_host_full(aggregate);
+            return self.note_refusal(aggregate, is_enough);
         }
         let space = &home.aggregate.space;
         // The reserve may have all the host has; the margin is for what goes beyond it.
         let is_reserve = space.free_backed() < i64::try_from(space.reserve()).expect("40 bits");
-        let ahead = READY_AHEAD * home.fs.area_blocks + home.fs.area_blocks / 2;
-        let ahead = ahead.max(space.wanted_beyond());
-        let enough = i64::try_from(space.reserve() + ahead).expect("40 bits");
-        let is_enough = space.free_backed() >= enough;
-        // There is enough, but not what is taken next.
-        let least = home.host.least_free(home.fs.area_blocks);
+        // There may be enough, but not what is taken next.
+        let nearly_free = nearly_free(home.fs.area_blocks);
         let is_new_next = |areas: &Areas| {
-            home.host.has_plenty() && areas.ready_count() < READY_AHEAD && !areas.has_partial(least)
+            let has_next = areas.ready_count() >= READY_AHEAD || areas.has_partial(nearly_free);
+            home.host.has_plenty && !has_next
         };
         // The extent with the fewest ready areas: drives advance equally.
         let candidates = home.fs.areas.iter().enumerate();
@@ -125,7 +147,7 @@ impl<O: Outside> Core<O> {
                 return;
             }
             if home.fs.areas.iter().all(Areas::is_complete) {
-                return self.note_host_full(aggregate);
+                return self.note_refusal(aggregate, is_enough);
             }
             // Areas that were not seen since start may be empty: the next consistency point looks.
             if !home.search_wanted {
@@ -141,15 +163,18 @@ impl<O: Outside> Core<O> {
         let is_short = free.is_some_and(|free| free < length + HOST_MARGIN_BYTES.min(length));
         if is_short && !is_reserve {
             home.prepare_after = now + REFUSAL;
-            return self.note_host_full(aggregate);
+            return self.note_refusal(aggregate, is_enough);
+        }
+        if home.host.wanted == Some((extent, area)) {
+            return;
         }
         home.preparing = Some((extent, area));
         self.ask_host(aggregate, extent, area, Inflight::Prepare { aggregate });
     }
 
-    /// The host has nothing to give. Whoever waits for it should know, once.
-    fn note_host_full(&mut self, aggregate: u32) {
-        if self.homes[&aggregate].aggregate.space.set_host_full(true) {
+    /// The host has nothing to give. Whoever waits for it should know, once; nobody does if there is enough.
+    fn note_refusal(&mut self, aggregate: u32, is_enough: bool) {
+        if !is_enough && self.homes[&aggregate].aggregate.space.set_host_full(true) {
             self.tell_progress(aggregate);
         }
     }
@@ -161,19 +186,20 @@ impl<O: Outside> Core<O> {
             .preparing
             .take()
             .expect("one area is prepared at a time");
-        let blocks = i64::try_from(home.fs.area_blocks).expect("40 bits");
         match result {
-            Ok(()) => {
-                home.host.full = false;
-                home.aggregate.space.set_host_full(false);
-                if home.fs.areas[extent].prepared(area) {
-                    home.aggregate.space.note_backed(blocks);
-                }
-            }
+            Ok(()) => home.note_prepared(extent, area),
             Err(_) => {
                 home.prepare_after = now + REFUSAL;
-                home.aggregate.space.set_host_full(true);
+                // Nobody lacks what was asked for only because it would be better.
+                if !home.has_enough() {
+                    home.aggregate.space.set_host_full(true);
+                }
             }
+        }
+        if home.host.wanted == Some((extent, area)) {
+            home.host.wanted = None;
+            home.host.full |= result.is_err();
+            self.wake_home(aggregate);
         }
         self.tell_progress(aggregate);
         self.prepare(aggregate);
@@ -186,10 +212,12 @@ impl<O: Outside> Core<O> {
         let area_blocks = home.fs.area_blocks;
         let space = &home.aggregate.space;
         let kept_areas = (space.reserve() + space.wanted_beyond()).div_ceil(area_blocks);
+        let extents = home.fs.areas.len() as u64;
+        let most = READY_MOST.max(READY_AHEAD * extents);
         let ready: u64 = home.fs.areas.iter().map(Areas::ready_count).sum();
         if home.punching.is_some()
             || home.preparing.is_some()
-            || ready <= kept_areas + READY_MOST && !planted::is(Bug::PunchBeforeCommit)
+            || ready <= kept_areas + most && !planted::is(Bug::PunchBeforeCommit)
         {
             return;
         }

@@ -13,10 +13,10 @@ use everglade_format::planted::{Bug, plant};
 use everglade_testing::Seed;
 use everglade_testing::sim::Kind;
 
-const USAGE: &str = "usage: planted [--bug NAME] [--kind KIND] [--search] [--seconds S]
+const USAGE: &str = "usage: planted [--bug NAME] [--kind KIND [--from N]] [--search] [--seconds S]
 
   --bug NAME     only this one
-  --kind KIND    by this kind of simulation, from seed 0 on
+  --kind KIND    by this kind of simulation, from seed N on, 0 by default
   --search       try all kinds of simulation from seed 0 on, and print what finds it first
   --seconds S    time for one bug, and one kind when searching; 60 by default
 ";
@@ -47,7 +47,7 @@ const TABLE: &[Row] = &[
     (Bug::HalfReusedEarly, Kind::Long, 5),
     (Bug::TornTailAccepted, Kind::Cuts, 3),
     (Bug::StaleRecordAccepted, Kind::Faults, 0),
-    (Bug::StrangersIgnored, Kind::Cuts, 233),
+    (Bug::StrangersIgnored, Kind::Cuts, 354),
     (Bug::ReplayedTwice, Kind::Cuts, 0),
     (Bug::ReplayDropsLast, Kind::Exhaustive, 2),
     (Bug::ReplayIgnoresPunches, Kind::Cuts, 1),
@@ -122,12 +122,13 @@ struct Found {
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 fn main() -> ExitCode {
-    let (mut only, mut kind, mut search, mut seconds) = (None, None, false, 60);
+    let (mut only, mut kind, mut search) = (None, None, false);
+    let (mut seconds, mut from) = (60, 0);
     let mut arguments = std::env::args().skip(1);
     while let Some(option) = arguments.next() {
         match (option.as_str(), option.as_str() != "--search") {
             ("--search", _) => search = true,
-            (name @ ("--bug" | "--kind" | "--seconds"), _) => {
+            (name @ ("--bug" | "--kind" | "--from" | "--seconds"), _) => {
                 let Some(value) = arguments.next() else {
                     eprint!("planted: {name} needs a value\n{USAGE}");
                     return ExitCode::from(2);
@@ -139,9 +140,10 @@ fn main() -> ExitCode {
                         eprint!("planted: there is no kind {value}\n{USAGE}");
                         return ExitCode::from(2);
                     }
+                    ("--from", Ok(number)) => from = number,
                     (_, Ok(number)) => seconds = number,
                     _ => {
-                        eprint!("planted: not a number of seconds\n{USAGE}");
+                        eprint!("planted: {name}: not a number\n{USAGE}");
                         return ExitCode::from(2);
                     }
                 }
@@ -173,11 +175,11 @@ fn main() -> ExitCode {
         bugs.into_iter().for_each(|bug| search_for(bug, limit));
         return ExitCode::SUCCESS;
     }
-    prove(&bugs, kind, limit)
+    prove(&bugs, kind.map(|kind| (kind, from)), limit)
 }
 
 /// Every bug is found by its row, and its seed passes without it.
-fn prove(bugs: &[Bug], by: Option<Kind>, limit: Duration) -> ExitCode {
+fn prove(bugs: &[Bug], by: Option<(Kind, u64)>, limit: Duration) -> ExitCode {
     println!(
         "{:<26} {:<11} {:>19} {:>5} {:>7}  found by",
         "bug", "kind", "seed", "seeds", "seconds"
@@ -190,7 +192,7 @@ fn prove(bugs: &[Bug], by: Option<Kind>, limit: Duration) -> ExitCode {
             continue;
         };
         let (kind, seed) = match &by {
-            Some(by) => (by, &0),
+            Some((kind, from)) => (kind, from),
             None => (kind, seed),
         };
         plant(None);
@@ -308,6 +310,17 @@ fn hunt(bug: Bug, kind: Kind, first: u64, limit: Duration) -> Option<Found> {
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
                 .take();
+            plant(None);
+            let alone = kind.run(Seed(seed), 0);
+            plant(Some(bug));
+            if let Err(failure) = alone {
+                // It proves nothing about this bug, and something else.
+                println!(
+                    "seed {seed} of kind {} fails without a bug: {failure}",
+                    kind.name()
+                );
+                continue;
+            }
             let assertion = panic.filter(|_| failure.checker().starts_with("assertion"));
             found = Some(Found {
                 seed,

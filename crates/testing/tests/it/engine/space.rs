@@ -191,14 +191,17 @@ fn backed_after_overwrites(beyond: Option<u64>) -> (Usage, Usage) {
 #[test]
 fn new_areas_are_taken_before_halves_of_old_ones_while_the_host_has_plenty() {
     let (before, plenty) = backed_after_overwrites(None);
-    // Less than a tenth of the pool, so halves of old areas do.
-    let (_, short) = backed_after_overwrites(Some(4 * MIB));
+    // Less than a tenth of the pool and one area, so halves of old areas do.
+    let (_, short) = backed_after_overwrites(Some(7 * MIB));
     let (_, none) = backed_after_overwrites(Some(0));
     let taken = |after: &Usage| after.backed_blocks.saturating_sub(before.backed_blocks) * 4096;
     assert!(
         taken(&plenty) >= 8 * MIB,
         "{plenty:?} after {before:?}: old areas were filled up"
     );
-    assert!(taken(&short) <= 4 * MIB, "{short:?} after {before:?}");
-    assert_eq!(taken(&none), 0, "{none:?} after {before:?}");
+    assert!(taken(&short) <= 3 * MIB, "{short:?} after {before:?}");
+    assert!(
+        none.used_blocks >= before.used_blocks,
+        "{none:?} after {before:?}"
+    );
 }
