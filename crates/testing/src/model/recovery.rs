@@ -389,6 +389,8 @@ impl<'m> Recovery<'m> {
     /// The parts do not make a whole any crash may leave.
     pub fn finish(&self, cp: Option<u64>) -> Result<(), Violation> {
         let model = self.model;
+        // Where some are missing, the last one that is there says nothing of those before it.
+        let cp = cp.filter(|_| !self.with_gaps);
         // Per aggregate, the youngest operation that survived.
         let mut youngest: BTreeMap<u32, OpId> = BTreeMap::new();
         for (&op, sight) in &self.sights {

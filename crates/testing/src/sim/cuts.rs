@@ -266,6 +266,9 @@ struct Asked<'a> {
     model: &'a Model,
     at: u64,
     since: OpId,
+    /// A recovery that was cut left out operations on what came too late, and may have committed the others: the next one
+    /// knows nothing of those, and they are missing all the same.
+    has_gaps: bool,
     known: &'a Known,
 }
 
@@ -299,6 +302,7 @@ impl<M: Maker> Context<'_, M> {
             model: self.model,
             at,
             since: self.since,
+            has_gaps: false,
             known: &self.known,
         };
         self.judge_known(images, &asked, report)
@@ -312,7 +316,7 @@ impl<M: Maker> Context<'_, M> {
         report: &mut Report,
     ) -> Result<(), Failure> {
         let moment = asked.model.moment_at(asked.at);
-        let judge = |view: &View| verify(view, asked.model, asked.at);
+        let judge = |view: &View| verify(view, asked.model, asked.at, asked.has_gaps);
         if let Some(verdict) = asked.known.judge(images, moment, judge) {
             report.recoveries_known += 1;
             return verdict;
@@ -338,6 +342,7 @@ impl<M: Maker> Context<'_, M> {
         let world = SimWorld::restart(images.clone(), self.seed, self.reactors);
         world.watch_cuts(1, 1000);
         let mut system = self.mount(&world)?;
+        let has_gaps = system.has_gaps();
         let mut model = judge(&world, &mut system, self.model, at)?;
         let recovered_with = world.writes();
         model.set_writes(recovered_with);
@@ -347,7 +352,7 @@ impl<M: Maker> Context<'_, M> {
             .run(&mut |_| actions.next())
             .map_err(|failure| failure.within("going on"))?;
         drop(driver);
-        let known = Known::default();
+        let (known, gapped) = (Known::default(), Known::default());
         let points_max = (self.thoroughness.points_max / 4).clamp(1, NESTED_MAX);
         for (again, point) in points_of(&world, points_max) {
             // Nobody saw what a recovery was about to find when it was cut.
@@ -356,7 +361,12 @@ impl<M: Maker> Context<'_, M> {
                 model: if in_recovery { self.model } else { &model },
                 at: if in_recovery { at } else { again },
                 since: if in_recovery { self.since } else { OpId(0) },
-                known: if in_recovery { &self.known } else { &known },
+                has_gaps: in_recovery && has_gaps,
+                known: match (in_recovery, has_gaps) {
+                    (true, true) => &gapped,
+                    (true, false) => &self.known,
+                    (false, _) => &known,
+                },
             };
             for cut in point.singles(1) {
                 report.cuts += 1;

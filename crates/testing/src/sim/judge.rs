@@ -228,12 +228,16 @@ pub fn compare(
     Ok(recovery.adopt())
 }
 
-/// Only judges.
+/// Only judges. With `has_gaps`, operations may be missing between others that survived, whatever the view says.
 ///
 /// # Errors
 /// As [`compare`].
-pub fn verify(view: &View, model: &Model, at: u64) -> Result<(), Failure> {
-    judge_by(&mut model.recover(at), view, Tolerance::Nothing)
+pub fn verify(view: &View, model: &Model, at: u64, has_gaps: bool) -> Result<(), Failure> {
+    let mut recovery = model.recover(at);
+    if has_gaps {
+        recovery.allow_gaps();
+    }
+    judge_by(&mut recovery, view, Tolerance::Nothing)
 }
 
 fn judge_by(recovery: &mut Recovery<'_>, view: &View, tolerance: Tolerance) -> Result<(), Failure> {
