@@ -209,8 +209,9 @@ impl FileSystem {
             0 => area_end.div_ceil(unit),
             _ => area_end,
         });
-        let outcome = described.modify(cx, level, block, Content::Keep);
-        let outcome = outcome.map(|_| ());
+        let outcome = described
+            .modify(cx, level, block, Content::Keep)
+            .map(|_| ());
         if matches!(outcome, Err(Stop::Load)) {
             // Only of the map block at hand is it known what is free.
             let end = area_end.min((first / BITS_PER_BLOCK + 1) * BITS_PER_BLOCK);
@@ -290,7 +291,6 @@ impl FileSystem {
             Layer::Volume => (self.area_blocks / 2, false),
             Layer::Aggregate => (host.least_free(self.area_blocks), host.prefers_new()),
         };
-        let mut best = self.areas[extent].best(least);
         while !self.areas[extent].is_complete() {
             let areas = &self.areas[extent];
             let is_good = areas.ready_count() > 0 || areas.has_partial(least);
@@ -298,13 +298,11 @@ impl FileSystem {
             if is_good || prefers_new && areas.unprepared().is_some() {
                 break;
             }
-            let is_whole = self.scan(below.as_deref_mut(), cx, extent)?;
-            best = self.areas[extent].best(least);
-            if is_whole {
+            if self.scan(below.as_deref_mut(), cx, extent)? {
                 break;
             }
         }
-        let area = match best {
+        let area = match self.areas[extent].best(least) {
             Some(Candidate::Ready(area)) => area,
             Some(Candidate::Unprepared(area)) if self.layer == Layer::Volume => {
                 assert!(

@@ -125,7 +125,7 @@ impl<O: Outside> Core<O> {
         let is_enough = home.has_enough();
         if now < home.prepare_after {
             // The host said no a moment ago. Nobody is to wait for it.
-            return self.note_refusal(aggregate, is_enough);
+            return self.note_refusal(aggregate);
         }
         let space = &home.aggregate.space;
         // The reserve may have all the host has; the margin is for what goes beyond it.
@@ -147,7 +147,7 @@ impl<O: Outside> Core<O> {
                 return;
             }
             if home.fs.areas.iter().all(Areas::is_complete) {
-                return self.note_refusal(aggregate, is_enough);
+                return self.note_refusal(aggregate);
             }
             // Areas that were not seen since start may be empty: the next consistency point looks.
             if !home.search_wanted {
@@ -163,7 +163,7 @@ impl<O: Outside> Core<O> {
         let is_short = free.is_some_and(|free| free < length + HOST_MARGIN_BYTES.min(length));
         if is_short && !is_reserve {
             home.prepare_after = now + REFUSAL;
-            return self.note_refusal(aggregate, is_enough);
+            return self.note_refusal(aggregate);
         }
         if home.host.wanted == Some((extent, area)) {
             return;
@@ -173,8 +173,9 @@ impl<O: Outside> Core<O> {
     }
 
     /// The host has nothing to give. Whoever waits for it should know, once; nobody does if there is enough.
-    fn note_refusal(&mut self, aggregate: u32, is_enough: bool) {
-        if !is_enough && self.homes[&aggregate].aggregate.space.set_host_full(true) {
+    fn note_refusal(&mut self, aggregate: u32) {
+        let home = &self.homes[&aggregate];
+        if !home.has_enough() && home.aggregate.space.set_host_full(true) {
             self.tell_progress(aggregate);
         }
     }
