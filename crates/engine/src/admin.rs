@@ -206,6 +206,15 @@ pub enum Change {
 }
 
 impl Change {
+    /// True for what takes something away: whoever asks for many of these one after the other is better served if they
+    /// come together, and nobody uses what they leave.
+    pub(crate) fn is_deletion(&self) -> bool {
+        matches!(
+            self,
+            Change::DeleteVolume { .. } | Change::DeleteLun { .. } | Change::DeleteSnapshot { .. }
+        )
+    }
+
     /// Most blocks that the change adds to what is in use for good (DESIGN §8): a volume has its superblock,
     /// metafiles and first blocks of the container; a LUN may begin a block of inodes and one of names.
     pub(crate) fn growth(&self) -> u64 {

@@ -88,6 +88,8 @@ pub struct Journal {
     queue: VecDeque<Entry>,
     /// Payload of the queue.
     queued_blocks: u64,
+    /// What of it joins a consistency point that has begun.
+    frozen_blocks: u64,
     /// The next operation gets this.
     next: u64,
     durable: u64,
@@ -109,6 +111,7 @@ impl Journal {
             settings,
             queue: VecDeque::new(),
             queued_blocks: 0,
+            frozen_blocks: 0,
             next: at.sequence,
             durable: at.sequence - 1,
             old: Generation {
@@ -157,6 +160,12 @@ impl Journal {
         self.young.unwrap_or(self.old).used
     }
 
+    /// Payload of operations of the generation being filled that are in no group yet.
+    #[must_use]
+    pub fn coming_blocks(&self) -> u64 {
+        self.queued_blocks - self.frozen_blocks
+    }
+
     /// Blocks of each half.
     #[must_use]
     pub fn half_blocks(&self) -> u64 {
@@ -190,6 +199,7 @@ impl Journal {
             used: 0,
         };
         self.young = Some(young);
+        self.frozen_blocks = self.queued_blocks;
         Position {
             generation: young.number,
             sequence: young.first,
@@ -209,6 +219,7 @@ impl Journal {
         let later = self.queue.split_off(dropped);
         let dropped = std::mem::replace(&mut self.queue, later);
         self.queued_blocks -= dropped.iter().map(Entry::blocks).sum::<u64>();
+        self.frozen_blocks = 0;
         dropped
     }
 
@@ -230,6 +241,7 @@ impl Journal {
             return None;
         }
         self.queued_blocks -= payload;
+        self.frozen_blocks = self.frozen_blocks.saturating_sub(payload);
         self.is_busy = true;
         Some(Group {
             settings: self.settings,

@@ -27,10 +27,10 @@ use everglade_journal::{Entry, Finished, Group, Journal, Position, Scan, Setting
 /// It bounds what a flush after bulk writes has to log.
 const EAGER_BLOCKS: u64 = (8 << 20) / BLOCK_SIZE as u64;
 /// The same while nobody has asked for durability for [`TRUST_BLOCKS`]: whoever writes so much without a flush
-/// is copying or filling, and consistency points take it to its place long before it is asked for. Logging it as
-/// well would write everything twice. The first flush after that may have so much to log; a disk of 1 GB/s
-/// needs an eighth of a second for it.
-const EAGER_BLOCKS_UNASKED: u64 = (128 << 20) / BLOCK_SIZE as u64;
+/// is copying or filling, and consistency points take it to its place before it is asked for; they begin in time
+/// ([`Log::is_filling`]). Logging it as well would write everything twice. So this is met only where one takes
+/// too long: it bounds the first flush, for which a disk of 1 GB/s then needs half a second.
+const EAGER_BLOCKS_UNASKED: u64 = (512 << 20) / BLOCK_SIZE as u64;
 const TRUST_BLOCKS: u64 = (64 << 20) / BLOCK_SIZE as u64;
 
 /// Queued operations that take the memory of a page, payload aside.
@@ -55,8 +55,8 @@ pub(crate) struct Log {
     eager: AtomicBool,
     /// Reactors with operations that wait, one bit each (modulo 64).
     waiting: AtomicU64,
-    /// Three quarters of the half that is being filled are used, so that a consistency point should begin:
-    /// operations find room while it does.
+    /// Three quarters of the half that is being filled are used, or would be if those who wrote much without asking for
+    /// durability asked now, so that a consistency point should begin: operations find room while it does.
     filling: AtomicBool,
 }
 
@@ -169,7 +169,10 @@ impl Log {
         self.unasked.store(unasked, Ordering::Relaxed);
         let sequence = queue.push(entry);
         let unlogged = self.note_unlogged(&queue);
-        if unlogged >= self.eager_blocks() && !queue.is_busy() {
+        let is_much = unlogged >= self.eager_blocks() && !queue.is_busy();
+        let was_filling = self.is_filling();
+        self.note_fill(&queue);
+        if is_much || !was_filling && self.is_filling() {
             self.eager.store(true, Ordering::Release);
         }
         sequence
@@ -177,11 +180,15 @@ impl Log {
 
     /// Payload at which a group begins although nobody waits.
     fn eager_blocks(&self) -> u64 {
-        if self.unasked.load(Ordering::Relaxed) >= TRUST_BLOCKS {
-            EAGER_BLOCKS_UNASKED
-        } else {
-            EAGER_BLOCKS
+        match self.is_bulk() {
+            true => EAGER_BLOCKS_UNASKED,
+            false => EAGER_BLOCKS,
         }
+    }
+
+    /// Much was written since somebody asked for durability.
+    fn is_bulk(&self) -> bool {
+        self.unasked.load(Ordering::Relaxed) >= TRUST_BLOCKS
     }
 
     /// A client asks for durability.
@@ -199,7 +206,7 @@ impl Log {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// True once after so much was queued that a group should begin.
+    /// True once after so much was queued that a group should begin, or a consistency point.
     pub(crate) fn take_eager(&self) -> bool {
         self.eager.load(Ordering::Acquire) && self.eager.swap(false, Ordering::AcqRel)
     }
@@ -277,8 +284,14 @@ impl Log {
     }
 
     fn note_fill(&self, queue: &Journal) {
-        let is_filling = queue.used_blocks() >= (queue.half_blocks() * 3).div_ceil(4);
-        self.filling.store(is_filling, Ordering::Release);
+        let coming = match self.is_bulk() {
+            true => queue.coming_blocks(),
+            false => 0,
+        };
+        let is_filling = queue.used_blocks() + coming >= (queue.half_blocks() * 3).div_ceil(4);
+        if is_filling != self.is_filling() {
+            self.filling.store(is_filling, Ordering::Release);
+        }
     }
 
     /// True if the half that is being filled should be emptied soon.
@@ -294,5 +307,119 @@ impl Log {
             used_bytes: bytes(queue.used_blocks()),
             unlogged_bytes: bytes(queue.unlogged_blocks()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everglade_env::PageRef;
+    use everglade_format::config::Member;
+    use everglade_format::{Dbn, FileId, TagKey};
+    use everglade_journal::Action;
+
+    use super::*;
+
+    const MIB: u64 = (1 << 20) / BLOCK_SIZE as u64;
+    const HALF: u64 = 256 * MIB;
+
+    fn new() -> Log {
+        let journal = JournalRegion {
+            member: 0,
+            first: Dbn(1),
+            blocks: 2 * HALF,
+        };
+        let member = Member {
+            uuid: [2; 16],
+            size_blocks: 4 * HALF,
+            data_first: Dbn(1 + 2 * HALF),
+        };
+        let config = Config {
+            member_index: 0,
+            epoch: 1,
+            compatible: 0,
+            uuid: [1; 16],
+            secret: [3; 32],
+            created_seconds: 0,
+            area_blocks: 256,
+            reserve_blocks: 0,
+            journal,
+            name: "a".to_owned(),
+            members: vec![member],
+            extents: Vec::new(),
+        };
+        let log = Log::new(&config, &[DeviceId(0)]).expect("it has a journal");
+        log.begin_life(1, Position::FIRST);
+        log
+    }
+
+    /// Queues so many blocks, and logs what should be logged meanwhile. Returns how much that was.
+    fn write(log: &Log, blocks: u64) -> u64 {
+        let before = log.info().used_bytes;
+        for _ in 0..blocks {
+            log.push(Entry {
+                volume: FileId(64),
+                file: FileId(65),
+                offset: 0,
+                length: BLOCK_SIZE as u64,
+                action: Action::Write {
+                    pages: vec![PageRef::zero()],
+                },
+            });
+            if log.take_eager() {
+                while let Begun::Group(group) = log.begin() {
+                    let (_, finished) = group.encode(&TagKey::new(&[3; 32]), 1);
+                    log.end(finished);
+                }
+            }
+        }
+        (log.info().used_bytes - before) / BLOCK_SIZE as u64
+    }
+
+    #[test]
+    fn bulk_writes_are_left_to_consistency_points_that_begin_in_time() {
+        let log = new();
+        assert!(
+            write(&log, TRUST_BLOCKS) > 0,
+            "somebody may be about to ask"
+        );
+        assert_eq!(write(&log, 64 * MIB), 0);
+        assert!(!log.is_filling());
+        write(&log, 64 * MIB);
+        assert!(
+            log.is_filling(),
+            "a flush would need three quarters of it now"
+        );
+        let position = log.freeze();
+        assert!(!log.is_filling());
+        assert_eq!(write(&log, 100 * MIB), 0);
+        log.commit(position);
+        assert_eq!(log.info().unlogged_bytes, (100 << 20));
+        assert!(!log.is_filling());
+    }
+
+    #[test]
+    fn a_consistency_point_that_takes_too_long_lets_little_more_than_a_half_wait() {
+        let log = new();
+        write(&log, TRUST_BLOCKS + 200 * MIB);
+        log.freeze();
+        write(&log, 400 * MIB);
+        let unlogged = log.info().unlogged_bytes;
+        assert!(unlogged <= 512 << 20, "{unlogged}");
+        assert!(log.is_filling());
+    }
+
+    #[test]
+    fn who_asks_now_and_then_finds_nearly_everything_logged() {
+        let log = new();
+        write(&log, TRUST_BLOCKS + 10 * MIB);
+        assert!(log.info().unlogged_bytes > 8 << 20);
+        log.note_asked();
+        for _ in 0..3 {
+            write(&log, 20 * MIB);
+            let unlogged = log.info().unlogged_bytes;
+            assert!(unlogged <= 8 << 20, "{unlogged}");
+            log.note_asked();
+        }
+        assert!(!log.is_filling());
     }
 }

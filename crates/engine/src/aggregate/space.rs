@@ -38,7 +38,7 @@ const METADATA_FACTOR: u64 = 6;
 /// Space for a larger dirty limit is kept until so many consistency points in a row held nobody up.
 const CALM_AFTER: u32 = 64;
 /// At most this part of the pool is asked of the host for it.
-const AHEAD_PART: u64 = 32;
+const AHEAD_PART: u64 = 16;
 
 /// The progress of a consistency point that is about to commit.
 pub(crate) const WHOLE: u32 = 16;

@@ -475,10 +475,8 @@ pub(crate) fn throttle(lun: &Lun, pages: usize) -> Result<(), Stop> {
     }
     // What was overwritten since stays in memory until the journal has it, or a commit makes that needless.
     // Pages that are dirty are counted already, as most are that wait for the journal in a bulk write.
-    let limit = aggregate.space.dirty_limit();
-    let most = (limit / 2)
-        .max(dirty.min(limit / 4 * 3))
-        .max(LEAST_UNLOGGED);
+    let half = aggregate.space.dirty_limit() / 2;
+    let most = half.max(dirty).max(LEAST_UNLOGGED);
     if let Some(log) = &aggregate.log
         && log.unlogged_pages() > most
     {

@@ -24,7 +24,8 @@ const SLICE_STEPS: usize = 16;
 const SLICE_NANOS: Nanos = 500_000;
 /// How long an idle system with deleted files rests between the consistency points that shrink them.
 const RECLAIM_REST: Nanos = 20_000_000;
-/// The same while clients change things: each consistency point costs them something.
+/// The same while clients change things, and how long deletions wait for their like then: each consistency point costs
+/// clients something.
 const RECLAIM_REST_BUSY: Nanos = 250_000_000;
 
 impl<O: Outside> Core<O> {
@@ -148,7 +149,12 @@ impl<O: Outside> Core<O> {
         let at_once = [
             // Not before the journal was replayed.
             (aggregate.stop_requested() && !is_mounting, Trigger::Stop),
-            (!home.requests.is_empty(), Trigger::Change),
+            (
+                home.requests
+                    .iter()
+                    .any(|asked| !asked.change.is_deletion()),
+                Trigger::Change,
+            ),
             (
                 aggregate.log.as_ref().is_some_and(Log::is_filling),
                 Trigger::Journal,
@@ -160,6 +166,14 @@ impl<O: Outside> Core<O> {
             return Some((0, trigger));
         }
         let interval = self.shared.options.cp_interval;
+        if !home.requests.is_empty() {
+            // Each consistency point more has a freeze and a publication that writers wait for.
+            let rest = match space.dirty() > 0 {
+                true => RECLAIM_REST_BUSY.min(interval),
+                false => 0,
+            };
+            return Some((home.last_begin + rest, Trigger::Change));
+        }
         if home.has_hidden() && !is_mounting {
             let rest = match aggregate.has_changes() {
                 true => RECLAIM_REST_BUSY,

@@ -79,9 +79,6 @@ impl<O: Outside> Core<O> {
                     let aggregate = aggregate.id;
                     self.submit(op, Inflight::Log { aggregate });
                 }
-                if log.is_filling() {
-                    self.outside.wake(aggregate.home);
-                }
             }
             Begun::Nothing => {}
             Begun::Full => {
@@ -89,6 +86,9 @@ impl<O: Outside> Core<O> {
                     self.outside.wake(aggregate.home);
                 }
             }
+        }
+        if log.is_filling() {
+            self.outside.wake(aggregate.home);
         }
     }
 

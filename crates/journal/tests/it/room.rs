@@ -106,6 +106,37 @@ fn a_full_half_is_stuck_until_its_consistency_point_is_committed() {
 }
 
 #[test]
+fn what_joined_a_consistency_point_is_not_coming_to_the_half_being_filled() {
+    let mut region = Region::new(4000);
+    let mut journal = region.journal(1, at(1, 1));
+    push_all(&mut journal, (0..1500).map(small));
+    assert_eq!(journal.coming_blocks(), 1500);
+    let position = journal.freeze();
+    push_all(&mut journal, (0..100).map(small));
+    assert_eq!(
+        (journal.coming_blocks(), journal.unlogged_blocks()),
+        (100, 1600)
+    );
+    // A group takes 1,024 of the old ones, the next the rest of them and all young ones.
+    let (_, finished) = journal.begin().unwrap().encode(&key(), 1);
+    journal.end(finished);
+    assert_eq!(
+        (journal.coming_blocks(), journal.unlogged_blocks()),
+        (100, 576)
+    );
+    let mut other = region.journal(1, at(1, 1));
+    push_all(&mut other, (0..10).map(small));
+    let earlier = other.freeze();
+    push_all(&mut other, (0..10).map(small));
+    other.commit(earlier);
+    assert_eq!((other.coming_blocks(), other.unlogged_blocks()), (10, 10));
+    region.log(&mut journal);
+    assert_eq!((journal.coming_blocks(), journal.unlogged_blocks()), (0, 0));
+    journal.commit(position);
+    assert_eq!(journal.coming_blocks(), 0);
+}
+
+#[test]
 fn a_commit_during_a_flight_lets_the_group_end() {
     let mut region = Region::new(20);
     let mut journal = region.journal(1, at(1, 1));

@@ -162,6 +162,44 @@ fn deletion(number: u64) -> Change {
 }
 
 #[test]
+fn deletions_wait_for_their_like_while_clients_write_and_only_then() {
+    const MILLISECOND: u64 = 1_000_000;
+    let maker = EngineMaker {
+        cp_interval: 10_000 * MILLISECOND,
+        ..EngineMaker::SMALL
+    };
+    let mut rig = Rig::new(maker, 64 << 20, 8 << 20);
+    for number in 0..4 {
+        rig.snapshot(&format!("s{number}")).expect("there is room");
+    }
+    let timed = |rig: &mut Rig, changes: Vec<Change>| {
+        let (begun, cp) = (rig.world.now(), rig.system.committed_cp());
+        for answer in rig.change_all(changes) {
+            answer.expect("nothing is wrong with it");
+        }
+        let took = rig.world.now() - begun;
+        (took / MILLISECOND, rig.system.committed_cp() - cp)
+    };
+    let (took, _) = timed(&mut rig, vec![deletion(0)]);
+    assert!(took < 50, "{took} ms where nobody writes");
+
+    rig.rest();
+    rig.snapshot("new").expect("there is room");
+    rig.write(0, 8, 1).expect("there is room");
+    let (took, cps) = timed(&mut rig, vec![deletion(1), deletion(2)]);
+    assert!((100..400).contains(&took), "{took} ms beside a writer");
+    assert_eq!(cps, 1, "they come together");
+
+    rig.rest();
+    rig.snapshot("newer").expect("there is room");
+    rig.write(0, 8, 2).expect("there is room");
+    let (volume, name) = (own("v"), own("newest"));
+    let create = Change::CreateSnapshot { volume, name };
+    let (took, _) = timed(&mut rig, vec![deletion(3), create]);
+    assert!(took < 50, "{took} ms, though a snapshot does not wait");
+}
+
+#[test]
 fn a_thousand_snapshots_go_in_one_pass_and_those_that_stay_read_as_before() {
     let maker = EngineMaker {
         reclaim_regions: 3,
