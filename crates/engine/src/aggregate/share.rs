@@ -1,9 +1,9 @@
 //! How much of the devices a consistency point may use at once, set from what clients' reads meet (DESIGN §6).
 //!
 //! A consistency point writes as much as devices take while nobody reads. Reads that wait behind those writes take
-//! longer; when they take several times what they take without, the writes under way are halved, down to
-//! [`LEAST_BLOCKS`]; while they do not, a step is given back. Both happen once in a [`PERIOD`] at most, so that the
-//! effect of one change is seen before the next.
+//! longer; when one takes several times what they take without, the writes under way are halved, down to
+//! [`LEAST_BLOCKS`], once in a [`PERIOD`] at most, so that the effect is seen before the next. After a [`CALM`] in which
+//! none did, a step is given back. One slow read among many fast ones counts: clients feel the tail.
 //!
 //! 1. Between [`LEAST_BLOCKS`] and [`MOST_BLOCKS`], always: a consistency point never stands still.
 //! 2. Races between reactors cost a step more or less, nothing else.
@@ -14,14 +14,15 @@ use everglade_env::Nanos;
 
 /// Blocks under way to the devices: 16 MiB.
 pub(crate) const MOST_BLOCKS: u64 = 4096;
-/// Enough to keep a device busy with writes that it can join: 2 MiB.
-pub(crate) const LEAST_BLOCKS: u64 = 512;
+/// Enough to keep a fast device busy with a few writes: 1 MiB, which takes such a one a millisecond.
+pub(crate) const LEAST_BLOCKS: u64 = 256;
 const STEP_BLOCKS: u64 = 256;
 const PERIOD: Nanos = 5_000_000;
+const CALM: Nanos = 20_000_000;
 /// A read is slow when it takes so many times as long as one without writes beside it.
 const SLOW_FACTOR: u64 = 4;
 /// And never slow below this.
-const FAST_ENOUGH: Nanos = 2_000_000;
+const FAST_ENOUGH: Nanos = 500_000;
 /// The weight of a new read in the average is one of so many.
 const MEMORY: u64 = 16;
 
@@ -65,17 +66,21 @@ impl DeviceShare {
             let average = alone - alone / MEMORY + took / MEMORY;
             return self.alone.store(average, Ordering::Relaxed);
         }
-        let changed = self.changed.load(Ordering::Relaxed);
-        if now.saturating_sub(changed) < PERIOD {
+        let is_slow = took > (alone * SLOW_FACTOR).max(FAST_ENOUGH);
+        let rest = match is_slow {
+            true => PERIOD,
+            false => CALM,
+        };
+        if now.saturating_sub(self.changed.load(Ordering::Relaxed)) < rest {
             return;
         }
-        let is_slow = took > (alone * SLOW_FACTOR).max(FAST_ENOUGH);
         let blocks = self.blocks();
         let next = match is_slow {
             true => (blocks / 2).max(LEAST_BLOCKS),
             false => (blocks + STEP_BLOCKS).min(MOST_BLOCKS),
         };
-        if next != blocks {
+        // A slow one puts off the next step up where nothing is left to take, too.
+        if next != blocks || is_slow {
             self.blocks.store(next, Ordering::Relaxed);
             self.changed.store(now, Ordering::Relaxed);
         }
@@ -106,7 +111,7 @@ mod tests {
         }
         assert_eq!(share.blocks(), LEAST_BLOCKS);
         for turn in 0..100 {
-            share.note_read(MS, 500 * MS + turn * PERIOD);
+            share.note_read(MS / 2, 500 * MS + turn * CALM);
         }
         assert_eq!(share.blocks(), MOST_BLOCKS);
     }

@@ -1,7 +1,15 @@
 //! Device writes of a consistency point: collected, sorted into runs, bounded in memory.
 //!
+//! ```text
+//! push ─▶ collected ─▶ a batch, sorted into runs ─▶ queued ─▶ under way: what the device share has room for
+//! ```
+//!
 //! 1. Nothing is reported done before every write submitted here has completed.
 //! 2. The first failure is remembered and fails the consistency point (DESIGN §5).
+//! 3. Beyond the share is under way at most one operation. What is queued goes on when another completes, without
+//!    waiting for the next step; so a share smaller than a batch is kept too, and clients' reads wait behind no more.
+
+use std::collections::VecDeque;
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Op, PageRef};
 use everglade_format::Pvbn;
@@ -13,15 +21,18 @@ use crate::load::Stop;
 
 /// Blocks collected before they are sorted and submitted.
 const BATCH_BLOCKS: usize = 1024;
-/// Blocks in one device write: 1 MiB.
+/// Most blocks in one device write: 1 MiB; the least that a run is cut to where the share is small: 256 KiB. A read
+/// that comes behind a write waits for all of it.
 const RUN_BLOCKS: usize = 256;
+const RUN_BLOCKS_LEAST: usize = 64;
 
 /// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Writer {
     collected: Vec<(Pvbn, PageRef)>,
-    /// Operations for the reactor to submit.
-    pub(crate) ready: Vec<Op>,
+    /// In the order in which they came, but not handed to the reactor.
+    queued: VecDeque<Op>,
+    queued_blocks: usize,
     inflight_ops: usize,
     inflight_blocks: usize,
     failure: Option<DiskError>,
@@ -38,9 +49,9 @@ impl Writer {
         }
     }
 
-    /// Waits while too much is under way.
+    /// Waits while too much is under way, or about to be.
     pub(crate) fn throttle(&self, aggregate: &Aggregate) -> Result<(), Stop> {
-        if self.inflight_blocks as u64 >= aggregate.share.blocks() {
+        if self.is_ahead(aggregate.share.blocks()) {
             Err(Stop::Io)
         } else {
             Ok(())
@@ -61,14 +72,40 @@ impl Writer {
     pub(crate) fn finish(&mut self, aggregate: &Aggregate) -> Result<(), Stop> {
         self.submit_collected(aggregate);
         self.check()?;
-        if self.inflight_ops > 0 {
+        if self.inflight_ops > 0 || !self.queued.is_empty() {
             Err(Stop::Io)
         } else {
             Ok(())
         }
     }
 
+    /// A batch may be queued beside a small share, so that the device has the next write when one completes.
+    fn is_ahead(&self, share: u64) -> bool {
+        let blocks = self.queued_blocks + self.inflight_blocks;
+        blocks as u64 >= share.max(BATCH_BLOCKS as u64)
+    }
+
+    /// What the reactor should submit now; each is under way from then on.
+    pub(crate) fn take_ready(&mut self, share: u64) -> Vec<Op> {
+        let mut ready = Vec::new();
+        if self.failure.is_some() {
+            return ready;
+        }
+        while self.inflight_ops == 0 || (self.inflight_blocks as u64) < share {
+            let Some(op) = self.queued.pop_front() else {
+                break;
+            };
+            self.queued_blocks -= blocks_of(&op);
+            self.inflight_blocks += blocks_of(&op);
+            self.inflight_ops += 1;
+            ready.push(op);
+        }
+        ready
+    }
+
     fn submit_collected(&mut self, aggregate: &Aggregate) {
+        let quarter = usize::try_from(aggregate.share.blocks() / 4).unwrap_or(RUN_BLOCKS);
+        let most = quarter.clamp(RUN_BLOCKS_LEAST, RUN_BLOCKS);
         let mut blocks = std::mem::take(&mut self.collected);
         blocks.sort_unstable_by_key(|(pvbn, _)| *pvbn);
         let mut blocks = blocks.into_iter().peekable();
@@ -83,7 +120,7 @@ impl Writer {
                     next.0 >= first.0 + length,
                     "block {next} is written twice in one consistency point"
                 );
-                if next.0 != first.0 + length || pages.len() == RUN_BLOCKS || length == run {
+                if next.0 != first.0 + length || pages.len() == most || length == run {
                     break;
                 }
                 pages.push(blocks.next().expect("peeked").1);
@@ -100,11 +137,10 @@ impl Writer {
         }
     }
 
-    /// Hands one operation to the reactor.
+    /// Queues one operation for the reactor.
     pub(crate) fn submit(&mut self, op: Op) {
-        self.inflight_ops += 1;
-        self.inflight_blocks += blocks_of(&op);
-        self.ready.push(op);
+        self.queued_blocks += blocks_of(&op);
+        self.queued.push_back(op);
     }
 
     /// A write of both copies of the superblock to one device.
@@ -140,9 +176,10 @@ impl Writer {
         if let Err(error) = result {
             self.failure.get_or_insert(error);
         }
-        self.failure.is_some()
-            || self.inflight_ops == 0
-            || self.inflight_blocks as u64 <= aggregate.share.blocks() / 2
+        let left = (self.queued_blocks + self.inflight_blocks) as u64;
+        let is_done = self.inflight_ops == 0 && self.queued.is_empty();
+        let share = aggregate.share.blocks().max(BATCH_BLOCKS as u64);
+        self.failure.is_some() || is_done || left <= share / 2
     }
 
     /// True if the devices have something to write.
@@ -151,7 +188,7 @@ impl Writer {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.inflight_ops == 0 && self.collected.is_empty()
+        self.inflight_ops == 0 && self.queued.is_empty() && self.collected.is_empty()
     }
 }
 

@@ -474,9 +474,10 @@ pub(crate) fn throttle(lun: &Lun, pages: usize) -> Result<(), Stop> {
         return Err(Stop::Commit);
     }
     // What was overwritten since stays in memory until the journal has it, or a commit makes that needless.
-    // Pages that are dirty are counted already, as most are that wait for the journal in a bulk write.
+    // Pages that are dirty are counted already, as most are that wait for the journal in a bulk write; what
+    // their operations take besides is less than an eighth.
     let half = aggregate.space.dirty_limit() / 2;
-    let most = half.max(dirty).max(LEAST_UNLOGGED);
+    let most = half.max(dirty + dirty / 8).max(LEAST_UNLOGGED);
     if let Some(log) = &aggregate.log
         && log.unlogged_pages() > most
     {

@@ -345,7 +345,8 @@ impl<O: Outside> Core<O> {
         if outcome.is_ok() {
             operation.pinned.clear();
         }
-        let ops = std::mem::take(&mut home.run.as_mut().expect("under way").writer.ready);
+        let writer = &mut home.run.as_mut().expect("under way").writer;
+        let ops = writer.take_ready(shared.share.blocks());
         let wanted = home.host.wanted.filter(|_| !home.host.asked);
         let phase = home.run.as_ref().expect("under way").phase.name();
         let progress = home

@@ -252,7 +252,11 @@ impl<O: Outside> Core<O> {
                 let is_due = run
                     .writer
                     .completed(&home.aggregate, blocks, completion.result);
+                let ops = run.writer.take_ready(home.aggregate.share.blocks());
                 home.aggregate.share.set_writing(run.writer.is_writing());
+                for op in ops {
+                    self.submit_cp(aggregate, op);
+                }
                 if is_due {
                     self.enqueue(self.drivers[&aggregate]);
                 }

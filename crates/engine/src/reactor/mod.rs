@@ -345,6 +345,7 @@ impl<O: Outside> Core<O> {
                     self.wake_waiting(aggregate);
                     self.wake_all_logging(aggregate);
                     self.admit_requests(aggregate);
+                    self.end_requests(aggregate);
                 }
                 Message::Mount(mounting) => self.begin_mount(mounting),
                 Message::Forget(aggregate) => _ = self.leaving.insert(aggregate),

@@ -76,6 +76,17 @@ impl<O: Outside> Core<O> {
         }
     }
 
+    /// Refuses what waits for a consistency point that will not begin, if the aggregate has failed or stopped.
+    pub(super) fn end_requests(&mut self, aggregate: u32) {
+        let is_over = self.homes.get(&aggregate).is_some_and(|home| {
+            let state = home.aggregate.state();
+            home.run.is_none() && matches!(state, State::Failed(_) | State::Stopped)
+        });
+        if is_over {
+            self.refuse_requests(aggregate);
+        }
+    }
+
     /// The aggregate is at its end: refuses all that was not committed.
     pub(super) fn refuse_requests(&mut self, aggregate: u32) {
         let home = self.homes.get_mut(&aggregate).expect("at home");

@@ -1,11 +1,12 @@
 //! Snapshots go: a thousand at once, and whatever goes from a pool that is full.
 
 use everglade_engine::admin::{Change, Error as Refusal};
-use everglade_env::BLOCK_SIZE;
+use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_target::{Error, Op, Reply, WriteSpan};
 use everglade_testing::engine::{EngineMaker, EngineSystem};
 use everglade_testing::system::{Maker, System};
 use everglade_testing::workload::contents;
+use everglade_testing::world::Faults;
 use everglade_testing::{Seed, SimWorld};
 
 use super::rig::{ask, change_all, cut};
@@ -197,6 +198,37 @@ fn deletions_wait_for_their_like_while_clients_write_and_only_then() {
     let create = Change::CreateSnapshot { volume, name };
     let (took, _) = timed(&mut rig, vec![deletion(3), create]);
     assert!(took < 50, "{took} ms, though a snapshot does not wait");
+}
+
+#[test]
+fn a_deletion_that_waits_is_refused_when_the_aggregate_fails() {
+    let maker = EngineMaker {
+        cp_interval: 10_000_000_000,
+        ..EngineMaker::SMALL
+    };
+    let mut rig = Rig::new(maker, 64 << 20, 8 << 20);
+    rig.snapshot("s0").expect("there is room");
+    rig.write(0, 8, 1).expect("there is room");
+    rig.system.core(0).change(0, deletion(0), 7);
+    let faults = Faults {
+        write_error: 1,
+        ..Faults::default()
+    };
+    rig.world.set_faults(DeviceId(0), faults);
+    let data = WriteSpan::copy_of(0, &contents(2, BLOCK));
+    let durable = true;
+    let op = Op::Write { data, durable };
+    let answer = ask(&rig.world, &mut rig.system, "v/l", op);
+    assert!(matches!(answer, Err(Error::Io(_))), "{answer:?}");
+    let (mut done, system) = (Vec::new(), &mut rig.system);
+    rig.world.wake(0);
+    rig.world.run(4096, &mut |_| {
+        let said = system.turn(0);
+        system.core(0).poll_admin(&mut done);
+        said
+    });
+    let answer = done.pop().expect("nobody waits for ever").result;
+    assert!(matches!(answer, Err(Refusal::Unavailable(_))), "{answer:?}");
 }
 
 #[test]
