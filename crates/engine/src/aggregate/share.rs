@@ -3,9 +3,10 @@
 //! A consistency point writes as much as devices take while nobody reads. Reads that wait behind those writes take
 //! longer; when one takes several times what they take without, the writes under way are halved, down to
 //! [`LEAST_BLOCKS`], once in a [`PERIOD`] at most, so that the effect is seen before the next. After a [`CALM`] in which
-//! none did, a step is given back. One slow read among many fast ones counts: clients feel the tail.
+//! none did, a step is given back. One slow read among many fast ones counts: clients feel the tail. Where nobody reads any
+//! more, a consistency point that begins [`QUIET`] after the last slow read takes all of it.
 //!
-//! 1. Between [`LEAST_BLOCKS`] and [`MOST_BLOCKS`], always: a consistency point never stands still.
+//! 1. Between [`LEAST_BLOCKS`] for each device and [`MOST_BLOCKS`], always: a consistency point never stands still.
 //! 2. Races between reactors cost a step more or less, nothing else.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,16 +20,19 @@ pub(crate) const LEAST_BLOCKS: u64 = 256;
 const STEP_BLOCKS: u64 = 256;
 const PERIOD: Nanos = 5_000_000;
 const CALM: Nanos = 20_000_000;
+const QUIET: Nanos = 5_000_000_000;
 /// A read is slow when it takes so many times as long as one without writes beside it.
 const SLOW_FACTOR: u64 = 4;
 /// And never slow below this.
-const FAST_ENOUGH: Nanos = 500_000;
+const FAST_ENOUGH: Nanos = 1_000_000;
 /// The weight of a new read in the average is one of so many.
 const MEMORY: u64 = 16;
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct DeviceShare {
+    /// [`LEAST_BLOCKS`] for each device.
+    least: u64,
     blocks: AtomicU64,
     /// Average time of a read while nothing is written.
     alone: AtomicU64,
@@ -38,8 +42,9 @@ pub(crate) struct DeviceShare {
 }
 
 impl DeviceShare {
-    pub(crate) fn new() -> DeviceShare {
+    pub(crate) fn new(devices: usize) -> DeviceShare {
         DeviceShare {
+            least: (LEAST_BLOCKS * devices as u64).clamp(LEAST_BLOCKS, MOST_BLOCKS),
             blocks: AtomicU64::new(MOST_BLOCKS),
             alone: AtomicU64::new(FAST_ENOUGH / SLOW_FACTOR),
             changed: AtomicU64::new(0),
@@ -56,6 +61,13 @@ impl DeviceShare {
     pub(crate) fn set_writing(&self, is_writing: bool) {
         if self.is_writing.load(Ordering::Relaxed) != is_writing {
             self.is_writing.store(is_writing, Ordering::Relaxed);
+        }
+    }
+
+    /// A consistency point begins.
+    pub(crate) fn begin(&self, now: Nanos) {
+        if now.saturating_sub(self.changed.load(Ordering::Relaxed)) >= QUIET {
+            self.blocks.store(MOST_BLOCKS, Ordering::Relaxed);
         }
     }
 
@@ -76,7 +88,7 @@ impl DeviceShare {
         }
         let blocks = self.blocks();
         let next = match is_slow {
-            true => (blocks / 2).max(LEAST_BLOCKS),
+            true => (blocks / 2).max(self.least),
             false => (blocks + STEP_BLOCKS).min(MOST_BLOCKS),
         };
         // A slow one puts off the next step up where nothing is left to take, too.
@@ -95,7 +107,7 @@ mod tests {
 
     #[test]
     fn slow_reads_beside_writes_take_from_a_consistency_point_and_fast_ones_give_back() {
-        let share = DeviceShare::new();
+        let share = DeviceShare::new(1);
         assert_eq!(share.blocks(), MOST_BLOCKS);
         for turn in 1..100 {
             share.note_read(MS / 2, turn * MS);
@@ -114,11 +126,17 @@ mod tests {
             share.note_read(MS / 2, 500 * MS + turn * CALM);
         }
         assert_eq!(share.blocks(), MOST_BLOCKS);
+        share.note_read(60 * MS, 5_000 * MS);
+        assert_eq!(share.blocks(), MOST_BLOCKS / 2);
+        share.begin(6_000 * MS);
+        assert_eq!(share.blocks(), MOST_BLOCKS / 2, "somebody may be reading");
+        share.begin(5_000 * MS + QUIET);
+        assert_eq!(share.blocks(), MOST_BLOCKS, "nobody is");
     }
 
     #[test]
     fn a_device_that_is_slow_without_writes_is_not_slow_because_of_them() {
-        let share = DeviceShare::new();
+        let share = DeviceShare::new(1);
         for turn in 1..200 {
             share.note_read(20 * MS, turn * MS);
         }

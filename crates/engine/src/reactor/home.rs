@@ -286,6 +286,7 @@ impl<O: Outside> Core<O> {
             .get_mut(&aggregate)
             .expect("freezes happen at home");
         home.last_begin = now;
+        home.aggregate.share.begin(now);
         let is_back_to_back = trigger.is_pressure() && home.is_pressed;
         home.aggregate.counts.note(trigger, is_back_to_back);
         if home.aggregate.stop_requested() && home.aggregate.state() == State::Online {
