@@ -339,11 +339,16 @@ impl LoadCx<'_> {
     }
 
     fn key(&self, pointer: Pointer) -> Key {
-        Key {
-            aggregate: self.aggregate.id,
-            pvbn: pointer.pvbn,
-            tag: pointer.tag,
-        }
+        key(self.aggregate, pointer)
+    }
+}
+
+/// What the block that a pointer names is found by in the cache.
+pub(crate) fn key(aggregate: &Aggregate, pointer: Pointer) -> Key {
+    Key {
+        aggregate: aggregate.id,
+        pvbn: pointer.pvbn,
+        tag: pointer.tag,
     }
 }
 

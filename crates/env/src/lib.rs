@@ -14,6 +14,7 @@ pub mod outside;
 pub mod page;
 #[cfg(feature = "planted")]
 mod planted;
+mod prefetch;
 mod random;
 pub mod reactor;
 mod ring;
@@ -27,6 +28,7 @@ pub use device::{DeviceInfo, DeviceKind, Geometry, OpenError};
 pub use disk::{Completion, DeviceId, DiskError, Op};
 pub use outside::{Nanos, Outside, Storage};
 pub use page::{Page, PageRef, pages_in_use};
+pub use prefetch::prefetch;
 pub use reactor::{Interest, Ready, Real};
 pub use ring::RingSetup;
 pub use world::{IoMode, IoReport, World, WorldError, WorldOptions};

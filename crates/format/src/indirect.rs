@@ -154,6 +154,12 @@ impl Indirect<'_> {
         Pointer::decode(array_at(self.0, slot_offset(slot)), layer)
     }
 
+    /// Where `slot` (0 ..= 254) lies in memory.
+    #[must_use]
+    pub fn place(&self, slot: u64) -> *const u8 {
+        self.0[slot_offset(slot)..].as_ptr()
+    }
+
     /// True if no slot holds anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,6 +1,6 @@
 //! A cell: eight neighbouring blocks of a device, and the pages of those that are in memory.
 
-use everglade_env::PageRef;
+use everglade_env::{PageRef, prefetch};
 use everglade_format::Tag;
 
 use crate::Key;
@@ -76,6 +76,20 @@ impl Cell {
         let place = place(key);
         if self.slots[place].tag == key.tag {
             self.rounds[place] = self.rounds[place].min(rounds);
+        }
+    }
+
+    /// Asks the processor for what a look-up of `key` here touches.
+    pub(crate) fn prefetch_self(&self, key: &Key) {
+        prefetch(&raw const self.key);
+        prefetch(&raw const self.slots[place(key)]);
+    }
+
+    /// Asks the processor for the page with this content, if it is here.
+    pub(crate) fn prefetch(&self, key: &Key) {
+        let slot = &self.slots[place(key)];
+        if let Some(page) = slot.page.as_ref().filter(|_| slot.tag == key.tag) {
+            page.prefetch();
         }
     }
 

@@ -132,6 +132,25 @@ impl PageCache {
         }
     }
 
+    /// Asks the processor for the cells of pages that are looked for in a moment.
+    pub fn prefetch_cells(&self, keys: &[Key]) {
+        for key in keys {
+            let hash = CellKey::of(key).hash();
+            self.shard(hash).prefetch(key, hash);
+        }
+    }
+
+    /// Asks the processor for the pages themselves, where they are here. Not counted as look-ups.
+    pub fn prefetch_pages(&self, keys: &[Key]) {
+        for key in keys {
+            let cell = CellKey::of(key);
+            let hash = cell.hash();
+            if let Some(cell) = self.shard(hash).cell(cell, hash) {
+                cell.prefetch(key);
+            }
+        }
+    }
+
     fn get_for(&self, key: &Key, rounds: u8) -> Option<PageRef> {
         let cell = CellKey::of(key);
         let hash = cell.hash();

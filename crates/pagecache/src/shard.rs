@@ -27,6 +27,15 @@ impl Shard {
         self.table.find_mut(hash, |cell| cell.key == key)
     }
 
+    /// Asks the processor for what a look-up of `key` will touch, without touching it.
+    pub(crate) fn prefetch(&self, key: &Key, hash: u64) {
+        for bucket in self.table.iter_hash_buckets(hash) {
+            if let Some(cell) = self.table.get_bucket(bucket) {
+                cell.prefetch_self(key);
+            }
+        }
+    }
+
     pub(crate) fn pages(&self) -> usize {
         self.pages
     }

@@ -21,6 +21,7 @@ mod leaving;
 mod loading;
 mod logging;
 mod operation;
+mod prefetch;
 mod replay;
 mod requests;
 mod target;
@@ -132,10 +133,10 @@ pub struct Core<O: Outside> {
     drivers: BTreeMap<u32, usize>,
     /// Deleted aggregates whose homes are still here.
     leaving: BTreeSet<u32>,
-    luns: HashMap<u64, Arc<Lun>>,
+    luns: HashMap<u64, Arc<Lun>, BySpread>,
     shortcuts: Shortcuts,
     /// By open LUN, where it is being read.
-    streams: HashMap<u64, Stream>,
+    streams: HashMap<u64, Stream, BySpread>,
     /// Blocks that are being loaded for nobody.
     ahead_blocks: u64,
     done: Vec<contract::Completion>,
@@ -168,9 +169,9 @@ impl<O: Outside> Core<O> {
             homes: BTreeMap::new(),
             drivers: BTreeMap::new(),
             leaving: BTreeSet::new(),
-            luns: HashMap::new(),
+            luns: HashMap::default(),
             shortcuts: Shortcuts::new(engine.0.options.memory_bytes, engine.0.options.reactors),
-            streams: HashMap::new(),
+            streams: HashMap::default(),
             ahead_blocks: 0,
             done: Vec::new(),
             admin_done: Vec::new(),

@@ -117,6 +117,10 @@ impl<O: Outside> Target for Core<O> {
         self.begin_client(Client { since, ..client });
     }
 
+    fn expect_reads(&mut self, lun: LunHandle, reads: &[(u64, u32)]) {
+        self.prefetch(lun.0, reads);
+    }
+
     fn poll(&mut self, done: &mut Vec<Completion>) {
         done.append(&mut self.done);
     }

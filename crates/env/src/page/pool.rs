@@ -37,6 +37,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::BLOCK_SIZE;
+use crate::prefetch::{prefetch, prefetch_lines};
 use depot::Depot;
 
 const CHUNK_BYTES: usize = 2 << 20;
@@ -173,6 +174,12 @@ impl Memory {
     /// The contents are about to change; the caller is the only holder.
     pub(super) fn wipe_note(&mut self) {
         self.card().author.store(NO_NOTE, Ordering::Relaxed);
+    }
+
+    /// Asks the processor for the card and the first lines.
+    pub(super) fn prefetch(&self, lines: usize) {
+        prefetch(self.card());
+        prefetch_lines(self.address(), lines);
     }
 
     fn holders(&self) -> &AtomicU32 {

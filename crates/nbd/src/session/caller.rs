@@ -87,6 +87,10 @@ impl Target for Allowed<'_> {
         self.target.submit(lun, op, token);
     }
 
+    fn expect_reads(&mut self, lun: LunHandle, reads: &[(u64, u32)]) {
+        self.target.expect_reads(lun, reads);
+    }
+
     fn poll(&mut self, done: &mut Vec<Completion>) {
         self.target.poll(done);
     }

@@ -15,6 +15,8 @@ pub(crate) struct Held {
     pub(crate) errors: Vec<Error>,
     /// Every operation submitted, shortly.
     pub(crate) log: Vec<String>,
+    /// Reads that were announced, each time.
+    pub(crate) expected: Vec<Vec<(u64, u32)>>,
     /// Handles opened and not closed.
     pub(crate) open: usize,
 }
@@ -28,6 +30,7 @@ impl Held {
             shown: Vec::new(),
             errors: Vec::new(),
             log: Vec::new(),
+            expected: Vec::new(),
             open: 0,
         }
     }
@@ -119,6 +122,10 @@ impl Target for Held {
                 result: Err(error),
             });
         }
+    }
+
+    fn expect_reads(&mut self, _: LunHandle, reads: &[(u64, u32)]) {
+        self.expected.push(reads.to_vec());
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) {

@@ -43,6 +43,43 @@ fn reads_of_several_slices_are_put_together_in_order() {
 }
 
 #[test]
+fn reads_that_came_together_are_announced_before_the_first_of_them_is_submitted() {
+    let mut peer = Peer::in_transmission(Held::with_lun(MIB), Settings::default());
+    let read = |number: u64| request(READ, 0, number, number * 4096, 4096);
+    let reads = |numbers: std::ops::Range<u64>| -> Vec<(u64, u32)> {
+        numbers.map(|number| (number * 4096, 4096)).collect()
+    };
+    peer.exchange(&read(0));
+    assert_eq!(peer.target.expected, [[]; 0], "there is nothing to gain");
+    let head: Vec<u8> = (1..4).flat_map(read).collect();
+    let tail: Vec<u8> = (5..45).flat_map(read).collect();
+    let answer = peer.exchange(&[head, write(0, 4, 0, b"abc"), tail].concat());
+    let (three, forty) = (reads(1..4), reads(5..45));
+    assert_eq!(
+        peer.target.expected,
+        [&three[..], &forty[..32], &forty[32..]]
+    );
+    assert_eq!(answer.len(), 43 * (16 + 4096) + 16);
+    assert_eq!(peer.target.log.len(), 45, "each is submitted as ever");
+}
+
+#[test]
+fn what_is_announced_may_be_refused_afterwards() {
+    let mut peer = Peer::in_transmission(Held::with_lun(MIB), Settings::default());
+    let messages = [
+        request(READ, 0, 1, u64::MAX, u32::MAX),
+        request(READ, 0, 2, 0, 4),
+        request(READ, 0xff00, 3, 0, 4),
+        request(READ, 0, 4, 0, 4),
+    ];
+    let answer = peer.exchange(&messages.concat());
+    let zeroes = |cookie| [reply(0, cookie), vec![0; 4]].concat();
+    let expected = [reply(22, 1), reply(22, 3), zeroes(2), zeroes(4)];
+    assert_eq!(answer, expected.concat());
+    assert_eq!(peer.target.expected.len(), 1, "all of them at once");
+}
+
+#[test]
 fn cookies_may_repeat() {
     let mut peer = Peer::in_transmission(Held::with_lun(MIB), Settings::default());
     let messages = [request(FLUSH, 0, 1, 0, 0), request(FLUSH, 0, 1, 0, 0)].concat();

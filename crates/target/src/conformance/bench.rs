@@ -92,6 +92,11 @@ impl<'a, T: Target + ?Sized> Bench<'a, T> {
         self.tokens_given
     }
 
+    /// Tells the target of reads that may come.
+    pub fn announce(&mut self, reads: &[(u64, u32)]) {
+        self.target.expect_reads(self.lun, reads);
+    }
+
     /// Waits until exactly these operations have completed.
     ///
     /// # Panics
@@ -139,6 +144,11 @@ impl<'a, T: Target + ?Sized> Bench<'a, T> {
     /// # Panics
     /// If the answers differ.
     pub fn check_group(&mut self, actions: &[Action]) {
+        let reads = actions.iter().filter_map(|action| match action.op() {
+            Op::Read { offset, length } => Some((offset, length)),
+            _ => None,
+        });
+        self.announce(&reads.collect::<Vec<_>>());
         let tokens: Vec<Token> = actions
             .iter()
             .map(|action| self.submit(action.op()))

@@ -23,6 +23,7 @@ pub fn run<T: Target + ?Sized>(bench: &mut Bench<'_, T>) {
     long_ranges_can_be_discarded_and_zeroed(bench);
     flushes_and_durable_operations_complete(bench);
     extents_are_exact(bench);
+    announced_reads_need_not_come(bench);
 }
 
 /// Reads of an empty LUN, aligned or not, return zeroes.
@@ -281,4 +282,21 @@ pub fn extents_are_exact<T: Target + ?Sized>(bench: &mut Bench<'_, T>) {
             count_max: 10,
         });
     }
+}
+
+/// Reads that were announced need not make sense, and may never be submitted.
+pub fn announced_reads_need_not_come<T: Target + ?Sized>(bench: &mut Bench<'_, T>) {
+    let size = bench.size_bytes();
+    let block = u32::try_from(BLOCK).expect("a block");
+    let reads = [
+        (0, block),
+        (0, 0),
+        (size, block),
+        (SPAN, u32::MAX),
+        (u64::MAX, block),
+        (u64::MAX - BLOCK, 1),
+    ];
+    bench.announce(&reads);
+    bench.announce(&[]);
+    bench.compare_all();
 }

@@ -38,6 +38,8 @@ use verdict::{Law, Refusal};
 
 /// Extents told in one reply. The protocol wants at most 2²⁰; a client asks again for the rest.
 const EXTENTS_MAX: u32 = 4096;
+/// Reads that a target is told of together, before the first of them is submitted.
+const FORESEEN_MAX: usize = 32;
 /// Memory charged for a block status request: its extents, as they are sent at most.
 const EXTENTS_CHARGE: u64 = 16 * EXTENTS_MAX as u64;
 
@@ -50,6 +52,8 @@ pub(super) struct Transmission {
     requests: RequestTable,
     /// Bytes of payload charged to requests and replies.
     payload_in_flight: u64,
+    /// Requests at the front of the staging buffer that were looked at together.
+    foreseen: usize,
 }
 
 /// What the next received byte belongs to.
@@ -74,6 +78,7 @@ impl Transmission {
             receiving: Receiving::Header,
             requests: RequestTable::default(),
             payload_in_flight: 0,
+            foreseen: 0,
         }
     }
 
@@ -105,6 +110,7 @@ impl Transmission {
     /// Drops what has been received of an unfinished message.
     pub(super) fn forget_incoming(&mut self) {
         self.receiving = Receiving::Header;
+        self.foreseen = 0;
     }
 
     /// Payload is no longer held.
@@ -145,9 +151,37 @@ impl Transmission {
         }
     }
 
+    /// Tells the target which reads are at the front of the staging buffer, if it is more than one.
+    fn foresee(&mut self, cx: &mut Cx<'_>) {
+        if self.foreseen > 0 {
+            return;
+        }
+        let mut reads = [(0, 0); FORESEEN_MAX];
+        let staged = cx.staging.bytes().chunks_exact(self.header_bytes());
+        let staged = staged.map_while(|header| self.parse(header).ok().map(|(request, _)| request));
+        let staged = staged.take_while(|request| request.command == Command::Read.code());
+        let count = reads
+            .iter_mut()
+            .zip(staged)
+            .map(|(read, request)| {
+                // Longer ones will be judged; here it is a hint.
+                let length = u32::try_from(request.length).unwrap_or(u32::MAX);
+                *read = (request.offset, length);
+            })
+            .count();
+        if count > 1 {
+            cx.target.expect_reads(self.lun, &reads[..count]);
+        }
+        self.foreseen = count.max(1);
+    }
+
     /// The request at the front of the staging buffer, and how long its header is.
     fn peek(&self, cx: &Cx<'_>) -> Result<(Request, usize), Step> {
-        let bytes = cx.staging.bytes();
+        self.parse(cx.staging.bytes())
+    }
+
+    /// The request at the beginning of `bytes`, and how long its header is.
+    fn parse(&self, bytes: &[u8]) -> Result<(Request, usize), Step> {
         let (parsed, header_bytes) = if self.terms.style == Style::Extended {
             let bytes = bytes.first_chunk().ok_or(Step::NeedBytes)?;
             (Request::parse_extended(bytes), Request::EXTENDED_BYTES)
@@ -165,6 +199,7 @@ impl Transmission {
             Ok(found) => found,
             Err(step) => return step,
         };
+        self.foresee(cx);
         // Proto "Terminating the transmission phase": DISC has no reply and its fields do not matter.
         if request.command == Command::Disconnect.code() {
             return Step::End;
@@ -192,11 +227,13 @@ impl Transmission {
                     return Step::Stalled;
                 }
                 cx.staging.consume(header_bytes);
+                self.foreseen -= 1;
                 self.start(command, &request, charge, cx);
                 Step::Again
             }
             Err(refusal) => {
                 cx.staging.consume(header_bytes);
+                self.foreseen -= 1;
                 self.refuse(&request, refusal, cx)
             }
         }

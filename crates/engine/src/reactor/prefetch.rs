@@ -1,0 +1,47 @@
+//! Getting memory under way for reads that come together.
+//!
+//! A read of a cached block follows four addresses, each found behind the one before: the pointer in its level-1 block,
+//! the cell of the page cache, the card of the page, its contents. Nearly all of them are cold, and a client with many
+//! requests under way sends them in batches. So for all reads of a batch the first lines are asked for, then all the
+//! second ones, and what one read would wait for alone is waited for once.
+//!
+//! 1. Only the processor's caches are changed: nothing is found for good, kept for longer or counted, and a read that comes
+//!    afterwards looks for itself. So committed roots are used without a permit, and overlays are not asked.
+//! 2. Reads of several blocks are left out: their neighbours are looked up together, and the processor sees their order.
+
+use everglade_env::{BLOCK_SIZE, Outside, prefetch};
+use everglade_format::{Indirect, Layer, SPAN};
+use everglade_pagecache::Key;
+
+use crate::load;
+use crate::reactor::Core;
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
+
+impl<O: Outside> Core<O> {
+    /// Reads, (offset, length) in bytes, that will be submitted in a moment.
+    pub(super) fn prefetch(&mut self, handle: u64, reads: &[(u64, u32)]) {
+        let Some(lun) = self.luns.get(&handle) else {
+            return;
+        };
+        let root = lun.root();
+        let is_one = |(offset, length): &(u64, u32)| offset % BLOCK + u64::from(*length) <= BLOCK;
+        let leaves = reads.iter().filter(|read| is_one(read));
+        let leaves = leaves.map(|(offset, _)| offset / BLOCK);
+        let known = leaves.filter_map(|leaf| {
+            let block = self.shortcuts.find(root, leaf / SPAN)?;
+            prefetch(Indirect(block).place(leaf % SPAN));
+            Some((block, leaf % SPAN))
+        });
+        // Each step is done for all before the next.
+        let known: Vec<_> = known.collect();
+        let aggregate = &lun.volume.aggregate;
+        let keys = known.iter().filter_map(|(block, slot)| {
+            let pointer = Indirect(block).pointer(*slot, Layer::Volume).ok()?;
+            pointer.has_block().then(|| load::key(aggregate, pointer))
+        });
+        let keys: Vec<Key> = keys.collect();
+        self.shared.cache.prefetch_cells(&keys);
+        self.shared.cache.prefetch_pages(&keys);
+    }
+}
