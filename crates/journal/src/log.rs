@@ -218,8 +218,9 @@ impl Journal {
         let dropped = usize::try_from(dropped).expect("at most the queue");
         let later = self.queue.split_off(dropped);
         let dropped = std::mem::replace(&mut self.queue, later);
-        self.queued_blocks -= dropped.iter().map(Entry::blocks).sum::<u64>();
-        self.frozen_blocks = 0;
+        // What was queued at the freeze and is not written yet, which is what is dropped: counted, because there may be a
+        // hundred thousand, and clients wait.
+        self.queued_blocks -= std::mem::take(&mut self.frozen_blocks);
         dropped
     }
 

@@ -14,6 +14,7 @@
 //! 4. The mutex is held for a few dozen instructions: queueing an operation, or taking a group. Codes are
 //!    computed and writes submitted outside.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -259,15 +260,15 @@ impl Log {
         position
     }
 
-    /// A consistency point was committed whose freeze returned `position`.
-    pub(crate) fn commit(&self, position: Position) {
+    /// A consistency point was committed whose freeze returned `position`. Returns what the journal need not have any more:
+    /// letting go of that takes longer than clients should wait.
+    #[must_use]
+    pub(crate) fn commit(&self, position: Position) -> VecDeque<Entry> {
         let mut queue = self.queue();
         let dropped = queue.commit(position);
         self.note_unlogged(&queue);
         self.durable.store(queue.durable(), Ordering::Release);
-        drop(queue);
-        // Their pages are let go outside.
-        drop(dropped);
+        dropped
     }
 
     /// Memory that is held because the journal does not have it yet, in pages, whatever becomes of it. Part of it
@@ -392,7 +393,7 @@ mod tests {
         let position = log.freeze();
         assert!(!log.is_filling());
         assert_eq!(write(&log, 100 * MIB), 0);
-        log.commit(position);
+        drop(log.commit(position));
         assert_eq!(log.info().unlogged_bytes, (100 << 20));
         assert!(!log.is_filling());
     }

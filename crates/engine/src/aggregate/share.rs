@@ -15,11 +15,15 @@ use everglade_env::Nanos;
 
 /// Blocks under way to the devices: 16 MiB.
 pub(crate) const MOST_BLOCKS: u64 = 4096;
-/// Enough to keep a fast device busy with a few writes: 1 MiB, which takes such a one a millisecond.
-pub(crate) const LEAST_BLOCKS: u64 = 256;
-const STEP_BLOCKS: u64 = 256;
+/// Enough to keep a fast device busy with a few writes: 512 KiB, which takes such a one half a millisecond. And half of what a
+/// queue of 256 descriptors takes, one for each piece of memory, which is what many virtual disks have: reads behind a
+/// full one wait for all writes before them, because schedulers give writes of neighbours away in batches.
+pub(crate) const LEAST_BLOCKS: u64 = 128;
+/// What is given back at once is one of so many parts.
+const STEP_PART: u64 = 8;
 const PERIOD: Nanos = 5_000_000;
-const CALM: Nanos = 20_000_000;
+/// Long beside the millisecond that a read loses when too much was given back.
+const CALM: Nanos = 100_000_000;
 const QUIET: Nanos = 5_000_000_000;
 /// A read is slow when it takes so many times as long as one without writes beside it.
 const SLOW_FACTOR: u64 = 4;
@@ -89,7 +93,7 @@ impl DeviceShare {
         let blocks = self.blocks();
         let next = match is_slow {
             true => (blocks / 2).max(self.least),
-            false => (blocks + STEP_BLOCKS).min(MOST_BLOCKS),
+            false => (blocks + blocks / STEP_PART).min(MOST_BLOCKS),
         };
         // A slow one puts off the next step up where nothing is left to take, too.
         if next != blocks || is_slow {

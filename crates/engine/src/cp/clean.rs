@@ -20,9 +20,9 @@ use crate::tree::{Content, File, Lost};
 use crate::volume::overlay::{Change, Region};
 
 /// Regions cleaned in one step.
-const STEP_REGIONS: usize = 32;
+const STEP_REGIONS: usize = 8;
 /// Data blocks after which a step takes no further region.
-const STEP_BLOCKS: usize = 1024;
+const STEP_BLOCKS: usize = 128;
 
 /// Cleans the next few regions. True when nothing is left.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {

@@ -132,7 +132,7 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         .commit(run.number, home.fs.used, backed, run.pending);
     home.aggregate.set_committed(run.number);
     if let (true, Some(log)) = (run.frees_log, &home.aggregate.log) {
-        log.commit(run.position);
+        home.leaving.add_entries(log.commit(run.position));
     }
     run
 }

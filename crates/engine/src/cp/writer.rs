@@ -21,10 +21,10 @@ use crate::load::Stop;
 
 /// Blocks collected before they are sorted and submitted.
 const BATCH_BLOCKS: usize = 1024;
-/// Most blocks in one device write: 1 MiB; the least that a run is cut to where the share is small: 256 KiB. A read
+/// Most blocks in one device write: 1 MiB; the least that a run is cut to where the share is small: 128 KiB. A read
 /// that comes behind a write waits for all of it.
 const RUN_BLOCKS: usize = 256;
-const RUN_BLOCKS_LEAST: usize = 64;
+const RUN_BLOCKS_LEAST: usize = 32;
 
 /// See the module's documentation.
 #[derive(Default)]

@@ -21,7 +21,7 @@ use crate::shared::Message;
 /// Steps of a consistency point in one slice.
 const SLICE_STEPS: usize = 16;
 /// A slice ends with the step that takes it beyond this: clients of this reactor wait meanwhile.
-const SLICE_NANOS: Nanos = 500_000;
+const SLICE_NANOS: Nanos = 250_000;
 /// How long an idle system with deleted files rests between the consistency points that shrink them.
 const RECLAIM_REST: Nanos = 20_000_000;
 /// The same while clients change things, and how long deletions wait for their like then: each consistency point costs
@@ -258,7 +258,7 @@ impl<O: Outside> Core<O> {
                 return;
             }
         }
-        self.enqueue(id);
+        self.enqueue_for_next_turn(id);
     }
 
     fn enter_aggregate(&mut self, aggregate: u32, id: usize) -> Option<Permit> {

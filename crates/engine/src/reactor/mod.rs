@@ -119,6 +119,8 @@ pub struct Core<O: Outside> {
     outside: O,
     operations: Slab<Operation>,
     ready: VecDeque<usize>,
+    /// What used up its slice of a turn: ready from the next turn on.
+    next_turn: Vec<usize>,
     granted: VecDeque<(usize, Permit)>,
     inflight: Slab<Inflight>,
     loading: HashMap<LoadKey, Vec<usize>, BySpread>,
@@ -160,6 +162,7 @@ impl<O: Outside> Core<O> {
             outside,
             operations: Slab::new(),
             ready: VecDeque::new(),
+            next_turn: Vec::new(),
             granted: VecDeque::new(),
             inflight: Slab::new(),
             loading: HashMap::default(),
@@ -209,6 +212,7 @@ impl<O: Outside> Core<O> {
             self.run(id, Some(permit));
         }
         self.wake_homes();
+        self.ready.extend(self.next_turn.drain(..));
         for _ in 0..TURN_OPERATIONS {
             let Some(id) = self.ready.pop_front() else {
                 break;
@@ -227,7 +231,7 @@ impl<O: Outside> Core<O> {
     /// True if [`Core::turn`] has something to do now. Submitting and asking may make it so.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        !self.ready.is_empty() || !self.mail_is_empty()
+        !self.ready.is_empty() || !self.next_turn.is_empty() || !self.mail_is_empty()
     }
 
     /// When [`Core::turn`] must be called although nothing happened; `None`: never.
@@ -312,6 +316,16 @@ impl<O: Outside> Core<O> {
         if !operation.queued && operation.loads == 0 {
             operation.queued = true;
             self.ready.push_back(id);
+        }
+    }
+
+    /// The same for an operation that worked for as long as clients of this reactor should wait: it goes on when they had
+    /// their turn.
+    fn enqueue_for_next_turn(&mut self, id: usize) {
+        let operation = &mut self.operations[id];
+        if !operation.queued && operation.loads == 0 {
+            operation.queued = true;
+            self.next_turn.push(id);
         }
     }
 

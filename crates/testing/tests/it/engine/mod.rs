@@ -20,3 +20,4 @@ mod rig;
 mod several;
 mod space;
 mod splits;
+mod turns;
