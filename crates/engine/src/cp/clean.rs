@@ -20,7 +20,7 @@ use crate::tree::{Content, File, Lost};
 use crate::volume::overlay::{Change, Region};
 
 /// Regions cleaned in one step.
-const STEP_REGIONS: usize = 8;
+const STEP_REGIONS: usize = 32;
 /// Data blocks after which a step takes no further region.
 const STEP_BLOCKS: usize = 128;
 

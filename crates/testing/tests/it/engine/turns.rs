@@ -12,9 +12,9 @@ use everglade_testing::{Seed, SimWorld};
 const TURNS_MAX: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
 /// One block is written in each MiB: many more regions than a consistency point may clean in one turn.
-const LUN_MIB: u64 = 800;
-/// Turns it takes at least: 8 regions in a step, 16 steps in a turn.
-const TURNS: u64 = LUN_MIB / 8 / 16;
+const LUN_MIB: u64 = 3000;
+/// Turns it takes at least: 32 regions in a step, 16 steps in a turn.
+const TURNS: u64 = LUN_MIB / 32 / 16;
 
 /// Runs until something is done, and returns how many turns ended although there was more to do.
 fn until(
