@@ -216,8 +216,14 @@ impl Journal {
         self.durable = self.durable.max(position.sequence - 1);
         let dropped = position.sequence.saturating_sub(self.head());
         let dropped = usize::try_from(dropped).expect("at most the queue");
-        let later = self.queue.split_off(dropped);
-        let dropped = std::mem::replace(&mut self.queue, later);
+        // Whichever is fewer is moved: clients wait.
+        let dropped: VecDeque<Entry> = match dropped > self.queue.len() / 2 {
+            true => {
+                let later = self.queue.split_off(dropped);
+                std::mem::replace(&mut self.queue, later)
+            }
+            false => self.queue.drain(..dropped).collect(),
+        };
         // What was queued at the freeze and is not written yet, which is what is dropped: counted, because there may be a
         // hundred thousand, and clients wait.
         self.queued_blocks -= std::mem::take(&mut self.frozen_blocks);

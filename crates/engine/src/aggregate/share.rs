@@ -21,6 +21,8 @@ pub(crate) const MOST_BLOCKS: u64 = 4096;
 pub(crate) const LEAST_BLOCKS: u64 = 128;
 /// What is given back at once is one of so many parts.
 const STEP_PART: u64 = 8;
+/// Steps from the least to the most.
+const STEPS_MAX: u64 = 32;
 const PERIOD: Nanos = 5_000_000;
 /// Long beside the millisecond that a read loses when too much was given back.
 const CALM: Nanos = 100_000_000;
@@ -41,6 +43,8 @@ pub(crate) struct DeviceShare {
     /// Average time of a read while nothing is written.
     alone: AtomicU64,
     changed: AtomicU64,
+    /// When a slow read was last met.
+    slowed: AtomicU64,
     /// A consistency point has writes under way.
     is_writing: AtomicBool,
 }
@@ -52,6 +56,7 @@ impl DeviceShare {
             blocks: AtomicU64::new(MOST_BLOCKS),
             alone: AtomicU64::new(FAST_ENOUGH / SLOW_FACTOR),
             changed: AtomicU64::new(0),
+            slowed: AtomicU64::new(0),
             is_writing: AtomicBool::new(false),
         }
     }
@@ -70,7 +75,7 @@ impl DeviceShare {
 
     /// A consistency point begins.
     pub(crate) fn begin(&self, now: Nanos) {
-        if now.saturating_sub(self.changed.load(Ordering::Relaxed)) >= QUIET {
+        if now.saturating_sub(self.slowed.load(Ordering::Relaxed)) >= QUIET {
             self.blocks.store(MOST_BLOCKS, Ordering::Relaxed);
         }
     }
@@ -87,15 +92,22 @@ impl DeviceShare {
             true => PERIOD,
             false => CALM,
         };
-        if now.saturating_sub(self.changed.load(Ordering::Relaxed)) < rest {
+        let since = now.saturating_sub(self.changed.load(Ordering::Relaxed));
+        if since < rest {
             return;
         }
         let blocks = self.blocks();
         let next = match is_slow {
             true => (blocks / 2).max(self.least),
-            false => (blocks + blocks / STEP_PART).min(MOST_BLOCKS),
+            // Who reads seldom gives back as much as who reads all the time.
+            false => (0..(since / CALM).min(STEPS_MAX)).fold(blocks, |blocks, _| {
+                (blocks + blocks / STEP_PART).min(MOST_BLOCKS)
+            }),
         };
         // A slow one puts off the next step up where nothing is left to take, too.
+        if is_slow {
+            self.slowed.store(now, Ordering::Relaxed);
+        }
         if next != blocks || is_slow {
             self.blocks.store(next, Ordering::Relaxed);
             self.changed.store(now, Ordering::Relaxed);
@@ -136,6 +148,28 @@ mod tests {
         assert_eq!(share.blocks(), MOST_BLOCKS / 2, "somebody may be reading");
         share.begin(5_000 * MS + QUIET);
         assert_eq!(share.blocks(), MOST_BLOCKS, "nobody is");
+    }
+
+    #[test]
+    fn who_reads_seldom_gives_back_as_much_as_who_reads_all_the_time() {
+        let share = DeviceShare::new(1);
+        share.set_writing(true);
+        for turn in 0..10 {
+            share.note_read(60 * MS, 1_000 * MS + turn * PERIOD);
+        }
+        assert_eq!(share.blocks(), LEAST_BLOCKS);
+        share.note_read(MS / 2, 1_045 * MS + 3 * CALM);
+        assert_eq!(share.blocks(), 128 + 16 + 18 + 20, "three steps");
+        share.note_read(MS / 2, 1_045 * MS + QUIET);
+        assert_eq!(share.blocks(), MOST_BLOCKS, "it is long ago");
+        share.note_read(60 * MS, 10_000 * MS);
+        share.note_read(MS / 2, 10_000 * MS + QUIET / 2);
+        share.begin(10_000 * MS + QUIET);
+        assert_eq!(
+            share.blocks(),
+            MOST_BLOCKS,
+            "fast reads are no reason to wait"
+        );
     }
 
     #[test]

@@ -473,7 +473,8 @@ pub(crate) fn throttle(lun: &Lun, pages: usize) -> Result<(), Stop> {
     if !aggregate.space.has_room(pages, aggregate.joining()) {
         return Err(Stop::Commit);
     }
-    // What was overwritten since stays in memory until the journal has it, or a commit makes that needless.
+    // What was overwritten since stays in memory until the journal has it, or for some turns after a commit that makes
+    // that needless.
     // Pages that are dirty are counted already, as most are that wait for the journal in a bulk write; what
     // their operations take besides is less than an eighth.
     let half = aggregate.space.dirty_limit() / 2;

@@ -19,7 +19,7 @@ use crate::reactor::{Core, Work};
 use crate::shared::Message;
 
 /// Steps of a consistency point in one slice.
-const SLICE_STEPS: usize = 16;
+const SLICE_STEPS: usize = 64;
 /// A slice ends with the step that takes it beyond this: clients of this reactor wait meanwhile.
 const SLICE_NANOS: Nanos = 250_000;
 /// How long an idle system with deleted files rests between the consistency points that shrink them.
@@ -209,6 +209,11 @@ impl<O: Outside> Core<O> {
                 break;
             }
             let home = self.homes.get_mut(&aggregate).expect("drivers run at home");
+            // Also of one that has failed: nobody else lets go of it.
+            if !home.leaving.is_empty() && permit.is_none() {
+                home.leaving.step();
+                continue;
+            }
             if matches!(home.aggregate.state(), State::Failed(_) | State::Stopped) {
                 self.refuse_requests(aggregate);
                 return self.leave(permit);
@@ -216,10 +221,6 @@ impl<O: Outside> Core<O> {
             home.wall_seconds = self.outside.wall_seconds();
             let phase = home.run.as_ref().map(|run| run.phase.name());
             home.aggregate.counts.enter_phase(phase, now);
-            if !home.leaving.is_empty() && permit.is_none() {
-                home.leaving.step();
-                continue;
-            }
             let mut trigger = Trigger::Timer;
             let publish = match &home.run {
                 Some(run) => run.phase == crate::cp::Phase::Publish,

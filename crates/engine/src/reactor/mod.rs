@@ -200,6 +200,8 @@ impl<O: Outside> Core<O> {
 
     /// Does some of what there is to do. True if there is more to do at once.
     pub fn turn(&mut self) -> bool {
+        // Before anything that may use up its slice in this turn.
+        self.ready.extend(self.next_turn.drain(..));
         let mut completions = std::mem::take(&mut self.completions);
         self.outside.poll(&mut completions);
         for completion in completions.drain(..) {
@@ -212,7 +214,6 @@ impl<O: Outside> Core<O> {
             self.run(id, Some(permit));
         }
         self.wake_homes();
-        self.ready.extend(self.next_turn.drain(..));
         for _ in 0..TURN_OPERATIONS {
             let Some(id) = self.ready.pop_front() else {
                 break;

@@ -33,7 +33,10 @@ fn refusal(origin: Origin, lun: &Lun) -> Option<Error> {
 impl<O: Outside> Core<O> {
     /// Runs operation `id`, inside `permit` if it was granted one.
     pub(super) fn run(&mut self, id: usize, permit: Option<Permit>) {
-        self.operations[id].queued = false;
+        // A driver that is granted its affinity may have been woken before, and keeps the place in line that it has.
+        if permit.is_none() {
+            self.operations[id].queued = false;
+        }
         match &self.operations[id].work {
             Work::Client(_) => self.run_client(id, permit),
             Work::ConsistencyPoint(aggregate) => {
