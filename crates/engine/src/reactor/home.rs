@@ -19,7 +19,7 @@ use crate::reactor::{Core, Work};
 use crate::shared::Message;
 
 /// Steps of a consistency point in one slice.
-const SLICE_STEPS: usize = 64;
+const SLICE_STEPS: usize = 16;
 /// A slice ends with the step that takes it beyond this: clients of this reactor wait meanwhile.
 const SLICE_NANOS: Nanos = 250_000;
 /// How long an idle system with deleted files rests between the consistency points that shrink them.

@@ -12,9 +12,9 @@ use everglade_testing::{Seed, SimWorld};
 const TURNS_MAX: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
 /// One block is written in each MiB: many more regions than a consistency point may clean in one turn.
-const LUN_MIB: u64 = 12_000;
-/// Turns it takes at least: 32 regions in a step, 64 steps in a turn.
-const TURNS: u64 = LUN_MIB / 32 / 64;
+const LUN_MIB: u64 = 3000;
+/// Turns it takes at least: 32 regions in a step, 16 steps in a turn.
+const TURNS: u64 = LUN_MIB / 32 / 16;
 
 /// Runs until something is done, and returns how many turns ended although there was more to do.
 fn until(
@@ -49,7 +49,7 @@ fn a_consistency_point_that_used_its_slice_lets_clients_have_their_turn() {
     everglade_engine::create(&*world.storage(), &[DeviceId(0)], &plan).expect("a fresh device");
     let engine = Engine::new(Options {
         reactors: 1,
-        memory_bytes: 1 << 30,
+        memory_bytes: 256 << 20,
         // Only when it is asked for.
         cp_interval: 1_000_000_000_000,
         ..Options::default()
