@@ -378,6 +378,16 @@ impl Engine {
         names.get(volume).copied()
     }
 
+    /// The reactor on which the consistency points of an export's aggregate run, if there is such a volume.
+    #[must_use]
+    pub fn home_reactor_of(&self, export: &str) -> Option<usize> {
+        let (volume, _) = export.split_once('/')?;
+        let id = self.home_of(volume)?;
+        let all = self.0.all();
+        let found = all.iter().find(|known| known.id == id);
+        found.map(|aggregate| aggregate.home)
+    }
+
     /// What administrators' programs keep in an aggregate ([`crate::admin::Change::SetNotes`]); nothing before it is
     /// open.
     ///

@@ -27,4 +27,4 @@ pub mod wire;
 pub use metrics::SessionMetrics;
 pub use server::Received;
 pub use session::{AllowList, Caller, Session, Settings, TlsMode};
-pub use sessions::{Interest, SessionId, Sessions};
+pub use sessions::{Interest, Moving, SessionId, Sessions};

@@ -137,10 +137,20 @@ impl SessionMetrics {
         add(&self.sessions_open, 1);
     }
 
-    pub(crate) fn session_ended(&self, chose_an_export: bool) {
+    /// A session that began in another table.
+    pub(crate) fn session_came(&self) {
+        add(&self.sessions_open, 1);
+    }
+
+    /// A session goes on in another table.
+    pub(crate) fn session_left(&self) {
         let open = self.sessions_open.load(Ordering::Relaxed);
-        assert!(open > 0, "a session that ends has begun");
+        assert!(open > 0, "a session that leaves has begun");
         self.sessions_open.store(open - 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn session_ended(&self, chose_an_export: bool) {
+        self.session_left();
         add(&self.handshakes_failed, u64::from(!chose_an_export));
     }
 

@@ -14,7 +14,9 @@
 //!    its turn allows is ready again: back to 2 a few times, then look at the sockets before going on;
 //! 4. [`Sessions::interest`] of the sessions touched: what to wait for. A session that is closed is
 //!    to be [detached](Sessions::detach) and its socket dropped;
-//! 5. about once a second, [`Sessions::sweep`].
+//! 5. a session that asks for its [place](Interest::place) stays, [`Sessions::place_here`], or goes to the table of
+//!    another reactor: [`Sessions::release`] here, [`Sessions::adopt`] there;
+//! 6. about once a second, [`Sessions::sweep`].
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -48,8 +50,16 @@ pub struct Interest {
     pub write: bool,
     /// TLS: then encrypt the stream and call [`Sessions::tls_begun`].
     pub tls: bool,
+    /// Nothing, but to be told which reactor is to open its export: [`Sessions::export_wanted`].
+    pub place: bool,
     /// Nothing any more: drop the socket and [`Sessions::detach`].
     pub closed: bool,
+}
+
+/// A session on its way from one table to another. Dropping it ends it; it has opened nothing.
+pub struct Moving {
+    session: Session,
+    since: Nanos,
 }
 
 /// The sessions of a reactor.
@@ -153,6 +163,62 @@ impl Sessions {
 
     /// A new connection; it has its greeting ready to be sent. `None` if the table is full.
     pub fn attach_caller(&mut self, now: Nanos, caller: Caller) -> Option<SessionId> {
+        let id = self.free_place()?;
+        let session = Session::new(id.token_base(), self.settings, &self.metrics);
+        let session = session.with_caller(caller);
+        self.metrics.session_began();
+        self.seat_in(id, session, now);
+        Some(id)
+    }
+
+    /// The export that a session is about to open, if it asks for its place.
+    #[must_use]
+    pub fn export_wanted(&self, id: SessionId) -> Option<&str> {
+        self.session(id).wants_place()
+    }
+
+    /// A session that asked for its place stays here.
+    ///
+    /// # Panics
+    /// If it did not ask.
+    pub fn place_here(&mut self, id: SessionId, target: &mut dyn Target) {
+        self.seat_mut(id).session.placed(target);
+        self.mark_ready(id);
+    }
+
+    /// A session that asked for its place goes elsewhere; its id is no longer used.
+    ///
+    /// # Panics
+    /// If it did not ask.
+    pub fn release(&mut self, id: SessionId) -> Moving {
+        assert!(
+            self.export_wanted(id).is_some(),
+            "a session leaves when it asks for its place"
+        );
+        self.metrics.session_left();
+        let Seat { session, since, .. } = self.vacate(id);
+        Moving { session, since }
+    }
+
+    /// A session comes from another table, and opens its export here. `None` if the table is full.
+    pub fn adopt(
+        &mut self,
+        now: Nanos,
+        moving: Moving,
+        target: &mut dyn Target,
+    ) -> Option<SessionId> {
+        let Moving { mut session, since } = moving;
+        let id = self.free_place()?;
+        session.moved(id.token_base(), &self.metrics);
+        self.metrics.session_came();
+        self.seat_in(id, session, now);
+        // The handshake's time goes on.
+        self.seat_mut(id).since = since;
+        self.place_here(id, target);
+        Some(id)
+    }
+
+    fn free_place(&mut self) -> Option<SessionId> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() == SESSIONS_MAX => return None,
@@ -161,12 +227,12 @@ impl Sessions {
                 u32::try_from(self.slots.len() - 1).expect("the table is bounded")
             }
         };
-        let slot = &mut self.slots[index as usize];
-        let id = SessionId(slot.generation << INDEX_BITS | index);
-        let session = Session::new(id.token_base(), self.settings, &self.metrics);
-        let session = session.with_caller(caller);
-        self.metrics.session_began();
-        slot.seat = Some(Seat {
+        let generation = self.slots[index as usize].generation;
+        Some(SessionId(generation << INDEX_BITS | index))
+    }
+
+    fn seat_in(&mut self, id: SessionId, session: Session, now: Nanos) {
+        self.slots[id.index()].seat = Some(Seat {
             session,
             since: now,
             drains: false,
@@ -175,7 +241,15 @@ impl Sessions {
         });
         self.share_payload();
         self.mark_ready(id);
-        Some(id)
+    }
+
+    fn vacate(&mut self, id: SessionId) -> Seat {
+        let slot = &mut self.slots[id.index()];
+        let seat = slot.seat.take().expect("the session was detached");
+        slot.generation = (slot.generation + 1) & GENERATION_MASK;
+        self.free.push(id.0 & INDEX_MASK);
+        self.share_payload();
+        seat
     }
 
     /// Forgets a closed session.
@@ -189,11 +263,7 @@ impl Sessions {
         );
         self.metrics
             .session_ended(!self.session(id).is_in_handshake());
-        let slot = &mut self.slots[id.index()];
-        slot.seat = None;
-        slot.generation = (slot.generation + 1) & GENERATION_MASK;
-        self.free.push(id.0 & INDEX_MASK);
-        self.share_payload();
+        drop(self.vacate(id));
     }
 
     /// The session.
@@ -213,6 +283,7 @@ impl Sessions {
             read: session.wants_read(),
             write: session.wants_write(),
             tls: session.wants_tls(),
+            place: session.wants_place().is_some(),
             closed: session.is_closed(),
         }
     }

@@ -47,7 +47,7 @@ use crate::SessionMetrics;
 use caller::Allowed;
 pub use caller::{AllowList, Caller, TlsMode};
 use open_export::OpenExport;
-use options::Haggling;
+use options::{Haggling, Place};
 use outgoing::Outgoing;
 pub use settings::Settings;
 use staging::Staging;
@@ -72,6 +72,7 @@ pub struct Session {
     caller: Caller,
     /// Whatever comes next is encrypted, and the owner was not told yet or has not done its part.
     awaits_tls: bool,
+    place: Place,
 }
 
 enum Phase {
@@ -100,6 +101,8 @@ enum Step {
     Stalled,
     /// Options are done.
     Haggle(Haggling),
+    /// The owner is to say where this export will be opened; then the same step again.
+    AskForPlace(String),
     /// The export is chosen.
     Enter(OpenExport, Terms),
     /// The stream is to be encrypted.
@@ -117,6 +120,7 @@ struct Cx<'a> {
     token_base: Token,
     metrics: &'a SessionMetrics,
     caller: &'a Caller,
+    asks_for_place: bool,
 }
 
 impl Session {
@@ -129,13 +133,14 @@ impl Session {
     /// If the low 32 bits of `token_base` are not zero.
     #[must_use]
     pub fn new(token_base: Token, settings: Settings, metrics: &Arc<SessionMetrics>) -> Self {
-        assert_eq!(
-            token_base.trailing_zeros().min(Self::TOKEN_BITS),
-            Self::TOKEN_BITS
-        );
+        assert_token_base(token_base);
         let settings = settings.checked();
         let mut outgoing = Outgoing::default();
         greeting::greet(&mut outgoing);
+        let place = match settings.asks_for_place {
+            true => Place::Open,
+            false => Place::Settled,
+        };
         Session {
             staging: Staging::new(settings.staging_bytes),
             settings,
@@ -147,6 +152,7 @@ impl Session {
             metrics: Arc::clone(metrics),
             caller: Caller::default(),
             awaits_tls: false,
+            place,
         }
     }
 
@@ -171,6 +177,43 @@ impl Session {
     pub fn tls_begun(&mut self) {
         assert!(self.wants_tls(), "TLS begins when the session asks for it");
         self.awaits_tls = false;
+    }
+
+    /// The export the client is about to open: the owner is to call [`Session::placed`], before or after it has moved
+    /// the session to another table. Nothing is received before, and nothing was opened yet.
+    #[must_use]
+    pub fn wants_place(&self) -> Option<&str> {
+        match &self.place {
+            Place::Asked(export) if self.state == State::Open => Some(export),
+            _ => None,
+        }
+    }
+
+    /// The session is where its export is to be opened.
+    ///
+    /// # Panics
+    /// If the session did not ask for that.
+    pub fn placed(&mut self, target: &mut dyn Target) {
+        assert!(
+            self.wants_place().is_some(),
+            "a session is placed when it asks for it"
+        );
+        self.place = Place::Settled;
+        self.advance(target);
+    }
+
+    /// From now on the session belongs to another table.
+    ///
+    /// # Panics
+    /// If it has chosen an export, or as [`Session::new`].
+    pub(crate) fn moved(&mut self, token_base: Token, metrics: &Arc<SessionMetrics>) {
+        assert!(
+            self.is_in_handshake(),
+            "a session moves before it has an export"
+        );
+        assert_token_base(token_base);
+        self.token_base = token_base;
+        self.metrics = Arc::clone(metrics);
     }
 
     /// Names the memory the next bytes should be received into, in order, and returns how many of
@@ -318,7 +361,8 @@ impl Session {
     /// There is room for bytes from the peer. Otherwise do not read from the socket now.
     #[must_use]
     pub fn wants_read(&self) -> bool {
-        self.state == State::Open && !self.stalled && !self.awaits_tls
+        let is_asking = matches!(self.place, Place::Asked(_));
+        self.state == State::Open && !self.stalled && !self.awaits_tls && !is_asking
     }
 
     /// There are bytes for the peer.
@@ -401,6 +445,7 @@ impl Session {
                 token_base: self.token_base,
                 metrics: &self.metrics,
                 caller: &self.caller,
+                asks_for_place: self.place != Place::Settled,
             };
             let step = match &mut self.phase {
                 Phase::ClientFlags => greeting::read_client_flags(&mut cx),
@@ -412,6 +457,10 @@ impl Session {
                 Step::NeedBytes => break,
                 Step::Stalled => {
                     self.stalled = true;
+                    break;
+                }
+                Step::AskForPlace(export) => {
+                    self.place = Place::Asked(export);
                     break;
                 }
                 Step::Haggle(haggling) => self.phase = Phase::Options(haggling),
@@ -453,4 +502,11 @@ impl Session {
             transmission.images().for_each(|image| target.close(image));
         }
     }
+}
+
+fn assert_token_base(token_base: Token) {
+    assert!(
+        token_base.trailing_zeros() >= Session::TOKEN_BITS,
+        "the session's own part of its tokens is free"
+    );
 }

@@ -21,6 +21,9 @@ pub struct Settings {
     /// A session from which nothing came for this long, and for which nothing is under way, is ended. A disk
     /// may have nothing to do for days, so this is for those who know better.
     pub idle_max: Option<Nanos>,
+    /// Before an export is opened the owner is asked where ([`Session::wants_place`](crate::Session::wants_place)).
+    /// For owners with several tables of sessions.
+    pub asks_for_place: bool,
 }
 
 impl Settings {
@@ -57,6 +60,7 @@ impl Default for Settings {
             staging_bytes: 64 << 10,
             options_max: 64,
             idle_max: None,
+            asks_for_place: false,
         }
     }
 }

@@ -35,6 +35,7 @@ fn feed(peer: &mut Peer, bytes: &[u8]) {
 fn few_pages() -> Settings {
     Settings {
         staging_bytes: 16 << 10,
+        asks_for_place: true,
         ..Settings::default()
     }
 }

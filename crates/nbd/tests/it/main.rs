@@ -13,6 +13,7 @@ mod garbage;
 mod handshake;
 mod held;
 mod host;
+mod moving;
 mod ordering;
 mod peer;
 mod real_clients;

@@ -104,7 +104,12 @@ impl Peer {
     pub(crate) fn work(&mut self) -> bool {
         let mut done = Vec::new();
         self.target.poll(&mut done);
-        let any = !done.is_empty();
+        let mut any = !done.is_empty();
+        if self.session.wants_place().is_some() {
+            assert_eq!(self.target.open, 0, "nothing is open while it asks");
+            self.session.placed(&mut self.target);
+            any = true;
+        }
         for completion in done {
             self.session
                 .completed(completion.token, completion.result, &mut self.target);

@@ -13,9 +13,9 @@ const SECOND: u64 = 1_000_000_000;
 
 /// A stream in memory.
 #[derive(Default)]
-struct Pipe {
-    to_session: Vec<u8>,
-    from_session: Vec<u8>,
+pub(crate) struct Pipe {
+    pub(crate) to_session: Vec<u8>,
+    pub(crate) from_session: Vec<u8>,
     /// The other end will send nothing more.
     ended: bool,
     broken: bool,

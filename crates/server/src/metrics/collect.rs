@@ -173,6 +173,15 @@ fn journals(page: &mut Page, aggregates: &[Aggregate]) {
 
 fn engine(page: &mut Page, administrator: &Administrator) {
     let counts = administrator.engine_counts();
+    let reactors = || counts.reactors.iter().zip(0u32..);
+    let mut family = page.family("everglade_reactor_connections");
+    for ((connections, _), reactor) in reactors() {
+        family.value(&[&reactor.to_string()], u64::from(*connections));
+    }
+    let mut family = page.family("everglade_reactor_aggregates");
+    for ((_, aggregates), reactor) in reactors() {
+        family.value(&[&reactor.to_string()], *aggregates as u64);
+    }
     let mut family = page.family("everglade_cp_phase_seconds");
     for (aggregate, phases) in &counts.phases {
         for (phase, times) in phases {

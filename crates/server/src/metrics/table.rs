@@ -79,6 +79,8 @@ pub const METRICS: &[Metric] = &[
     Metric { name: "everglade_nbd_request_duration_seconds", kind: Kind::Histogram, labels: &["op"], help: "From the header of an NBD request to its answer." },
     counter("everglade_nbd_requests_refused_total", &[], "NBD requests of a kind nobody knows."),
     gauge("everglade_nbd_connections", &[], "NBD connections now."),
+    gauge("everglade_reactor_connections", &["reactor"], "Connections of each reactor, which is a thread."),
+    gauge("everglade_reactor_aggregates", &["reactor"], "Aggregates whose consistency points run on each reactor. Connections keep away from that of their export if another has fewer."),
     counter("everglade_nbd_sessions_total", &[], "NBD sessions there have been."),
     counter("everglade_nbd_handshakes_failed_total", &[], "NBD sessions that ended before an export was chosen."),
     gauge("everglade_cp_number", &["aggregate"], "The last committed consistency point."),

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 
 use everglade_env::reactor::Interest;
-use everglade_nbd::SessionId;
+use everglade_nbd::{Moving, SessionId};
 use rustls::ServerConfig;
 
 use super::encryption::Encryption;
@@ -189,6 +189,12 @@ impl Write for Stream {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// A connection on its way to a reactor: a new one, or one with a session of another reactor.
+pub(super) struct Arrival {
+    pub(super) socket: Socket,
+    pub(super) session: Option<Moving>,
 }
 
 /// A socket with its session.

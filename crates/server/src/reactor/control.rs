@@ -12,7 +12,7 @@ use everglade_nbd::metrics::Snapshot;
 use everglade_target::Export;
 
 use super::comparison::{Compared, Comparison};
-use super::connection::Socket;
+use super::connection::Arrival;
 use crate::Stop;
 use crate::listen::Listeners;
 
@@ -80,7 +80,7 @@ pub(super) struct Asked {
 #[derive(Default)]
 struct Inbox {
     asked: VecDeque<Asked>,
-    sockets: VecDeque<Socket>,
+    arrivals: VecDeque<Arrival>,
     /// The reactor has ended and will answer no more.
     is_closed: bool,
 }
@@ -185,7 +185,7 @@ impl Plane {
         let mut inbox = self.inbox(reactor);
         inbox.is_closed = true;
         inbox.asked.clear();
-        inbox.sockets.clear();
+        inbox.arrivals.clear();
     }
 
     /// Opens an aggregate, unless all were asked to stop already.
@@ -202,8 +202,8 @@ impl Plane {
     }
 
     /// Hands a connection to a reactor.
-    pub(super) fn give(&self, reactor: usize, socket: Socket) {
-        self.inbox(reactor).sockets.push_back(socket);
+    pub(super) fn give(&self, reactor: usize, arrival: Arrival) {
+        self.inbox(reactor).arrivals.push_back(arrival);
         self.world.wake(reactor);
     }
 
@@ -211,8 +211,8 @@ impl Plane {
         self.inbox(reactor).asked.pop_front()
     }
 
-    pub(super) fn take_socket(&self, reactor: usize) -> Option<Socket> {
-        self.inbox(reactor).sockets.pop_front()
+    pub(super) fn take_arrival(&self, reactor: usize) -> Option<Arrival> {
+        self.inbox(reactor).arrivals.pop_front()
     }
 
     fn inbox(&self, reactor: usize) -> std::sync::MutexGuard<'_, Inbox> {
@@ -234,18 +234,41 @@ impl Plane {
         if self.connections.load(Ordering::Acquire) >= connections_max {
             return None;
         }
-        let count = self.reactors();
-        let reactor = (from..from + count)
-            .map(|reactor| reactor % count)
-            .min_by_key(|reactor| {
-                (
-                    self.loads[*reactor].load(Ordering::Acquire),
-                    homes[*reactor],
-                )
-            })?;
+        let reactor = self.least_loaded(from, homes)?;
         self.connections.fetch_add(1, Ordering::AcqRel);
         self.loads[reactor].fetch_add(1, Ordering::AcqRel);
         Some(reactor)
+    }
+
+    /// Counts a connection of reactor `here` on another one and says on which, so that the consistency points its own
+    /// writes cause run beside it and not before it. Called when its export turns out to be at home `here`. `None` if
+    /// all others have as many: then the others' clients would pay. Several reactors may call this at once, and come to
+    /// a distribution that is one off.
+    pub(super) fn send_away(&self, here: usize, homes: &[usize]) -> Option<usize> {
+        let mine = self.load(here);
+        let reactor = self.least_loaded(here + 1, homes)?;
+        if self.load(reactor) >= mine {
+            return None;
+        }
+        self.loads[reactor].fetch_add(1, Ordering::AcqRel);
+        self.loads[here].fetch_sub(1, Ordering::AcqRel);
+        Some(reactor)
+    }
+
+    fn least_loaded(&self, from: usize, homes: &[usize]) -> Option<usize> {
+        let count = self.reactors();
+        let reactors = (from..from + count).map(|reactor| reactor % count);
+        reactors.min_by_key(|reactor| (self.load(*reactor), homes[*reactor]))
+    }
+
+    /// Connections of all reactors.
+    pub(super) fn loads(&self) -> impl Iterator<Item = u32> {
+        (0..self.reactors()).map(|reactor| self.load(reactor))
+    }
+
+    /// Connections of a reactor, open or on their way.
+    pub(super) fn load(&self, reactor: usize) -> u32 {
+        self.loads[reactor].load(Ordering::Acquire)
     }
 
     pub(super) fn forget_connection(&self, reactor: usize) {
@@ -281,6 +304,33 @@ mod tests {
         assert_eq!(admit(), None, "as many as can be");
         plane.forget_connection(2);
         assert_eq!(admit(), Some(2));
+    }
+
+    #[test]
+    fn a_connection_leaves_the_home_of_its_export_for_a_reactor_with_fewer() {
+        let world = World::new(&WorldOptions::default()).expect("a world");
+        let plane = Plane::new(world, Stop::default(), 3);
+        let homes = [1, 1, 0];
+        assert_eq!(plane.admit(9, 0, &homes), Some(2));
+        assert_eq!(
+            plane.send_away(2, &homes),
+            Some(0),
+            "nobody is anywhere else"
+        );
+        assert_eq!([plane.load(0), plane.load(1), plane.load(2)], [1, 0, 0]);
+        assert_eq!(
+            plane.send_away(0, &homes),
+            Some(2),
+            "where no aggregate is at home"
+        );
+        for expected in [1, 0] {
+            let admitted = plane.admit(9, 0, &[1, 0, 0]);
+            assert_eq!(admitted, Some(expected));
+        }
+        assert_eq!(plane.send_away(1, &homes), None, "the others have as many");
+        plane.forget_connection(0);
+        assert_eq!(plane.send_away(1, &homes), Some(0));
+        assert_eq!(plane.connections.load(Ordering::Acquire), 2);
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct EngineCounts {
     pub waits: Vec<(String, Vec<(&'static str, u64)>)>,
     /// Operations that did not run at once.
     pub queued_operations: u64,
+    /// Connections of each reactor, and aggregates at home there.
+    pub reactors: Vec<(u32, usize)>,
     /// Blocks that were not where a pointer says: volumes were split.
     pub stale_reads: u64,
 }
@@ -282,6 +284,7 @@ impl Administrator {
                 .map(|info| (info.name.clone(), info.cp_counts.waits.clone()))
                 .collect(),
             queued_operations: self.engine.queued_operations(),
+            reactors: self.plane.loads().zip(self.engine.homes()).collect(),
             stale_reads: self
                 .engine
                 .aggregates()

@@ -19,7 +19,7 @@ use everglade_target::{Completion, Target};
 use slab::Slab;
 
 use super::comparison::Comparisons;
-use super::connection::{Connection, Socket};
+use super::connection::{Arrival, Connection, Socket};
 use super::control::{Answer, Asked, Control, Plane, Timing};
 use super::door::Door;
 use crate::Config;
@@ -81,6 +81,7 @@ impl Reactor {
         });
         let settings = Settings {
             idle_max,
+            asks_for_place: true,
             ..Settings::default()
         };
         let sessions = Sessions::new(settings, payload);
@@ -131,8 +132,8 @@ impl Reactor {
             for event in &ready {
                 self.handle(event);
             }
-            while let Some(socket) = self.plane.take_socket(self.index) {
-                self.attach(socket);
+            while let Some(arrival) = self.plane.take_arrival(self.index) {
+                self.attach(arrival);
             }
         }
     }
@@ -200,10 +201,14 @@ impl Reactor {
                         continue;
                     };
                     self.next_reactor = (reactor + 1) % self.plane.reactors();
+                    let arrival = Arrival {
+                        socket,
+                        session: None,
+                    };
                     if reactor == self.index {
-                        self.attach(socket);
+                        self.attach(arrival);
                     } else {
-                        self.plane.give(reactor, socket);
+                        self.plane.give(reactor, arrival);
                     }
                 }
                 Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -215,15 +220,24 @@ impl Reactor {
         }
     }
 
-    fn attach(&mut self, socket: Socket) {
+    fn attach(&mut self, arrival: Arrival) {
         let now = self.core.outside().now();
         if self.stopping.is_some() {
             return self.plane.forget_connection(self.index);
         }
-        let caller = self.door.caller(socket.address);
-        let mut socket = socket;
-        socket.names = Arc::clone(&caller.names);
-        let Some(session) = self.sessions.attach_caller(now, caller) else {
+        let Arrival {
+            mut socket,
+            session: moving,
+        } = arrival;
+        let session = match moving {
+            Some(moving) => self.sessions.adopt(now, moving, &mut self.core),
+            None => {
+                let caller = self.door.caller(socket.address);
+                socket.names = Arc::clone(&caller.names);
+                self.sessions.attach_caller(now, caller)
+            }
+        };
+        let Some(session) = session else {
             return self.plane.forget_connection(self.index);
         };
         let interest = Interest::BOTH;
@@ -241,7 +255,38 @@ impl Reactor {
             tracing::warn!("a connection cannot be watched: {error}");
             self.sessions.abandon(session, &mut self.core);
         }
+        if self.connections[index].socket.may_hold_more() {
+            self.again.push(index);
+        }
         self.settle(session);
+    }
+
+    /// A session is about to open an export: here, or on another reactor than the one where that is at home (decision
+    /// 0023). True if it has left.
+    fn place(&mut self, session: SessionId, index: usize) -> bool {
+        let export = self.sessions.export_wanted(session);
+        let home = export.and_then(|export| self.engine.home_reactor_of(export));
+        let is_home = home == Some(self.index) && self.stopping.is_none();
+        let away = is_home.then(|| self.plane.send_away(self.index, &self.engine.homes()));
+        let Some(reactor) = away.flatten() else {
+            self.sessions.place_here(session, &mut self.core);
+            return false;
+        };
+        let moving = self.sessions.release(session);
+        self.by_session.remove(&session);
+        let Connection { socket, .. } = self.connections.remove(index);
+        if let Err(error) = self.core.outside().deregister(&socket) {
+            // It would be watched by two reactors.
+            tracing::warn!("a connection cannot be moved: {error}");
+            self.plane.forget_connection(reactor);
+            return true;
+        }
+        let arrival = Arrival {
+            socket,
+            session: Some(moving),
+        };
+        self.plane.give(reactor, arrival);
+        true
     }
 
     fn receive(&mut self, index: usize) {
@@ -278,6 +323,12 @@ impl Reactor {
         let mut wanted = self.sessions.interest(session);
         if wanted.tls {
             self.encrypt(session, index);
+            wanted = self.sessions.interest(session);
+        }
+        if wanted.place {
+            if self.place(session, index) {
+                return;
+            }
             wanted = self.sessions.interest(session);
         }
         if wanted.closed {

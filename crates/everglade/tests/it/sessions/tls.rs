@@ -195,6 +195,32 @@ fn offered_encryption_may_be_used_or_not() {
     server.stop();
 }
 
+/// One of the two exports is at home where the lone connection is first, whichever that is.
+#[test]
+fn an_encrypted_connection_moves_to_another_reactor() {
+    if !have(&["openssl", "nbdcopy"]) {
+        return;
+    }
+    let place = Place::new();
+    let certificates = Certificates::new(&place);
+    let tls = certificates.path("");
+    let lines = format!("[nbd]\ntls = \"required\"\ntls_certificates = \"{tls}\"\n");
+    let file = place.file("everglade.toml");
+    fs::write(&file, lines).expect("write");
+    let server = super::placing::two_pools(&place, &["--config", text(&file)]);
+    let image = image(&place);
+    let written = fs::read(&image).expect("read");
+    for export in [LUN, "other/lun"] {
+        let uri = encrypted_uri(&server, export, &certificates.folder);
+        let copy = place.file("copy");
+        must("nbdcopy", &["--connections=1", text(&image), &uri]);
+        must("nbdcopy", &["--connections=1", &uri, text(&copy)]);
+        let copied = fs::read(&copy).expect("read");
+        assert!(copied[..written.len()] == written, "{export}");
+    }
+    server.stop();
+}
+
 /// Certificates expire: new ones are taken up without a restart, and bad ones change nothing.
 #[test]
 fn certificates_are_read_again_at_sighup_and_connections_stay() {

@@ -8,6 +8,7 @@ mod contexts;
 mod export_name;
 mod info;
 mod list;
+mod place;
 mod starttls;
 mod style;
 
@@ -18,6 +19,7 @@ use super::terms::{Style, Terms};
 use super::{Cx, Settings, Step};
 use crate::wire::option::{options, replies};
 use crate::wire::{ClientFlags, OptionHeader, OptionReply};
+pub(super) use place::Place;
 
 /// The state of the negotiation.
 pub(super) struct Haggling {
@@ -95,6 +97,11 @@ impl Haggling {
             return Step::NeedBytes;
         };
         let data = message[OptionHeader::BYTES..].to_vec();
+        if cx.asks_for_place
+            && let Some(export) = self.about_to_open(header.option, &data, cx)
+        {
+            return Step::AskForPlace(export);
+        }
         cx.staging.consume(whole);
         self.options_count += 1;
         match self.answer(header.option, &data, cx) {
