@@ -92,23 +92,49 @@ impl Hasher for Spread {
 
 /// Pages a handler waited for, by place and content.
 #[derive(Default)]
-pub(crate) struct Pinned(HashMap<(u64, u64), Arrival, BySpread>);
+pub(crate) struct Pinned {
+    /// The first ones: most handlers wait for one or two.
+    few: Vec<((u64, u64), Arrival)>,
+    others: HashMap<(u64, u64), Arrival, BySpread>,
+}
 
 impl Pinned {
-    pub(crate) fn insert(&mut self, pointer: Pointer, arrival: Arrival) {
-        self.0.insert((pointer.pvbn.0, pointer.tag.0), arrival);
-    }
+    /// What is looked through faster than hashed.
+    const FEW: usize = 4;
 
-    pub(crate) fn clear(&mut self) {
-        if self.0.len() > 64 {
-            self.0 = HashMap::default();
+    pub(crate) fn insert(&mut self, pointer: Pointer, arrival: Arrival) {
+        let key = (pointer.pvbn.0, pointer.tag.0);
+        if let Some((_, known)) = self.few.iter_mut().find(|(known, _)| *known == key) {
+            *known = arrival;
+        } else if self.few.len() < Self::FEW {
+            self.few.push((key, arrival));
         } else {
-            self.0.clear();
+            self.others.insert(key, arrival);
         }
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.few.clear();
+        if self.others.len() > 64 {
+            self.others = HashMap::default();
+        } else {
+            self.others.clear();
+        }
+    }
+
+    /// A page that came as it should be.
+    pub(crate) fn arrived(&self, pointer: Pointer) -> Option<PageRef> {
+        self.get(pointer)?.as_ref().ok().cloned()
+    }
+
     fn get(&self, pointer: Pointer) -> Option<&Arrival> {
-        self.0.get(&(pointer.pvbn.0, pointer.tag.0))
+        let key = (pointer.pvbn.0, pointer.tag.0);
+        let few = self.few.iter().find(|(known, _)| *known == key);
+        match few {
+            Some((_, arrival)) => Some(arrival),
+            None if self.others.is_empty() => None,
+            None => self.others.get(&key),
+        }
     }
 }
 

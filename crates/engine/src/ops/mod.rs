@@ -21,10 +21,10 @@ use everglade_env::{BLOCK_SIZE, PageRef};
 use everglade_format::planted::{self, Bug};
 use everglade_format::{CpNumber, Indirect, Layer, Pointer, SPAN};
 use everglade_journal::{Action, Entry};
-use everglade_target::{Error, Op, Reply};
+use everglade_target::{Error, Op, ReadSpan, Reply};
 
 use crate::aggregate::Aggregate;
-use crate::load::{LoadCx, Stop};
+use crate::load::{LoadCx, Pinned, Stop};
 use crate::tree::Shortcuts;
 use crate::volume::overlay::{Change, Found, Overlay};
 use crate::volume::{Lun, STRIPE_BLOCKS, StripeState};
@@ -92,6 +92,8 @@ pub(crate) struct Client {
     pub(crate) logged: Option<u64>,
     /// Leaves where it left fragments, to be merged in the background.
     pub(crate) fragments: Vec<u64>,
+    /// A read that only waits for data.
+    pub(crate) rest: Option<Box<read::Rest>>,
     /// What takes space, as far as it was looked at.
     pub(crate) survey: extents::Survey,
     /// What was committed when it last started from scratch.
@@ -145,6 +147,7 @@ impl Client {
             joined: None,
             logged: None,
             fragments: Vec::new(),
+            rest: None,
             survey: extents::Survey::default(),
             seen,
             attempts: 0,
@@ -255,6 +258,20 @@ impl Client {
         counter.fetch_add(u64::from(length), relaxed);
     }
 
+    /// What a read returns if all it waited for is here and it need not look again.
+    pub(crate) fn complete_read(&mut self, pinned: &Pinned) -> Option<Reply> {
+        let rest = self.rest.take()?;
+        let Op::Read { offset, length } = self.op else {
+            unreachable!("reads leave a rest")
+        };
+        let pages = rest.complete(self.lun.volume.aggregate.committed(), pinned)?;
+        Some(Reply::Data(ReadSpan {
+            offset,
+            length,
+            pages,
+        }))
+    }
+
     /// Runs the operation inside its stripes.
     pub(crate) fn run(&mut self, cx: &mut OpCx<'_, '_>) -> Result<Outcome, Stop> {
         self.validate().map_err(Stop::Failed)?;
@@ -266,7 +283,9 @@ impl Client {
             return Ok(Outcome::Done(Reply::Done));
         }
         match &mut self.op {
-            Op::Read { offset, length } => read::run(cx, &self.lun, *offset, *length),
+            Op::Read { offset, length } => {
+                read::run(cx, &self.lun, (*offset, *length), &mut self.rest)
+            }
             Op::Write { .. } => write::run(cx, self),
             Op::Flush => Ok(flush::run(&self.lun)),
             Op::Discard { .. } => discard::run(cx, self),

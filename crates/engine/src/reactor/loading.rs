@@ -6,8 +6,8 @@
 use std::collections::hash_map::Entry;
 
 use everglade_env::{Completion, Nanos, Op, Outside, Page};
+use everglade_format::Pointer;
 use everglade_format::planted::{self, Bug};
-use everglade_format::{Pointer, Pvbn};
 
 use crate::aggregate::Aggregate;
 use crate::cp::writer::blocks_of;
@@ -24,6 +24,34 @@ const PROBE_BYTES: u64 = 1 << 30;
 
 /// Aggregate, place and content of a page being read.
 pub(crate) type LoadKey = (u32, u64, u64);
+
+/// Operations that wait for a page; usually it is one.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    first: Option<usize>,
+    others: Vec<usize>,
+}
+
+impl Waiters {
+    fn one(id: usize) -> Waiters {
+        Waiters {
+            first: Some(id),
+            others: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, id: usize) {
+        match self.first {
+            None => self.first = Some(id),
+            Some(_) => self.others.push(id),
+        }
+    }
+
+    /// In the order in which they came.
+    fn all(self) -> impl Iterator<Item = usize> {
+        self.first.into_iter().chain(self.others)
+    }
+}
 
 /// Whom a read was submitted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,26 +113,29 @@ impl<O: Outside> Core<O> {
     pub(super) fn load(&mut self, id: usize, aggregate: u32, mut wants: Vec<Pointer>) {
         wants.sort_unstable_by_key(|pointer| (pointer.pvbn, pointer.tag));
         wants.dedup_by_key(|pointer| (pointer.pvbn, pointer.tag));
-        let mut reads = Vec::new();
-        for pointer in wants {
-            self.operations[id].loads += 1;
-            match self.loading.entry(key(aggregate, pointer)) {
-                Entry::Occupied(mut known) => known.get_mut().push(id),
-                Entry::Vacant(place) => {
-                    place.insert(vec![id]);
-                    reads.push(pointer);
-                }
-            }
-        }
         assert!(
-            self.operations[id].loads > 0,
+            !wants.is_empty(),
             "an operation stopped for pages and asked for none"
         );
-        let reader = match self.operations[id].work {
+        let operation = &mut self.operations[id];
+        operation.loads += wants.len();
+        let reader = match operation.work {
             Work::Client(_) => Reader::Client,
             _ => Reader::Ourselves,
         };
-        self.read(aggregate, reads, reader);
+        wants.retain(
+            |pointer| match self.loading.entry(key(aggregate, *pointer)) {
+                Entry::Occupied(mut known) => {
+                    known.get_mut().push(id);
+                    false
+                }
+                Entry::Vacant(place) => {
+                    place.insert(Waiters::one(id));
+                    true
+                }
+            },
+        );
+        self.read(aggregate, wants, reader);
     }
 
     /// Starts reading pages that somebody may want soon, in ascending order of their places where they touch.
@@ -116,7 +147,7 @@ impl<O: Outside> Core<O> {
             |pointer| match self.loading.entry(key(aggregate, *pointer)) {
                 Entry::Occupied(_) => false,
                 Entry::Vacant(place) => {
-                    place.insert(Vec::new());
+                    place.insert(Waiters::default());
                     true
                 }
             },
@@ -127,12 +158,13 @@ impl<O: Outside> Core<O> {
     }
 
     /// Reads pages, in runs where they touch.
-    fn read(&mut self, aggregate: u32, reads: Vec<Pointer>, reader: Reader) {
+    fn read(&mut self, aggregate: u32, mut reads: Vec<Pointer>, reader: Reader) {
         let shared = self.shared.aggregate(aggregate);
         let since = self.outside.now();
-        let mut reads = reads.into_iter().peekable();
-        while let Some(first) = reads.next() {
+        let mut done = 0;
+        while let Some(first) = reads.get(done).copied() {
             let Some((device, offset, run)) = shared.locate(first.pvbn) else {
+                done += 1;
                 self.ahead_blocks -= u64::from(reader == Reader::Nobody);
                 self.arrive(
                     aggregate,
@@ -144,18 +176,17 @@ impl<O: Outside> Core<O> {
                 );
                 continue;
             };
-            let mut pointers = vec![first];
-            while let Some(next) = reads.peek() {
-                let length = pointers.len() as u64;
-                if next.pvbn != Pvbn(first.pvbn.0 + length)
-                    || pointers.len() == RUN_BLOCKS
-                    || length == run
-                {
-                    break;
-                }
-                pointers.push(reads.next().expect("peeked"));
-            }
-            let pages = Page::several(pointers.len());
+            let following = (first.pvbn.0..).zip(&reads[done..]);
+            let touching = |(pvbn, next): &(u64, &Pointer)| next.pvbn.0 == *pvbn;
+            let count = following.take_while(touching).count();
+            let most = usize::try_from(run).map_or(RUN_BLOCKS, |run| run.min(RUN_BLOCKS));
+            let count = count.min(most).max(1);
+            let pointers = match count == reads.len() {
+                true => std::mem::take(&mut reads),
+                false => reads[done..done + count].to_vec(),
+            };
+            done += count;
+            let pages = Page::several(count);
             self.submit(
                 Op::Read {
                     device,
@@ -198,7 +229,7 @@ impl<O: Outside> Core<O> {
             .loading
             .remove(&key(aggregate, pointer))
             .unwrap_or_default();
-        for id in waiters {
+        for id in waiters.all() {
             let operation: &mut Operation = &mut self.operations[id];
             operation.pinned.insert(pointer, arrival.clone());
             operation.loads -= 1;
@@ -311,7 +342,11 @@ impl<O: Outside> Core<O> {
             pointers.len(),
             "a read returns its pages"
         );
-        let mut verified = Vec::with_capacity(pointers.len());
+        let is_one = pointers.len() == 1;
+        let mut verified = Vec::new();
+        if !is_one {
+            verified.reserve_exact(pointers.len());
+        }
         for (pointer, page) in pointers.into_iter().zip(completion.pages) {
             let found = shared.key.tag(&page);
             if found == pointer.tag || planted::is(Bug::TagNotChecked) {
@@ -321,7 +356,11 @@ impl<O: Outside> Core<O> {
                     pvbn: pointer.pvbn,
                     tag: pointer.tag,
                 };
-                verified.push((key, page.clone()));
+                if is_one {
+                    self.shared.cache.insert(key, page.clone());
+                } else {
+                    verified.push((key, page.clone()));
+                }
                 self.arrive(aggregate, pointer, Ok(page));
             } else if attempt < ATTEMPTS_MAX {
                 // It may have been damaged on the way.

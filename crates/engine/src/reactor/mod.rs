@@ -46,7 +46,7 @@ use crate::shared::{Engine, Message, Shared};
 use crate::tree::Shortcuts;
 use crate::volume::Lun;
 use ahead::{Ahead, Stream};
-use loading::{Inflight, LoadKey};
+use loading::{Inflight, LoadKey, Waiters};
 use logging::LeadGroup;
 use replay::Replay;
 
@@ -123,7 +123,7 @@ pub struct Core<O: Outside> {
     next_turn: Vec<usize>,
     granted: VecDeque<(usize, Permit)>,
     inflight: Slab<Inflight>,
-    loading: HashMap<LoadKey, Vec<usize>, BySpread>,
+    loading: HashMap<LoadKey, Waiters, BySpread>,
     /// Operations that wait for progress of an aggregate.
     waiting: BTreeMap<u32, Vec<usize>>,
     /// Operations that wait for the journal of an aggregate, by what they wait for.

@@ -52,12 +52,21 @@ impl<O: Outside> Core<O> {
     }
 
     fn run_client(&mut self, id: usize, permit: Option<Permit>) {
-        let Work::Client(client) = &self.operations[id].work else {
+        let operation = &mut self.operations[id];
+        let Work::Client(client) = &mut operation.work else {
             unreachable!("checked by the caller")
         };
         let lun = client.lun.clone();
         let origin = client.origin;
         let refused = refusal(origin, &lun).or_else(|| client.validate().err());
+        if client.rest.is_some()
+            && refused.is_none()
+            && let Some(reply) = client.complete_read(&operation.pinned)
+        {
+            client.count();
+            self.leave(permit);
+            return self.finish_client(id, Ok(reply));
+        }
         let permit = match (refused, permit) {
             (None, Some(permit)) => Some(permit),
             (Some(error), permit) => {
