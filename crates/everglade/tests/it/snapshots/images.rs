@@ -152,3 +152,44 @@ fn a_restored_volume_shows_connected_clients_what_it_was() {
     drop(client);
     server.stop();
 }
+
+#[test]
+fn a_restored_volume_gives_open_connections_its_sizes_and_closes_those_to_what_it_did_not_have() {
+    const MIB: u64 = 1 << 20;
+    let place = Place::new();
+    let server = serve(&place);
+    let open = |export: &str| Client::open(&server.tcp, export).expect("a client").0;
+    let mut one = open("vol0/lun0");
+    one.write(40 * MIB, &[1; 8192]).expect("written");
+    ask(&place, &["snapshot", "create", "vol0@s"]);
+    ask(&place, &["lun", "create", "vol0/later", "--size", "8MiB"]);
+    let mut later = open("vol0/later");
+    later.write(0, &[2; 8192]).expect("written");
+    let resize = |size| {
+        let sized = ["lun", "resize", "vol0/lun0", "--size", size, "--yes"];
+        ask(&place, &sized);
+    };
+    resize("16MiB");
+    one.write(0, &[2; 8192]).expect("written");
+    assert!(one.read(40 * MIB, 4096).is_err(), "it is shorter now");
+
+    let back = ["snapshot", "restore", "vol0@s", "--safety-snapshot"];
+    ask(&place, &[&back[..], &["short"]].concat());
+    assert_eq!(one.read(40 * MIB, 8192), Ok(vec![1; 8192]));
+    assert_eq!(one.read(0, 8192), Ok(vec![0; 8192]));
+    one.write(60 * MIB, &[3; 4096]).expect("it is longer again");
+    assert!(later.is_closed_by_server());
+    assert!(Client::open(&server.tcp, "vol0/later").is_err());
+
+    // Longer than the snapshot has it, then as short as that was.
+    resize("128MiB");
+    one.write(100 * MIB, &[4; 4096]).expect("written");
+    let forth = ["snapshot", "restore", "vol0@short"];
+    ask(&place, &forth);
+    assert!(one.read(40 * MIB, 4096).is_err(), "it is shorter");
+    assert!(one.write(100 * MIB, &[5; 4096]).is_err());
+    assert_eq!(one.read(0, 8192), Ok(vec![2; 8192]));
+    assert_eq!(open("vol0/later").read(0, 8192), Ok(vec![2; 8192]));
+    drop((one, later));
+    server.stop();
+}
