@@ -144,13 +144,17 @@ impl SessionMetrics {
 
     /// A session goes on in another table.
     pub(crate) fn session_left(&self) {
+        self.one_session_less();
+    }
+
+    fn one_session_less(&self) {
         let open = self.sessions_open.load(Ordering::Relaxed);
-        assert!(open > 0, "a session that leaves has begun");
+        assert!(open > 0, "a session that is no more here was here");
         self.sessions_open.store(open - 1, Ordering::Relaxed);
     }
 
     pub(crate) fn session_ended(&self, chose_an_export: bool) {
-        self.session_left();
+        self.one_session_less();
         add(&self.handshakes_failed, u64::from(!chose_an_export));
     }
 

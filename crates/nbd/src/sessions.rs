@@ -13,10 +13,10 @@
 //!    Sending frees room, which may start more operations, and a session that has more to send than
 //!    its turn allows is ready again: back to 2 a few times, then look at the sockets before going on;
 //! 4. [`Sessions::interest`] of the sessions touched: what to wait for. A session that is closed is
-//!    to be [detached](Sessions::detach) and its socket dropped;
-//! 5. a session that asks for its [place](Interest::place) stays, [`Sessions::place_here`], or goes to the table of
-//!    another reactor: [`Sessions::release`] here, [`Sessions::adopt`] there;
-//! 6. about once a second, [`Sessions::sweep`].
+//!    to be [detached](Sessions::detach) and its socket dropped. One that asks on which reactor it is to
+//!    [be](Interest::place) waits for nothing else: it stays with [`Sessions::place_here`], and has other interests then, or goes to another table:
+//!    [`Sessions::release`] here, [`Sessions::adopt`] there;
+//! 5. about once a second, [`Sessions::sweep`].
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -163,11 +163,11 @@ impl Sessions {
 
     /// A new connection; it has its greeting ready to be sent. `None` if the table is full.
     pub fn attach_caller(&mut self, now: Nanos, caller: Caller) -> Option<SessionId> {
-        let id = self.free_place()?;
+        let id = self.take_id()?;
         let session = Session::new(id.token_base(), self.settings, &self.metrics);
         let session = session.with_caller(caller);
         self.metrics.session_began();
-        self.seat_in(id, session, now);
+        self.seat_session(id, session, now);
         Some(id)
     }
 
@@ -208,17 +208,17 @@ impl Sessions {
         target: &mut dyn Target,
     ) -> Option<SessionId> {
         let Moving { mut session, since } = moving;
-        let id = self.free_place()?;
+        let id = self.take_id()?;
         session.moved(id.token_base(), &self.metrics);
         self.metrics.session_came();
-        self.seat_in(id, session, now);
+        self.seat_session(id, session, now);
         // The handshake's time goes on.
         self.seat_mut(id).since = since;
         self.place_here(id, target);
         Some(id)
     }
 
-    fn free_place(&mut self) -> Option<SessionId> {
+    fn take_id(&mut self) -> Option<SessionId> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() == SESSIONS_MAX => return None,
@@ -231,7 +231,7 @@ impl Sessions {
         Some(SessionId(generation << INDEX_BITS | index))
     }
 
-    fn seat_in(&mut self, id: SessionId, session: Session, now: Nanos) {
+    fn seat_session(&mut self, id: SessionId, session: Session, now: Nanos) {
         self.slots[id.index()].seat = Some(Seat {
             session,
             since: now,

@@ -126,13 +126,21 @@ pub(super) const SESSION: Target = Target {
     run: session,
 };
 
-/// Sends the input in two pieces, everything the session says being taken at once.
+/// Sends the input in two pieces, everything the session says being taken at once. A session that asks where it is to be
+/// stays or goes to another table, as the first byte says.
 fn session(input: &[u8]) {
     let mut model = Model::with_lun(LUN, 64 * BLOCK as u64);
-    let mut sessions = Sessions::new(Settings::default(), 64 << 20);
-    let Some(id) = sessions.attach(0) else {
+    let settings = Settings {
+        asks_for_place: true,
+        ..Settings::default()
+    };
+    let mut sessions = Sessions::new(settings, 64 << 20);
+    let mut other = Sessions::new(settings, 64 << 20);
+    let _ = other.attach(0);
+    let Some(mut id) = sessions.attach(0) else {
         return;
     };
+    let moves = input.first().is_some_and(|byte| byte % 2 == 1);
     let cut = input
         .first()
         .map_or(0, |byte| usize::from(*byte) * 7 % input.len());
@@ -148,7 +156,16 @@ fn session(input: &[u8]) {
             let polled = sessions.poll(&mut model);
             let mut said = Count(0);
             sessions.transmit(id, &mut said, &mut model);
-            let is_still = before == stream.bytes.len() && polled == 0 && said.0 == 0;
+            let is_asking = sessions.interest(id).place;
+            if is_asking && moves {
+                let moving = sessions.release(id);
+                std::mem::swap(&mut sessions, &mut other);
+                id = sessions.adopt(0, moving, &mut model).expect("a place");
+            } else if is_asking {
+                sessions.place_here(id, &mut model);
+            }
+            let is_moving = is_asking || before != stream.bytes.len() || polled > 0;
+            let is_still = !is_moving && said.0 == 0;
             if sessions.interest(id).closed || is_still {
                 break;
             }

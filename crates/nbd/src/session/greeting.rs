@@ -22,5 +22,5 @@ pub(super) fn read_client_flags(cx: &mut Cx<'_>) -> Step {
         return Step::End;
     };
     cx.staging.consume(ClientFlags::BYTES);
-    Step::Haggle(Haggling::new(flags))
+    Step::Haggle(Box::new(Haggling::new(flags)))
 }

@@ -12,7 +12,8 @@
 //! [`Session::received`]; it sends what [`Session::transmit_buffers`] names and says how much with
 //! [`Session::transmitted`]; it passes on completions with [`Session::completed`]. Each of these
 //! calls does everything that has become possible, so between calls a session waits for exactly the
-//! things it says: [`Session::wants_read`], [`Session::wants_write`], operations in flight.
+//! things it says: [`Session::wants_read`], [`Session::wants_write`], [`Session::wants_tls`], [`Session::wants_place`],
+//! operations in flight.
 //!
 //! Invariants:
 //!
@@ -25,13 +26,15 @@
 //! 4. A simple reply carries its error in front of its data, so the reply of a read is queued when all
 //!    its slices are known to be good; chunks are queued as slices finish. Replies end in the order in
 //!    which requests finish.
-//! 5. The LUN, and images it is compared with, are closed after the last operation in flight completed, whatever ended the session.
+//! 5. A session that asks for its place has opened nothing, and has nothing in flight or to send.
+//! 6. The LUN, and images it is compared with, are closed after the last operation in flight completed, whatever ended the session.
 
 mod caller;
 mod greeting;
 mod open_export;
 mod options;
 mod outgoing;
+mod place;
 mod position;
 mod settings;
 mod staging;
@@ -47,8 +50,9 @@ use crate::SessionMetrics;
 use caller::Allowed;
 pub use caller::{AllowList, Caller, TlsMode};
 use open_export::OpenExport;
-use options::{Haggling, Place};
+use options::Haggling;
 use outgoing::Outgoing;
+use place::Place;
 pub use settings::Settings;
 use staging::Staging;
 use terms::Terms;
@@ -72,6 +76,7 @@ pub struct Session {
     caller: Caller,
     /// Whatever comes next is encrypted, and the owner was not told yet or has not done its part.
     awaits_tls: bool,
+    /// Where the export is to be opened.
     place: Place,
 }
 
@@ -91,7 +96,7 @@ enum State {
     Closed,
 }
 
-/// What one step of a phase came to.
+/// What one step of a phase came to. Small, because every request is a step.
 enum Step {
     /// Something was done; there may be more in the staging buffer.
     Again,
@@ -100,11 +105,11 @@ enum Step {
     /// A bound was met.
     Stalled,
     /// Options are done.
-    Haggle(Haggling),
+    Haggle(Box<Haggling>),
     /// The owner is to say where this export will be opened; then the same step again.
-    AskForPlace(String),
+    AskForPlace(Box<str>),
     /// The export is chosen.
-    Enter(OpenExport, Terms),
+    Enter(Box<(OpenExport, Terms)>),
     /// The stream is to be encrypted.
     Encrypt,
     /// The session ends.
@@ -120,7 +125,8 @@ struct Cx<'a> {
     token_base: Token,
     metrics: &'a SessionMetrics,
     caller: &'a Caller,
-    asks_for_place: bool,
+    /// The owner wants to know of the export before it is opened, and has not been asked.
+    may_ask_for_place: bool,
 }
 
 impl Session {
@@ -138,7 +144,7 @@ impl Session {
         let mut outgoing = Outgoing::default();
         greeting::greet(&mut outgoing);
         let place = match settings.asks_for_place {
-            true => Place::Open,
+            true => Place::Unasked,
             false => Place::Settled,
         };
         Session {
@@ -179,8 +185,8 @@ impl Session {
         self.awaits_tls = false;
     }
 
-    /// The export the client is about to open: the owner is to call [`Session::placed`], before or after it has moved
-    /// the session to another table. Nothing is received before, and nothing was opened yet.
+    /// The export the client is about to open: the owner is to call [`Session::placed`], perhaps after the session was
+    /// moved to another table. Nothing is received before.
     #[must_use]
     pub fn wants_place(&self) -> Option<&str> {
         match &self.place {
@@ -205,11 +211,11 @@ impl Session {
     /// From now on the session belongs to another table.
     ///
     /// # Panics
-    /// If it has chosen an export, or as [`Session::new`].
+    /// If it did not ask for its place, or as [`Session::new`].
     pub(crate) fn moved(&mut self, token_base: Token, metrics: &Arc<SessionMetrics>) {
         assert!(
-            self.is_in_handshake(),
-            "a session moves before it has an export"
+            self.wants_place().is_some() && self.is_in_handshake() && self.outgoing.is_empty(),
+            "a session moves when it has nothing that stays behind"
         );
         assert_token_base(token_base);
         self.token_base = token_base;
@@ -445,7 +451,7 @@ impl Session {
                 token_base: self.token_base,
                 metrics: &self.metrics,
                 caller: &self.caller,
-                asks_for_place: self.place != Place::Settled,
+                may_ask_for_place: self.place != Place::Settled,
             };
             let step = match &mut self.phase {
                 Phase::ClientFlags => greeting::read_client_flags(&mut cx),
@@ -463,8 +469,9 @@ impl Session {
                     self.place = Place::Asked(export);
                     break;
                 }
-                Step::Haggle(haggling) => self.phase = Phase::Options(haggling),
-                Step::Enter(export, terms) => {
+                Step::Haggle(haggling) => self.phase = Phase::Options(*haggling),
+                Step::Enter(entered) => {
+                    let (export, terms) = *entered;
                     self.phase = Phase::Transmission(Transmission::new(&export, terms));
                 }
                 Step::Encrypt => {

@@ -29,7 +29,11 @@ pub(super) struct Refusal {
 impl OpenExport {
     /// Opens the export called `name`; the empty name means the only one there is.
     pub(super) fn open(name: &str, target: &mut dyn Target) -> Result<Self, Refusal> {
-        let name = Self::full_name(name, target)?;
+        let name = if name.is_empty() {
+            only_export(target)?
+        } else {
+            name.to_owned()
+        };
         match target.open(&name) {
             Ok((lun, export)) => Ok(OpenExport { lun, export }),
             Err(Error::NotFound(_)) => Err(unknown(&name, target)),
@@ -41,15 +45,6 @@ impl OpenExport {
                 kind: replies::ERR_UNKNOWN,
                 text: error.to_string(),
             }),
-        }
-    }
-
-    /// The name of an export; the empty one means the only one there is.
-    pub(super) fn full_name(name: &str, target: &dyn Target) -> Result<String, Refusal> {
-        if name.is_empty() {
-            only_export(target)
-        } else {
-            Ok(name.to_owned())
         }
     }
 

@@ -45,11 +45,18 @@ pub(crate) fn conversation(seed: u64) -> Vec<u8> {
     bytes
 }
 
+/// Whether the session asks where its export is to be.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Asked,
+    NotAsked,
+}
+
 /// One at a time, so that the order of replies does not depend on how bytes arrive.
-fn settings(asks_for_place: bool) -> Settings {
+fn settings(place: Place) -> Settings {
     Settings {
         requests_in_flight_max: 1,
-        asks_for_place,
+        asks_for_place: place == Place::Asked,
         ..Settings::default()
     }
 }
@@ -58,9 +65,9 @@ fn answers(
     bytes: &[u8],
     cuts: &mut dyn FnMut() -> usize,
     pieces: usize,
-    asks_for_place: bool,
+    place: Place,
 ) -> (Vec<u8>, Vec<u8>) {
-    let mut peer = Peer::new(Held::with_lun(3 * MIB), settings(asks_for_place));
+    let mut peer = Peer::new(Held::with_lun(3 * MIB), settings(place));
     peer.pieces = pieces;
     let mut rest = bytes;
     let mut answers = Vec::new();
@@ -82,8 +89,10 @@ fn answers(
 #[test]
 fn byte_by_byte_is_like_all_at_once() {
     let bytes = conversation(1);
-    let whole = answers(&bytes, &mut || usize::MAX, 300, false);
-    assert!(whole == answers(&bytes, &mut || 1, 300, true));
+    let whole = answers(&bytes, &mut || usize::MAX, 300, Place::NotAsked);
+    for place in [Place::NotAsked, Place::Asked] {
+        assert!(whole == answers(&bytes, &mut || 1, 300, place));
+    }
 }
 
 proptest! {
@@ -92,9 +101,10 @@ proptest! {
     #[test]
     fn however_cut_the_outcome_is_the_same(seed: u64, cut_max in 1u64..20_000, pieces in 1usize..70) {
         let bytes = conversation(seed % 20);
-        let whole = answers(&bytes, &mut || usize::MAX, 300, false);
+        let whole = answers(&bytes, &mut || usize::MAX, 300, Place::NotAsked);
         let mut dice = Dice::new(seed);
+        let place = if dice.once_in(2) { Place::Asked } else { Place::NotAsked };
         let mut cuts = || 1 + usize::try_from(dice.below(cut_max)).unwrap();
-        prop_assert!(whole == answers(&bytes, &mut cuts, pieces, seed % 2 == 0));
+        prop_assert!(whole == answers(&bytes, &mut cuts, pieces, place));
     }
 }

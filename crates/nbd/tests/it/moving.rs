@@ -1,6 +1,11 @@
 //! Sessions that ask where their export is to be opened, and go there.
 
-use everglade_nbd::{SessionId, Sessions, Settings};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use everglade_nbd::metrics::Snapshot;
+use everglade_nbd::{AllowList, Caller, SessionId, Sessions, Settings, TlsMode};
+use everglade_target::model::Model;
 
 use crate::held::Held;
 use crate::peer::{
@@ -13,6 +18,7 @@ const MIB: u64 = 1 << 20;
 const EXPORT_NAME: u32 = 1;
 const ABORT: u32 = 2;
 const INFO: u32 = 6;
+const STARTTLS: u32 = 5;
 const GO: u32 = 7;
 const STRUCTURED: u32 = 8;
 const SET_META_CONTEXT: u32 = 10;
@@ -22,6 +28,10 @@ fn asking() -> Settings {
         asks_for_place: true,
         ..Settings::default()
     }
+}
+
+fn hello() -> [u8; 4] {
+    3u32.to_be_bytes()
 }
 
 /// Receives and sends until nothing happens, and returns what was sent.
@@ -69,7 +79,7 @@ fn it_asks_before_anything_is_opened_and_goes_on_where_it_is() {
 }
 
 #[test]
-fn it_does_not_ask_for_what_it_will_refuse() {
+fn it_does_not_ask_for_what_it_refuses() {
     let mut peer = Peer::new(Held::with_lun(MIB), asking());
     peer.exchange(&3u32.to_be_bytes());
     for bad in [&[][..], &[0; 3], &[0xff; 40]] {
@@ -77,13 +87,48 @@ fn it_does_not_ask_for_what_it_will_refuse() {
         let text = b"malformed option data";
         assert_eq!(answer, option_reply(GO, (1 << 31) + 3, text));
     }
-    // A name that nobody knows may be asked for; it is refused all the same.
     peer.send(&option(GO, &info_data("nope", &[])));
-    assert_eq!(peer.session.wants_place(), Some("nope"));
-    peer.session.placed(&mut peer.target);
+    assert_eq!(peer.session.wants_place(), None);
     assert!(peer.take().starts_with(&option_reply(GO, 0, b"")[..12]));
-    peer.exchange(&option(GO, &info_data("vol0/lun0", &[])));
-    assert!(!peer.session.is_in_handshake(), "it asks only once");
+    peer.send(&option(GO, &info_data("vol0/lun0", &[])));
+    assert_eq!(
+        peer.session.wants_place(),
+        Some("vol0/lun0"),
+        "the one it gets"
+    );
+
+    // What is for others does not exist, and is not asked for either; nor is anything before encryption.
+    let mut peer = Peer::new(two_luns(), asking());
+    peer.session = peer.session.with_caller(Caller {
+        tls: TlsMode::Required,
+        allow_list: Some(Arc::new(FirstOnly)),
+        ..Caller::default()
+    });
+    peer.exchange(&3u32.to_be_bytes());
+    peer.send(&option(GO, &info_data("vol0/lun0", &[])));
+    assert_eq!(peer.session.wants_place(), None);
+    assert!(!peer.take().is_empty());
+    peer.exchange(&option(STARTTLS, b""));
+    peer.session.tls_begun();
+    peer.send(&option(GO, &info_data("vol0/secret", &[])));
+    assert_eq!(peer.session.wants_place(), None);
+    assert!(!peer.take().is_empty());
+    peer.send(&option(GO, &info_data("", &[])));
+    assert_eq!(peer.session.wants_place(), Some("vol0/lun0"));
+}
+
+struct FirstOnly;
+
+impl AllowList for FirstOnly {
+    fn allows(&self, export: &str, _: Option<IpAddr>, _: &[String]) -> bool {
+        export == "vol0/lun0"
+    }
+}
+
+fn two_luns() -> Held {
+    let mut model = Model::with_lun("vol0/lun0", MIB);
+    model.add_lun("vol0/secret", MIB);
+    Held::new(model)
 }
 
 #[test]
@@ -138,6 +183,8 @@ fn what_was_negotiated_and_sent_ahead_moves_along() {
     assert_eq!((counted.0.sessions_open, counted.0.sessions_total), (0, 1));
     assert_eq!((counted.1.sessions_open, counted.1.sessions_total), (4, 3));
     assert_eq!(counted.0.handshakes_failed, 0);
+    let writes = |counted: &Snapshot| counted.operations[1].requests;
+    assert_eq!((writes(&counted.0), writes(&counted.1)), (0, 1));
     to.abandon(id, &mut there);
     to.detach(id);
     assert_eq!(there.open, 0);
@@ -152,8 +199,7 @@ fn one_that_waits_for_its_place_can_be_stopped_and_is_late_like_others() {
     for is_late in [false, true] {
         let id = sessions.attach(0).expect("a place");
         let mut pipe = Pipe::default();
-        let hello = 3u32.to_be_bytes();
-        exchange(&mut sessions, id, &mut pipe, &mut target, &hello);
+        exchange(&mut sessions, id, &mut pipe, &mut target, &hello());
         exchange(&mut sessions, id, &mut pipe, &mut target, &go);
         assert!(sessions.interest(id).place);
         if is_late {
@@ -165,20 +211,21 @@ fn one_that_waits_for_its_place_can_be_stopped_and_is_late_like_others() {
         assert!(interest.closed && !interest.place);
         sessions.detach(id);
     }
-    // The time that a handshake may take goes on where it went.
+    // Moved and refused there, it is still in its handshake, whose time goes on.
     let id = sessions.attach(0).expect("a place");
     let mut pipe = Pipe::default();
-    let hello = 3u32.to_be_bytes();
-    exchange(&mut sessions, id, &mut pipe, &mut target, &hello);
+    exchange(&mut sessions, id, &mut pipe, &mut target, &hello());
     exchange(&mut sessions, id, &mut pipe, &mut target, &go);
     let moving = sessions.release(id);
+    target.model.remove_lun("vol0/lun0");
     let id = sessions
         .adopt(9_000_000_000, moving, &mut target)
         .expect("a place");
-    assert!(!sessions.session(id).is_in_handshake());
-    sessions.sweep(30_000_000_000, &mut target);
-    assert!(!sessions.interest(id).closed, "it has its export in time");
-    sessions.abandon(id, &mut target);
+    assert!(sessions.session(id).is_in_handshake());
+    sessions.sweep(10_000_000_000, &mut target);
+    assert!(!sessions.interest(id).closed);
+    sessions.sweep(10_000_000_001, &mut target);
+    assert!(sessions.interest(id).closed);
     assert_eq!(target.open, 0);
 }
 

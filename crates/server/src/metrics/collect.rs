@@ -178,6 +178,8 @@ fn engine(page: &mut Page, administrator: &Administrator) {
     for ((connections, _), reactor) in reactors() {
         family.value(&[&reactor.to_string()], u64::from(*connections));
     }
+    page.family("everglade_connections_moved_total")
+        .value(&[], counts.connections_moved);
     let mut family = page.family("everglade_reactor_aggregates");
     for ((_, aggregates), reactor) in reactors() {
         family.value(&[&reactor.to_string()], *aggregates as u64);

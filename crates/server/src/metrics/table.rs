@@ -80,6 +80,7 @@ pub const METRICS: &[Metric] = &[
     counter("everglade_nbd_requests_refused_total", &[], "NBD requests of a kind nobody knows."),
     gauge("everglade_nbd_connections", &[], "NBD connections now."),
     gauge("everglade_reactor_connections", &["reactor"], "Connections of each reactor, which is a thread."),
+    counter("everglade_connections_moved_total", &[], "Connections that went to another reactor when they named their export."),
     gauge("everglade_reactor_aggregates", &["reactor"], "Aggregates whose consistency points run on each reactor. Connections keep away from that of their export if another has fewer."),
     counter("everglade_nbd_sessions_total", &[], "NBD sessions there have been."),
     counter("everglade_nbd_handshakes_failed_total", &[], "NBD sessions that ended before an export was chosen."),

@@ -203,4 +203,6 @@ pub(super) struct Connection {
     pub(super) session: SessionId,
     /// What the poller was told last.
     pub(super) interest: Interest,
+    /// It has named its export.
+    pub(super) is_settled: bool,
 }

@@ -1,7 +1,7 @@
 //! Messages from other threads to reactors, and what reactors share about stopping.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -85,6 +85,15 @@ struct Inbox {
     is_closed: bool,
 }
 
+/// Connections of a reactor.
+#[derive(Default)]
+struct Load {
+    /// Open, or on their way.
+    connections: AtomicU32,
+    /// Those of them that have named their export, and stay.
+    settled: AtomicU32,
+}
+
 /// What all reactor threads share besides the engine.
 pub(super) struct Plane {
     pub(super) world: World,
@@ -93,7 +102,9 @@ pub(super) struct Plane {
     /// Connections of all reactors, open or on their way.
     pub(super) connections: AtomicU32,
     /// The same for each.
-    loads: Vec<AtomicU32>,
+    loads: Vec<Load>,
+    /// Connections that went to another reactor when they named their export.
+    moved: AtomicU64,
     /// Reactors whose sessions have ended after a stop.
     pub(super) quiet: AtomicUsize,
     /// What the NBD sessions of each reactor did.
@@ -112,7 +123,8 @@ impl Plane {
             stop,
             inboxes: (0..reactors).map(|_| Mutex::default()).collect(),
             connections: AtomicU32::new(0),
-            loads: (0..reactors).map(|_| AtomicU32::new(0)).collect(),
+            loads: (0..reactors).map(|_| Load::default()).collect(),
+            moved: AtomicU64::new(0),
             quiet: AtomicUsize::new(0),
             nbd: Mutex::default(),
             mourned: Mutex::default(),
@@ -203,7 +215,11 @@ impl Plane {
 
     /// Hands a connection to a reactor.
     pub(super) fn give(&self, reactor: usize, arrival: Arrival) {
-        self.inbox(reactor).arrivals.push_back(arrival);
+        let mut inbox = self.inbox(reactor);
+        if !inbox.is_closed {
+            inbox.arrivals.push_back(arrival);
+        }
+        drop(inbox);
         self.world.wake(reactor);
     }
 
@@ -234,31 +250,62 @@ impl Plane {
         if self.connections.load(Ordering::Acquire) >= connections_max {
             return None;
         }
-        let reactor = self.least_loaded(from, homes)?;
-        self.connections.fetch_add(1, Ordering::AcqRel);
-        self.loads[reactor].fetch_add(1, Ordering::AcqRel);
-        Some(reactor)
-    }
-
-    /// Counts a connection of reactor `here` on another one and says on which, so that the consistency points its own
-    /// writes cause run beside it and not before it. Called when its export turns out to be at home `here`. `None` if
-    /// all others have as many: then the others' clients would pay. Several reactors may call this at once, and come to
-    /// a distribution that is one off.
-    pub(super) fn send_away(&self, here: usize, homes: &[usize]) -> Option<usize> {
-        let mine = self.load(here);
-        let reactor = self.least_loaded(here + 1, homes)?;
-        if self.load(reactor) >= mine {
-            return None;
-        }
-        self.loads[reactor].fetch_add(1, Ordering::AcqRel);
-        self.loads[here].fetch_sub(1, Ordering::AcqRel);
-        Some(reactor)
-    }
-
-    fn least_loaded(&self, from: usize, homes: &[usize]) -> Option<usize> {
         let count = self.reactors();
-        let reactors = (from..from + count).map(|reactor| reactor % count);
-        reactors.min_by_key(|reactor| (self.load(*reactor), homes[*reactor]))
+        let reactor = (from..from + count)
+            .map(|reactor| reactor % count)
+            .min_by_key(|reactor| (self.load(*reactor), homes[*reactor]))?;
+        self.connections.fetch_add(1, Ordering::AcqRel);
+        self.loads[reactor]
+            .connections
+            .fetch_add(1, Ordering::AcqRel);
+        Some(reactor)
+    }
+
+    /// A connection of reactor `here` names its export: says on which reactor it stays, and counts it there. If the
+    /// export is at home `here`, that is another one which has no more that stay, so that the consistency points its
+    /// own writes cause run beside it and not before it; otherwise the other's clients would pay. Connections that
+    /// have not named an export are not looked at: they may be probes, and those that come back together after a restart
+    /// would keep each other where they happen to be.
+    pub(super) fn place(&self, here: usize, is_home: bool, homes: &[usize]) -> usize {
+        let away = is_home.then(|| self.settle_away(here, homes)).flatten();
+        let Some(reactor) = away else {
+            self.loads[here].settled.fetch_add(1, Ordering::AcqRel);
+            return here;
+        };
+        self.loads[reactor]
+            .connections
+            .fetch_add(1, Ordering::AcqRel);
+        self.loads[here].connections.fetch_sub(1, Ordering::AcqRel);
+        self.moved.fetch_add(1, Ordering::Relaxed);
+        reactor
+    }
+
+    /// Counts one more that stays on another reactor than `here`, if one has no more. Others may do the same meanwhile.
+    fn settle_away(&self, here: usize, homes: &[usize]) -> Option<usize> {
+        let settled = |reactor: usize| &self.loads[reactor].settled;
+        let mine = settled(here).load(Ordering::Acquire);
+        let count = self.reactors();
+        loop {
+            let (seen, _, reactor) = (here + 1..here + count)
+                .map(|reactor| reactor % count)
+                .map(|reactor| {
+                    let seen = settled(reactor).load(Ordering::Acquire);
+                    (seen, homes[reactor], reactor)
+                })
+                .min_by_key(|(seen, homes, _)| (*seen, *homes))?;
+            if seen > mine {
+                return None;
+            }
+            let taken = settled(reactor).compare_exchange(
+                seen,
+                seen + 1,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            if taken.is_ok() {
+                return Some(reactor);
+            }
+        }
     }
 
     /// Connections of all reactors.
@@ -267,12 +314,21 @@ impl Plane {
     }
 
     /// Connections of a reactor, open or on their way.
-    pub(super) fn load(&self, reactor: usize) -> u32 {
-        self.loads[reactor].load(Ordering::Acquire)
+    fn load(&self, reactor: usize) -> u32 {
+        self.loads[reactor].connections.load(Ordering::Acquire)
     }
 
-    pub(super) fn forget_connection(&self, reactor: usize) {
-        self.loads[reactor].fetch_sub(1, Ordering::AcqRel);
+    /// Connections that went to another reactor.
+    pub(super) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    /// A connection has ended. `is_settled`: it had named its export.
+    pub(super) fn forget_connection(&self, reactor: usize, is_settled: bool) {
+        let load = &self.loads[reactor];
+        load.settled
+            .fetch_sub(u32::from(is_settled), Ordering::AcqRel);
+        load.connections.fetch_sub(1, Ordering::AcqRel);
         self.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -295,42 +351,58 @@ mod tests {
         };
         assert_eq!([admit(), admit(), admit()], [Some(0), Some(1), Some(2)]);
         assert_eq!(admit(), Some(0));
-        plane.forget_connection(1);
-        plane.forget_connection(2);
+        plane.forget_connection(1, false);
+        plane.forget_connection(2, false);
         // A client that looked first and came back finds the free ones, not whose turn it is.
         assert_eq!([admit(), admit()], [Some(1), Some(2)]);
         assert_eq!([admit(), admit()], [Some(1), Some(2)]);
         assert_eq!(admit(), Some(0));
         assert_eq!(admit(), None, "as many as can be");
-        plane.forget_connection(2);
+        plane.forget_connection(2, false);
         assert_eq!(admit(), Some(2));
     }
 
     #[test]
-    fn a_connection_leaves_the_home_of_its_export_for_a_reactor_with_fewer() {
+    fn a_connection_leaves_the_home_of_its_export_for_a_reactor_with_no_more() {
         let world = World::new(&WorldOptions::default()).expect("a world");
         let plane = Plane::new(world, Stop::default(), 3);
         let homes = [1, 1, 0];
+        let loads = || plane.loads().collect::<Vec<_>>();
         assert_eq!(plane.admit(9, 0, &homes), Some(2));
-        assert_eq!(
-            plane.send_away(2, &homes),
-            Some(0),
-            "nobody is anywhere else"
-        );
-        assert_eq!([plane.load(0), plane.load(1), plane.load(2)], [1, 0, 0]);
-        assert_eq!(
-            plane.send_away(0, &homes),
-            Some(2),
-            "where no aggregate is at home"
-        );
-        for expected in [1, 0] {
-            let admitted = plane.admit(9, 0, &[1, 0, 0]);
-            assert_eq!(admitted, Some(expected));
+        // One that is somewhere and has not said what it wants keeps nobody.
+        assert_eq!(plane.admit(9, 0, &homes), Some(0));
+        assert_eq!(plane.place(0, true, &homes), 2, "where nothing is at home");
+        assert_eq!(loads(), [0, 0, 2]);
+        assert_eq!(plane.place(2, false, &homes), 2, "well where it is");
+        for expected in [0, 1] {
+            assert_eq!(plane.admit(9, 0, &homes), Some(expected));
         }
-        assert_eq!(plane.send_away(1, &homes), None, "the others have as many");
-        plane.forget_connection(0);
-        assert_eq!(plane.send_away(1, &homes), Some(0));
-        assert_eq!(plane.connections.load(Ordering::Acquire), 2);
+        assert_eq!(plane.place(0, true, &homes), 1);
+        assert_eq!(plane.place(1, true, &homes), 0);
+        assert_eq!((loads(), plane.moved()), (vec![1, 1, 2], 3));
+        assert_eq!(plane.admit(9, 0, &homes), Some(0));
+        assert_eq!(plane.place(0, true, &homes), 1, "it has no more without it");
+        assert_eq!(plane.admit(9, 0, &homes), Some(0));
+        assert_eq!(plane.place(0, true, &homes), 0, "the others have more");
+        plane.forget_connection(2, true);
+        plane.forget_connection(2, true);
+        assert_eq!(plane.admit(9, 2, &homes), Some(2));
+        assert_eq!(plane.place(2, true, &homes), 2);
+        assert_eq!(loads(), [2, 2, 1]);
+    }
+
+    #[test]
+    fn clients_that_come_back_together_are_not_at_home_afterwards() {
+        let world = World::new(&WorldOptions::default()).expect("a world");
+        let plane = Plane::new(world, Stop::default(), 2);
+        let homes = [1, 1];
+        // All are there before one says what it wants. The n-th wants what is at home where it is.
+        let clients: Vec<_> = (0..8).filter_map(|n| plane.admit(9, n, &homes)).collect();
+        let at_home = clients
+            .iter()
+            .filter(|here| plane.place(**here, true, &homes) == **here);
+        assert_eq!(at_home.count(), 0);
+        assert_eq!(plane.loads().collect::<Vec<_>>(), [4, 4]);
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct EngineCounts {
     pub queued_operations: u64,
     /// Connections of each reactor, and aggregates at home there.
     pub reactors: Vec<(u32, usize)>,
+    /// Connections that went to another reactor.
+    pub connections_moved: u64,
     /// Blocks that were not where a pointer says: volumes were split.
     pub stale_reads: u64,
 }
@@ -285,6 +287,7 @@ impl Administrator {
                 .collect(),
             queued_operations: self.engine.queued_operations(),
             reactors: self.plane.loads().zip(self.engine.homes()).collect(),
+            connections_moved: self.plane.moved(),
             stale_reads: self
                 .engine
                 .aggregates()

@@ -222,13 +222,14 @@ impl Reactor {
 
     fn attach(&mut self, arrival: Arrival) {
         let now = self.core.outside().now();
-        if self.stopping.is_some() {
-            return self.plane.forget_connection(self.index);
-        }
         let Arrival {
             mut socket,
             session: moving,
         } = arrival;
+        let is_settled = moving.is_some();
+        if self.stopping.is_some() {
+            return self.plane.forget_connection(self.index, is_settled);
+        }
         let session = match moving {
             Some(moving) => self.sessions.adopt(now, moving, &mut self.core),
             None => {
@@ -238,13 +239,14 @@ impl Reactor {
             }
         };
         let Some(session) = session else {
-            return self.plane.forget_connection(self.index);
+            return self.plane.forget_connection(self.index, is_settled);
         };
         let interest = Interest::BOTH;
         let index = self.connections.insert(Connection {
             socket,
             session,
             interest,
+            is_settled,
         });
         let registered =
             self.core
@@ -266,19 +268,20 @@ impl Reactor {
     fn place(&mut self, session: SessionId, index: usize) -> bool {
         let export = self.sessions.export_wanted(session);
         let home = export.and_then(|export| self.engine.home_reactor_of(export));
-        let is_home = home == Some(self.index) && self.stopping.is_none();
-        let away = is_home.then(|| self.plane.send_away(self.index, &self.engine.homes()));
-        let Some(reactor) = away.flatten() else {
+        let is_home = home == Some(self.index);
+        let reactor = self.plane.place(self.index, is_home, &self.engine.homes());
+        if reactor == self.index {
+            self.connections[index].is_settled = true;
             self.sessions.place_here(session, &mut self.core);
             return false;
-        };
+        }
         let moving = self.sessions.release(session);
         self.by_session.remove(&session);
         let Connection { socket, .. } = self.connections.remove(index);
         if let Err(error) = self.core.outside().deregister(&socket) {
             // It would be watched by two reactors.
             tracing::warn!("a connection cannot be moved: {error}");
-            self.plane.forget_connection(reactor);
+            self.plane.forget_connection(reactor, true);
             return true;
         }
         let arrival = Arrival {
@@ -315,7 +318,7 @@ impl Reactor {
         self.settle(session);
     }
 
-    /// Tells the poller what a session waits for, or lets a closed one go.
+    /// Tells the poller what a session waits for, or lets a closed one go, or one that is better off on another reactor.
     fn settle(&mut self, session: SessionId) {
         let Some(index) = self.by_session.get(&session).copied() else {
             return;
@@ -337,7 +340,8 @@ impl Reactor {
             let mut connection = self.connections.remove(index);
             connection.socket.close();
             let _ = self.core.outside().deregister(&connection.socket);
-            return self.plane.forget_connection(self.index);
+            let is_settled = connection.is_settled;
+            return self.plane.forget_connection(self.index, is_settled);
         }
         let connection = &mut self.connections[index];
         let interest = Interest {

@@ -8,7 +8,6 @@ mod contexts;
 mod export_name;
 mod info;
 mod list;
-mod place;
 mod starttls;
 mod style;
 
@@ -18,8 +17,7 @@ use super::open_export::OpenExport;
 use super::terms::{Style, Terms};
 use super::{Cx, Settings, Step};
 use crate::wire::option::{options, replies};
-use crate::wire::{ClientFlags, OptionHeader, OptionReply};
-pub(super) use place::Place;
+use crate::wire::{ClientFlags, InfoRequest, OptionHeader, OptionReply, info as info_data};
 
 /// The state of the negotiation.
 pub(super) struct Haggling {
@@ -97,7 +95,7 @@ impl Haggling {
             return Step::NeedBytes;
         };
         let data = message[OptionHeader::BYTES..].to_vec();
-        if cx.asks_for_place
+        if cx.may_ask_for_place
             && let Some(export) = self.about_to_open(header.option, &data, cx)
         {
             return Step::AskForPlace(export);
@@ -123,9 +121,23 @@ impl Haggling {
                     style: self.style,
                     contexts: self.chosen.open(&export, cx.target),
                 };
-                Step::Enter(export, terms)
+                Step::Enter(Box::new((export, terms)))
             }
         }
+    }
+
+    /// The full name of the export that an option opens. Nothing if it opens none, or is refused.
+    fn about_to_open(&self, option: u32, data: &[u8], cx: &mut Cx<'_>) -> Option<Box<str>> {
+        let name = match option {
+            options::GO => InfoRequest::parse(data)?.name,
+            options::EXPORT_NAME => info_data::export_name(data)?.to_owned(),
+            _ => return None,
+        };
+        if self.demand_tls(option, cx).is_some() {
+            return None;
+        }
+        let found = glance(&name, cx.target).ok()?;
+        Some(found.export.name.into())
     }
 
     fn answer(&mut self, option: u32, data: &[u8], cx: &mut Cx<'_>) -> Outcome {
