@@ -279,6 +279,7 @@ impl Engine {
             superblock,
             healing,
             affinities: BTreeMap::new(),
+            begun: None,
         };
         shared.post(home, Message::Mount(Box::new(mounting)));
         Ok(id)

@@ -1,7 +1,9 @@
 //! Mount: from a superblock to an aggregate that serves. Reads metadata in proportion to the number of
 //! volumes and LUNs, never to their size.
 //!
-//! Runs as a handler: it stops for pages and runs again from the top, building everything anew each time.
+//! Runs as a handler: it stops for pages and runs again from the top, building anew what it was at: the aggregate, then
+//! [`TOGETHER`] volumes at a time with their snapshots. What a step read is let go before the next, because a thousand volumes
+//! with their snapshots may have more metadata than there is memory.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -33,12 +35,24 @@ use crate::snapshot::table::Snapshots;
 use crate::tree::{File, Root};
 use crate::volume::Lun;
 
+/// Volumes that are read at the same time. Each takes a few reads one after the other, and may have 2,000 blocks of snapshots.
+const TOGETHER: usize = 8;
+
 /// A mount under way. Affinities are made once and used by the run that gets through.
 pub(crate) struct Mounting {
     pub(crate) aggregate: Arc<Aggregate>,
     pub(crate) superblock: Superblock,
     pub(crate) healing: Healing,
     pub(crate) affinities: BTreeMap<FileId, VolumeAffinities>,
+    pub(crate) begun: Option<Begun>,
+}
+
+/// The part of a mount that is done.
+pub(crate) struct Begun {
+    fs: FileSystem,
+    /// Volumes that are yet to be read.
+    names: VecDeque<Entry>,
+    volumes: Vec<LoadedVolume>,
 }
 
 /// Snapshots by name, each with its LUNs, or why they cannot be read.
@@ -54,12 +68,43 @@ struct LoadedVolume {
 }
 
 impl Mounting {
-    /// Reads everything, or stops. `add` makes the affinities of a volume.
+    /// Does a step, or stops. Nothing if there is more to do, for which nothing that was read is needed. `add` makes the
+    /// affinities of a volume.
     pub(crate) fn run(
         &mut self,
         cx: &mut LoadCx<'_>,
-        mut add: impl FnMut() -> Result<VolumeAffinities, Error>,
-    ) -> Result<Home, Stop> {
+        add: impl FnMut() -> Result<VolumeAffinities, Error>,
+    ) -> Result<Option<Home>, Stop> {
+        let Some(begun) = &mut self.begun else {
+            self.begun = Some(self.begin(cx)?);
+            return Ok(None);
+        };
+        if begun.names.is_empty() {
+            let begun = self.begun.take().expect("looked at above");
+            return self.finish(begun, add).map(Some);
+        }
+        let uuid = self.aggregate.config.uuid;
+        let mut gather = Gather::default();
+        let mut loaded = Vec::new();
+        for entry in begun.names.iter().take(TOGETHER) {
+            let volume = load_volume(&begun.fs, cx, entry.file, &entry.name, uuid);
+            loaded.extend(gather.add(volume));
+        }
+        gather.finish()?;
+        for (volume, sides) in loaded {
+            begun.names.pop_front();
+            for (id, side) in sides {
+                if begun.fs.files.insert(id, side).is_some() {
+                    return Err(another_side_file(id));
+                }
+            }
+            begun.volumes.push(volume);
+        }
+        Ok(None)
+    }
+
+    /// Reads what the aggregate has itself.
+    fn begin(&self, cx: &mut LoadCx<'_>) -> Result<Begun, Stop> {
         let superblock = &self.superblock;
         let geometry = &self.aggregate.geometry;
         let area_blocks = geometry.area_blocks();
@@ -91,28 +136,28 @@ impl Mounting {
         fs.used = superblock.blocks_used;
         fs.areas_used = superblock.areas_used;
         fs.next_file = superblock.next_file;
-        let mut volumes = Vec::new();
+        let mut names = VecDeque::new();
         if superblock.cp.0 == 0 {
             fs.create_metafiles(superblock.cp.next(), superblock.written_seconds);
         } else {
             load_file_system(&mut fs, cx, EntryKind::Volume)?;
-            let names: Vec<_> = fs.directory.iter().cloned().collect();
-            self.aggregate
-                .redirects
-                .set(moved(&fs, cx, &names)?.into_iter());
-            let mut gather = Gather::default();
-            for entry in names {
-                let loaded = load_volume(
-                    &mut fs,
-                    cx,
-                    entry.file,
-                    entry.name,
-                    self.aggregate.config.uuid,
-                );
-                volumes.extend(gather.add(loaded));
-            }
-            gather.finish()?;
+            names.extend(fs.directory.iter().cloned());
+            let moved = moved(&fs, cx, names.make_contiguous())?;
+            self.aggregate.redirects.set(moved.into_iter());
         }
+        Ok(Begun {
+            fs,
+            names,
+            volumes: Vec::new(),
+        })
+    }
+
+    fn finish(
+        &mut self,
+        begun: Begun,
+        mut add: impl FnMut() -> Result<VolumeAffinities, Error>,
+    ) -> Result<Home, Stop> {
+        let Begun { fs, volumes, .. } = begun;
         let mut home = Home {
             aggregate: self.aggregate.clone(),
             fs,
@@ -357,14 +402,22 @@ fn load_top_areas(fs: &FileSystem, cx: &mut LoadCx<'_>) -> Result<TopAreas, Stop
     }
 }
 
+/// Side files of a volume, which belong to the aggregate.
+type Sides = Vec<(FileId, File)>;
+
+fn another_side_file(id: FileId) -> Stop {
+    let expected = "a file with levels that nothing else names";
+    Damage::new("side file", expected, id).into()
+}
+
 fn load_volume(
-    fs: &mut FileSystem,
+    fs: &FileSystem,
     cx: &mut LoadCx<'_>,
     id: FileId,
-    name: String,
+    name: &str,
     uuid: [u8; 16],
-) -> Result<LoadedVolume, Stop> {
-    let container = fs.file(id);
+) -> Result<(LoadedVolume, Sides), Stop> {
+    let container = &fs.files[&id];
     let leaf = container.leaf(cx, SUPERBLOCK_VVBN.0)?;
     let superblock = VolumeSuperblock::decode(leaf.bytes(), id, &uuid)?;
     let count = container.inode.block_count() / VOLUME_AREA_BLOCKS;
@@ -391,31 +444,35 @@ fn load_volume(
     volume.container = Some(id);
     load_file_system(&mut volume, cx, EntryKind::Lun)?;
     let roots = superblock.snapshots.clone();
-    let sides = [
+    let mut sides = Sides::new();
+    let named = [
         (roots.files.map(|(summary, _)| summary), Kind::Summary),
         (roots.files.map(|(_, table)| table), Kind::Snapshots),
         (roots.release, Kind::Release),
     ];
-    for (side, kind) in sides {
+    for (side, kind) in named {
         let Some(side) = side else { continue };
         let inode = load_inode(fs, cx, side)?;
         Damage::unless_equal("inode kind", kind, inode.kind)?;
-        if inode.levels == 0 || side >= fs.next_file || fs.files.contains_key(&side) {
-            let expected = "a file with levels that nothing else names";
-            return Err(Damage::new("side file", expected, side).into());
+        let is_known = fs.files.contains_key(&side) || sides.iter().any(|(id, _)| *id == side);
+        if inode.levels == 0 || side >= fs.next_file || is_known {
+            return Err(another_side_file(side));
         }
-        fs.files.insert(side, File::new(inode, Layer::Aggregate));
+        sides.push((side, File::new(inode, Layer::Aggregate)));
     }
-    let table = roots.files.map(|(_, table)| &fs.files[&table]);
+    let side = |wanted: FileId| sides.iter().find(|(id, _)| *id == wanted);
+    let table = roots.files.and_then(|(_, table)| side(table));
+    let table = table.map(|(_, file)| file);
     volume.snapshots = Snapshots::load(roots, table, cx)?;
     lun_clone::check_loaded(&mut volume);
     let images = load_images(&volume.snapshots, cx)?;
-    Ok(LoadedVolume {
-        name,
+    let volume = LoadedVolume {
+        name: name.to_owned(),
         superblock,
         fs: volume,
         images,
-    })
+    };
+    Ok((volume, sides))
 }
 
 /// The LUNs of all snapshots that can be named. A snapshot that cannot be read costs nobody else anything.

@@ -54,7 +54,11 @@ impl<O: Outside> Core<O> {
                 .map_err(|gone| Error::Io(gone.to_string()))
         });
         match outcome {
-            Ok(home) => {
+            Ok(None) => {
+                operation.pinned.clear();
+                self.enqueue(id);
+            }
+            Ok(Some(home)) => {
                 let from = Position::of(&mounting.superblock);
                 self.finish_mount(id, home, from);
             }

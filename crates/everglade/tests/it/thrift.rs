@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::clients::LUN;
+use crate::operate::http;
 use crate::running::{Place, Server};
 use crate::tools::{have, must};
 use crate::wire::Client;
@@ -64,6 +65,60 @@ fn memory_stays_below_its_cap_under_random_load() {
     }
     let most = status_bytes(&server, "VmHWM");
     assert!(most < (256 + 64) * MIB, "{} MiB at most", most / MIB);
+    server.stop();
+}
+
+#[test]
+fn hundreds_of_volumes_with_snapshots_fit_into_the_least_memory() {
+    const VOLUMES: usize = 300;
+    let place = Place::new();
+    let args = ["--memory", "256MiB", "--aggregate-size", "8GiB"];
+    let server = place.serve(&[&args[..], &["--lun-size", "64MiB"]].concat());
+    let create = |path: &str, body: &str| {
+        let answer = http::unix(&place, "POST", path, "", body);
+        assert_eq!(answer.status, 201, "{path} {body}: {answer:?}");
+    };
+    std::thread::scope(|scope| {
+        for first in 0..8 {
+            let create = &create;
+            scope.spawn(move || {
+                for volume in (first..VOLUMES).step_by(8) {
+                    let name = format!(r#"{{"name": "v{volume}"}}"#);
+                    create("/v1/volumes", &name);
+                    let path = format!("/v1/volumes/v{volume}");
+                    let lun = r#"{"name": "l", "size_bytes": 1048576}"#;
+                    create(&format!("{path}/luns"), lun);
+                    for snapshot in 0..10 {
+                        let name = format!(r#"{{"name": "s{snapshot}"}}"#);
+                        create(&format!("{path}/snapshots"), &name);
+                    }
+                }
+            });
+        }
+    });
+    for volume in (0..VOLUMES).step_by(37) {
+        let export = format!("v{volume}/l");
+        let (mut client, _) = Client::open(&server.tcp, &export).expect("opened");
+        client.write(0, &[5; 4096]).expect("written");
+        client.flush().expect("flushed");
+    }
+    let fits = |server: &Server, when: &str| {
+        let most = status_bytes(server, "VmHWM");
+        println!("{when}: {} MiB at most", most / MIB);
+        assert!(most < (256 + 64) * MIB, "{when}: {} MiB", most / MIB);
+    };
+    fits(&server, "made");
+    server.stop();
+    let server = place.serve(&["--memory", "256MiB"]);
+    fits(&server, "mounted");
+    for volume in (0..VOLUMES).step_by(37) {
+        let read = |export: &str| {
+            let (mut client, _) = Client::open(&server.tcp, export).expect("opened");
+            client.read(0, 4096)
+        };
+        assert_eq!(read(&format!("v{volume}/l")), Ok(vec![5; 4096]));
+        assert_eq!(read(&format!("v{volume}/l@s9")), Ok(vec![0; 4096]));
+    }
     server.stop();
 }
 
