@@ -50,8 +50,8 @@ pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
 pub use scan::{Scan, SetScan};
 pub use size::{NotASize, Size};
 pub use snapshot::{
-    CreateSnapshot, HoldSnapshot, KeptSnapshot, RenameSnapshot, RestoreSnapshot, Restored,
-    Snapshot, SnapshotName, Snapshots, Taken,
+    CreateSnapshot, HoldSnapshot, RenameSnapshot, RestoreSnapshot, Restored, Snapshot,
+    SnapshotName, Snapshots, Taken,
 };
 pub use split::{Split, SplitState};
 pub use statistics::{AggregateStatistics, Operation, Statistics};

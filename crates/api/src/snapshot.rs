@@ -206,15 +206,6 @@ pub struct Snapshots {
     pub snapshots: Vec<Snapshot>,
 }
 
-/// A snapshot that stayed though it was to go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct KeptSnapshot {
-    /// Which.
-    pub name: String,
-    /// Why.
-    pub reason: String,
-}
-
 /// What a restore did, or would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Restored {
@@ -232,8 +223,6 @@ pub struct Restored {
     pub safety_snapshot: Option<String>,
     /// Snapshots that are deleted, because they were newer.
     pub discarded: Vec<Snapshot>,
-    /// Newer ones that could not be deleted.
-    pub kept: Vec<KeptSnapshot>,
     /// When it happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<Taken>,

@@ -226,17 +226,7 @@ fn run_restore(
         )));
     }
     let told = session.post::<Restored>(&path, &request(false))?;
-    output.made(&told.raw, || describe(&told.meant))?;
-    if told.meant.kept.is_empty() {
-        return Ok(());
-    }
-    let kept = told.meant.kept.iter();
-    let kept: Vec<_> = kept.map(|kept| kept.reason.as_str()).collect();
-    let text = format!(
-        "the volume is restored, but some newer snapshots are still there: {}",
-        kept.join("; ")
-    );
-    Err(Failure::new(exit::CONFLICT, text))
+    output.made(&told.raw, || describe(&told.meant))
 }
 
 /// What a restore did, or would do.
@@ -273,13 +263,6 @@ fn describe(restored: &Restored) -> String {
             "is deleted"
         };
         let _ = writeln!(text, "  {} {would}", loss(snapshot));
-    }
-    for kept in &restored.kept {
-        let _ = writeln!(
-            text,
-            "  {volume}@{} is still there: {}",
-            kept.name, kept.reason
-        );
     }
     text
 }
@@ -325,7 +308,6 @@ mod tests {
             dry_run: true,
             safety_snapshot: Some("before".to_owned()),
             discarded: Vec::new(),
-            kept: Vec::new(),
             taken: None,
         };
         assert!(describe(&restored).contains("would stay as v@before; nothing would be lost"));

@@ -203,6 +203,16 @@ pub enum Change {
         /// Name of the snapshot that is taken of the present image.
         safety: String,
     },
+    /// Makes the image of a snapshot the active one, and deletes what is newer, with what was active. All of it happens or
+    /// none.
+    RollBackVolume {
+        /// Which volume.
+        volume: String,
+        /// To which of its snapshots.
+        snapshot: String,
+        /// The snapshots that are newer. If there are others, or one of them has to stay, nothing happens.
+        discards: Vec<String>,
+    },
 }
 
 impl Change {
@@ -223,6 +233,7 @@ impl Change {
             // Side files, a record, and what the summary map begins with.
             Change::CreateSnapshot { .. }
             | Change::RestoreVolume { .. }
+            | Change::RollBackVolume { .. }
             | Change::RestoreLun { .. }
             | Change::CloneLun { .. } => 16,
             Change::CreateLun { .. } | Change::GrowLun { .. } => 4,
@@ -414,6 +425,11 @@ pub(crate) fn execute(
             snapshot: target,
             safety,
         } => snapshot::restore(home, context.seconds, volume, target, safety),
+        Change::RollBackVolume {
+            volume,
+            snapshot: target,
+            discards,
+        } => snapshot::roll_back(home, context.seconds, volume, target, discards),
     }
 }
 

@@ -132,6 +132,8 @@ bugs! {
     UnfoldedForgotten,
     /// After a restore the active image still descends from the safety snapshot.
     RestoreForgetsParent,
+    /// Snapshots that a restore is to discard stay.
+    DiscardedStays,
     /// Clients go on while a volume is restored.
     PauseMissing,
     /// After a restore clients keep reading the trees of the image before.

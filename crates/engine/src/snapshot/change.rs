@@ -9,6 +9,7 @@ use everglade_format::{CpNumber, Inode, Kind, Layer, SnapshotId};
 use crate::admin::{Error, check_name, find};
 use crate::cp::{Home, VolumeHome};
 use crate::snapshot::clone;
+use crate::snapshot::image::Image;
 use crate::snapshot::table::{Created, hold};
 use crate::tree::File;
 
@@ -120,44 +121,58 @@ fn in_use(volume: &VolumeHome, name: &str, what: &str) -> Error {
 }
 
 pub(crate) fn delete(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
+    let id = live(find(home, volume)?, name)?;
+    check_expendable(home, volume, id)?;
     let volume = find(home, volume)?;
-    let id = live(volume, name)?;
-    let holds = &volume.fs.snapshots.get(id).holds;
-    if !holds.is_empty() && !planted::is(Bug::HoldIgnored) {
-        let tags: Vec<&str> = holds.iter().map(|hold| hold.tag.as_str()).collect();
+    take_images(volume, &[id], "deleted")?;
+    volume.fs.snapshots.get_mut(id).state = State::Deleting;
+    Ok(())
+}
+
+/// Refuses to delete a snapshot that somebody needs.
+fn check_expendable(home: &mut Home, volume: &str, id: SnapshotId) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let record = volume.fs.snapshots.get(id);
+    let object = format!("snapshot {}@{}", volume.shared.name, record.name);
+    if !record.holds.is_empty() && !planted::is(Bug::HoldIgnored) {
+        let tags: Vec<&str> = record.holds.iter().map(|hold| hold.tag.as_str()).collect();
         return Err(Error::Busy(format!(
-            "snapshot {}@{name} is held by {}; release the holds first",
-            volume.shared.name,
+            "{object} is held by {}; release the holds first",
             tags.join(", ")
         )));
     }
     if id == clone::BASE && volume.fs.snapshots.roots.base.is_some() {
         return Err(Error::Busy(format!(
-            "snapshot {}@{name} is what this clone is based on; split the clone first, or delete it",
-            volume.shared.name
+            "{object} is what this clone is based on; split the clone first, or delete it"
         )));
     }
     let volume_id = volume.shared.id;
     let clones = clone::of(home, volume_id, Some(id));
-    let volume = home.volumes.get_mut(&volume_id).expect("found above");
     if !clones.is_empty() {
         return Err(Error::Busy(format!(
-            "snapshot {}@{name} is the base of {}; split or delete what is cloned from it first",
-            volume.shared.name,
+            "{object} is the base of {}; split or delete what is cloned from it first",
             clones.join(", ")
         )));
     }
-    let mut images = volume.shared.images_mut();
-    if images
-        .get(name)
-        .is_some_and(crate::snapshot::image::Image::is_open)
-    {
-        return Err(in_use(volume, name, "deleted"));
-    }
-    images.remove(name);
-    drop(images);
-    volume.fs.snapshots.get_mut(id).state = State::Deleting;
     Ok(())
+}
+
+/// Takes from clients the images of snapshots that go: of all or, if one is open, of none.
+fn take_images(
+    volume: &VolumeHome,
+    ids: &[SnapshotId],
+    what: &str,
+) -> Result<Vec<(SnapshotId, Image)>, Error> {
+    let name = |id: &SnapshotId| volume.fs.snapshots.get(*id).name.as_str();
+    let mut images = volume.shared.images_mut();
+    let is_open = |id: &&SnapshotId| images.get(name(id)).is_some_and(Image::is_open);
+    if let Some(open) = ids.iter().find(is_open) {
+        return Err(in_use(volume, name(open), what));
+    }
+    let taken = ids
+        .iter()
+        .filter_map(|id| Some((*id, images.remove(name(id))?)));
+    Ok(taken.collect())
 }
 
 pub(crate) fn add_hold(
@@ -235,6 +250,55 @@ pub(crate) fn restore(
         is_nameless: false,
     });
     snapshots.restoring = Some(id);
+    let is_paused = !planted::is(Bug::PauseMissing);
+    volume.shared.is_paused.store(is_paused, Ordering::Release);
+    Ok(())
+}
+
+/// Begins a restore after which nothing newer is left (see [`super::restore`]).
+pub(crate) fn roll_back(
+    home: &mut Home,
+    seconds: u64,
+    volume: &str,
+    name: &str,
+    discards: &[String],
+) -> Result<(), Error> {
+    let known = find(home, volume)?;
+    let target = live(known, name)?;
+    check_room(known)?;
+    let snapshots = &known.fs.snapshots;
+    let mut taken = snapshots.created.iter().filter(|it| !it.is_nameless);
+    if let Some(taken) = taken.next() {
+        return Err(Error::Busy(format!(
+            "snapshot {volume}@{} is just being taken; try again",
+            taken.name
+        )));
+    }
+    let newer = snapshots.live().filter(|record| record.id > target);
+    let mut doomed = Vec::new();
+    for record in newer {
+        if !discards.contains(&record.name) {
+            return Err(Error::Busy(format!(
+                "snapshot {volume}@{} is newer, and nobody said that it may go; look again",
+                record.name
+            )));
+        }
+        doomed.push(record.id);
+    }
+    for id in &doomed {
+        check_expendable(home, volume, *id)?;
+    }
+    let volume = find(home, volume)?;
+    let images = take_images(volume, &doomed, "deleted")?;
+    let snapshots = &mut volume.fs.snapshots;
+    snapshots.discarding = doomed;
+    snapshots.images = images;
+    snapshots.created.push(Created {
+        name: name.to_owned(),
+        seconds,
+        is_nameless: true,
+    });
+    snapshots.restoring = Some(target);
     let is_paused = !planted::is(Bug::PauseMissing);
     volume.shared.is_paused.store(is_paused, Ordering::Release);
     Ok(())

@@ -9,12 +9,16 @@
 //!
 //! 1. Clients see all of the image before, or all of the one after; a power cut leaves one of the two.
 //! 2. If the target cannot be read, nothing happens: no safety snapshot, no change.
-//! 3. File ids and the frontier of the vvbn space are the volume's, not the image's: they never go back.
+//! 3. A restore that discards what is newer takes its safety snapshot without a name, as one that is being deleted from the
+//!    beginning, and the newer ones become that in the same consistency point. Clients lose their images when it is asked for,
+//!    and get them back if the target cannot be read.
+//! 4. File ids and the frontier of the vvbn space are the volume's, not the image's: they never go back.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use everglade_format::planted::{self, Bug};
+use everglade_format::snapshot::State;
 use everglade_format::volume::VOLUME_AREA_BLOCKS;
 use everglade_format::{EntryKind, FileId, Layer, SnapshotRecord};
 use everglade_freespace::Areas;
@@ -49,10 +53,22 @@ pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Resul
             volume.fs.snapshots.restoring = None;
             let safety = volume.fs.snapshots.created.pop();
             assert!(safety.is_some(), "a restore takes a safety snapshot");
+            let snapshots = &mut volume.fs.snapshots;
+            snapshots.discarding.clear();
+            let mut images = volume.shared.images_mut();
+            for (id, image) in std::mem::take(&mut snapshots.images) {
+                images.insert(snapshots.get(id).name.clone(), image);
+            }
+            drop(images);
             let name = volume.shared.name.to_string();
             volume.shared.is_paused.store(false, Ordering::Release);
             let run = home.run.as_mut().expect("under way");
-            let refused = |change: &Change| matches!(change, Change::RestoreVolume { volume, .. } if *volume == name);
+            let refused = |change: &Change| match change {
+                Change::RestoreVolume { volume, .. } | Change::RollBackVolume { volume, .. } => {
+                    *volume == name
+                }
+                _ => false,
+            };
             for (request, answer) in &mut run.answers {
                 if refused(&request.change) && answer.is_ok() {
                     *answer = Err(Error::Unavailable(format!(
@@ -106,6 +122,12 @@ pub(crate) fn switch(home: &mut Home, id: FileId) {
         snapshots.roots.parent = Some(target);
     }
     snapshots.roots.exclusive = 0;
+    for id in std::mem::take(&mut snapshots.discarding) {
+        if !planted::is(Bug::DiscardedStays) {
+            snapshots.get_mut(id).state = State::Deleting;
+        }
+    }
+    snapshots.images.clear();
     snapshots.set_changed();
     snapshots.held.clear();
     volume.fs.finish_cp();

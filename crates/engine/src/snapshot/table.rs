@@ -22,6 +22,7 @@ use everglade_format::{BITS_PER_BLOCK, Damage, FileId, SnapshotId, SnapshotRecor
 use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::held::Held;
 use crate::snapshot::history::{self, History, Line};
+use crate::snapshot::image::Image;
 use crate::snapshot::lun::LunRestore;
 use crate::snapshot::lun_clone;
 use crate::snapshot::plan::Plan;
@@ -48,6 +49,9 @@ pub(crate) struct Snapshots {
     pub(crate) created: Vec<Created>,
     /// The snapshot whose image becomes the active one with this consistency point.
     pub(crate) restoring: Option<SnapshotId>,
+    /// Snapshots that go with that, and what clients had of them until it was asked for.
+    pub(crate) discarding: Vec<SnapshotId>,
+    pub(crate) images: Vec<(SnapshotId, Image)>,
     /// The volume is a new clone: parent and snapshot whose image it is to get.
     pub(crate) cloning: Option<(FileId, SnapshotId)>,
     /// A LUN that becomes what it was with this consistency point.
@@ -567,6 +571,8 @@ impl Snapshots {
         assert!(self.cloning.is_none(), "a clone has no image");
         assert!(self.lun.is_none(), "a LUN was not restored");
         self.restoring = None;
+        self.discarding.clear();
+        self.images.clear();
         self.spent = 0;
         self.is_changed = false;
     }

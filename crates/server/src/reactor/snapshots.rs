@@ -1,14 +1,12 @@
 //! Snapshots, as administrators see and change them (F-01, F-05, F-10, F-16).
 //!
 //! The engine tells a snapshot's numbers as of the last consistency point. Every change is one of the engine's, so
-//! it happened or it did not. Only a restore that discards what is newer is two: the restore, and then the
-//! deletions, which share a consistency point. Between them a crash leaves the restored volume and all snapshots,
-//! which is more than was asked for and never less. What stands in the way of a deletion is looked for first, and
-//! then nothing happens at all.
+//! it happened or it did not. A restore that discards what is newer names what it may discard: if somebody takes a
+//! snapshot meanwhile, or holds or opens one, nothing happens at all.
 
 use everglade_api::{
-    Code, CreateSnapshot, HoldSnapshot, KeptSnapshot, Moment, Problem, RenameSnapshot,
-    RestoreSnapshot, Restored, Snapshot, Snapshots, Taken,
+    Code, CreateSnapshot, HoldSnapshot, Moment, Problem, RenameSnapshot, RestoreSnapshot, Restored,
+    Snapshot, Snapshots, Taken,
 };
 use everglade_engine::{SnapshotInfo, admin};
 
@@ -204,7 +202,6 @@ impl Administrator {
             dry_run: request.dry_run,
             safety_snapshot: (!request.discard_newer).then(|| safety.clone()),
             discarded: newer,
-            kept: Vec::new(),
             taken: None,
         };
         if request.dry_run {
@@ -212,6 +209,11 @@ impl Administrator {
         }
         let (volume_name, snapshot) = (volume.to_owned(), name.to_owned());
         let change = match lun {
+            None if request.discard_newer => admin::Change::RollBackVolume {
+                volume: volume_name,
+                snapshot,
+                discards: names(&restored.discarded),
+            },
             None => admin::Change::RestoreVolume {
                 volume: volume_name,
                 snapshot,
@@ -230,31 +232,22 @@ impl Administrator {
             None => format!("volume {volume}"),
             Some(lun) => format!("LUN {volume}/{lun}"),
         };
-        tracing::info!("restored {what} to {name}; what was active is {volume}@{safety}");
-        if request.discard_newer {
-            restored.discarded.push(self.snapshot(volume, &safety)?);
-            self.discard(aggregate, &mut restored);
+        match &restored.safety_snapshot {
+            Some(safety) => {
+                tracing::info!("restored {what} to {name}; what was active is {volume}@{safety}");
+            }
+            None => tracing::info!(
+                "restored {what} to {name}; what was active is gone, and so is what was newer: {}",
+                names(&restored.discarded).join(", ")
+            ),
         }
         Ok(restored)
     }
+}
 
-    /// Deletes what a restore made superfluous. Somebody may have opened or held some of it meanwhile.
-    fn discard(&self, aggregate: u32, restored: &mut Restored) {
-        let doomed = std::mem::take(&mut restored.discarded);
-        let changes = doomed
-            .iter()
-            .map(|snapshot| (aggregate, deletion(&snapshot.volume, &snapshot.name)));
-        let outcomes = self.change_all(changes);
-        for (snapshot, outcome) in doomed.into_iter().zip(outcomes) {
-            match outcome {
-                Ok(_) => restored.discarded.push(snapshot),
-                Err(problem) => restored.kept.push(KeptSnapshot {
-                    name: snapshot.name,
-                    reason: problem.to_string(),
-                }),
-            }
-        }
-    }
+fn names(snapshots: &[Snapshot]) -> Vec<String> {
+    let name = |snapshot: &Snapshot| snapshot.name.clone();
+    snapshots.iter().map(name).collect()
 }
 
 pub(super) fn deletion(volume: &str, name: &str) -> admin::Change {

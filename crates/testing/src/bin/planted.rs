@@ -82,6 +82,7 @@ const TABLE: &[Row] = &[
     (Bug::ExclusiveNotCounted, Kind::Moments, 0),
     (Bug::UnfoldedForgotten, Kind::Moments, 0),
     (Bug::RestoreForgetsParent, Kind::Moments, 1),
+    (Bug::DiscardedStays, Kind::Snapshots, 0),
     (Bug::PauseMissing, Kind::Moments, 0),
     (Bug::RestoreShowsOldRoots, Kind::Moments, 0),
     (Bug::HoldIgnored, Kind::Moments, 1),
@@ -105,7 +106,7 @@ const TABLE: &[Row] = &[
     (Bug::RestoreForgetsCounts, Kind::Moments, 1),
     (Bug::LunRestoreIgnoresCounts, Kind::Moments, 1),
     (Bug::CloneSourceReleased, Kind::Snapshots, 8),
-    (Bug::LunCloneForgetsEdge, Kind::Snapshots, 8),
+    (Bug::LunCloneForgetsEdge, Kind::Snapshots, 52),
     (Bug::LunCloneCursorAhead, Kind::Snapshots, 1),
 ];
 

@@ -202,6 +202,14 @@ fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
         Letter::Create => create(&format!("y{position}")),
         Letter::DeleteOldest => delete(names.first()?),
         Letter::DeleteNewest => delete(names.last()?),
+        Letter::RestoreOldest if position == 1 => {
+            let snapshot = (*names.first()?).clone();
+            Step::Change(Change::RollBackVolume {
+                volume: volume(),
+                discards: state.newer(&snapshot),
+                snapshot,
+            })
+        }
         Letter::RestoreOldest => restore(names.first()?, &safety),
         Letter::RestoreNewest => restore(names.last()?, &safety),
         Letter::RestoreLun => {

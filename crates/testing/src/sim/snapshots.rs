@@ -57,6 +57,8 @@ pub(super) type Image = BTreeMap<String, Lun>;
 pub(super) struct State {
     pub(super) active: Image,
     pub(super) snapshots: BTreeMap<String, Image>,
+    /// Their names, the oldest first.
+    order: Vec<String>,
     holds: BTreeMap<String, Vec<String>>,
     /// Percent of their pace that scans are held back by.
     held_back: u8,
@@ -113,6 +115,13 @@ impl State {
     /// The name of a LUN that is being cloned, as far as anybody knows.
     pub(super) fn cloning(&self) -> Option<&str> {
         self.cloning.as_ref().map(|cloning| cloning.name.as_str())
+    }
+
+    /// Snapshots that were taken after one.
+    pub(super) fn newer(&self, snapshot: &str) -> Vec<String> {
+        let mut newer = self.order.iter().skip_while(|name| *name != snapshot);
+        newer.next().expect("it is there");
+        newer.cloned().collect()
     }
 
     /// What the volume is called.
@@ -538,6 +547,7 @@ fn apply(state: &mut State, change: &Change) {
     let State {
         active,
         snapshots,
+        order,
         holds,
         volume,
         aggregate,
@@ -585,16 +595,21 @@ fn apply(state: &mut State, change: &Change) {
         }
         Change::CreateSnapshot { name, .. } => {
             snapshots.insert(name.clone(), active.clone());
+            order.push(name.clone());
         }
         Change::RenameSnapshot { name, to, .. } => {
             let image = snapshots.remove(name).expect("known");
             snapshots.insert(to.clone(), image);
+            for known in order.iter_mut().filter(|known| *known == name) {
+                known.clone_from(to);
+            }
             if let Some(tags) = holds.remove(name) {
                 holds.insert(to.clone(), tags);
             }
         }
         Change::DeleteSnapshot { name, .. } => {
             snapshots.remove(name);
+            order.retain(|known| known != name);
         }
         Change::HoldSnapshot { name, tag, .. } => {
             holds.entry(name.clone()).or_default().push(tag.clone())
@@ -613,6 +628,7 @@ fn apply(state: &mut State, change: &Change) {
         } => {
             let then = snapshots[snapshot][lun].clone();
             snapshots.insert(safety.clone(), active.clone());
+            order.push(safety.clone());
             active.insert(lun.clone(), then);
         }
         Change::RestoreVolume {
@@ -620,6 +636,17 @@ fn apply(state: &mut State, change: &Change) {
         } => {
             let target = snapshots[snapshot].clone();
             snapshots.insert(safety.clone(), std::mem::replace(active, target));
+            order.push(safety.clone());
+            if let Some(cloning) = cloning {
+                cloning.is_ended = true;
+            }
+        }
+        Change::RollBackVolume {
+            snapshot, discards, ..
+        } => {
+            active.clone_from(&snapshots[snapshot]);
+            snapshots.retain(|name, _| !discards.contains(name));
+            order.retain(|name| !discards.contains(name));
             if let Some(cloning) = cloning {
                 cloning.is_ended = true;
             }
@@ -743,7 +770,14 @@ fn draw(rng: &mut Rng, state: &State, number: u64, clones: bool) -> Step {
             let snapshot = snapshots[rng.index(snapshots.len())].clone();
             let safety = format!("r{number}");
             let luns = restorable(state, &snapshot);
-            if rng.one_in(2) && !luns.is_empty() {
+            let discards = state.newer(&snapshot);
+            if rng.one_in(4) && !discards.iter().any(held) {
+                Change::RollBackVolume {
+                    volume,
+                    snapshot,
+                    discards,
+                }
+            } else if rng.one_in(2) && !luns.is_empty() {
                 Change::RestoreLun {
                     volume,
                     snapshot,

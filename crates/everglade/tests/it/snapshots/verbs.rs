@@ -224,7 +224,8 @@ fn a_restore_says_what_it_keeps_and_what_it_would_lose() {
         .expect("a list")
         .iter()
         .collect();
-    assert_eq!(lost.len(), 4, "that of the present image too: {done}");
+    assert_eq!(lost.len(), 3, "{done}");
+    assert!(done["safety_snapshot"].is_null(), "{done}");
     assert_eq!(names(&place, "vol0"), ["a"]);
     let history = ask(&place, &["history", "--where", "what=snapshot restore"]);
     assert!(

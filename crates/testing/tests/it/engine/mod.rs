@@ -17,6 +17,7 @@ mod redirect;
 mod renaming;
 mod resizing;
 mod rig;
+mod rollbacks;
 mod several;
 mod space;
 mod splits;
