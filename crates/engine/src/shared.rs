@@ -384,9 +384,7 @@ impl Engine {
     pub fn home_reactor_of(&self, export: &str) -> Option<usize> {
         let (volume, _) = export.split_once('/')?;
         let id = self.home_of(volume)?;
-        let all = self.0.all();
-        let found = all.iter().find(|known| known.id == id);
-        found.map(|aggregate| aggregate.home)
+        Some(self.0.aggregate(id).home)
     }
 
     /// What administrators' programs keep in an aggregate ([`crate::admin::Change::SetNotes`]); nothing before it is

@@ -134,7 +134,7 @@ impl SessionMetrics {
 
     pub(crate) fn session_began(&self) {
         add(&self.sessions_total, 1);
-        add(&self.sessions_open, 1);
+        self.session_came();
     }
 
     /// A session that began in another table.
@@ -144,17 +144,13 @@ impl SessionMetrics {
 
     /// A session goes on in another table.
     pub(crate) fn session_left(&self) {
-        self.one_session_less();
-    }
-
-    fn one_session_less(&self) {
         let open = self.sessions_open.load(Ordering::Relaxed);
         assert!(open > 0, "a session that is no more here was here");
         self.sessions_open.store(open - 1, Ordering::Relaxed);
     }
 
     pub(crate) fn session_ended(&self, chose_an_export: bool) {
-        self.one_session_less();
+        self.session_left();
         add(&self.handshakes_failed, u64::from(!chose_an_export));
     }
 

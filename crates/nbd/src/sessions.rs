@@ -14,8 +14,8 @@
 //!    its turn allows is ready again: back to 2 a few times, then look at the sockets before going on;
 //! 4. [`Sessions::interest`] of the sessions touched: what to wait for. A session that is closed is
 //!    to be [detached](Sessions::detach) and its socket dropped. One that asks on which reactor it is to
-//!    [be](Interest::place) waits for nothing else: it stays with [`Sessions::place_here`], and has other interests then, or goes to another table:
-//!    [`Sessions::release`] here, [`Sessions::adopt`] there;
+//!    [be](Interest::place) waits for nothing else: it stays with [`Sessions::place_here`], and has other
+//!    interests then, or goes to another table: [`Sessions::release`] here, [`Sessions::adopt`] there;
 //! 5. about once a second, [`Sessions::sweep`].
 
 use std::collections::VecDeque;
@@ -50,7 +50,7 @@ pub struct Interest {
     pub write: bool,
     /// TLS: then encrypt the stream and call [`Sessions::tls_begun`].
     pub tls: bool,
-    /// Nothing, but to be told which reactor is to open its export: [`Sessions::export_wanted`].
+    /// Nothing, but to be told which reactor is to open its export: [`Session::wants_place`].
     pub place: bool,
     /// Nothing any more: drop the socket and [`Sessions::detach`].
     pub closed: bool,
@@ -171,12 +171,6 @@ impl Sessions {
         Some(id)
     }
 
-    /// The export that a session is about to open, if it asks for its place.
-    #[must_use]
-    pub fn export_wanted(&self, id: SessionId) -> Option<&str> {
-        self.session(id).wants_place()
-    }
-
     /// A session that asked for its place stays here.
     ///
     /// # Panics
@@ -192,7 +186,7 @@ impl Sessions {
     /// If it did not ask.
     pub fn release(&mut self, id: SessionId) -> Moving {
         assert!(
-            self.export_wanted(id).is_some(),
+            self.session(id).wants_place().is_some(),
             "a session leaves when it asks for its place"
         );
         self.metrics.session_left();

@@ -402,7 +402,7 @@ fn load_top_areas(fs: &FileSystem, cx: &mut LoadCx<'_>) -> Result<TopAreas, Stop
     }
 }
 
-/// Side files of a volume, which belong to the aggregate.
+/// Side files of a volume, which belong to the aggregate. Whoever adds them looks whether it has them already.
 type Sides = Vec<(FileId, File)>;
 
 fn another_side_file(id: FileId) -> Stop {
@@ -454,8 +454,7 @@ fn load_volume(
         let Some(side) = side else { continue };
         let inode = load_inode(fs, cx, side)?;
         Damage::unless_equal("inode kind", kind, inode.kind)?;
-        let is_known = fs.files.contains_key(&side) || sides.iter().any(|(id, _)| *id == side);
-        if inode.levels == 0 || side >= fs.next_file || is_known {
+        if inode.levels == 0 || side >= fs.next_file {
             return Err(another_side_file(side));
         }
         sides.push((side, File::new(inode, Layer::Aggregate)));

@@ -33,13 +33,6 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    fn one(id: usize) -> Waiters {
-        Waiters {
-            first: Some(id),
-            others: Vec::new(),
-        }
-    }
-
     fn push(&mut self, id: usize) {
         match self.first {
             None => self.first = Some(id),
@@ -111,50 +104,50 @@ impl<O: Outside> Core<O> {
 
     /// Starts reading what operation `id` wants; it runs again when all of it is here.
     pub(super) fn load(&mut self, id: usize, aggregate: u32, mut wants: Vec<Pointer>) {
-        wants.sort_unstable_by_key(|pointer| (pointer.pvbn, pointer.tag));
-        wants.dedup_by_key(|pointer| (pointer.pvbn, pointer.tag));
+        let loads = self.note_waiter(aggregate, &mut wants, Some(id));
         assert!(
-            !wants.is_empty(),
+            loads > 0,
             "an operation stopped for pages and asked for none"
         );
         let operation = &mut self.operations[id];
-        operation.loads += wants.len();
+        operation.loads += loads;
         let reader = match operation.work {
             Work::Client(_) => Reader::Client,
             _ => Reader::Ourselves,
         };
-        wants.retain(
-            |pointer| match self.loading.entry(key(aggregate, *pointer)) {
-                Entry::Occupied(mut known) => {
-                    known.get_mut().push(id);
-                    false
-                }
-                Entry::Vacant(place) => {
-                    place.insert(Waiters::one(id));
-                    true
-                }
-            },
-        );
         self.read(aggregate, wants, reader);
     }
 
     /// Starts reading pages that somebody may want soon, in ascending order of their places where they touch.
     /// Returns how many were not under way already.
     pub(super) fn load_for_nobody(&mut self, aggregate: u32, mut pointers: Vec<Pointer>) -> u64 {
-        pointers.sort_unstable_by_key(|pointer| (pointer.pvbn, pointer.tag));
-        pointers.dedup_by_key(|pointer| (pointer.pvbn, pointer.tag));
-        pointers.retain(
-            |pointer| match self.loading.entry(key(aggregate, *pointer)) {
-                Entry::Occupied(_) => false,
-                Entry::Vacant(place) => {
-                    place.insert(Waiters::default());
-                    true
-                }
-            },
-        );
+        self.note_waiter(aggregate, &mut pointers, None);
         let started = pointers.len() as u64;
         self.read(aggregate, pointers, Reader::Nobody);
         started
+    }
+
+    /// Leaves of `pointers` those that nobody reads yet, in ascending order of their places, and lets `waiter` wait for
+    /// all of them. Returns how many different ones there were.
+    fn note_waiter(
+        &mut self,
+        aggregate: u32,
+        pointers: &mut Vec<Pointer>,
+        waiter: Option<usize>,
+    ) -> usize {
+        pointers.sort_unstable_by_key(|pointer| (pointer.pvbn, pointer.tag));
+        pointers.dedup_by_key(|pointer| (pointer.pvbn, pointer.tag));
+        let count = pointers.len();
+        pointers.retain(|pointer| {
+            let entry = self.loading.entry(key(aggregate, *pointer));
+            let is_new = matches!(entry, Entry::Vacant(_));
+            let waiters = entry.or_default();
+            if let Some(id) = waiter {
+                waiters.push(id);
+            }
+            is_new
+        });
+        count
     }
 
     /// Reads pages, in runs where they touch.
@@ -176,11 +169,10 @@ impl<O: Outside> Core<O> {
                 );
                 continue;
             };
-            let following = (first.pvbn.0..).zip(&reads[done..]);
+            let most = usize::try_from(run).map_or(RUN_BLOCKS, |run| run.clamp(1, RUN_BLOCKS));
+            let following = (first.pvbn.0..).zip(&reads[done..]).take(most);
             let touching = |(pvbn, next): &(u64, &Pointer)| next.pvbn.0 == *pvbn;
             let count = following.take_while(touching).count();
-            let most = usize::try_from(run).map_or(RUN_BLOCKS, |run| run.min(RUN_BLOCKS));
-            let count = count.min(most).max(1);
             let pointers = match count == reads.len() {
                 true => std::mem::take(&mut reads),
                 false => reads[done..done + count].to_vec(),
@@ -343,10 +335,7 @@ impl<O: Outside> Core<O> {
             "a read returns its pages"
         );
         let is_one = pointers.len() == 1;
-        let mut verified = Vec::new();
-        if !is_one {
-            verified.reserve_exact(pointers.len());
-        }
+        let mut verified = Vec::with_capacity(if is_one { 0 } else { pointers.len() });
         for (pointer, page) in pointers.into_iter().zip(completion.pages) {
             let found = shared.key.tag(&page);
             if found == pointer.tag || planted::is(Bug::TagNotChecked) {

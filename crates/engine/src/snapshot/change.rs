@@ -124,7 +124,7 @@ pub(crate) fn delete(home: &mut Home, volume: &str, name: &str) -> Result<(), Er
     let id = live(find(home, volume)?, name)?;
     check_expendable(home, volume, id)?;
     let volume = find(home, volume)?;
-    take_images(volume, &[id], "deleted")?;
+    take_images(volume, &[id])?;
     volume.fs.snapshots.get_mut(id).state = State::Deleting;
     Ok(())
 }
@@ -157,21 +157,18 @@ fn check_expendable(home: &mut Home, volume: &str, id: SnapshotId) -> Result<(),
     Ok(())
 }
 
-/// Takes from clients the images of snapshots that go: of all or, if one is open, of none.
+/// Takes from clients the images of snapshots that are deleted: of all or, if one is open, of none.
 fn take_images(
     volume: &VolumeHome,
     ids: &[SnapshotId],
-    what: &str,
-) -> Result<Vec<(SnapshotId, Image)>, Error> {
+) -> Result<Vec<(SnapshotId, Option<Image>)>, Error> {
     let name = |id: &SnapshotId| volume.fs.snapshots.get(*id).name.as_str();
     let mut images = volume.shared.images_mut();
     let is_open = |id: &&SnapshotId| images.get(name(id)).is_some_and(Image::is_open);
     if let Some(open) = ids.iter().find(is_open) {
-        return Err(in_use(volume, name(open), what));
+        return Err(in_use(volume, name(open), "deleted"));
     }
-    let taken = ids
-        .iter()
-        .filter_map(|id| Some((*id, images.remove(name(id))?)));
+    let taken = ids.iter().map(|id| (*id, images.remove(name(id))));
     Ok(taken.collect())
 }
 
@@ -243,16 +240,21 @@ pub(crate) fn restore(
     let id = live(volume, name)?;
     check_new(volume, safety)?;
     check_room(volume)?;
-    let snapshots = &mut volume.fs.snapshots;
-    snapshots.created.push(Created {
+    let safety = Created {
         name: safety.to_owned(),
         seconds,
         is_nameless: false,
-    });
-    snapshots.restoring = Some(id);
+    };
+    begin_restore(volume, id, safety);
+    Ok(())
+}
+
+fn begin_restore(volume: &mut VolumeHome, target: SnapshotId, safety: Created) {
+    let snapshots = &mut volume.fs.snapshots;
+    snapshots.created.push(safety);
+    snapshots.restoring = Some(target);
     let is_paused = !planted::is(Bug::PauseMissing);
     volume.shared.is_paused.store(is_paused, Ordering::Release);
-    Ok(())
 }
 
 /// Begins a restore after which nothing newer is left (see [`super::restore`]).
@@ -289,18 +291,13 @@ pub(crate) fn roll_back(
         check_expendable(home, volume, *id)?;
     }
     let volume = find(home, volume)?;
-    let images = take_images(volume, &doomed, "deleted")?;
-    let snapshots = &mut volume.fs.snapshots;
-    snapshots.discarding = doomed;
-    snapshots.images = images;
-    snapshots.created.push(Created {
+    volume.fs.snapshots.discarding = take_images(volume, &doomed)?;
+    let safety = Created {
         name: name.to_owned(),
         seconds,
         is_nameless: true,
-    });
-    snapshots.restoring = Some(target);
-    let is_paused = !planted::is(Bug::PauseMissing);
-    volume.shared.is_paused.store(is_paused, Ordering::Release);
+    };
+    begin_restore(volume, target, safety);
     Ok(())
 }
 

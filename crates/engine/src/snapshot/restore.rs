@@ -54,12 +54,10 @@ pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Resul
             let safety = volume.fs.snapshots.created.pop();
             assert!(safety.is_some(), "a restore takes a safety snapshot");
             let snapshots = &mut volume.fs.snapshots;
-            snapshots.discarding.clear();
-            let mut images = volume.shared.images_mut();
-            for (id, image) in std::mem::take(&mut snapshots.images) {
-                images.insert(snapshots.get(id).name.clone(), image);
-            }
-            drop(images);
+            let kept = std::mem::take(&mut snapshots.discarding).into_iter();
+            let kept =
+                kept.filter_map(|(id, image)| Some((snapshots.get(id).name.clone(), image?)));
+            volume.shared.images_mut().extend(kept);
             let name = volume.shared.name.to_string();
             volume.shared.is_paused.store(false, Ordering::Release);
             let run = home.run.as_mut().expect("under way");
@@ -122,12 +120,11 @@ pub(crate) fn switch(home: &mut Home, id: FileId) {
         snapshots.roots.parent = Some(target);
     }
     snapshots.roots.exclusive = 0;
-    for id in std::mem::take(&mut snapshots.discarding) {
+    for (id, _) in std::mem::take(&mut snapshots.discarding) {
         if !planted::is(Bug::DiscardedStays) {
             snapshots.get_mut(id).state = State::Deleting;
         }
     }
-    snapshots.images.clear();
     snapshots.set_changed();
     snapshots.held.clear();
     volume.fs.finish_cp();

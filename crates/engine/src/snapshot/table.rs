@@ -50,8 +50,7 @@ pub(crate) struct Snapshots {
     /// The snapshot whose image becomes the active one with this consistency point.
     pub(crate) restoring: Option<SnapshotId>,
     /// Snapshots that go with that, and what clients had of them until it was asked for.
-    pub(crate) discarding: Vec<SnapshotId>,
-    pub(crate) images: Vec<(SnapshotId, Image)>,
+    pub(crate) discarding: Vec<(SnapshotId, Option<Image>)>,
     /// The volume is a new clone: parent and snapshot whose image it is to get.
     pub(crate) cloning: Option<(FileId, SnapshotId)>,
     /// A LUN that becomes what it was with this consistency point.
@@ -572,7 +571,6 @@ impl Snapshots {
         assert!(self.lun.is_none(), "a LUN was not restored");
         self.restoring = None;
         self.discarding.clear();
-        self.images.clear();
         self.spent = 0;
         self.is_changed = false;
     }

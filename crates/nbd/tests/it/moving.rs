@@ -159,7 +159,7 @@ fn what_was_negotiated_and_sent_ahead_moves_along() {
     let answer = exchange(&mut from, id, &mut pipe, &mut here, &ahead.concat());
     assert!(answer.is_empty(), "nothing before it has its place");
     assert!(from.interest(id).place && !from.interest(id).read);
-    assert_eq!(from.export_wanted(id), Some("vol0/lun0"));
+    assert_eq!(from.session(id).wants_place(), Some("vol0/lun0"));
     let moving = from.release(id);
     assert!(from.is_empty());
     assert_eq!(from.next_ready(), None, "it is nobody's business here");

@@ -266,7 +266,7 @@ impl Reactor {
     /// A session is about to open an export: here, or on another reactor than the one where that is at home (decision
     /// 0023). True if it has left.
     fn place(&mut self, session: SessionId, index: usize) -> bool {
-        let export = self.sessions.export_wanted(session);
+        let export = self.sessions.session(session).wants_place();
         let home = export.and_then(|export| self.engine.home_reactor_of(export));
         let is_home = home == Some(self.index);
         let reactor = self.plane.place(self.index, is_home, &self.engine.homes());

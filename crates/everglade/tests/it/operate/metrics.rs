@@ -34,7 +34,7 @@ fn families(page: &str) -> BTreeSet<String> {
 
 /// The value of a sample.
 #[track_caller]
-fn value(page: &str, sample: &str) -> f64 {
+pub(crate) fn value(page: &str, sample: &str) -> f64 {
     let found = page
         .lines()
         .find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));

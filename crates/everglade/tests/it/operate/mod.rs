@@ -3,7 +3,7 @@
 mod configuration;
 pub(crate) mod http;
 mod listing;
-mod metrics;
+pub(crate) mod metrics;
 mod remembering;
 mod remote;
 mod service;

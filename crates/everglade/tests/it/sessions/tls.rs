@@ -243,7 +243,7 @@ fn an_encrypted_connection_moves_to_another_reactor() {
     let server = super::placing::two_pools(&place, &["--config", text(&file)]);
     let image = image(&place);
     let written = fs::read(&image).expect("read");
-    let gone = || super::placing::wait_for(&server, &[0, 0]);
+    let gone = || super::placing::wait_for_none(&server);
     let port = server.tcp.rsplit(':').next().expect("a port");
     let folder = text(&certificates.folder);
     for export in [LUN, "other/lun", "other/lun", LUN] {
@@ -252,7 +252,7 @@ fn an_encrypted_connection_moves_to_another_reactor() {
             must("python3", &["-c", AHEAD, "localhost", port, folder, export]);
             gone();
         }
-        assert_eq!(super::placing::moved(&server), before + 1, "{export}");
+        assert_eq!(super::placing::moved(&server), before + 1.0, "{export}");
         let uri = encrypted_uri(&server, export, &certificates.folder);
         let copy = place.file("copy");
         must("nbdcopy", &["--connections=1", text(&image), &uri]);

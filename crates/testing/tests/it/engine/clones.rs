@@ -4,6 +4,9 @@ use everglade_check::Kind as Problem;
 use everglade_engine::admin::{Change, Error};
 use everglade_engine::{LunCloneInfo, SplitInfo, State};
 use everglade_env::BLOCK_SIZE;
+use everglade_format::Header;
+use everglade_format::indirect::BlockKind;
+use everglade_format::metafile::HIDDEN;
 use everglade_target::{Op, Reply, WriteSpan};
 use everglade_testing::engine::{EngineMaker, EngineSystem};
 use everglade_testing::sim::Kind;
@@ -232,6 +235,43 @@ impl Rig {
             system,
             lives,
         })
+    }
+
+    /// A snapshot with a LUN, m, that is being deleted: its name is only read if the snapshot is restored.
+    pub(super) fn snapshot_of_a_deletion(&mut self, name: &str) {
+        let create = Change::CreateLun {
+            volume: own("v"),
+            name: own("m"),
+            size_bytes: 3_000 * BLOCK,
+        };
+        self.change(create).expect("a new name");
+        self.write("v/m", 0, 1_500, 5_000);
+        let delete = Change::DeleteLun {
+            volume: own("v"),
+            name: own("m"),
+        };
+        let (volume, name) = (own("v"), own(name));
+        let answers = self.change_at_once([delete, Change::CreateSnapshot { volume, name }]);
+        assert_eq!(answers, [Ok(()), Ok(())]);
+    }
+
+    /// Worlds in each of which a block with names of LUNs that are being deleted is damaged, after a restart.
+    pub(super) fn with_damaged_hidden_names(mut self) -> Vec<Rig> {
+        for _ in 0..5 {
+            self.rest();
+        }
+        let rig = self.restart();
+        let images = rig.images();
+        let names = images.image(0).blocks().filter(|(_, page)| {
+            let header = Header::decode(page);
+            header.is_ok_and(|header| header.kind == BlockKind::Directory && header.file == HIDDEN)
+        });
+        let damaged = names.filter_map(|(block, _)| {
+            let mut bad = images.clone();
+            bad.flip_bit(0, block, 32_700);
+            rig.fork(bad)
+        });
+        damaged.collect()
     }
 
     pub(super) fn lun_clone(&self, volume: &str) -> Option<LunCloneInfo> {

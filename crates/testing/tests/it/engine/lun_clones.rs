@@ -2,7 +2,7 @@
 
 use everglade_engine::admin::{Change, Error};
 use everglade_format::indirect::BlockKind;
-use everglade_format::metafile::{FIRST_FILE, HIDDEN};
+use everglade_format::metafile::FIRST_FILE;
 use everglade_format::{Block, Header};
 
 use super::clones::{BLOCK, BLOCKS, Rig, own};
@@ -338,38 +338,10 @@ fn a_clone_goes_on_after_a_restart_and_ends_when_that_is_asked() {
 #[test]
 fn a_restore_that_fails_leaves_a_clone_alone() {
     let mut rig = Rig::slow();
-    let create = Change::CreateLun {
-        volume: own("v"),
-        name: own("m"),
-        size_bytes: 3_000 * BLOCK,
-    };
-    rig.change(create).expect("a new name");
-    rig.write("v/m", 0, 1_500, 5_000);
     rig.write("v/l", 0, 600, 1_000);
-    // The snapshot has a LUN that is being deleted, and the name of that is only read if it is restored.
-    let delete = Change::DeleteLun {
-        volume: own("v"),
-        name: own("m"),
-    };
-    let (volume, name) = (own("v"), own("s"));
-    let answers = rig.change_at_once([delete, Change::CreateSnapshot { volume, name }]);
-    assert_eq!(answers, [Ok(()), Ok(())]);
-    for _ in 0..5 {
-        rig.rest();
-    }
-    let rig = rig.restart();
-    let images = rig.images();
-    let names = images.image(0).blocks().filter(|(_, page)| {
-        let header = Header::decode(page);
-        header.is_ok_and(|header| header.kind == BlockKind::Directory && header.file == HIDDEN)
-    });
+    rig.snapshot_of_a_deletion("s");
     let mut refusals = 0;
-    for (block, _) in names {
-        let mut bad = images.clone();
-        bad.flip_bit(0, block, 32_700);
-        let Some(mut rig) = rig.fork(bad) else {
-            continue;
-        };
+    for mut rig in rig.with_damaged_hidden_names() {
         rig.clone_lun("l", "c", None).expect("a new name");
         assert!(
             !rig.has_lun("v/c"),

@@ -1,11 +1,8 @@
 //! Restores after which nothing newer is left: all of it happens, or nothing.
 
 use everglade_engine::admin::{Change, Error};
-use everglade_format::Header;
-use everglade_format::indirect::BlockKind;
-use everglade_format::metafile::HIDDEN;
 
-use super::clones::{BLOCK, Rig, own};
+use super::clones::{Rig, own};
 
 fn roll_back(snapshot: &str, discards: &[&str]) -> Change {
     Change::RollBackVolume {
@@ -22,13 +19,12 @@ fn create(name: &str) -> Change {
     }
 }
 
-/// Snapshots a, b, c, each of other contents, and more after the last.
-fn history(rig: &mut Rig) {
-    for (name, fill) in [("a", 1_000), ("b", 2_000), ("c", 3_000)] {
+/// Snapshots b and c, each of other contents than the one before.
+fn two_newer(rig: &mut Rig) {
+    for (name, fill) in [("b", 2_000), ("c", 3_000)] {
         rig.write("v/l", 0, 300, fill);
         rig.snapshot("v", name);
     }
-    rig.write("v/l", 100, 300, 4_000);
 }
 
 fn is_whole(rig: &mut Rig) {
@@ -46,10 +42,7 @@ fn what_is_newer_goes_with_what_was_active_and_gives_its_space_back() {
     rig.snapshot("v", "a");
     rig.rest();
     let before = rig.used();
-    for (name, fill) in [("b", 2_000), ("c", 3_000)] {
-        rig.write("v/l", 0, 300, fill);
-        rig.snapshot("v", name);
-    }
+    two_newer(&mut rig);
     rig.write("v/l", 300, 200, 4_000);
     // A name of nobody does no harm: it may have been deleted since.
     rig.change(roll_back("a", &["b", "c", "gone"]))
@@ -72,7 +65,10 @@ fn what_is_newer_goes_with_what_was_active_and_gives_its_space_back() {
 #[test]
 fn nothing_happens_if_one_has_to_stay_or_nobody_said_it_may_go() {
     let mut rig = Rig::new();
-    history(&mut rig);
+    rig.write("v/l", 0, 300, 1_000);
+    rig.snapshot("v", "a");
+    two_newer(&mut rig);
+    rig.write("v/l", 100, 300, 4_000);
     let refused = |rig: &mut Rig, change: Change, part: &str| {
         let error = rig.change(change).expect_err(part);
         assert!(matches!(error, Error::Busy(_)), "{error}");
@@ -122,42 +118,12 @@ fn nothing_happens_if_one_has_to_stay_or_nobody_said_it_may_go() {
 #[test]
 fn if_the_target_cannot_be_read_clients_have_all_snapshots_again() {
     let mut rig = Rig::slow();
-    let lun = Change::CreateLun {
-        volume: own("v"),
-        name: own("m"),
-        size_bytes: 3_000 * BLOCK,
-    };
-    rig.change(lun).expect("a new name");
-    rig.write("v/m", 0, 1_500, 5_000);
     rig.write("v/l", 0, 300, 1_000);
-    // The snapshot has a LUN that is being deleted, and the name of that is only read if it is restored.
-    let delete = Change::DeleteLun {
-        volume: own("v"),
-        name: own("m"),
-    };
-    let answers = rig.change_at_once([delete, create("a")]);
-    assert_eq!(answers, [Ok(()), Ok(())]);
-    for (name, fill) in [("b", 2_000), ("c", 3_000)] {
-        rig.write("v/l", 0, 300, fill);
-        rig.snapshot("v", name);
-    }
+    rig.snapshot_of_a_deletion("a");
+    two_newer(&mut rig);
     rig.write("v/l", 100, 300, 4_000);
-    for _ in 0..5 {
-        rig.rest();
-    }
-    let rig = rig.restart();
-    let images = rig.images();
-    let names = images.image(0).blocks().filter(|(_, page)| {
-        let header = Header::decode(page);
-        header.is_ok_and(|header| header.kind == BlockKind::Directory && header.file == HIDDEN)
-    });
     let mut refusals = 0;
-    for (block, _) in names {
-        let mut bad = images.clone();
-        bad.flip_bit(0, block, 32_700);
-        let Some(mut rig) = rig.fork(bad) else {
-            continue;
-        };
+    for mut rig in rig.with_damaged_hidden_names() {
         let Err(error) = rig.change(roll_back("a", &["b", "c"])) else {
             continue;
         };
