@@ -8,7 +8,7 @@
 //!    for after it was answered, and with a change everything that was answered before that was asked for.
 //! 2. Whoever reads a snapshot sees the same bytes, always.
 //! 3. A restore is a moment: each change that was under way is in the safety snapshot, or on top of the target;
-//!    each read shows the image before or the one after.
+//!    each read shows the image before or the one after, all blocks of it the same one.
 //! 4. After a power cut all of this holds, and what was durable is there; an administrative change happened or did
 //!    not.
 //! 5. A volume that is deleted comes back empty, or as a clone of a snapshot of another: then it has that image, all of
@@ -41,6 +41,8 @@ use track::Track;
 use volume::Volume;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
+/// Lines of each life's trace that are kept.
+const TRACE_MAX: usize = 2_000;
 /// Turns a life may take.
 const TURNS_MAX: u64 = 20_000_000;
 /// LUNs of a volume.
@@ -142,8 +144,8 @@ struct Client {
     handle: Option<LunHandle>,
     /// Changes of everybody that its flush makes durable.
     flushing: Vec<usize>,
-    /// Values that its read may show, block by block; nothing excludes a restore meanwhile.
-    reading: Vec<Vec<u64>>,
+    /// Images that its read may show; nothing excludes a restore meanwhile.
+    reading: Vec<Vec<track::Value>>,
 }
 
 /// What is known; it outlives systems.
@@ -468,15 +470,20 @@ impl Run<'_> {
         };
         let verdict = work();
         let (trace, errors, token) = (
-            life.trace.split_off(life.trace.len().saturating_sub(60)),
+            life.trace
+                .split_off(life.trace.len().saturating_sub(TRACE_MAX)),
             life.errors,
             life.token,
         );
         let cps = life.system.committed_cp();
         drop(life);
-        verdict.map_err(|failure| Failure {
-            trace: trace.clone(),
-            ..failure
+        verdict.map_err(|failure| {
+            let cut = "- the power failed, or the server was stopped".to_owned();
+            let before = std::mem::take(&mut self.trace).into_iter().chain([cut]);
+            Failure {
+                trace: before.chain(trace.clone()).collect(),
+                ..failure
+            }
         })?;
         self.trace = trace;
         self.report.errors += errors;

@@ -854,14 +854,19 @@ impl Life<'_> {
         }
     }
 
-    /// An orderly end.
+    /// An orderly end: everything that was answered is durable then, unless a device failed its last consistency point.
     pub(super) fn stop(&mut self) -> Result<(), crate::sim::Failure> {
         self.system.request_stop();
         self.pump(&|life| life.system.is_stopped())?;
-        if !self.world.is_cut() {
-            for client in &mut self.known.clients {
-                client.track.floor = client.track.ended();
-            }
+        if self.world.is_cut() {
+            return Ok(());
+        }
+        if let Some(reason) = self.system.failure() {
+            self.excuse("the stop", &reason);
+            return self.failure.take().map_or(Ok(()), Err);
+        }
+        for client in &mut self.known.clients {
+            client.track.floor = client.track.ended();
         }
         Ok(())
     }
