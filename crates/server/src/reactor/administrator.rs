@@ -110,14 +110,13 @@ impl Administrator {
         &self.schedule
     }
 
-    /// Gives a volume that was just made the policy that was asked for, or the usual one.
+    /// Gives a volume that the first start made the usual policy.
     ///
     /// # Errors
     /// It has none then.
-    pub fn begin_policy(&self, volume: &str, wanted: Option<&Name>) -> Result<(), Problem> {
-        self.schedule.forget(volume)?;
-        let policy = self.policy_for(wanted);
-        self.schedule.assign(self.now(), volume, policy)
+    pub fn begin_policy(&self, volume: &str) -> Result<(), Problem> {
+        self.schedule
+            .assign(self.now(), volume, self.policy_for(None))
     }
 
     fn policy_for<'a>(&'a self, wanted: Option<&'a Name>) -> &'a str {
@@ -293,14 +292,15 @@ impl Administrator {
                 (aggregate, admin::Change::CreateVolume { name, sync })
             }
         };
-        self.schedule.check(self.policy_for(wanted))?;
-        self.change(aggregate.id, change)?;
+        self.schedule.create_volume(
+            self.now(),
+            (aggregate.id, name),
+            self.policy_for(wanted),
+            || self.change(aggregate.id, change).map(drop),
+        )?;
         match &request.clone_of {
             Some(base) => tracing::info!("created volume {name} as a clone of {base}"),
             None => tracing::info!("created volume {name} in aggregate {}", aggregate.name),
-        }
-        if let Err(problem) = self.begin_policy(name, wanted) {
-            tracing::error!("volume {name} is made, but without its snapshot policy: {problem}");
         }
         self.volume(name)
     }
@@ -390,16 +390,12 @@ impl Administrator {
     pub fn delete_volume(&self, name: &str) -> Result<Deleted, Problem> {
         let volume = self.volume(name)?;
         let aggregate = self.aggregate_of(name)?;
-        self.change(
-            aggregate,
-            admin::Change::DeleteVolume {
-                name: name.to_owned(),
-            },
-        )?;
+        let change = admin::Change::DeleteVolume {
+            name: name.to_owned(),
+        };
+        self.schedule
+            .delete_volume(name, || self.change(aggregate, change))?;
         tracing::info!("deleted volume {name}");
-        if let Err(problem) = self.schedule.forget(name) {
-            tracing::warn!("volume {name} is deleted, but its snapshot policy is not: {problem}");
-        }
         Ok(Deleted {
             pending: self.pending_of(aggregate),
             detail: format!("{} LUNs, {} bytes", volume.lun_count, volume.logical_bytes),

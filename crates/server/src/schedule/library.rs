@@ -179,9 +179,19 @@ impl Library {
         self.is_among(&self.unanswered, name)
     }
 
+    /// True if an aggregate has a volume of this name; nothing if it cannot be asked now.
+    pub(super) fn has(&self, aggregate: u32, volume: &str) -> Option<bool> {
+        let is_online = self.shelf.online().contains(&aggregate);
+        is_online.then(|| self.shelf.home(volume) == Some(aggregate))
+    }
+
     /// Why the policy of a volume cannot be changed until a restart, if it cannot.
     pub(super) fn refusal(&self, volume: &str) -> Option<String> {
-        let home = self.shelf.home(volume)?;
+        self.refusal_in(self.shelf.home(volume)?)
+    }
+
+    /// The same for all volumes of an aggregate.
+    pub(super) fn refusal_in(&self, home: u32) -> Option<String> {
         let is_unanswered = self.unanswered.contains(&home);
         is_unanswered.then(|| self.not_replaced(home))
     }
@@ -218,7 +228,7 @@ impl Library {
     /// True if what is known of a volume can be written now.
     pub(super) fn can_write(&self, volume: &str) -> bool {
         let home = self.shelf.home(volume);
-        home.is_some_and(|home| self.shelf.online().contains(&home))
+        home.is_some_and(|home| self.has(home, volume).is_some())
     }
 
     /// An aggregate is gone for good; the volumes that it had.

@@ -215,24 +215,66 @@ impl Schedule {
             return Err(Problem::new(Code::Unavailable, text));
         }
         inner.forget(volume)?;
-        let Some(policy) = inner.book.policy(policy) else {
-            return Ok(());
-        };
-        let entry = Entry {
-            runs: runs(&policy, seconds(now)),
-            policy: policy.name,
-            becomes: None,
-            home: inner.library.home(volume),
-        };
-        inner.change(|book| _ = book.volumes.insert(volume.to_owned(), entry))
+        let home = inner.library.home(volume);
+        inner.begin(now, volume, policy, (home, false))
     }
 
-    /// A volume is new, or gone: nothing that is known of its name is true any more.
+    /// Makes a volume in an aggregate with `change`, with a policy, or `none`. That is written down before, because a
+    /// crash may come between the two: a volume is never there without its policy. No round sees one without the other.
     ///
     /// # Errors
-    /// It could not be written down.
-    pub fn forget(&self, volume: &str) -> Result<(), Problem> {
-        self.lock().forget(volume)
+    /// Nothing was changed.
+    pub(crate) fn create_volume(
+        &self,
+        now: Moment,
+        (aggregate, volume): (u32, &str),
+        policy: &str,
+        change: impl FnOnce() -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check(policy)?;
+        let mut inner = self.lock();
+        if inner.library.home(volume).is_some() {
+            // The one that has the name keeps its policy, and this is refused.
+            drop(inner);
+            return change();
+        }
+        let refusal = inner.library.refusal_in(aggregate);
+        if let Some(text) = refusal.filter(|_| policy != NO_POLICY) {
+            let text = format!("{text}; or make the volume with the policy {NO_POLICY}");
+            return Err(Problem::new(Code::Unavailable, text));
+        }
+        inner.forget(volume)?;
+        inner.begin(now, volume, policy, (Some(aggregate), true))?;
+        drop(inner);
+        let changed = change();
+        let mut inner = self.lock();
+        if changed.is_ok() {
+            // Written down with what comes next; until then a start finds out.
+            if let Some(entry) = inner.book.volumes.get_mut(volume) {
+                entry.is_new = false;
+            }
+        } else if let Err(problem) = inner.forget(volume) {
+            tracing::warn!("the policy of volume {volume}, which was not made, is left: {problem}");
+        }
+        changed
+    }
+
+    /// Deletes a volume with `change`; its policy goes with it.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub(crate) fn delete_volume<T>(
+        &self,
+        volume: &str,
+        change: impl FnOnce() -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = change()?;
+        if let Err(problem) = self.lock().forget(volume) {
+            tracing::warn!("volume {volume} is deleted, but its snapshot policy is not: {problem}");
+        }
+        Ok(changed)
     }
 
     /// An aggregate was deleted, with its volumes. Policies that nobody has go to the next one.
@@ -418,6 +460,27 @@ impl Inner {
             self.change(|book| _ = book.volumes.remove(volume))?;
         }
         Ok(())
+    }
+
+    /// A volume that is in no entry gets one, unless the policy is `none`: where it is, and whether it is being made.
+    fn begin(
+        &mut self,
+        now: Moment,
+        volume: &str,
+        policy: &str,
+        (home, is_new): (Option<u32>, bool),
+    ) -> Result<(), Problem> {
+        let Some(policy) = self.book.policy(policy) else {
+            return Ok(());
+        };
+        let entry = Entry {
+            runs: runs(&policy, seconds(now)),
+            policy: policy.name,
+            becomes: None,
+            is_new,
+            home,
+        };
+        self.change(|book| _ = book.volumes.insert(volume.to_owned(), entry))
     }
 
     /// Changes the book, or leaves it as it is if it cannot be written.

@@ -92,6 +92,7 @@ impl Schedule {
         let now = seconds(now);
         let mut outcomes = Vec::new();
         self.follow_names(volumes);
+        self.find_new();
         self.adopt(volumes);
         let due = self.write_down_due(now, volumes, &mut outcomes);
         let wanted: Vec<_> = due
@@ -126,6 +127,19 @@ impl Schedule {
                 (false, false) => {}
             }
         }
+        inner.settle(book);
+    }
+
+    /// A volume was being made, and then the daemon ended before it could write down that it was, or was not.
+    fn find_new(&self) {
+        let mut inner = self.lock();
+        let mut book = inner.book.clone();
+        let library = &inner.library;
+        book.volumes.retain(|volume, entry| {
+            let is_there = entry.home.and_then(|home| library.has(home, volume));
+            entry.is_new &= is_there != Some(true);
+            !entry.is_new || is_there.is_none()
+        });
         inner.settle(book);
     }
 

@@ -284,7 +284,8 @@ fn only_what_the_policy_took_counts_and_goes() {
         .expect("given");
     (5..=9).for_each(|hour| _ = round(hour));
     assert_eq!(volumes.names(), left);
-    schedule.forget("v").expect("forgotten");
+    let deleted = schedule.delete_volume("v", || Ok(()));
+    deleted.expect("forgotten");
     assert_eq!(schedule.policy_of("v"), "none");
 }
 
@@ -655,7 +656,8 @@ fn a_part_that_is_not_understood_stays_until_somebody_changes_it_and_is_kept_the
         .assign(Moment(SUNDAY), "v2", "office")
         .expect("given");
     schedule.round(Moment(SUNDAY + HOUR), &volumes);
-    schedule.forget("v1").expect("nothing is known of it");
+    let deleted = schedule.delete_volume("v1", || Ok(()));
+    deleted.expect("nothing is known of it");
     assert_eq!(pools.text(1), newer);
     assert!(pools.text(2).contains("office"), "{}", pools.text(2));
     assert!(told(&schedule).is_some(), "it is still so");
@@ -713,7 +715,8 @@ fn a_part_that_was_not_read_is_replaced_by_nobody() {
     let given = schedule.assign(Moment(SUNDAY), "v2", "office");
     given.expect("given");
     schedule.round(Moment(SUNDAY + HOUR), &Fake::default());
-    schedule.forget("v1").expect("nothing is known of it");
+    let deleted = schedule.delete_volume("v1", || Ok(()));
+    deleted.expect("nothing is known of it");
     assert_eq!(pools.text(1), SILENT);
     assert!(pools.text(2).contains("volume.v2"), "{}", pools.text(2));
     assert_eq!(schedule.conditions().len(), 1, "it is still so");
@@ -753,6 +756,101 @@ fn a_former_book_is_not_given_up_for_a_part_that_is_not_understood() {
         .assign(Moment(SUNDAY), "v1", super::NO_POLICY)
         .expect("taken away");
     assert!(!former.exists(), "nothing of it is needed any more");
+}
+
+/// Aggregates of which volumes are made.
+#[derive(Clone)]
+struct Growing {
+    pools: Pools,
+    made: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+impl Growing {
+    fn make(&self, volume: &str) {
+        self.made
+            .lock()
+            .expect("unpoisoned")
+            .push(volume.to_owned());
+    }
+}
+
+impl Shelf for Growing {
+    fn online(&self) -> Vec<u32> {
+        self.pools.online()
+    }
+
+    fn name(&self, aggregate: u32) -> String {
+        self.pools.name(aggregate)
+    }
+
+    fn read(&self, aggregate: u32) -> Result<String, Unreadable> {
+        self.pools.read(aggregate)
+    }
+
+    fn write(&self, aggregate: u32, text: &str) -> Result<(), String> {
+        self.pools.write(aggregate, text)
+    }
+
+    fn home(&self, volume: &str) -> Option<u32> {
+        let made = self.made.lock().expect("unpoisoned");
+        let is_made = made.iter().any(|known| known == volume);
+        is_made.then(|| self.pools.home(volume))?
+    }
+}
+
+/// A crash between the two left a volume without the policy that it was made with.
+#[test]
+fn a_volume_is_made_with_its_policy_or_not_at_all() {
+    let shelf = Growing {
+        pools: Pools::of(&[1]),
+        made: std::sync::Arc::default(),
+    };
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let start = || Schedule::open(Box::new(shelf.clone()), place.path());
+    let refused = || Err(Problem::new(Code::NoSpace, "full"));
+    let schedule = start();
+    // The power fails before the volume is made.
+    let mut after = None;
+    let made = schedule.create_volume(Moment(SUNDAY), (1, "v1"), "default", || {
+        assert!(shelf.pools.text(1).contains("volume.v1"));
+        let next = start();
+        next.round(Moment(SUNDAY), &Fake::default());
+        after = Some((next.policy_of("v1"), shelf.pools.text(1)));
+        refused()
+    });
+    assert_eq!(made.expect_err("refused").code, Code::NoSpace);
+    assert_eq!(after, Some(("none".to_owned(), String::new())));
+    assert_eq!(schedule.policy_of("v1"), "none");
+    // After it was made, and before that is written down.
+    let made = schedule.create_volume(Moment(SUNDAY), (1, "v1"), "default", || {
+        shelf.make("v1");
+        Ok(())
+    });
+    made.expect("made");
+    let next = start();
+    next.round(Moment(SUNDAY), &Fake::default());
+    assert_eq!(next.policy_of("v1"), "default");
+    assert!(
+        !shelf.pools.text(1).contains("is_new"),
+        "it is no matter now"
+    );
+    // Another of the name is refused, and changes nothing; without a policy nothing is written.
+    for policy in ["default", super::NO_POLICY] {
+        let again = next.create_volume(Moment(SUNDAY), (1, "v1"), policy, refused);
+        again.expect_err("refused");
+    }
+    assert_eq!(next.policy_of("v1"), "default");
+    let text = shelf.pools.text(1);
+    let made = next.create_volume(Moment(SUNDAY), (1, "v01"), super::NO_POLICY, || Ok(()));
+    made.expect("made");
+    assert_eq!(shelf.pools.text(1), text);
+    // Where the policy could not be kept, nothing is made unless it is to have none.
+    shelf.pools.set_text(1, SILENT);
+    let silent = start();
+    let make = |policy| silent.create_volume(Moment(SUNDAY), (1, "v001"), policy, || Ok(()));
+    let refused = make("default").expect_err("nobody keeps its policy");
+    assert!(refused.to_string().contains("policy none"), "{refused}");
+    make(super::NO_POLICY).expect("made");
 }
 
 #[test]
