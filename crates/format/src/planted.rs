@@ -134,6 +134,10 @@ bugs! {
     RestoreForgetsParent,
     /// Snapshots that a restore is to discard stay.
     DiscardedStays,
+    /// What changed since an image that was shrunk is looked for as if it had not been.
+    ChangesForgetEnd,
+    /// Changes that no consistency point has written are skipped where the trees are the same.
+    ChangesSkipOverlays,
     /// Clients go on while a volume is restored.
     PauseMissing,
     /// After a restore clients keep reading the trees of the image before.

@@ -6,6 +6,7 @@
 //! answer ends when there are as many extents as were wanted, or after a bounded number of stripes.
 
 use everglade_env::PageRef;
+use everglade_format::planted::{self, Bug};
 use everglade_format::{Indirect, Layer, Pointer, SPAN};
 use everglade_target::{Allocation, Extents, Op, Reply};
 
@@ -25,6 +26,58 @@ pub(crate) struct Survey {
     stripes: u32,
 }
 
+/// The image that changes are since. What lies beyond its end is zeroes, even if blocks that were cut off are still in
+/// its tree: a snapshot may have been taken before they were freed.
+#[derive(Clone, Copy)]
+struct Earlier {
+    root: Root,
+    block_count: u64,
+}
+
+impl Earlier {
+    fn of(lun: &Lun) -> Earlier {
+        let block_count = match planted::is(Bug::ChangesForgetEnd) {
+            true => 1 << 40,
+            false => lun.size_bytes().div_ceil(BLOCK),
+        };
+        Earlier {
+            root: lun.root(),
+            block_count,
+        }
+    }
+
+    /// The first region from `region` on that may differ in a newer image.
+    fn next_different(
+        self,
+        root: Root,
+        cx: &mut OpCx<'_, '_>,
+        region: u64,
+    ) -> Result<Option<u64>, Stop> {
+        // From this one on some blocks, then all, are beyond the end.
+        let last = self.block_count / SPAN;
+        if region > last {
+            return root.next_mapped(cx.load, Layer::Volume, 1, region);
+        }
+        let found = root.next_different(self.root, cx.load, Layer::Volume, 1, region)?;
+        Ok(Some(found.map_or(last, |found| found.min(last))))
+    }
+
+    /// The level-1 block of a region, if any of it is not beyond the end.
+    fn level1(self, cx: &mut OpCx<'_, '_>, region: u64) -> Result<Option<PageRef>, Stop> {
+        match region * SPAN < self.block_count {
+            true => self.root.level1(cx.load, Layer::Volume, region),
+            false => Ok(None),
+        }
+    }
+
+    fn pointer_in(self, block: Option<&PageRef>, leaf: u64) -> Result<Pointer, Stop> {
+        match leaf < self.block_count {
+            true => pointer_in(block, leaf),
+            false => Ok(Pointer::HOLE),
+        }
+    }
+}
+
 pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
     let (Op::Extents {
         offset,
@@ -41,16 +94,17 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         unreachable!("dispatched by kind")
     };
     let (lun, range, end) = (client.lun.clone(), client.range(), offset + length);
-    let since = client.since.as_ref().map(|since| since.root());
+    let since = client.since.as_deref().map(Earlier::of);
     let (from, to) = (range.start / BLOCK, range.end.div_ceil(BLOCK));
     let leaves = look(cx, &lun, since, (from, to))?;
     let mut next = range.end;
-    if next < end && (lun.snapshot.is_some() || lun.volume.is_clean()) {
+    let is_committed = lun.snapshot.is_some() || lun.volume.is_clean();
+    if next < end && (is_committed || planted::is(Bug::ChangesSkipOverlays)) {
         let region = (next / BLOCK).div_ceil(SPAN);
         let root = lun.root();
         let mapped = match since {
             None => root.next_mapped(cx.load, Layer::Volume, 1, region)?,
-            Some(since) => root.next_different(since, cx.load, Layer::Volume, 1, region)?,
+            Some(since) => since.next_different(root, cx, region)?,
         };
         let mapped = mapped.map_or(end, |region| end.min(region * SPAN * BLOCK));
         next = next.max(mapped);
@@ -79,7 +133,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
 fn look(
     cx: &mut OpCx<'_, '_>,
     lun: &Lun,
-    since: Option<Root>,
+    since: Option<Earlier>,
     (from, to): (u64, u64),
 ) -> Result<Vec<Allocation>, Stop> {
     let mut leaves = Vec::with_capacity(usize::try_from(to - from).expect("one or two stripes"));
@@ -89,7 +143,7 @@ fn look(
         let is_mentioned = is_mentioned(cx, lun, region);
         // As for reads, the root is looked up after the overlays.
         let level1 = lun.root().level1(cx.load, Layer::Volume, region);
-        let before = since.map(|since| since.level1(cx.load, Layer::Volume, region));
+        let before = since.map(|since| since.level1(cx, region));
         let (level1, before) = (gather.add(level1), before.map(|before| gather.add(before)));
         let (Some(level1), None | Some(Some(_))) = (level1, &before) else {
             continue;
@@ -101,9 +155,9 @@ fn look(
             } else {
                 Found::Older
             };
-            let old = match &before {
-                Some(block) => Some(pointer_in(block.as_ref(), leaf)?),
-                None => None,
+            let old = match (&since, &before) {
+                (Some(since), Some(block)) => Some(since.pointer_in(block.as_ref(), leaf)?),
+                _ => None,
             };
             let is_data = match (newer, old) {
                 (Found::Data(_) | Found::Fragment(_), _) => true,

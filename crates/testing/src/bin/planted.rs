@@ -83,6 +83,8 @@ const TABLE: &[Row] = &[
     (Bug::UnfoldedForgotten, Kind::Moments, 0),
     (Bug::RestoreForgetsParent, Kind::Moments, 1),
     (Bug::DiscardedStays, Kind::Snapshots, 0),
+    (Bug::ChangesForgetEnd, Kind::Snapshots, 30),
+    (Bug::ChangesSkipOverlays, Kind::Snapshots, 13),
     (Bug::PauseMissing, Kind::Moments, 0),
     (Bug::RestoreShowsOldRoots, Kind::Moments, 0),
     (Bug::HoldIgnored, Kind::Moments, 1),

@@ -77,6 +77,7 @@ impl Failure {
             "Exports",
             "Leak",
             "Counters",
+            "Changes",
         ];
         // What is nearest to the end is what was found; before it stands where.
         let has = |words: &str| self.what.contains(words);

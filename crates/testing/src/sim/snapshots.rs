@@ -7,12 +7,14 @@
 //!    when they are answered, and with them everything before.
 //! 2. Scans rest, or go on, as they were told to.
 //! 3. Every snapshot reads as what the volume held when it was taken, to the byte, and nothing else is there.
+//! 4. What is said to have changed between two images is what differs (`diff`).
 //!
 //! A clone of a LUN is the exception to one thing after the other: it goes on while others are done, and is there, whole,
 //! at some moment (`Cloning`).
 //!
 //! What only media can show (who holds which block, counters, leaks) the offline check looks at.
 
+mod diff;
 mod draw;
 
 use std::collections::BTreeMap;
@@ -445,8 +447,14 @@ impl Life<'_> {
             Step::Rest(nanos) => return Ok(self.rest(*nanos)),
             Step::AwaitClone => return self.await_clone(),
             Step::Look => {
-                let state = self.now().clone();
-                return Ok(matches!(self.compare(&state)?, Ended::With(())));
+                let mut state = self.now().clone();
+                if let Ended::Cut = self.compare(&state)? {
+                    return Ok(false);
+                }
+                if let Some(sight) = self.sight(&state) {
+                    state.resolve(&sight);
+                }
+                return Ok(matches!(self.diff_all(&state)?, Ended::With(())));
             }
         };
         match ended {

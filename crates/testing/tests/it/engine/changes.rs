@@ -20,7 +20,10 @@ struct Rig {
 
 impl Rig {
     fn new(seed: u64) -> Rig {
-        let maker = EngineMaker::SMALL;
+        Rig::of(EngineMaker::SMALL, seed)
+    }
+
+    fn of(maker: EngineMaker, seed: u64) -> Rig {
         let world = SimWorld::new(Seed(seed), 1, &maker.devices(64 << 20));
         maker.format(&world).expect("fresh devices");
         let system = maker.mount(&world).expect("it was just made");
@@ -142,6 +145,61 @@ fn an_image_of_another_volume_is_nothing_to_compare_with() {
     });
     let error = result.result.expect_err("its numbers mean other blocks");
     assert!(error.to_string().contains("same volume"), "{error}");
+}
+
+/// A snapshot of a LUN that was shrunk has blocks beyond its end until they are freed there. They read as nothing, so a
+/// longer image that has them too differs from it.
+#[test]
+fn what_lies_beyond_the_end_of_an_earlier_image_is_zeroes() {
+    let (long, short) = (1_000, 100);
+    let mut rig = Rig::of(
+        EngineMaker {
+            reclaim_regions: 1,
+            ..EngineMaker::SMALL
+        },
+        1,
+    );
+    let (volume, name) = ("v".to_owned(), "l".to_owned());
+    let snapshot = |name: &str| Change::CreateSnapshot {
+        volume: "v".to_owned(),
+        name: name.to_owned(),
+    };
+    rig.change(Some(Change::CreateVolume {
+        name: volume.clone(),
+        sync: Default::default(),
+    }));
+    let size_bytes = long * BLOCK;
+    rig.change(Some(Change::CreateLun {
+        volume: volume.clone(),
+        name: name.clone(),
+        size_bytes,
+    }));
+    for first in (0..long).step_by(200) {
+        let data = WriteSpan::copy_of(first * BLOCK, &[7; 200 * BLOCK_SIZE]);
+        rig.ask("v/l", None, |_| Op::Write {
+            data,
+            durable: false,
+        });
+    }
+    rig.change(Some(snapshot("before")));
+    let size_bytes = short * BLOCK;
+    rig.change(Some(Change::ShrinkLun {
+        volume: volume.clone(),
+        name,
+        size_bytes,
+    }));
+    rig.change(Some(snapshot("shrunk")));
+    rig.change(Some(Change::RestoreVolume {
+        volume,
+        snapshot: "before".to_owned(),
+        safety: "safety".to_owned(),
+    }));
+    for lun in ["v/l", "v/l@before"] {
+        let said = rig.changes(lun, "v/l@shrunk", long);
+        for (block, changed) in (0..).zip(said) {
+            assert_eq!(changed, block >= short, "{lun}, block {block}");
+        }
+    }
 }
 
 /// Blocks of the LUN with the number of the write that made them.
