@@ -6,12 +6,14 @@
 //! are those from the last durable one to the
 //! one that was being made. Case n is sequence n / 4 from start state n mod 4, the short sequences first.
 
-use super::snapshots::{Image, Life, Lun, State, Step};
+use super::asker::Lun;
+use super::recoveries::{Entry, Recoveries, Story, mount};
+use super::snapshots::{Image, Life, State, Step};
 use super::{Failure, Report};
 use crate::engine::{EngineMaker, EngineSystem};
 use crate::system::Maker;
-use crate::world::{Cut, CutPoint, Footprint, Images, Keep};
-use crate::{Rng, Seed, SimWorld};
+use crate::world::{Cut, Images, Keep};
+use crate::{Seed, SimWorld};
 use everglade_engine::admin::Change;
 use everglade_env::BLOCK_SIZE;
 
@@ -26,8 +28,6 @@ const LUN_BLOCKS: u64 = 512;
 const POOL_BYTES: u64 = 16 << 20;
 /// Long enough for the timer to make consistency points until all scans are done.
 const REST: u64 = 900_000_000;
-/// One recovery in so many goes on, and is itself cut at each of its writes.
-const NESTED: u64 = 97;
 
 /// A letter of the alphabet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,30 +309,10 @@ struct Start {
     prelude: Vec<Step>,
 }
 
-/// A state that the volume went through.
-struct Entry {
-    state: State,
-    /// Writes of the world when it was asked for, and when that was answered.
-    asked: u64,
-    answered: u64,
-    is_durable: bool,
-}
-
 /// All start states, prepared. See the module's documentation.
 pub struct Histories {
     maker: EngineMaker,
     starts: Vec<Start>,
-}
-
-fn life(world: &SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'_> {
-    Life {
-        world,
-        system,
-        states,
-        token: 0,
-        trace: Vec::new(),
-        was_cloning: false,
-    }
 }
 
 impl Histories {
@@ -352,7 +332,7 @@ impl Histories {
             maker
                 .format(&world)
                 .map_err(|error| Failure::new(error).within("format"))?;
-            let mut life = life(&world, mount(&maker, &world)?, vec![State::default()]);
+            let mut life = Life::new(&world, mount(&maker, &world)?, vec![State::default()]);
             let volume = Change::CreateVolume {
                 name: VOLUME.to_owned(),
                 sync: maker.sync,
@@ -400,7 +380,7 @@ impl Histories {
     fn run_from(&self, start: &Start, letters: &[Letter], number: u64) -> Result<Report, Failure> {
         let world = SimWorld::restart(start.images.clone(), Seed(2), 1);
         let system = mount(&self.maker, &world)?;
-        let mut life = life(&world, system, vec![start.state.clone()]);
+        let mut life = Life::new(&world, system, vec![start.state.clone()]);
         for step in &start.prelude {
             life.step(step.clone())?;
         }
@@ -412,7 +392,7 @@ impl Histories {
             is_durable: life.states.len() == 1,
         };
         // What the prelude left volatile is followed by what is durable at its end: nothing is lost by asking.
-        let mut entries: Vec<Entry> = life
+        let mut entries: Vec<Entry<State>> = life
             .states
             .iter()
             .enumerate()
@@ -434,112 +414,49 @@ impl Histories {
         life.step(Step::Rest(REST))?;
         life.step(Step::Look)?;
         let mut report = Report {
-            actions: life.token,
+            actions: life.asker.token,
             writes: world.writes(),
             ..Report::default()
         };
         drop(life);
-        let mut points: Vec<(u64, CutPoint)> = world
-            .take_cuts()
-            .into_iter()
-            .map(|point| (point.writes, point))
-            .collect();
-        points.push((world.writes() + 1, world.cut_point()));
-        let mut recoveries = Recoveries {
-            maker: &self.maker,
-            entries: &entries,
-            known: Vec::new(),
-            ticket: number,
-        };
-        let mut rng = Rng::for_part(number, "cuts of histories");
-        for (at, point) in &points {
-            let keeps = [
-                Keep::Nothing,
-                Keep::Everything,
-                Keep::Random(rng.draw()),
-                Keep::Random(rng.draw()),
-            ];
-            for keep in keeps {
-                let images = point.images(Cut::whole(keep));
-                report.cuts += 1;
-                report.add_losses(images.losses);
-                let verdict = recoveries.judge(&images, *at, &mut report);
-                verdict
-                    .map_err(|failure| failure.within(format!("cut at write {at}, {keep:?}")))?;
-            }
-        }
+        let mut recoveries = Recoveries::<Volume>::new(&self.maker, &entries, number);
+        recoveries.judge_all(&world, number, &mut report)?;
         Ok(report)
     }
 }
 
-fn mount(maker: &EngineMaker, world: &SimWorld) -> Result<EngineSystem, Failure> {
-    let mounted = maker.mount(world);
-    mounted.map_err(|error| Failure::new(error).within("mount"))
-}
+/// A volume with snapshots.
+enum Volume {}
 
-struct Recoveries<'a> {
-    maker: &'a EngineMaker,
-    entries: &'a [Entry],
-    /// What was read of the media, and what they held.
-    known: Vec<(Footprint, State)>,
-    ticket: u64,
-}
+impl Story for Volume {
+    type State = State;
 
-impl Recoveries<'_> {
-    /// States that a cut at write `at` may leave.
-    fn possible(&self, at: u64) -> Vec<State> {
-        let is_sure = |entry: &Entry| entry.is_durable && entry.answered < at;
-        let first = self.entries.iter().rposition(is_sure).unwrap_or(0);
-        let rest = self.entries[first..].iter();
-        rest.take_while(|entry| entry.asked < at)
-            .map(|entry| entry.state.clone())
-            .collect()
+    fn is_going_on(state: &State) -> bool {
+        state.cloning().is_some()
     }
 
-    fn judge(&mut self, images: &Images, at: u64, report: &mut Report) -> Result<(), Failure> {
-        let possible = self.possible(at);
-        report.recoveries += 1;
-        self.ticket += 1;
-        let is_nested = self.ticket.is_multiple_of(NESTED);
-        // Whether a clone is there yet is not a matter of the state, so such media are mounted each time.
-        let is_cloning = possible.iter().any(|state| state.cloning().is_some());
-        if !is_nested
-            && !is_cloning
-            && let Some(state) = self.recall(images)
-        {
-            report.recoveries_known += 1;
-            return match possible.contains(&state) {
-                true => Ok(()),
-                false => Err(Failure::new("Durable: a state that cannot be")),
-            };
-        }
-        // The recovery that is known was of clean media.
-        let offline = SimWorld::restart(images.clone(), Seed(3), 1);
-        self.maker
-            .check(&offline)
-            .map_err(|error| Failure::new(error).within("check"))?;
-        let world = SimWorld::restart(images.clone(), Seed(3), 1);
-        if is_nested {
-            world.watch_cuts(1, 400);
-        } else {
-            world.track();
-        }
-        let mut life = life(&world, mount(self.maker, &world)?, possible);
+    fn settle(
+        world: &SimWorld,
+        system: EngineSystem,
+        possible: Vec<State>,
+    ) -> Result<State, Failure> {
+        let mut life = Life::new(world, system, possible);
         super::snapshots::settle(&mut life)?;
-        let state = life.now().clone();
-        if !is_nested {
-            drop(life);
-            if !is_cloning {
-                self.known.insert(0, (world.take_footprint(), state));
-                self.known.truncate(128);
-            }
-            return Ok(());
-        }
+        Ok(life.now().clone())
+    }
+
+    fn go_on(
+        world: &SimWorld,
+        system: EngineSystem,
+        possible: Vec<State>,
+    ) -> Result<(Vec<State>, u64), Failure> {
+        let mut life = Life::new(world, system, possible);
+        super::snapshots::settle(&mut life)?;
         let before = world.writes();
-        let mut later = vec![state.clone()];
+        let mut later = vec![life.now().clone()];
         // Enough to use again whatever was taken for free.
         for step in [
-            write(&lun_of(&state), 100, 200, 900),
+            write(&lun_of(life.now()), 100, 200, 900),
             Step::ConsistencyPoint,
             Step::Rest(REST),
             Step::Look,
@@ -551,27 +468,7 @@ impl Recoveries<'_> {
                 later.push(life.now().clone());
             }
         }
-        drop(life);
-        for point in world.take_cuts().into_iter().step_by(3) {
-            report.cuts += 1;
-            report.cuts_in_recovery += u64::from(point.writes <= before);
-            report.recoveries += 1;
-            let again = SimWorld::restart(point.images(Cut::whole(Keep::Nothing)), Seed(4), 1);
-            let states = match point.writes <= before {
-                true => self.possible(at),
-                false => later.clone(),
-            };
-            let mut life = self::life(&again, mount(self.maker, &again)?, states);
-            super::snapshots::settle(&mut life)
-                .map_err(|failure| failure.within(format!("cut again at {}", point.writes)))?;
-        }
-        Ok(())
-    }
-
-    fn recall(&mut self, images: &Images) -> Option<State> {
-        let place = self.known.iter().position(|(mark, _)| mark.fits(images))?;
-        self.known[..=place].rotate_right(1);
-        Some(self.known[0].1.clone())
+        Ok((later, before))
     }
 }
 

@@ -15,6 +15,7 @@
 //! `trouble` draws the loud faults of a life, `silent` lives through the silent ones. [`driver`] carries
 //! actions to the system and replies to the model; [`judge`] looks at a system that has just started.
 
+mod asker;
 mod cost;
 pub mod creation;
 pub mod cuts;
@@ -26,6 +27,7 @@ mod kind;
 mod known;
 pub mod long;
 pub mod moments;
+mod recoveries;
 mod report;
 mod silent;
 pub mod small;

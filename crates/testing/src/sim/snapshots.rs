@@ -21,19 +21,17 @@ use std::collections::BTreeMap;
 
 use everglade_engine::admin::{self, Change};
 use everglade_env::BLOCK_SIZE;
-use everglade_target::{Error, Op, Reply, WriteSpan};
+use everglade_target::{Error, Op};
 
+use super::asker::{Asker, Ended, Lun};
 use super::{Failure, Report};
 use crate::engine::{EngineMaker, EngineSystem};
 use crate::system::{Maker, System};
-use crate::workload::contents;
-use crate::world::{Cut, Images, Keep, Turn};
+use crate::world::{Cut, Images, Keep};
 use crate::{Rng, Seed, SimWorld};
 use draw::draw;
 pub(super) use draw::{notes, restorable};
 
-/// Turns one request may take.
-const TURNS_MAX: u64 = 2_000_000;
 /// The first name of the volume.
 const VOLUME: &str = "v";
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -46,15 +44,6 @@ const LUNS_MAX: usize = 5;
 /// Rests in which a clone must be complete, and how long they are.
 const CLONE_POINTS_MAX: usize = 500;
 const CLONE_REST: u64 = 300_000_000;
-
-/// A LUN: its blocks, and what each holds (the fill of [`contents`]; absent is zero).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lun {
-    /// Which LUN of this name: one that was deleted and made again is another.
-    pub(super) number: u64,
-    pub(super) blocks: u64,
-    pub(super) data: BTreeMap<u64, u64>,
-}
 
 pub(super) type Image = BTreeMap<String, Lun>;
 
@@ -151,23 +140,24 @@ pub(super) enum Step {
 }
 
 pub(super) struct Life<'a> {
-    pub(super) world: &'a SimWorld,
-    pub(super) system: EngineSystem,
+    pub(super) asker: Asker<'a>,
     /// States since the last one that is durable, which is the first.
     pub(super) states: Vec<State>,
-    pub(super) token: u64,
     pub(super) trace: Vec<String>,
     /// A LUN was being cloned when the volume was opened.
     pub(super) was_cloning: bool,
 }
 
-/// How an operation ended before the power did.
-enum Ended<T> {
-    With(T),
-    Cut,
-}
+impl<'a> Life<'a> {
+    pub(super) fn new(world: &'a SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'a> {
+        Life {
+            asker: Asker::new(world, system),
+            states,
+            trace: Vec::new(),
+            was_cloning: false,
+        }
+    }
 
-impl Life<'_> {
     pub(super) fn now(&self) -> &State {
         self.states.last().expect("there is always one")
     }
@@ -176,14 +166,15 @@ impl Life<'_> {
     fn sight(&mut self, state: &State) -> Option<Sight> {
         let name = &state.cloning.as_ref()?.name;
         let volume = state.volume();
-        let exports = self.system.target(0).exports();
+        let exports = self.asker.system.target(0).exports();
         let full = format!("{volume}/{name}");
         let is_there = exports.iter().any(|export| export.name == full);
         let info = self
+            .asker
             .system
             .lun_clone(volume)
             .filter(|info| info.name == *name);
-        let snapshots = self.system.snapshots(volume).into_iter();
+        let snapshots = self.asker.system.snapshots(volume).into_iter();
         Some(Sight {
             is_there,
             is_made: info.as_ref().is_some_and(|info| info.failed.is_none()),
@@ -214,108 +205,6 @@ impl Life<'_> {
         Ok(())
     }
 
-    fn run_until(
-        &mut self,
-        is_done: &mut dyn FnMut(&mut EngineSystem) -> bool,
-    ) -> Result<Ended<()>, Failure> {
-        for reactor in 0..self.world.reactors() {
-            self.world.wake(reactor);
-        }
-        let system = &mut self.system;
-        let mut done = false;
-        self.world.run(TURNS_MAX, &mut |reactor| {
-            let said = system.turn(reactor);
-            if reactor == 0 && is_done(system) {
-                done = true;
-            }
-            if done { Turn::Stop } else { said }
-        });
-        if done {
-            Ok(Ended::With(()))
-        } else if self.world.is_cut() {
-            Ok(Ended::Cut)
-        } else {
-            Err(Failure::new("stuck: a request is not answered"))
-        }
-    }
-
-    fn ask(&mut self, lun: &str, op: Op) -> Result<Ended<Result<Reply, Error>>, Failure> {
-        let (handle, _) = match self.system.target(0).open(lun) {
-            Ok(opened) => opened,
-            Err(error) => return Ok(Ended::With(Err(error))),
-        };
-        self.token += 1;
-        self.system.target(0).submit(handle, op, self.token);
-        let mut done = Vec::new();
-        let ended = self.run_until(&mut |system| {
-            system.target(0).poll(&mut done);
-            !done.is_empty()
-        })?;
-        self.system.target(0).close(handle);
-        Ok(match ended {
-            Ended::Cut => Ended::Cut,
-            Ended::With(()) => Ended::With(done.pop().expect("one answer").result),
-        })
-    }
-
-    fn administer(
-        &mut self,
-        change: Option<Change>,
-    ) -> Result<Ended<Result<(), admin::Error>>, Failure> {
-        self.token += 1;
-        let (token, aggregate) = (self.token, 0);
-        match change {
-            Some(change) => self.system.core(0).change(aggregate, change, token),
-            None => self.system.core(0).consistency_point(aggregate, token),
-        }
-        let mut done = Vec::new();
-        let ended = self.run_until(&mut |system| {
-            system.core(0).poll_admin(&mut done);
-            !done.is_empty()
-        })?;
-        Ok(match ended {
-            Ended::Cut => Ended::Cut,
-            Ended::With(()) => Ended::With(done.pop().expect("one answer").result),
-        })
-    }
-
-    /// Reads a whole LUN.
-    fn read(&mut self, name: &str, lun: &Lun) -> Result<Ended<()>, Failure> {
-        let mut at = 0;
-        while at < lun.blocks {
-            let count = (lun.blocks - at).min(256);
-            let length = u32::try_from(count * BLOCK).expect("at most 1 MiB");
-            let op = Op::Read {
-                offset: at * BLOCK,
-                length,
-            };
-            let reply = match self.ask(name, op)? {
-                Ended::Cut => return Ok(Ended::Cut),
-                Ended::With(reply) => reply,
-            };
-            let Ok(Reply::Data(span)) = reply else {
-                return Err(Failure::new(format!(
-                    "{name} cannot be read at block {at}: {reply:?}"
-                )));
-            };
-            for (block, page) in (at..).zip(&span.pages) {
-                let expected = match lun.data.get(&block) {
-                    Some(fill) => contents(*fill, BLOCK),
-                    None => vec![0; BLOCK_SIZE],
-                };
-                if page[..] != expected[..] {
-                    let fill = lun.data.get(&block);
-                    let zero = page.iter().all(|byte| *byte == 0);
-                    return Err(Failure::new(format!(
-                        "Foreign: {name} block {block} is not what it was ({fill:?}); zeroes: {zero}"
-                    )));
-                }
-            }
-            at += count;
-        }
-        Ok(Ended::With(()))
-    }
-
     /// Compares everything with a state.
     fn compare(&mut self, state: &State) -> Result<Ended<()>, Failure> {
         let mut state = state.clone();
@@ -323,19 +212,19 @@ impl Life<'_> {
             state.resolve(&sight);
         }
         let state = &state;
-        let exports = self.system.target(0).exports();
+        let exports = self.asker.system.target(0).exports();
         let listed: BTreeMap<String, u64> = exports
             .into_iter()
             .map(|e| (e.name, e.size_bytes))
             .collect();
         let aggregate = state.aggregate.as_deref().unwrap_or(EngineMaker::AGGREGATE);
-        if self.system.name() != aggregate {
+        if self.asker.system.name() != aggregate {
             return Err(Failure::new(format!(
                 "Exports: the aggregate is {}, not {aggregate}",
-                self.system.name()
+                self.asker.system.name()
             )));
         }
-        let notes = self.system.notes();
+        let notes = self.asker.system.notes();
         if notes != state.notes {
             return Err(Failure::new(format!(
                 "Exports: {} bytes of notes, not the {} that were set",
@@ -352,7 +241,7 @@ impl Life<'_> {
             )));
         }
         // One that was cancelled and one that goes on look alike until it is there.
-        let info = self.system.lun_clone(volume);
+        let info = self.asker.system.lun_clone(volume);
         let made = info.filter(|info| info.failed.is_none());
         if let Some(made) = made.filter(|info| state.cloning() != Some(info.name.as_str())) {
             return Err(Failure::new(format!(
@@ -360,7 +249,7 @@ impl Life<'_> {
                 made.name
             )));
         }
-        let infos = self.system.snapshots(volume);
+        let infos = self.asker.system.snapshots(volume);
         let listed: BTreeMap<String, Vec<String>> = infos
             .into_iter()
             .map(|info| (info.name, info.holds))
@@ -376,7 +265,7 @@ impl Life<'_> {
                 "Exports: snapshots {listed:?}, not {expected:?}"
             )));
         }
-        let pace = self.system.scan(state.volume()).pace_percent;
+        let pace = self.asker.system.scan(state.volume()).pace_percent;
         if pace != 100 - state.held_back {
             return Err(Failure::new(format!(
                 "Exports: scans have a pace of {pace} %, held back by {} %",
@@ -384,13 +273,13 @@ impl Life<'_> {
             )));
         }
         for (name, lun) in &state.active {
-            if let Ended::Cut = self.read(&format!("{volume}/{name}"), lun)? {
+            if let Ended::Cut = self.asker.read(&format!("{volume}/{name}"), lun)? {
                 return Ok(Ended::Cut);
             }
         }
         for (snapshot, image) in &state.snapshots {
             for (name, lun) in image {
-                if let Ended::Cut = self.read(&format!("{volume}/{name}@{snapshot}"), lun)? {
+                if let Ended::Cut = self.asker.read(&format!("{volume}/{name}@{snapshot}"), lun)? {
                     return Ok(Ended::Cut);
                 }
             }
@@ -408,14 +297,9 @@ impl Life<'_> {
         let (ended, durable) = match &step {
             Step::Write(lun, first, count, fill) => {
                 let image = next.active.get_mut(lun).expect("known");
-                let mut bytes = Vec::new();
-                for block in *first..first + count {
-                    bytes.extend(contents(fill + block, BLOCK));
-                    image.data.insert(block, fill + block);
-                }
-                let data = WriteSpan::copy_of(first * BLOCK, &bytes);
+                let data = image.write(*first, *count, *fill);
                 (
-                    self.ask(
+                    self.asker.ask(
                         &full(lun),
                         Op::Write {
                             data,
@@ -435,16 +319,16 @@ impl Life<'_> {
                     length: count * BLOCK,
                     durable: false,
                 };
-                (self.ask(&full(lun), op)?, false)
+                (self.asker.ask(&full(lun), op)?, false)
             }
-            Step::Flush(lun) => (self.ask(&full(lun), Op::Flush)?, true),
+            Step::Flush(lun) => (self.asker.ask(&full(lun), Op::Flush)?, true),
             Step::ConsistencyPoint => return self.changed(None, next),
             Step::Change(change) => {
                 let change = change.clone();
                 apply(&mut next, &change);
                 return self.changed(Some(change), next);
             }
-            Step::Rest(nanos) => return Ok(self.rest(*nanos)),
+            Step::Rest(nanos) => return Ok(self.asker.rest(*nanos)),
             Step::AwaitClone => return self.await_clone(),
             Step::Look => {
                 let mut state = self.now().clone();
@@ -478,7 +362,7 @@ impl Life<'_> {
         let is_cancel = matches!(change, Some(Change::CancelLunClone { .. }));
         let is_clone = matches!(change, Some(Change::CloneLun { .. }));
         self.was_cloning &= !is_clone;
-        match self.administer(change)? {
+        match self.asker.administer(change)? {
             Ended::Cut => {
                 self.states.push(next);
                 Ok(false)
@@ -509,21 +393,6 @@ impl Life<'_> {
         self.resolve()
     }
 
-    /// Lets so much time pass. False when the power failed.
-    fn rest(&mut self, nanos: u64) -> bool {
-        let until = self.world.now() + nanos;
-        let world = self.world.clone();
-        while world.now() < until && !world.is_cut() {
-            let before = world.now();
-            let system = &mut self.system;
-            world.run(64, &mut |reactor| system.turn(reactor));
-            if world.now() == before {
-                world.pass(until - before);
-            }
-        }
-        !self.world.is_cut()
-    }
-
     /// Waits until the clone that is being made is there, or has ended.
     fn await_clone(&mut self) -> Result<bool, Failure> {
         for _ in 0..CLONE_POINTS_MAX {
@@ -533,7 +402,7 @@ impl Life<'_> {
                 return Ok(true);
             };
             // A consistency point is asked for too, which may be answered at once if there is nothing to do.
-            if !self.changed(None, now)? || !self.rest(CLONE_REST) {
+            if !self.changed(None, now)? || !self.asker.rest(CLONE_REST) {
                 return Ok(false);
             }
             if !sight.is_made && self.was_cloning {
@@ -548,8 +417,8 @@ impl Life<'_> {
         let volume = self.now().volume().to_owned();
         Err(Failure::new(format!(
             "stuck: a LUN is being cloned for ever: {:?}; {:?}",
-            self.system.lun_clone(&volume),
-            self.system.usage()
+            self.asker.system.lun_clone(&volume),
+            self.asker.system.usage()
         )))
     }
 }
@@ -739,25 +608,17 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
         let system = maker
             .mount(&world)
             .map_err(|error| Failure::new(error).within(format!("life {life}: mount")))?;
-        let mut running = Life {
-            world: &world,
-            system,
-            states,
-            token: 0,
-            trace: Vec::new(),
-            was_cloning: false,
-        };
+        let mut running = Life::new(&world, system, states);
         let verdict = live(&mut running, &mut rng, plan, life, maker);
         let Life {
-            system,
+            asker,
             states: left,
             trace,
-            token,
             ..
         } = running;
-        report.actions += token;
+        report.actions += asker.token;
         report.writes = world.writes();
-        drop(system);
+        drop(asker);
         verdict.map_err(|failure| Failure {
             trace: trace.iter().rev().take(40).rev().cloned().collect(),
             ..failure.within(format!("life {life}"))
@@ -801,9 +662,9 @@ fn live(
     }
     let cut_at = rng
         .one_in(2)
-        .then(|| life.world.writes() + 1 + rng.below(4 * plan.steps));
+        .then(|| life.asker.world.writes() + 1 + rng.below(4 * plan.steps));
     if let Some(write) = cut_at {
-        life.world.cut_at_write(write);
+        life.asker.world.cut_at_write(write);
     }
     for step in 0..plan.steps {
         life.resolve()?;
@@ -813,7 +674,7 @@ fn live(
         }
     }
     life.step(Step::Look)?;
-    life.world.cut_now();
+    life.asker.world.cut_now();
     Ok(())
 }
 

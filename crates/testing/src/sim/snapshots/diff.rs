@@ -6,8 +6,9 @@
 use everglade_env::BLOCK_SIZE;
 use everglade_target::{Allocation, Op, Reply};
 
-use super::{BLOCK, Ended, Image, Life, Lun, State};
+use super::{BLOCK, Image, Life, State};
 use crate::sim::Failure;
+use crate::sim::asker::{Ended, Lun};
 use crate::system::System;
 use crate::workload::contents;
 
@@ -74,7 +75,7 @@ impl Life<'_> {
         label: &str,
         before: Option<&Side<'_>>,
     ) -> Result<(), Failure> {
-        let images = self.system.target(0).images(&side.export);
+        let images = self.asker.system.target(0).images(&side.export);
         let found = images.into_iter().find(|image| image.label == label);
         let found = found.map(|image| image.export);
         let expected = before.map(|before| before.export.clone());
@@ -91,7 +92,7 @@ impl Life<'_> {
         let end = now.lun.blocks * BLOCK;
         let mut at = 0;
         while at < end {
-            let since = self.system.target(0).open(&before.export);
+            let since = self.asker.system.target(0).open(&before.export);
             let (since, _) = since.map_err(|error| {
                 Failure::new(format!("{} cannot be opened: {error}", before.export))
             })?;
@@ -101,8 +102,8 @@ impl Life<'_> {
                 count_max: EXTENTS_MAX,
                 since,
             };
-            let reply = self.ask(&now.export, op)?;
-            self.system.target(0).close(since);
+            let reply = self.asker.ask(&now.export, op)?;
+            self.asker.system.target(0).close(since);
             let reply = match reply {
                 Ended::Cut => return Ok(Ended::Cut),
                 Ended::With(reply) => reply,

@@ -2,7 +2,8 @@
 
 use everglade_engine::admin::Change;
 
-use super::{BLOCK, LUN_BLOCKS_MAX, LUNS_MAX, Lun, SNAPSHOTS_MAX, State, Step};
+use super::{BLOCK, LUN_BLOCKS_MAX, LUNS_MAX, SNAPSHOTS_MAX, State, Step};
+use crate::sim::asker::Lun;
 use crate::Rng;
 use crate::workload::contents;
 

@@ -1,0 +1,176 @@
+//! What a power cut at each write of a short run leaves: one of the states that it may be, and media that `check` finds
+//! clean.
+//!
+//! What a recovery does depends only on the blocks that it reads, so media that agree in those with media judged before
+//! are not mounted again ([`Footprint`]), unless they tell of something that goes on in the background: how far that is,
+//! is no matter of the state.
+
+use super::{Failure, Report};
+use crate::engine::{EngineMaker, EngineSystem};
+use crate::system::Maker;
+use crate::world::{Cut, CutPoint, Footprint, Images, Keep};
+use crate::{Rng, Seed, SimWorld};
+
+/// One recovery in so many goes on, and is itself cut at each of its writes.
+const NESTED: u64 = 97;
+/// Media remembered.
+const KNOWN_MAX: usize = 128;
+
+/// A state that a run went through.
+pub(super) struct Entry<S> {
+    pub(super) state: S,
+    /// Writes of the world when it was asked for, and when that was answered.
+    pub(super) asked: u64,
+    pub(super) answered: u64,
+    pub(super) is_durable: bool,
+}
+
+/// What a simulation knows of its states.
+pub(super) trait Story {
+    type State: Clone + PartialEq;
+
+    /// Something goes on in the background of which the state says no more than that.
+    fn is_going_on(state: &Self::State) -> bool;
+
+    /// Finds which of the states is there. A world whose power fails meanwhile is a failure.
+    fn settle(
+        world: &SimWorld,
+        system: EngineSystem,
+        possible: Vec<Self::State>,
+    ) -> Result<Self::State, Failure>;
+
+    /// The same, and then goes on: writes over whatever was taken for free, and rests. Returns the states that it went
+    /// through, the one that it found first, and how many writes there were when it had found that.
+    fn go_on(
+        world: &SimWorld,
+        system: EngineSystem,
+        possible: Vec<Self::State>,
+    ) -> Result<(Vec<Self::State>, u64), Failure>;
+}
+
+/// See the module's documentation.
+pub(super) struct Recoveries<'a, S: Story> {
+    maker: &'a EngineMaker,
+    entries: &'a [Entry<S::State>],
+    /// What was read of the media, and what they held.
+    known: Vec<(Footprint, S::State)>,
+    ticket: u64,
+}
+
+pub(super) fn mount(maker: &EngineMaker, world: &SimWorld) -> Result<EngineSystem, Failure> {
+    let mounted = maker.mount(world);
+    mounted.map_err(|error| Failure::new(error).within("mount"))
+}
+
+impl<'a, S: Story> Recoveries<'a, S> {
+    /// `number` is that of the run, from which it is drawn what is kept of writes that were not flushed.
+    pub(super) fn new(
+        maker: &'a EngineMaker,
+        entries: &'a [Entry<S::State>],
+        number: u64,
+    ) -> Recoveries<'a, S> {
+        Recoveries {
+            maker,
+            entries,
+            known: Vec::new(),
+            ticket: number,
+        }
+    }
+
+    /// Judges all cuts of a world that watched them, and the one at its end.
+    pub(super) fn judge_all(
+        &mut self,
+        world: &SimWorld,
+        number: u64,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let mut points: Vec<(u64, CutPoint)> = world
+            .take_cuts()
+            .into_iter()
+            .map(|point| (point.writes, point))
+            .collect();
+        points.push((world.writes() + 1, world.cut_point()));
+        let mut rng = Rng::for_part(number, "cuts of histories");
+        for (at, point) in &points {
+            let keeps = [
+                Keep::Nothing,
+                Keep::Everything,
+                Keep::Random(rng.draw()),
+                Keep::Random(rng.draw()),
+            ];
+            for keep in keeps {
+                let images = point.images(Cut::whole(keep));
+                report.cuts += 1;
+                report.add_losses(images.losses);
+                let verdict = self.judge(&images, *at, report);
+                verdict
+                    .map_err(|failure| failure.within(format!("cut at write {at}, {keep:?}")))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// States that a cut at write `at` may leave.
+    fn possible(&self, at: u64) -> Vec<S::State> {
+        let is_sure = |entry: &Entry<S::State>| entry.is_durable && entry.answered < at;
+        let first = self.entries.iter().rposition(is_sure).unwrap_or(0);
+        let rest = self.entries[first..].iter();
+        rest.take_while(|entry| entry.asked < at)
+            .map(|entry| entry.state.clone())
+            .collect()
+    }
+
+    fn judge(&mut self, images: &Images, at: u64, report: &mut Report) -> Result<(), Failure> {
+        let possible = self.possible(at);
+        report.recoveries += 1;
+        self.ticket += 1;
+        let is_nested = self.ticket.is_multiple_of(NESTED);
+        let is_going_on = possible.iter().any(S::is_going_on);
+        if !is_nested
+            && !is_going_on
+            && let Some(state) = self.recall(images)
+        {
+            report.recoveries_known += 1;
+            return match possible.contains(&state) {
+                true => Ok(()),
+                false => Err(Failure::new("Durable: a state that cannot be")),
+            };
+        }
+        // The recovery that is known was of clean media.
+        let offline = SimWorld::restart(images.clone(), Seed(3), 1);
+        self.maker
+            .check(&offline)
+            .map_err(|error| Failure::new(error).within("check"))?;
+        let world = SimWorld::restart(images.clone(), Seed(3), 1);
+        if !is_nested {
+            world.track();
+            let state = S::settle(&world, mount(self.maker, &world)?, possible)?;
+            if !is_going_on {
+                self.known.insert(0, (world.take_footprint(), state));
+                self.known.truncate(KNOWN_MAX);
+            }
+            return Ok(());
+        }
+        world.watch_cuts(1, 400);
+        let (later, before) = S::go_on(&world, mount(self.maker, &world)?, possible)?;
+        for point in world.take_cuts().into_iter().step_by(3) {
+            report.cuts += 1;
+            report.cuts_in_recovery += u64::from(point.writes <= before);
+            report.recoveries += 1;
+            let again = SimWorld::restart(point.images(Cut::whole(Keep::Nothing)), Seed(4), 1);
+            let states = match point.writes <= before {
+                true => self.possible(at),
+                false => later.clone(),
+            };
+            let settled = S::settle(&again, mount(self.maker, &again)?, states);
+            settled.map_err(|failure| failure.within(format!("cut again at {}", point.writes)))?;
+        }
+        Ok(())
+    }
+
+    fn recall(&mut self, images: &Images) -> Option<S::State> {
+        let place = self.known.iter().position(|(mark, _)| mark.fits(images))?;
+        self.known[..=place].rotate_right(1);
+        Some(self.known[0].1.clone())
+    }
+}
