@@ -23,13 +23,15 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
     Ok(tally.finish())
 }
 
-/// Part of `test`: one minute of new seeds, besides the fixed ones in the crates' own tests, half a minute of
-/// short sequences with snapshot verbs, and the planted bugs, which it must find.
+/// Part of `test`: one minute of new seeds, besides the fixed ones in the crates' own tests, half a minute each of
+/// short sequences with snapshot verbs and with clones, and the planted bugs, which it must find.
 pub(crate) fn short(tally: &mut Tally) {
     if place::has_binary("testing", "sim") {
         simulate(tally, command(&["--minutes".to_owned(), "1".to_owned()]));
-        let histories = ["--kind", "histories", "--minutes", "0.5"].map(str::to_owned);
-        simulate(tally, command(&histories));
+        for kind in ["histories", "clonings"] {
+            let words = ["--kind", kind, "--minutes", "0.5"].map(str::to_owned);
+            simulate(tally, command(&words));
+        }
         simulate(tally, planted());
     } else {
         tally.skip(MISSING);

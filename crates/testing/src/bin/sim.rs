@@ -9,24 +9,25 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use everglade_testing::Seed;
-use everglade_testing::sim::{Cost, Failure, Kind, Report, exhaustive, histories};
+use everglade_testing::sim::{Cost, Failure, Kind, Report, clonings, exhaustive, histories};
 
 const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace LINES] [--json]
        sim --kind exhaustive [--from N] [--shard I/N] [--minutes M] [--seed N] [--json]
-       sim --kind histories --shard I/N [--from N] [--minutes M] [--json]
+       sim --kind histories|clonings --shard I/N [--from N] [--minutes M] [--json]
 
   --seed N       run this seed (decimal or 0x…); with --minutes, start the series there
   --minutes M    run seeds until M minutes have passed; without --seed from a fresh one
-  --kind KIND    long, tight, fill, faults, silent, cuts, small, creation, snapshots, moments or
-                 histories, instead of what the seed says
+  --kind KIND    long, tight, fill, faults, silent, cuts, small, creation, snapshots, moments,
+                 histories or clonings, instead of what the seed says
   --trace LINES  on failure, print the last LINES events of the world
   --json         print what was done as one line of JSON
   --kind exhaustive
                  all sequences of up to three operations from all start states, cut at each
                  write; --from N begins with case N, --shard I/N does every N-th from the
                  I-th (counted from 0) on, and what is printed at the end says how to go on
-  --kind histories --shard I/N
-                 the same of all sequences with snapshot verbs; --shard 0/1 is all of them
+  --kind histories|clonings --shard I/N
+                 the same of all sequences with snapshot verbs, or with clones of volumes and
+                 their splits; --shard 0/1 is all of them
 ";
 
 struct Wish {
@@ -44,6 +45,7 @@ struct Wish {
 enum Cases {
     Exhaustive,
     Histories,
+    Clonings,
 }
 
 /// Which of them: the first, and each `of`-th from the `index`-th on.
@@ -113,6 +115,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
     wish.cases = match wish.kind {
         _ if is_exhaustive => Some((Cases::Exhaustive, share)),
         Some(Kind::Histories) if is_share => Some((Cases::Histories, share)),
+        Some(Kind::Clonings) if is_share => Some((Cases::Clonings, share)),
         _ => None,
     };
     Ok(wish)
@@ -143,6 +146,14 @@ fn main() -> ExitCode {
                     all.run(number)
                 }),
                 Err(failure) => explain(Seed(0), Some(Kind::Histories), &failure, 0),
+            };
+        }
+        Some((Cases::Clonings, share)) => {
+            return match clonings::Clonings::new() {
+                Ok(all) => exhaust(&wish, share, clonings::count(), "clonings", &|number| {
+                    all.run(number)
+                }),
+                Err(failure) => explain(Seed(0), Some(Kind::Clonings), &failure, 0),
             };
         }
         None => {}

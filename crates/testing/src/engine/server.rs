@@ -123,6 +123,13 @@ impl EngineSystem {
         volumes.find(|known| known.name == volume)?.lun_clone
     }
 
+    /// What a volume is a clone of.
+    #[must_use]
+    pub fn base(&self, volume: &str) -> Option<String> {
+        let mut volumes = self.engine.volumes().into_iter();
+        volumes.find(|known| known.name == volume)?.base
+    }
+
     /// How the split of a volume is doing.
     #[must_use]
     pub fn split(&self, volume: &str) -> everglade_engine::SplitInfo {

@@ -1,7 +1,8 @@
 //! Kinds of simulation, by name: what `sim` runs under a seed, and what hunts for planted bugs.
 
 use super::{
-    Failure, Report, creation, cuts, exhaustive, histories, long, moments, small, snapshots,
+    Failure, Report, clonings, creation, cuts, exhaustive, histories, long, moments, small,
+    snapshots,
 };
 use crate::engine::EngineMaker;
 use crate::system::Maker;
@@ -42,6 +43,8 @@ pub enum Kind {
     Moments,
     /// A case of the exhaustive simulation of snapshots.
     Histories,
+    /// The same of clones and splits.
+    Clonings,
 }
 
 impl Kind {
@@ -83,6 +86,7 @@ impl Kind {
             Kind::Snapshots,
             Kind::Moments,
             Kind::Histories,
+            Kind::Clonings,
         ];
         all.into_iter().find(|kind| kind.name() == name)
     }
@@ -126,6 +130,10 @@ impl Kind {
             Kind::Histories => {
                 let prepared = histories::Histories::new()?;
                 prepared.run(seed.0 % histories::count())
+            }
+            Kind::Clonings => {
+                let prepared = clonings::Clonings::new()?;
+                prepared.run(seed.0 % clonings::count())
             }
             Kind::Moments => moments::run(seed, moments::Plan::of_seed(seed), &maker),
             Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),

@@ -10,12 +10,14 @@
 //!
 //! - [`snapshots`]: one volume with snapshots, restores and deletions, against a list of states.
 //! - [`histories`]: all short sequences with snapshot verbs, cut at each write.
+//! - [`clonings`]: the same with clones of volumes and splits.
 //! - [`moments`]: many clients at once, and snapshots of what they do; devices that fail.
 //!
 //! `trouble` draws the loud faults of a life, `silent` lives through the silent ones. [`driver`] carries
 //! actions to the system and replies to the model; [`judge`] looks at a system that has just started.
 
 mod asker;
+pub mod clonings;
 mod cost;
 pub mod creation;
 pub mod cuts;
@@ -29,6 +31,7 @@ pub mod long;
 pub mod moments;
 mod recoveries;
 mod report;
+mod sequences;
 mod silent;
 pub mod small;
 pub mod snapshots;

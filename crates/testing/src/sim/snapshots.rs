@@ -279,7 +279,10 @@ impl<'a> Life<'a> {
         }
         for (snapshot, image) in &state.snapshots {
             for (name, lun) in image {
-                if let Ended::Cut = self.asker.read(&format!("{volume}/{name}@{snapshot}"), lun)? {
+                if let Ended::Cut = self
+                    .asker
+                    .read(&format!("{volume}/{name}@{snapshot}"), lun)?
+                {
                     return Ok(Ended::Cut);
                 }
             }

@@ -3,8 +3,8 @@
 use everglade_engine::admin::Change;
 
 use super::{BLOCK, LUN_BLOCKS_MAX, LUNS_MAX, SNAPSHOTS_MAX, State, Step};
-use crate::sim::asker::Lun;
 use crate::Rng;
+use crate::sim::asker::Lun;
 use crate::workload::contents;
 
 /// LUNs of a snapshot that can be restored under their names: they are gone and nobody else has the name, or they

@@ -1,0 +1,791 @@
+//! All sequences of up to three operations over an alphabet with clones of volumes and their splits, cut at each device
+//! write.
+//!
+//! As in [`super::histories`], one thing is asked at a time from one of four start states (a volume with two snapshots;
+//! a clone of the older one that went its own way; the same while it is split; a clone of a clone, and the first of
+//! them while it is split), and afterwards the world rests, so that splits and deletions are cut too. A split goes on
+//! while other things are asked: the state says that it was begun, and what is there says whether it is over
+//! ([`Life::resolve`]). Case n is sequence n / 4 from start state n mod 4, the short sequences first.
+//!
+//! 1. What a clone needs is there: while it is one, neither its base, its parent nor its parent's snapshot can be
+//!    deleted; then they can.
+//! 2. Every volume and every snapshot reads as it did when it was made, whatever became of those it shares with.
+//! 3. A clone is there whole or not at all, and so are the end of a split and everything else.
+
+use std::collections::BTreeMap;
+
+use everglade_engine::SplitState;
+use everglade_engine::admin::{self, Change};
+use everglade_env::BLOCK_SIZE;
+use everglade_target::Op;
+
+use super::asker::{Asker, Ended, Lun};
+use super::recoveries::{Entry, Recoveries, Story, mount};
+use super::sequences::Sequences;
+use super::{Failure, Report};
+use crate::engine::{EngineMaker, EngineSystem};
+use crate::system::{Maker, System};
+use crate::world::{Cut, Images, Keep};
+use crate::{Seed, SimWorld};
+
+/// Most operations in a sequence.
+pub const LENGTH_MAX: u32 = 3;
+const BLOCK: u64 = BLOCK_SIZE as u64;
+/// The volume that is there at first.
+const FIRST: &str = "v";
+/// What clones are called, those of clones later.
+const CLONES: [&str; 2] = ["c", "d"];
+const LUN: &str = "l";
+/// A level-1 block and a bit.
+const LUN_BLOCKS: u64 = 300;
+const POOL_BYTES: u64 = 32 << 20;
+/// Long enough for the timer to make consistency points until all scans and splits are done.
+const REST: u64 = 1_500_000_000;
+
+/// A letter of the alphabet. The *clone* is the youngest there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Letter {
+    WriteFirst,
+    WriteClone,
+    SnapFirst,
+    SnapClone,
+    /// Of the newest snapshot of the youngest volume.
+    Clone,
+    /// A split begins, or stops if one goes on.
+    Split,
+    /// The base of the clone is to go, in its parent.
+    DeleteBase,
+    /// The same, but in the clone.
+    DeleteOwnBase,
+    DeleteClone,
+    DeleteFirst,
+    RestoreClone,
+    RestoreFirst,
+    /// The clone, or without one the first volume, gets another name.
+    Rename,
+    ConsistencyPoint,
+}
+
+const ALPHABET: [Letter; 14] = [
+    Letter::WriteFirst,
+    Letter::WriteClone,
+    Letter::SnapFirst,
+    Letter::SnapClone,
+    Letter::Clone,
+    Letter::Split,
+    Letter::DeleteBase,
+    Letter::DeleteOwnBase,
+    Letter::DeleteClone,
+    Letter::DeleteFirst,
+    Letter::RestoreClone,
+    Letter::RestoreFirst,
+    Letter::Rename,
+    Letter::ConsistencyPoint,
+];
+
+/// Where sequences start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begin {
+    Plain,
+    Cloned,
+    Splitting,
+    Line,
+}
+
+const BEGINS: [Begin; 4] = [Begin::Plain, Begin::Cloned, Begin::Splitting, Begin::Line];
+
+/// Number of cases.
+#[must_use]
+pub fn count() -> u64 {
+    sequences().count() * BEGINS.len() as u64
+}
+
+fn sequences() -> Sequences {
+    Sequences {
+        letters: ALPHABET.len() as u64,
+        length_max: LENGTH_MAX,
+    }
+}
+
+fn case(number: u64) -> (usize, Vec<Letter>) {
+    let begins = BEGINS.len() as u64;
+    let begin = usize::try_from(number % begins).expect("few");
+    let letters = sequences().nth(number / begins);
+    (begin, letters.into_iter().map(|it| ALPHABET[it]).collect())
+}
+
+/// A volume, with one LUN.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Volume {
+    lun: Lun,
+    /// In order of creation.
+    snapshots: Vec<(String, Lun)>,
+    base: Option<Base>,
+}
+
+/// What a clone is based on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Base {
+    parent: String,
+    snapshot: String,
+    split: Split,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Split {
+    Never,
+    /// Or it is over.
+    GoesOn,
+    Stopped,
+}
+
+/// All volumes.
+type State = BTreeMap<String, Volume>;
+
+impl Volume {
+    fn snapshot(&self, name: &str) -> &Lun {
+        let mut all = self.snapshots.iter();
+        &all.find(|(known, _)| known == name).expect("known").1
+    }
+
+    fn is_splitting(&self) -> bool {
+        let base = self.base.as_ref();
+        base.is_some_and(|base| base.split == Split::GoesOn)
+    }
+}
+
+/// The youngest clone, and what it is a clone of.
+fn youngest(state: &State) -> Option<&str> {
+    // A clone of a clone is called a later name, also when it was renamed.
+    let clones = state.keys().rev().filter(|name| **name != FIRST);
+    let mut clones = clones.filter(|name| !name.starts_with('w'));
+    clones.next().map(String::as_str)
+}
+
+/// What the first volume is called.
+fn first(state: &State) -> Option<&str> {
+    let mut names = state.keys();
+    let found = names.find(|name| name.starts_with('v') || name.starts_with('w'));
+    found.map(String::as_str)
+}
+
+/// What is done.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(String, u64, u64, u64),
+    Change(Change),
+    ConsistencyPoint,
+    Rest,
+    Look,
+}
+
+/// Whether a change is possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chance {
+    Sure,
+    /// A split may be over or not.
+    Open,
+    None,
+}
+
+/// Whether a volume, or one snapshot of it, can go: no clone may need it.
+fn chance(state: &State, volume: &str, snapshot: Option<&str>) -> Chance {
+    let mut chance = Chance::Sure;
+    for (name, other) in state {
+        let Some(base) = &other.base else { continue };
+        let is_meant = |known: &str| snapshot.is_none_or(|wanted| wanted == known);
+        let is_parent = base.parent == volume && is_meant(&base.snapshot);
+        let is_own = name == volume && snapshot.is_some() && is_meant(&other.snapshots[0].0);
+        chance = match (is_parent || is_own, base.split) {
+            (false, _) => chance,
+            (true, Split::GoesOn) if chance != Chance::None => Chance::Open,
+            (true, _) => Chance::None,
+        };
+    }
+    chance
+}
+
+/// What a letter means now; nothing where it means nothing.
+fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
+    let own = str::to_owned;
+    let delete = |volume: &str, name: &str| {
+        Some(Step::Change(Change::DeleteSnapshot {
+            volume: own(volume),
+            name: own(name),
+        }))
+    };
+    let restore = |volume: &str| {
+        let (snapshot, _) = state[volume].snapshots.first()?;
+        Some(Step::Change(Change::RestoreVolume {
+            volume: own(volume),
+            snapshot: snapshot.clone(),
+            safety: format!("z{position}"),
+        }))
+    };
+    let snap = |volume: &str| {
+        Some(Step::Change(Change::CreateSnapshot {
+            volume: own(volume),
+            name: format!("y{position}"),
+        }))
+    };
+    let write = |volume: &str, blocks: [(u64, u64); 2], fill: u64| {
+        let (at, count) = blocks[usize::try_from(position % 2).expect("0 or 1")];
+        Some(Step::Write(own(volume), at, count, fill << 20))
+    };
+    match letter {
+        Letter::WriteFirst => write(first(state)?, [(0, 3), (253, 4)], 100 + position),
+        Letter::WriteClone => write(youngest(state)?, [(1, 3), (254, 4)], 200 + position),
+        Letter::SnapFirst => snap(first(state)?),
+        Letter::SnapClone => snap(youngest(state)?),
+        Letter::Clone => {
+            let parent = youngest(state).or(first(state))?;
+            let (snapshot, _) = state[parent].snapshots.last()?;
+            let name = CLONES.get(state.len() - usize::from(first(state).is_some()))?;
+            (!state.contains_key(*name)).then(|| {
+                Step::Change(Change::CloneVolume {
+                    name: own(name),
+                    parent: own(parent),
+                    snapshot: snapshot.clone(),
+                })
+            })
+        }
+        Letter::Split => {
+            let volume = youngest(state)?.to_owned();
+            state[&volume].base.as_ref()?;
+            Some(Step::Change(match state[&volume].is_splitting() {
+                true => Change::StopSplit { volume },
+                false => Change::StartSplit { volume },
+            }))
+        }
+        Letter::DeleteBase => {
+            let base = state[youngest(state)?].base.as_ref();
+            match base {
+                Some(base) => delete(&base.parent, &base.snapshot),
+                None => delete(first(state)?, &state[first(state)?].snapshots.first()?.0),
+            }
+        }
+        Letter::DeleteOwnBase => {
+            let clone = youngest(state)?;
+            delete(clone, &state[clone].snapshots.first()?.0)
+        }
+        Letter::DeleteClone => Some(Step::Change(Change::DeleteVolume {
+            name: own(youngest(state)?),
+        })),
+        Letter::DeleteFirst => Some(Step::Change(Change::DeleteVolume {
+            name: own(first(state)?),
+        })),
+        Letter::RestoreClone => restore(youngest(state)?),
+        Letter::RestoreFirst => restore(first(state)?),
+        Letter::Rename => {
+            let name = youngest(state).or(first(state))?;
+            let to = match name.starts_with(['v', 'w']) {
+                true => format!("w{position}"),
+                false => format!("{}{position}", &name[..1]),
+            };
+            Some(Step::Change(Change::RenameVolume {
+                name: own(name),
+                to,
+            }))
+        }
+        Letter::ConsistencyPoint => Some(Step::ConsistencyPoint),
+    }
+}
+
+/// What a change does where it is possible, and whether it is.
+fn apply(state: &mut State, change: &Change) -> Chance {
+    match change {
+        Change::CreateVolume { name, .. } => {
+            state.insert(name.clone(), Volume::default());
+        }
+        Change::CreateLun { volume, .. } => {
+            state.get_mut(volume).expect("known").lun.blocks = LUN_BLOCKS;
+        }
+        Change::CreateSnapshot { volume, name } => {
+            let volume = state.get_mut(volume).expect("known");
+            volume.snapshots.push((name.clone(), volume.lun.clone()));
+        }
+        Change::DeleteSnapshot { volume, name } => {
+            let chance = chance(state, volume, Some(name));
+            let volume = state.get_mut(volume).expect("known");
+            volume.snapshots.retain(|(known, _)| known != name);
+            return chance;
+        }
+        Change::DeleteVolume { name } => {
+            let chance = chance(state, name, None);
+            state.remove(name);
+            return chance;
+        }
+        Change::RenameVolume { name, to } => {
+            let volume = state.remove(name).expect("known");
+            state.insert(to.clone(), volume);
+            let bases = state.values_mut().filter_map(|other| other.base.as_mut());
+            for base in bases.filter(|base| base.parent == *name) {
+                base.parent.clone_from(to);
+            }
+        }
+        Change::RestoreVolume {
+            volume,
+            snapshot,
+            safety,
+        } => {
+            let volume = state.get_mut(volume).expect("known");
+            let target = volume.snapshot(snapshot).clone();
+            let before = std::mem::replace(&mut volume.lun, target);
+            volume.snapshots.push((safety.clone(), before));
+        }
+        Change::CloneVolume {
+            name,
+            parent,
+            snapshot,
+        } => {
+            let lun = state[parent].snapshot(snapshot).clone();
+            let clone = Volume {
+                snapshots: vec![(snapshot.clone(), lun.clone())],
+                lun,
+                base: Some(Base {
+                    parent: parent.clone(),
+                    snapshot: snapshot.clone(),
+                    split: Split::Never,
+                }),
+            };
+            state.insert(name.clone(), clone);
+        }
+        Change::StartSplit { volume } | Change::StopSplit { volume } => {
+            let volume = state.get_mut(volume).expect("known");
+            let base = volume.base.as_mut().expect("only of clones");
+            let is_on = base.split == Split::GoesOn;
+            base.split = match is_on {
+                true => Split::Stopped,
+                false => Split::GoesOn,
+            };
+            // It may be over.
+            return if is_on { Chance::Open } else { Chance::Sure };
+        }
+        other => unreachable!("{other:?} is not drawn"),
+    }
+    Chance::Sure
+}
+
+struct Life<'a> {
+    asker: Asker<'a>,
+    /// States since the last one that is durable, which is the first.
+    states: Vec<State>,
+}
+
+impl<'a> Life<'a> {
+    fn new(world: &'a SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'a> {
+        Life {
+            asker: Asker::new(world, system),
+            states,
+        }
+    }
+
+    fn now(&self) -> &State {
+        self.states.last().expect("there is always one")
+    }
+
+    /// A state as it is with those splits over that are, which is durable before anybody can see it.
+    fn resolve(&self, mut state: State) -> State {
+        for (name, volume) in &mut state {
+            let is_done = self.asker.system.split(name).state == SplitState::Done;
+            if volume.is_splitting() && is_done {
+                volume.base = None;
+            }
+        }
+        state
+    }
+
+    fn resolve_all(&mut self) {
+        let states = std::mem::take(&mut self.states).into_iter();
+        self.states = states.map(|state| self.resolve(state)).collect();
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Failure> {
+        self.resolve_all();
+        let mut next = self.now().clone();
+        match step {
+            Step::Write(volume, first, count, fill) => {
+                let lun = &mut next.get_mut(volume).expect("known").lun;
+                let data = lun.write(*first, *count, *fill);
+                let durable = false;
+                let op = Op::Write { data, durable };
+                match self.asker.ask(&format!("{volume}/{LUN}"), op)? {
+                    Ended::With(Ok(_)) => self.states.push(next),
+                    Ended::With(Err(error)) => {
+                        let text = format!("a valid request failed: {step:?}: {error}");
+                        return Err(Failure::new(text));
+                    }
+                    Ended::Cut => return Err(Failure::new("the power failed")),
+                }
+            }
+            Step::ConsistencyPoint => self.change(None, next, Chance::Sure)?,
+            Step::Change(change) => {
+                let chance = apply(&mut next, change);
+                self.change(Some(change), next, chance)?;
+            }
+            Step::Rest => {
+                if !self.asker.rest(REST) {
+                    return Err(Failure::new("the power failed"));
+                }
+                self.resolve_all();
+                if let Some((name, _)) = self.now().iter().find(|(_, it)| it.is_splitting()) {
+                    let split = self.asker.system.split(name);
+                    return Err(Failure::new(format!(
+                        "stuck: {name} is split for ever: {split:?}"
+                    )));
+                }
+            }
+            Step::Look => {
+                let state = self.now().clone();
+                self.compare(&state)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn change(
+        &mut self,
+        change: Option<&Change>,
+        next: State,
+        chance: Chance,
+    ) -> Result<(), Failure> {
+        let ended = match self.asker.administer(change.cloned())? {
+            Ended::With(ended) => ended,
+            Ended::Cut => return Err(Failure::new("the power failed")),
+        };
+        match (ended, chance) {
+            (Ok(()), Chance::Sure | Chance::Open) => self.states = vec![next],
+            (Err(admin::Error::Busy(_)), Chance::None | Chance::Open) => {}
+            (Ok(()), Chance::None) => {
+                return Err(Failure::new(format!(
+                    "Exports: {change:?} was done though a clone needs it"
+                )));
+            }
+            (Err(error), _) => {
+                return Err(Failure::new(format!(
+                    "a valid request failed: {change:?}: {error}"
+                )));
+            }
+        }
+        self.resolve_all();
+        Ok(())
+    }
+
+    /// Compares everything with a state.
+    fn compare(&mut self, state: &State) -> Result<(), Failure> {
+        let state = self.resolve(state.clone());
+        let exports = self.asker.system.target(0).exports();
+        let listed: Vec<(String, u64)> = exports
+            .into_iter()
+            .map(|export| (export.name, export.size_bytes))
+            .collect();
+        let with_lun = state.iter().filter(|(_, volume)| volume.lun.blocks > 0);
+        let expected: Vec<(String, u64)> = with_lun
+            .map(|(name, volume)| (format!("{name}/{LUN}"), volume.lun.blocks * BLOCK))
+            .collect();
+        if listed != expected {
+            return Err(Failure::new(format!(
+                "Exports: {listed:?}, not {expected:?}"
+            )));
+        }
+        let names = self.asker.system.volumes().unwrap_or_default();
+        if !names.iter().eq(state.keys()) {
+            return Err(Failure::new(format!("Exports: {names:?}, not {state:?}")));
+        }
+        for (name, volume) in &state {
+            self.compare_kind(name, volume)?;
+            let infos = self.asker.system.snapshots(name).into_iter();
+            let listed: Vec<String> = infos.map(|info| info.name).collect();
+            let known = volume.snapshots.iter().map(|(name, _)| name.clone());
+            let expected: Vec<String> = known.collect();
+            if listed != expected {
+                return Err(Failure::new(format!(
+                    "Exports: {name} has snapshots {listed:?}, not {expected:?}"
+                )));
+            }
+            let snapshots = volume.snapshots.iter();
+            let images = snapshots.map(|(snapshot, lun)| (format!("@{snapshot}"), lun));
+            for (at, lun) in images.chain([(String::new(), &volume.lun)]) {
+                if let Ended::Cut = self.asker.read(&format!("{name}/{LUN}{at}"), lun)? {
+                    return Err(Failure::new("the power failed while looking"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares what a volume is a clone of, and how its split is.
+    fn compare_kind(&self, name: &str, volume: &Volume) -> Result<(), Failure> {
+        let told = self.asker.system.base(name);
+        let expected = volume.base.as_ref();
+        let expected = expected.map(|base| format!("{}@{}", base.parent, base.snapshot));
+        if told != expected {
+            return Err(Failure::new(format!(
+                "Exports: {name} is a clone of {told:?}, not of {expected:?}"
+            )));
+        }
+        let split = self.asker.system.split(name).state;
+        let is_right = match volume.base.as_ref().map(|base| base.split) {
+            None => matches!(split, SplitState::None | SplitState::Done),
+            Some(Split::Never) => split == SplitState::None,
+            Some(Split::Stopped) => split == SplitState::Stopped,
+            Some(Split::GoesOn) => matches!(
+                split,
+                SplitState::Copying | SplitState::WaitingForOther | SplitState::WaitingForSpace
+            ),
+        };
+        match is_right {
+            true => Ok(()),
+            false => Err(Failure::new(format!(
+                "Exports: the split of {name} is {split:?}; known is {:?}",
+                volume.base
+            ))),
+        }
+    }
+
+    /// Finds which of the states that were possible is there.
+    fn settle(&mut self) -> Result<(), Failure> {
+        let states = std::mem::take(&mut self.states);
+        let mut last = None;
+        // The newest first: most often it is.
+        for state in states.iter().rev() {
+            match self.compare(state) {
+                Ok(()) => {
+                    self.states = vec![self.resolve(state.clone())];
+                    return Ok(());
+                }
+                Err(failure) => last = last.or(Some(failure)),
+            }
+        }
+        let failure = last.expect("there was at least one");
+        Err(failure.within(format!(
+            "none of {} states is there; of the newest",
+            states.len()
+        )))
+    }
+}
+
+impl Begin {
+    /// What is done before anything is cut: durable, and then, once more in each run, what is under way.
+    fn steps(self) -> (Vec<Step>, Vec<Step>) {
+        let own = str::to_owned;
+        let write =
+            |volume: &str, at, count, fill: u64| Step::Write(own(volume), at, count, fill << 20);
+        let snap = |volume: &str, name: &str| {
+            Step::Change(Change::CreateSnapshot {
+                volume: own(volume),
+                name: own(name),
+            })
+        };
+        let clone = |name: &str, parent: &str, snapshot: &str| {
+            Step::Change(Change::CloneVolume {
+                name: own(name),
+                parent: own(parent),
+                snapshot: own(snapshot),
+            })
+        };
+        let split = |volume: &str| {
+            let volume = own(volume);
+            Step::Change(Change::StartSplit { volume })
+        };
+        let plain = [
+            write("v", 0, 20, 1),
+            write("v", 250, 10, 2),
+            snap("v", "a"),
+            write("v", 3, 5, 3),
+            snap("v", "b"),
+            write("v", 5, 2, 4),
+            Step::ConsistencyPoint,
+        ];
+        let cloned = [
+            clone("c", "v", "a"),
+            write("c", 2, 4, 5),
+            snap("c", "t"),
+            write("c", 252, 4, 6),
+            Step::ConsistencyPoint,
+        ];
+        let line = [
+            clone("d", "c", "t"),
+            write("d", 4, 4, 7),
+            Step::ConsistencyPoint,
+        ];
+        match self {
+            Begin::Plain => (plain.to_vec(), Vec::new()),
+            Begin::Cloned => ([&plain[..], &cloned].concat(), Vec::new()),
+            Begin::Splitting => ([&plain[..], &cloned].concat(), vec![split("c")]),
+            Begin::Line => ([&plain[..], &cloned, &line].concat(), vec![split("c")]),
+        }
+    }
+}
+
+/// A start state, prepared.
+struct Start {
+    images: Images,
+    state: State,
+    prelude: Vec<Step>,
+}
+
+/// All start states, prepared. See the module's documentation.
+pub struct Clonings {
+    maker: EngineMaker,
+    starts: Vec<Start>,
+}
+
+impl Clonings {
+    /// Prepares the start states.
+    ///
+    /// # Errors
+    /// Not even that works.
+    pub fn new() -> Result<Clonings, Failure> {
+        let maker = EngineMaker {
+            journal_half_blocks: 300,
+            // A split takes some consistency points.
+            reclaim_regions: 1,
+            ..EngineMaker::SMALL
+        };
+        let mut starts = Vec::new();
+        for begin in BEGINS {
+            let (steps, prelude) = begin.steps();
+            let world = SimWorld::new(Seed(1), 1, &maker.devices(POOL_BYTES));
+            maker
+                .format(&world)
+                .map_err(|error| Failure::new(error).within("format"))?;
+            let mut life = Life::new(&world, mount(&maker, &world)?, vec![State::new()]);
+            let made = [
+                Change::CreateVolume {
+                    name: FIRST.to_owned(),
+                    sync: maker.sync,
+                },
+                Change::CreateLun {
+                    volume: FIRST.to_owned(),
+                    name: LUN.to_owned(),
+                    size_bytes: LUN_BLOCKS * BLOCK,
+                },
+            ];
+            for step in made.into_iter().map(Step::Change).chain(steps) {
+                life.step(&step)
+                    .map_err(|failure| failure.within(format!("preparing {begin:?}")))?;
+            }
+            let state = life.now().clone();
+            drop(life);
+            starts.push(Start {
+                images: world.after_cut(Cut::whole(Keep::Nothing)),
+                state,
+                prelude,
+            });
+        }
+        Ok(Clonings { maker, starts })
+    }
+
+    /// Runs one case.
+    ///
+    /// # Errors
+    /// A promise was broken.
+    pub fn run(&self, number: u64) -> Result<Report, Failure> {
+        let (begin, letters) = case(number);
+        let start = &self.starts[begin];
+        self.run_from(start, &letters, number).map_err(|failure| {
+            failure.within(format!("case {number}, {:?}, {letters:?}", BEGINS[begin]))
+        })
+    }
+
+    fn run_from(&self, start: &Start, letters: &[Letter], number: u64) -> Result<Report, Failure> {
+        let world = SimWorld::restart(start.images.clone(), Seed(2), 1);
+        let system = mount(&self.maker, &world)?;
+        let mut life = Life::new(&world, system, vec![start.state.clone()]);
+        for step in &start.prelude {
+            life.step(step)?;
+        }
+        world.watch_cuts(1, usize::MAX);
+        let entry = |life: &Life<'_>, asked: u64| Entry {
+            state: life.now().clone(),
+            asked,
+            answered: world.writes(),
+            is_durable: life.states.len() == 1,
+        };
+        let mut entries = vec![entry(&life, 0)];
+        for (position, letter) in (0..).zip(letters) {
+            let Some(step) = spell(*letter, life.now(), position) else {
+                continue;
+            };
+            let asked = world.writes();
+            life.step(&step)?;
+            entries.push(entry(&life, asked));
+        }
+        life.step(&Step::Rest)?;
+        life.step(&Step::Look)?;
+        let mut report = Report {
+            actions: life.asker.token,
+            writes: world.writes(),
+            ..Report::default()
+        };
+        drop(life);
+        let mut recoveries = Recoveries::<Clones>::new(&self.maker, &entries, number);
+        recoveries.judge_all(&world, number, &mut report)?;
+        Ok(report)
+    }
+}
+
+/// Volumes and clones of them.
+enum Clones {}
+
+impl Story for Clones {
+    type State = State;
+
+    fn is_going_on(state: &State) -> bool {
+        state.values().any(Volume::is_splitting)
+    }
+
+    fn settle(
+        world: &SimWorld,
+        system: EngineSystem,
+        possible: Vec<State>,
+    ) -> Result<State, Failure> {
+        let mut life = Life::new(world, system, possible);
+        life.settle()?;
+        Ok(life.now().clone())
+    }
+
+    fn go_on(
+        world: &SimWorld,
+        system: EngineSystem,
+        possible: Vec<State>,
+    ) -> Result<(Vec<State>, u64), Failure> {
+        let mut life = Life::new(world, system, possible);
+        life.settle()?;
+        let before = world.writes();
+        let mut later = vec![life.now().clone()];
+        let mut steps = vec![Step::ConsistencyPoint, Step::Rest, Step::Look];
+        if let Some(name) = life.now().keys().next() {
+            // Enough to use again whatever was taken for free.
+            steps.insert(0, Step::Write(name.clone(), 20, 200, 900 << 20));
+        }
+        for step in &steps {
+            life.step(step)?;
+            if life.now() != &later[later.len() - 1] {
+                later.push(life.now().clone());
+            }
+        }
+        Ok((later, before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_of_each_start_state_survives_its_cuts() {
+        let clonings = Clonings::new().unwrap_or_else(|failure| panic!("{failure}"));
+        for (start, letters) in clonings.starts.iter().zip([
+            [Letter::Clone, Letter::WriteClone, Letter::DeleteBase],
+            [Letter::Split, Letter::WriteFirst, Letter::DeleteFirst],
+            [Letter::Split, Letter::Rename, Letter::Split],
+            [Letter::Split, Letter::RestoreClone, Letter::DeleteClone],
+        ]) {
+            let report = clonings.run_from(start, &letters, 1);
+            let report = report.unwrap_or_else(|failure| panic!("{letters:?}: {failure}"));
+            assert!(report.cuts >= 20, "{report}");
+        }
+    }
+}
