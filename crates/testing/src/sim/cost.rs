@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use super::Report;
+use super::{Background, PerBackground, Report};
 use crate::world::Fault;
 
 /// Time spent.
@@ -90,6 +90,9 @@ impl Cost {
                 fault.name()
             );
         }
+        if report.interrupted != PerBackground::default() {
+            let _ = writeln!(text, "\ncuts met in the background: {}", report.interrupted);
+        }
         text
     }
 
@@ -114,6 +117,12 @@ impl Cost {
                 "{comma}\"{fault}\":{{\"fired\":{},\"met\":{},\"answered\":{}}}",
                 report.fired[fault], report.met[fault], report.answered[fault]
             );
+        }
+        text.push_str("},\"interrupted\":{");
+        for (place, one) in Background::ALL.into_iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            let count = report.interrupted[one];
+            let _ = write!(text, "{comma}\"{}\":{count}", one.name());
         }
         text.push_str("}}");
         text

@@ -17,6 +17,7 @@
 //! actions to the system and replies to the model; [`judge`] looks at a system that has just started.
 
 mod asker;
+mod background;
 pub mod clonings;
 mod cost;
 pub mod creation;
@@ -39,6 +40,7 @@ mod trouble;
 
 use std::fmt;
 
+pub use background::{Background, PerBackground};
 pub use cost::Cost;
 pub use kind::Kind;
 pub use report::Report;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::PerBackground;
 use crate::Digest;
 use crate::world::{Fault, PerFault, SimWorld};
 
@@ -36,6 +37,8 @@ pub struct Report {
     pub met: PerFault,
     /// Errors that were the answer: to a client, from a mount, or by the offline check.
     pub answered: PerFault,
+    /// Power cuts that met each thing in the background, of those that end lives with snapshots.
+    pub interrupted: PerBackground,
 }
 
 impl Report {
@@ -54,6 +57,7 @@ impl Report {
         self.fired.add(&other.fired);
         self.met.add(&other.met);
         self.answered.add(&other.answered);
+        self.interrupted.add(&other.interrupted);
     }
 
     /// Adds the faults of a world that has come to its end.

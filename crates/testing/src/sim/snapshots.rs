@@ -24,7 +24,7 @@ use everglade_env::BLOCK_SIZE;
 use everglade_target::{Error, Op};
 
 use super::asker::{Asker, Ended, Lun};
-use super::{Failure, Report};
+use super::{Background, Failure, Report};
 use crate::engine::{EngineMaker, EngineSystem};
 use crate::system::{Maker, System};
 use crate::world::{Cut, Images, Keep};
@@ -620,6 +620,7 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
             ..
         } = running;
         report.actions += asker.token;
+        report.interrupted.note(Background::of(&asker.system));
         report.writes = world.writes();
         drop(asker);
         verdict.map_err(|failure| Failure {

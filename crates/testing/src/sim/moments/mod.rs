@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use everglade_env::BLOCK_SIZE;
 use everglade_target::LunHandle;
 
-use super::{Failure, Report};
+use super::{Background, Failure, Report};
 use crate::engine::{EngineMaker, EngineSystem};
 use crate::system::{Maker, NotMounted, System};
 use crate::world::{Cut, Fault, Faults, Grain, Images, Keep, Turn};
@@ -476,6 +476,7 @@ impl Run<'_> {
             life.token,
         );
         let cps = life.system.committed_cp();
+        let met = Background::of(&life.system);
         drop(life);
         verdict.map_err(|failure| {
             let cut = "- the power failed, or the server was stopped".to_owned();
@@ -489,6 +490,7 @@ impl Run<'_> {
         self.report.errors += errors;
         self.report.actions += token;
         self.report.cps += cps;
+        self.report.interrupted.note(met);
         self.report.writes = world.writes();
         self.report.add_faults(&world);
         self.report.digest = world.digest();

@@ -2,7 +2,7 @@
 
 use everglade_testing::Seed;
 use everglade_testing::engine::EngineMaker;
-use everglade_testing::sim::{Report, long};
+use everglade_testing::sim::{Background, Kind, Report, long};
 use everglade_testing::workload::{Action, Scale};
 use everglade_testing::world::Fault;
 
@@ -101,4 +101,41 @@ fn engine_answers_silent_damage_with_errors_and_never_with_wrong_data() {
         );
         assert!(may_pass || all.answered[fault] > 0, "{fault}: {all:?}");
     }
+}
+
+fn run_kind(kind: Kind, seeds: impl Iterator<Item = Seed>) -> Report {
+    let mut all = Report::default();
+    for seed in seeds {
+        match kind.run(seed, 0) {
+            Ok(report) => all.add(&report),
+            Err(failure) => panic!("{} seed {seed}: {failure}", kind.name()),
+        }
+    }
+    all
+}
+
+/// The power fails in each thing that goes on in the background for snapshots and clones.
+#[test]
+fn snapshots_and_clones_survive_lives_with_cuts_in_all_that_goes_on() {
+    let mut all = run_kind(Kind::Moments, (0..40).map(|number| Seed(41).nth(number)));
+    all.add(&run_kind(
+        Kind::Snapshots,
+        (0..8).map(|number| Seed(42).nth(number)),
+    ));
+    for one in Background::ALL {
+        assert!(all.interrupted[one] > 0, "{}: {all:?}", one.name());
+    }
+}
+
+/// A device failed the last consistency point of a server that was stopped: what it had answered was not durable.
+#[test]
+fn a_stop_that_a_device_fails_makes_nothing_durable() {
+    let report = run_kind(Kind::Moments, [Seed(0x059c_c261_7e20_1542)].into_iter());
+    assert!(report.errors > 0, "{report}");
+}
+
+/// A LUN was shrunk, and a snapshot of it compared with one from before.
+#[test]
+fn what_changed_since_a_snapshot_of_a_shrunk_lun_is_all_said() {
+    run_kind(Kind::Snapshots, [Seed(0x2ced_497a_f3fd_44ef)].into_iter());
 }

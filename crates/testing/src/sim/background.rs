@@ -1,0 +1,108 @@
+//! What goes on in the background when the power fails: proof that the cuts of a simulation met it.
+
+use std::fmt;
+use std::ops::Index;
+
+use everglade_engine::SplitState;
+
+use crate::engine::EngineSystem;
+use crate::system::System;
+
+/// Something that goes on for many consistency points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Background {
+    /// Blocks of a safety snapshot go into the summary map.
+    Fold,
+    /// Deleted snapshots' blocks leave the summary map.
+    Subtraction,
+    /// The summary map is made anew from the snapshots that stay.
+    Addition,
+    /// Blocks that nobody holds any more are freed.
+    Release,
+    /// A LUN is cloned.
+    LunClone,
+    /// A clone of a volume gets blocks of its own.
+    Split,
+}
+
+impl Background {
+    /// All of them.
+    pub const ALL: [Background; 6] = [
+        Background::Fold,
+        Background::Subtraction,
+        Background::Addition,
+        Background::Release,
+        Background::LunClone,
+        Background::Split,
+    ];
+
+    /// What reports call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Background::Fold => "fold",
+            Background::Subtraction => "subtraction",
+            Background::Addition => "addition",
+            Background::Release => "release",
+            Background::LunClone => "lun_clone",
+            Background::Split => "split",
+        }
+    }
+
+    /// What goes on now.
+    pub(super) fn of(system: &EngineSystem) -> Vec<Background> {
+        let mut all = Vec::new();
+        for volume in system.volumes().unwrap_or_default() {
+            let scan = system.scan(&volume);
+            all.extend(match (scan.kind, scan.way) {
+                ("fold", _) => Some(Background::Fold),
+                ("delete", Some("addition")) => Some(Background::Addition),
+                ("delete", _) => Some(Background::Subtraction),
+                ("release", _) => Some(Background::Release),
+                _ => None,
+            });
+            let clone = system.lun_clone(&volume);
+            let is_cloning = clone.is_some_and(|clone| clone.failed.is_none());
+            all.extend(is_cloning.then_some(Background::LunClone));
+            let is_copying = system.split(&volume).state == SplitState::Copying;
+            all.extend(is_copying.then_some(Background::Split));
+        }
+        all
+    }
+}
+
+/// How many cuts met each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PerBackground([u64; 6]);
+
+impl PerBackground {
+    pub(super) fn note(&mut self, met: Vec<Background>) {
+        for one in met {
+            self.0[one as usize] += 1;
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &PerBackground) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+impl Index<Background> for PerBackground {
+    type Output = u64;
+
+    fn index(&self, one: Background) -> &u64 {
+        &self.0[one as usize]
+    }
+}
+
+impl fmt::Display for PerBackground {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, one) in Background::ALL.into_iter().enumerate() {
+            let space = if place == 0 { "" } else { " " };
+            write!(f, "{space}{} {}", one.name(), self[one])?;
+        }
+        Ok(())
+    }
+}
