@@ -273,3 +273,31 @@ fn theorem_3_what_a_delete_scan_reads_stays_until_it_ends() {
     });
     assert!(passes > 3, "{passes}");
 }
+
+/// DESIGN §8: what each snapshot, and the active image, counts as its alone is what no other image refers to, however
+/// they came to be. While a delete pass is under way its victims' count is of no use to anybody.
+#[test]
+fn what_an_image_counts_as_its_alone_no_other_refers_to() {
+    let (mut images, mut shared) = (0, 0);
+    for_each(|atlas, volume, records| {
+        if records.is_empty() || records.iter().any(|it| it.record.is_in_pass) {
+            return;
+        }
+        let active = pointed(atlas, volume, &volume.superblock.inode_file);
+        let mut all = vec![("active image", volume.superblock.snapshots.exclusive, active)];
+        all.extend(whole(records).map(|it| {
+            let there = pointed(atlas, volume, &it.record.inode_file);
+            (it.record.name.as_str(), it.record.exclusive, there)
+        }));
+        let mut holders: BTreeMap<u64, u64> = BTreeMap::new();
+        let blocks = all.iter().flat_map(|(_, _, there)| there);
+        blocks.for_each(|vvbn| *holders.entry(*vvbn).or_default() += 1);
+        for (name, counted, there) in &all {
+            let alone = there.iter().filter(|vvbn| holders[*vvbn] == 1).count();
+            assert_eq!(*counted, alone as u64, "{}: {name}", volume.fs.name);
+            images += u64::from(alone > 0);
+            shared += u64::from(alone < there.len());
+        }
+    });
+    assert!(images > 200 && shared > 200, "{images} {shared}");
+}
