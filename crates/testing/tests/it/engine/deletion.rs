@@ -355,6 +355,37 @@ fn a_thousand_snapshots_go_in_one_pass_and_those_that_stay_read_as_before() {
     drop(rig.restart());
 }
 
+/// Blocks of the maps that are the same for a victim and its neighbours are not looked into: where nothing was written
+/// between two snapshots only the one that has the bits of the victim's map itself.
+#[test]
+fn a_delete_pass_skips_what_is_the_same_for_everybody() {
+    // More vvbns than a map block is for.
+    let blocks = 40_000;
+    let mut rig = Rig::new(EngineMaker::SMALL_LOGGED, 400 << 20, blocks * BLOCK);
+    for first in (0..blocks).step_by(250) {
+        rig.write(first, 250, 7).expect("there is space");
+    }
+    rig.rest();
+    for twin in [1, 2, 3] {
+        rig.snapshot(&format!("s{twin}")).expect("a new name");
+    }
+    rig.change(deletion(2)).expect("it is there");
+    rig.rest();
+    let counts = rig.system.scan("v").counts;
+    assert_eq!((counts.subtracted, counts.added), (1, 0), "{counts:?}");
+    assert!(counts.skipped >= 2, "{counts:?}");
+    rig.write(100, 5, 8).expect("there is space");
+    rig.snapshot("s4").expect("a new name");
+    rig.change(deletion(3)).expect("it is there");
+    rig.rest();
+    let after = rig.system.scan("v").counts;
+    assert!(after.subtracted > counts.subtracted, "{after:?}");
+    let mut rig = rig.restart();
+    for (lun, fill) in [("v/l@s1", 7), ("v/l@s4", 8), ("v/l", 8)] {
+        rig.expect(lun, 100, fill);
+    }
+}
+
 /// Writes until not one more block fits, and overwrites some as far as that is possible.
 fn fill(rig: &mut Rig, salt: u64) {
     let mut first = 0;
