@@ -3,17 +3,13 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::names;
-use crate::manage::{ask, refused, serve};
+use crate::manage::{ask, ask_json, refused, serve};
 use crate::operate::http;
 use crate::running::Place;
 
-#[test]
-fn names_that_are_none_are_refused_everywhere() {
-    let place = Place::new();
-    let server = serve(&place);
-    ask(&place, &["snapshot", "create", "vol0@good"]);
-    let long = "s".repeat(1024);
-    for name in [
+/// Texts that are no names of anything.
+fn no_names() -> Vec<String> {
+    let short = [
         "",
         "a@b",
         "a/b",
@@ -24,8 +20,75 @@ fn names_that_are_none_are_refused_everywhere() {
         "..",
         "a\tb",
         "a%41",
-        &long,
-    ] {
+    ];
+    let short = short.into_iter().map(str::to_owned);
+    short.chain(["s".repeat(1024)]).collect()
+}
+
+#[test]
+fn clones_and_policies_are_not_called_anything_either() {
+    let place = Place::new();
+    let server = serve(&place);
+    ask(&place, &["snapshot", "create", "vol0@good"]);
+    for name in no_names() {
+        if !name.starts_with('-') {
+            let lun = format!("vol0/{name}");
+            for words in [
+                vec!["clone", "create", &name, "--from", "vol0@good"],
+                vec!["lun", "clone", "vol0/lun0", &lun],
+                vec!["policy", "create", &name, "--daily", "1"],
+                vec!["volume", "rename", "vol0", &name],
+            ] {
+                refused(&place, &words, 2, &["name"]);
+            }
+        }
+        for (path, more) in [
+            ("/v1/volumes", ("clone_of", serde_json::json!("vol0@good"))),
+            ("/v1/policies", ("daily", serde_json::json!(1))),
+        ] {
+            let mut body = serde_json::json!({"name": name});
+            body[more.0] = more.1;
+            let answer = http::unix(&place, "POST", path, "", &body.to_string());
+            assert_eq!(answer.status, 422, "{path} {name:?}: {answer:?}");
+            assert_eq!(answer.json()["field"], "name", "{path} {name:?}");
+        }
+    }
+    let count = |noun: &str, field: &str| {
+        let shown = ask_json(&place, &[noun, "show"]);
+        shown[field].as_array().expect("a list").len()
+    };
+    assert_eq!(count("volume", "volumes"), 1);
+    assert_eq!(count("lun", "luns"), 1);
+    assert_eq!(count("policy", "policies"), 1);
+    server.stop();
+}
+
+#[test]
+fn the_seventeenth_hold_is_refused_and_room_comes_back() {
+    let place = Place::new();
+    let server = serve(&place);
+    ask(&place, &["snapshot", "create", "vol0@a"]);
+    for number in 1..=16 {
+        let tag = format!("t{number}");
+        ask(&place, &["snapshot", "hold", "vol0@a", &tag]);
+    }
+    let more = ["snapshot", "hold", "vol0@a", "more"];
+    let remedy = ["vol0@a has 16 holds", "release one", "EVG-2006"];
+    refused(&place, &more, 5, &remedy);
+    let shown = ask_json(&place, &["snapshot", "show", "vol0@a"]);
+    let holds = shown["holds"].as_array().map(Vec::len);
+    assert_eq!(holds, Some(16), "{shown}");
+    ask(&place, &["snapshot", "release", "vol0@a", "t7"]);
+    ask(&place, &more);
+    server.stop();
+}
+
+#[test]
+fn names_that_are_none_are_refused_everywhere() {
+    let place = Place::new();
+    let server = serve(&place);
+    ask(&place, &["snapshot", "create", "vol0@good"]);
+    for name in &no_names() {
         let full = format!("vol0@{name}");
         for words in [
             vec!["snapshot", "create", &full],
@@ -39,13 +102,13 @@ fn names_that_are_none_are_refused_everywhere() {
         if !name.starts_with('-') {
             refused(
                 &place,
-                &["snapshot", "rename", "vol0@good", name],
+                &["snapshot", "rename", "vol0@good", name.as_str()],
                 2,
                 &["name"],
             );
             refused(
                 &place,
-                &["snapshot", "hold", "vol0@good", name],
+                &["snapshot", "hold", "vol0@good", name.as_str()],
                 2,
                 &["name"],
             );

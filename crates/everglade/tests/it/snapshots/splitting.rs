@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::manage::{ask, ask_json, assert_clean};
+use crate::manage::{ask, ask_json, assert_clean, refused};
 use crate::operate::http;
 use crate::running::{Place, Server};
 use crate::wire::{CMD_FLUSH, CMD_WRITE, Client};
@@ -76,6 +76,45 @@ fn a_split_goes_on_when_its_volume_gets_another_name() {
         assert!(found.iter().all(|it| *it == byte(mib)), "MiB {mib}");
     }
     drop(clone);
+    server.stop();
+    assert_clean(&place, 1);
+}
+
+#[test]
+fn a_clone_that_is_being_split_can_be_cloned_and_what_it_needs_stays() {
+    let place = Place::new();
+    let server = place.serve(&SERVE);
+    with_clone(&server, &place);
+    let id = start(&place);
+    ask(&place, &["snapshot", "create", "test@t"]);
+    ask(&place, &["clone", "create", "second", "--from", "test@t"]);
+    // While it goes on, or for the sake of the second clone afterwards.
+    let delete = |name: &'static str| ["snapshot", "delete", name, "--yes"];
+    refused(
+        &place,
+        &delete("test@t"),
+        5,
+        &["test@t", "second", "EVG-2010"],
+    );
+    ask(&place, &["job", "wait", &id]);
+    refused(
+        &place,
+        &delete("test@t"),
+        5,
+        &["test@t", "second", "EVG-2010"],
+    );
+    // The first of them needs nobody any more.
+    ask(&place, &["volume", "delete", "vol0", "--yes", "--wait"]);
+    for volume in ["test", "second"] {
+        let mut clone = open(&server, &format!("{volume}/lun0"));
+        for mib in (0..LUN_MIB).step_by(13) {
+            let found = clone.read(mib * MIB, 4096).expect("read");
+            assert!(
+                found.iter().all(|it| *it == byte(mib)),
+                "{volume} MiB {mib}"
+            );
+        }
+    }
     server.stop();
     assert_clean(&place, 1);
 }
