@@ -1,5 +1,5 @@
 //! Pools as version 1 of the format has them (decision 0018): one with snapshots, one with everything that is shared, one
-//! with everything that is going.
+//! with everything that is going, one with a history of every shape.
 //! `fixture` says how they are kept.
 
 use std::ops::Range;
@@ -11,7 +11,10 @@ use everglade_env::BLOCK_SIZE;
 use everglade_format::config::CONFIG_BYTES;
 use everglade_format::indirect::BlockKind;
 use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, label_offsets};
-use everglade_format::{BITS_PER_BLOCK, Block, Config, Header, Superblock, TagKey, release};
+use everglade_format::snapshot::State;
+use everglade_format::{
+    BITS_PER_BLOCK, Block, Config, Header, SnapshotRecord, Superblock, TagKey, release,
+};
 use everglade_target::{Op, Reply, WriteSpan};
 use everglade_testing::engine::{EngineMaker, EngineSystem};
 use everglade_testing::system::{Maker, NotMounted};
@@ -468,6 +471,137 @@ fn a_pool_of_version_1_with_everything_that_is_going_is_read_checked_and_worked_
     for lun in ["r/l", "d/l", "v/l"] {
         expect_same(&mut rig, lun, 100..500, 41);
     }
+}
+
+/// A history in which images descend from more than one snapshot, through one that is gone, and one of which the summary
+/// map knows nothing yet; and a LUN that was cut off, in a snapshot that still has the rest of it.
+fn make_branching() -> Images {
+    let mut rig = clones::Rig::of(MAKER);
+    let (volume, name) = (own("v"), own("m"));
+    let size_bytes = BLOCKS * BLOCK_SIZE as u64;
+    rig.change(Change::CreateLun {
+        volume,
+        name,
+        size_bytes,
+    })
+    .expect("a new name");
+    let restore = |rig: &mut clones::Rig, snapshot: &str, safety: &str| {
+        let (volume, snapshot, safety) = (own("v"), own(snapshot), own(safety));
+        let restored = rig.change(Change::RestoreVolume {
+            volume,
+            snapshot,
+            safety,
+        });
+        restored.expect("it is there");
+    };
+    write_same(&mut rig, "v/m", 0..600, 51);
+    write_same(&mut rig, "v/l", 0..40, 52);
+    rig.snapshot("v", "a");
+    write_same(&mut rig, "v/l", 10..20, 53);
+    rig.snapshot("v", "fork");
+    for (safety, blocks, byte) in [("r1", 20..30, 54), ("r2", 0..5, 55)] {
+        write_same(&mut rig, "v/l", blocks, byte);
+        restore(&mut rig, "fork", safety);
+        rig.rest();
+    }
+    rig.delete_snapshot("v", "fork").expect("nobody holds it");
+    rig.rest();
+    let (volume, name) = (own("v"), own("m"));
+    let size_bytes = 100 * BLOCK_SIZE as u64;
+    rig.change(Change::ShrinkLun {
+        volume,
+        name,
+        size_bytes,
+    })
+    .expect("it is longer");
+    rig.snapshot("v", "cut");
+    let (volume, lun, safety) = (own("v"), own("l"), own("r3"));
+    rig.change(Change::RestoreLun {
+        volume,
+        lun,
+        snapshot: own("a"),
+        safety,
+    })
+    .expect("it is there");
+    write_same(&mut rig, "v/l", 30..33, 56);
+    restore(&mut rig, "r2", "r4");
+    until(&mut rig, "v", |rig| rig.system.scan("v").kind == "fold");
+    write_same(&mut rig, "v/l", 35..36, 57);
+    rig.snapshot("v", "b");
+    rig.world.after_cut(Cut::whole(Keep::Nothing))
+}
+
+#[test]
+fn a_pool_of_version_1_with_a_history_of_every_shape_is_read_checked_and_worked_on() {
+    let images = fixture::load("branching", MAKER, SHARED_BYTES, make_branching);
+    let mut records = Vec::new();
+    for (_, page) in images.image(0).blocks() {
+        let block: &Block = page[..].try_into().expect("a block");
+        let is_table = Header::decode(block).is_ok_and(|it| it.kind == BlockKind::Snapshots);
+        if is_table {
+            records.extend(SnapshotRecord::decode(block).expect("whole"));
+        }
+    }
+    let has = |what: fn(&SnapshotRecord) -> bool| records.iter().any(|(_, record)| what(record));
+    assert!(has(|it| it.state == State::Gone), "one that joins others");
+    assert!(has(|it| it.is_unfolded) && has(|it| !it.also.is_empty()));
+    let (world, system) = opened(images);
+    let mut rig = clones::Rig::on(MAKER, world, system);
+    let scan = rig.system.scan("v");
+    assert_eq!((scan.kind, scan.pace_percent), ("fold", 0), "{scan:?}");
+    let expect_all = |rig: &mut clones::Rig| {
+        let names = ["a", "r1", "r2", "cut", "r3", "r4", "b"];
+        assert_eq!(rig.snapshot_names("v"), names);
+        let sizes = rig.exports();
+        let long = BLOCKS * BLOCK_SIZE as u64;
+        assert_eq!(sizes, [(own("v/l"), long), (own("v/m"), long)]);
+        let of = |name: &str| match name {
+            "a" => vec![(0..40, 52)],
+            "r1" => vec![(0..10, 52), (10..20, 53), (20..30, 54), (30..40, 52)],
+            "r2" => vec![(0..5, 55), (5..10, 52), (10..20, 53), (20..40, 52)],
+            "cut" | "r3" => vec![(0..10, 52), (10..20, 53), (20..40, 52)],
+            "r4" => vec![(0..30, 52), (30..33, 56), (33..40, 52)],
+            _ => vec![
+                (0..5, 55),
+                (10..20, 53),
+                (20..35, 52),
+                (35..36, 57),
+                (36..40, 52),
+            ],
+        };
+        for name in names {
+            for (blocks, byte) in of(name) {
+                expect_same(rig, &format!("v/l@{name}"), blocks, byte);
+            }
+            let end = if ["cut", "r3", "r4"].contains(&name) {
+                100
+            } else {
+                600
+            };
+            expect_same(rig, &format!("v/m@{name}"), 0..end, 51);
+        }
+        expect_same(rig, "v/l", 35..36, 57);
+        expect_same(rig, "v/m", 0..600, 51);
+    };
+    expect_all(&mut rig);
+    pace(&mut rig, "v", 100);
+    rig.rest();
+    assert_eq!(rig.system.scan("v").kind, "none");
+    let mut rig = rig.restart();
+    expect_all(&mut rig);
+    // All of it can go, and the last one counts what it alone has.
+    for name in ["a", "r1", "r2", "cut", "r3", "r4"] {
+        rig.delete_snapshot("v", name).expect("nobody holds it");
+    }
+    rig.rest();
+    write_same(&mut rig, "v/l", 0..40, 58);
+    write_same(&mut rig, "v/m", 0..600, 59);
+    rig.rest();
+    let mut rig = rig.restart();
+    expect_same(&mut rig, "v/l@b", 10..20, 53);
+    expect_same(&mut rig, "v/m@b", 0..600, 51);
+    let alone = rig.system.snapshots("v")[0].exclusive_bytes / BLOCK_SIZE as u64;
+    assert!((640..700).contains(&alone), "{alone} blocks");
 }
 
 /// Headers of blocks, of all kinds that there are.
