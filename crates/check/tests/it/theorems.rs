@@ -284,7 +284,11 @@ fn what_an_image_counts_as_its_alone_no_other_refers_to() {
             return;
         }
         let active = pointed(atlas, volume, &volume.superblock.inode_file);
-        let mut all = vec![("active image", volume.superblock.snapshots.exclusive, active)];
+        let mut all = vec![(
+            "active image",
+            volume.superblock.snapshots.exclusive,
+            active,
+        )];
         all.extend(whole(records).map(|it| {
             let there = pointed(atlas, volume, &it.record.inode_file);
             (it.record.name.as_str(), it.record.exclusive, there)
