@@ -20,16 +20,12 @@ use everglade_env::BLOCK_SIZE;
 use everglade_target::Op;
 
 use super::asker::{Asker, Ended, Lun};
-use super::recoveries::{Entry, Recoveries, Story, mount};
-use super::sequences::Sequences;
+use super::words::{self, Beginning, Story, Words};
 use super::{Failure, Report};
+use crate::SimWorld;
 use crate::engine::{EngineMaker, EngineSystem};
-use crate::system::{Maker, System};
-use crate::world::{Cut, Images, Keep};
-use crate::{Seed, SimWorld};
+use crate::system::System;
 
-/// Most operations in a sequence.
-pub const LENGTH_MAX: u32 = 3;
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// The volume that is there at first.
 const FIRST: &str = "v";
@@ -38,7 +34,6 @@ const CLONES: [&str; 2] = ["c", "d"];
 const LUN: &str = "l";
 /// A level-1 block and a bit.
 const LUN_BLOCKS: u64 = 300;
-const POOL_BYTES: u64 = 32 << 20;
 /// Long enough for the timer to make consistency points until all scans and splits are done.
 const REST: u64 = 1_500_000_000;
 
@@ -83,35 +78,10 @@ const ALPHABET: [Letter; 14] = [
     Letter::ConsistencyPoint,
 ];
 
-/// Where sequences start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Begin {
-    Plain,
-    Cloned,
-    Splitting,
-    Line,
-}
-
-const BEGINS: [Begin; 4] = [Begin::Plain, Begin::Cloned, Begin::Splitting, Begin::Line];
-
 /// Number of cases.
 #[must_use]
 pub fn count() -> u64 {
-    sequences().count() * BEGINS.len() as u64
-}
-
-fn sequences() -> Sequences {
-    Sequences {
-        letters: ALPHABET.len() as u64,
-        length_max: LENGTH_MAX,
-    }
-}
-
-fn case(number: u64) -> (usize, Vec<Letter>) {
-    let begins = BEGINS.len() as u64;
-    let begin = usize::try_from(number % begins).expect("few");
-    let letters = sequences().nth(number / begins);
-    (begin, letters.into_iter().map(|it| ALPHABET[it]).collect())
+    words::count::<Clones>()
 }
 
 /// A volume, with one LUN.
@@ -222,32 +192,21 @@ fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
             safety: format!("z{position}"),
         }))
     };
-    let snap = |volume: &str| {
-        Some(Step::Change(Change::CreateSnapshot {
-            volume: own(volume),
-            name: format!("y{position}"),
-        }))
-    };
-    let write = |volume: &str, blocks: [(u64, u64); 2], fill: u64| {
+    let snapped = |volume: &str| Some(snap(volume, &format!("y{position}")));
+    let written = |volume: &str, blocks: [(u64, u64); 2], fill: u64| {
         let (at, count) = blocks[usize::try_from(position % 2).expect("0 or 1")];
-        Some(Step::Write(own(volume), at, count, fill << 20))
+        Some(write(volume, at, count, fill))
     };
     match letter {
-        Letter::WriteFirst => write(first(state)?, [(0, 3), (253, 4)], 100 + position),
-        Letter::WriteClone => write(youngest(state)?, [(1, 3), (254, 4)], 200 + position),
-        Letter::SnapFirst => snap(first(state)?),
-        Letter::SnapClone => snap(youngest(state)?),
+        Letter::WriteFirst => written(first(state)?, [(0, 3), (253, 4)], 100 + position),
+        Letter::WriteClone => written(youngest(state)?, [(1, 3), (254, 4)], 200 + position),
+        Letter::SnapFirst => snapped(first(state)?),
+        Letter::SnapClone => snapped(youngest(state)?),
         Letter::Clone => {
             let parent = youngest(state).or(first(state))?;
             let (snapshot, _) = state[parent].snapshots.last()?;
             let name = CLONES.get(state.len() - usize::from(first(state).is_some()))?;
-            (!state.contains_key(*name)).then(|| {
-                Step::Change(Change::CloneVolume {
-                    name: own(name),
-                    parent: own(parent),
-                    snapshot: snapshot.clone(),
-                })
-            })
+            (!state.contains_key(*name)).then(|| clone(name, parent, snapshot))
         }
         Letter::Split => {
             let volume = youngest(state)?.to_owned();
@@ -565,30 +524,78 @@ impl<'a> Life<'a> {
     }
 }
 
-impl Begin {
-    /// What is done before anything is cut: durable, and then, once more in each run, what is under way.
-    fn steps(self) -> (Vec<Step>, Vec<Step>) {
-        let own = str::to_owned;
-        let write =
-            |volume: &str, at, count, fill: u64| Step::Write(own(volume), at, count, fill << 20);
-        let snap = |volume: &str, name: &str| {
-            Step::Change(Change::CreateSnapshot {
-                volume: own(volume),
-                name: own(name),
-            })
-        };
-        let clone = |name: &str, parent: &str, snapshot: &str| {
-            Step::Change(Change::CloneVolume {
-                name: own(name),
-                parent: own(parent),
-                snapshot: own(snapshot),
-            })
-        };
-        let split = |volume: &str| {
-            let volume = own(volume);
-            Step::Change(Change::StartSplit { volume })
-        };
+/// All start states, prepared. See the module's documentation.
+pub struct Clonings(Words<Clones>);
+
+impl Clonings {
+    /// Prepares the start states.
+    ///
+    /// # Errors
+    /// Not even that works.
+    pub fn new() -> Result<Clonings, Failure> {
+        Words::new().map(Clonings)
+    }
+
+    /// Runs one case.
+    ///
+    /// # Errors
+    /// A promise was broken.
+    pub fn run(&self, number: u64) -> Result<Report, Failure> {
+        self.0.run(number)
+    }
+}
+
+fn write(volume: &str, first: u64, count: u64, fill: u64) -> Step {
+    Step::Write(volume.to_owned(), first, count, fill << 20)
+}
+
+fn snap(volume: &str, name: &str) -> Step {
+    Step::Change(Change::CreateSnapshot {
+        volume: volume.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+fn clone(name: &str, parent: &str, snapshot: &str) -> Step {
+    Step::Change(Change::CloneVolume {
+        name: name.to_owned(),
+        parent: parent.to_owned(),
+        snapshot: snapshot.to_owned(),
+    })
+}
+
+/// Volumes and clones of them.
+enum Clones {}
+
+impl Story for Clones {
+    type State = State;
+    type Step = Step;
+    type Letter = Letter;
+    type Life<'a> = Life<'a>;
+
+    const ALPHABET: &'static [Letter] = &ALPHABET;
+    const POOL_BYTES: u64 = 32 << 20;
+
+    fn maker() -> EngineMaker {
+        EngineMaker {
+            journal_half_blocks: 300,
+            // A split takes some consistency points.
+            reclaim_regions: 1,
+            ..EngineMaker::SMALL
+        }
+    }
+
+    fn beginnings() -> Vec<Beginning<Clones>> {
         let plain = [
+            Step::Change(Change::CreateVolume {
+                name: FIRST.to_owned(),
+                sync: Clones::maker().sync,
+            }),
+            Step::Change(Change::CreateLun {
+                volume: FIRST.to_owned(),
+                name: LUN.to_owned(),
+                size_bytes: LUN_BLOCKS * BLOCK,
+            }),
             write("v", 0, 20, 1),
             write("v", 250, 10, 2),
             snap("v", "a"),
@@ -609,183 +616,80 @@ impl Begin {
             write("d", 4, 4, 7),
             Step::ConsistencyPoint,
         ];
-        match self {
-            Begin::Plain => (plain.to_vec(), Vec::new()),
-            Begin::Cloned => ([&plain[..], &cloned].concat(), Vec::new()),
-            Begin::Splitting => ([&plain[..], &cloned].concat(), vec![split("c")]),
-            Begin::Line => ([&plain[..], &cloned, &line].concat(), vec![split("c")]),
-        }
-    }
-}
-
-/// A start state, prepared.
-struct Start {
-    images: Images,
-    state: State,
-    prelude: Vec<Step>,
-}
-
-/// All start states, prepared. See the module's documentation.
-pub struct Clonings {
-    maker: EngineMaker,
-    starts: Vec<Start>,
-}
-
-impl Clonings {
-    /// Prepares the start states.
-    ///
-    /// # Errors
-    /// Not even that works.
-    pub fn new() -> Result<Clonings, Failure> {
-        let maker = EngineMaker {
-            journal_half_blocks: 300,
-            // A split takes some consistency points.
-            reclaim_regions: 1,
-            ..EngineMaker::SMALL
+        let volume = "c".to_owned();
+        let split = vec![Step::Change(Change::StartSplit { volume })];
+        let beginning = |name, steps: &[&[Step]], prelude: &Vec<Step>| Beginning {
+            name,
+            steps: steps.concat(),
+            prelude: prelude.clone(),
         };
-        let mut starts = Vec::new();
-        for begin in BEGINS {
-            let (steps, prelude) = begin.steps();
-            let world = SimWorld::new(Seed(1), 1, &maker.devices(POOL_BYTES));
-            maker
-                .format(&world)
-                .map_err(|error| Failure::new(error).within("format"))?;
-            let mut life = Life::new(&world, mount(&maker, &world)?, vec![State::new()]);
-            let made = [
-                Change::CreateVolume {
-                    name: FIRST.to_owned(),
-                    sync: maker.sync,
-                },
-                Change::CreateLun {
-                    volume: FIRST.to_owned(),
-                    name: LUN.to_owned(),
-                    size_bytes: LUN_BLOCKS * BLOCK,
-                },
-            ];
-            for step in made.into_iter().map(Step::Change).chain(steps) {
-                life.step(&step)
-                    .map_err(|failure| failure.within(format!("preparing {begin:?}")))?;
-            }
-            let state = life.now().clone();
-            drop(life);
-            starts.push(Start {
-                images: world.after_cut(Cut::whole(Keep::Nothing)),
-                state,
-                prelude,
-            });
-        }
-        Ok(Clonings { maker, starts })
+        let nothing = Vec::new();
+        vec![
+            beginning("plain", &[&plain], &nothing),
+            beginning("cloned", &[&plain, &cloned], &nothing),
+            beginning("splitting", &[&plain, &cloned], &split),
+            beginning("a line", &[&plain, &cloned, &line], &split),
+        ]
     }
 
-    /// Runs one case.
-    ///
-    /// # Errors
-    /// A promise was broken.
-    pub fn run(&self, number: u64) -> Result<Report, Failure> {
-        let (begin, letters) = case(number);
-        let start = &self.starts[begin];
-        self.run_from(start, &letters, number).map_err(|failure| {
-            failure.within(format!("case {number}, {:?}, {letters:?}", BEGINS[begin]))
-        })
+    fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
+        spell(letter, state, position)
     }
 
-    fn run_from(&self, start: &Start, letters: &[Letter], number: u64) -> Result<Report, Failure> {
-        let world = SimWorld::restart(start.images.clone(), Seed(2), 1);
-        let system = mount(&self.maker, &world)?;
-        let mut life = Life::new(&world, system, vec![start.state.clone()]);
-        for step in &start.prelude {
-            life.step(step)?;
-        }
-        world.watch_cuts(1, usize::MAX);
-        let entry = |life: &Life<'_>, asked: u64| Entry {
-            state: life.now().clone(),
-            asked,
-            answered: world.writes(),
-            is_durable: life.states.len() == 1,
-        };
-        let mut entries = vec![entry(&life, 0)];
-        for (position, letter) in (0..).zip(letters) {
-            let Some(step) = spell(*letter, life.now(), position) else {
-                continue;
-            };
-            let asked = world.writes();
-            life.step(&step)?;
-            entries.push(entry(&life, asked));
-        }
-        life.step(&Step::Rest)?;
-        life.step(&Step::Look)?;
-        let mut report = Report {
-            actions: life.asker.token,
-            writes: world.writes(),
-            ..Report::default()
-        };
-        drop(life);
-        let mut recoveries = Recoveries::<Clones>::new(&self.maker, &entries, number);
-        recoveries.judge_all(&world, number, &mut report)?;
-        Ok(report)
+    fn life(world: &SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'_> {
+        Life::new(world, system, states)
     }
-}
 
-/// Volumes and clones of them.
-enum Clones {}
+    fn ends() -> Vec<Step> {
+        vec![Step::Rest, Step::Look]
+    }
 
-impl Story for Clones {
-    type State = State;
+    fn goes_on(state: &State) -> Vec<Step> {
+        let first = state.keys().next();
+        let write = first.map(|name| write(name, 20, 200, 900));
+        write.into_iter().chain([Step::ConsistencyPoint]).collect()
+    }
 
     fn is_going_on(state: &State) -> bool {
         state.values().any(Volume::is_splitting)
     }
+}
 
-    fn settle(
-        world: &SimWorld,
-        system: EngineSystem,
-        possible: Vec<State>,
-    ) -> Result<State, Failure> {
-        let mut life = Life::new(world, system, possible);
-        life.settle()?;
-        Ok(life.now().clone())
+impl words::Life<Clones> for Life<'_> {
+    fn states(&self) -> &[State] {
+        &self.states
     }
 
-    fn go_on(
-        world: &SimWorld,
-        system: EngineSystem,
-        possible: Vec<State>,
-    ) -> Result<(Vec<State>, u64), Failure> {
-        let mut life = Life::new(world, system, possible);
-        life.settle()?;
-        let before = world.writes();
-        let mut later = vec![life.now().clone()];
-        let mut steps = vec![Step::ConsistencyPoint, Step::Rest, Step::Look];
-        if let Some(name) = life.now().keys().next() {
-            // Enough to use again whatever was taken for free.
-            steps.insert(0, Step::Write(name.clone(), 20, 200, 900 << 20));
-        }
-        for step in &steps {
-            life.step(step)?;
-            if life.now() != &later[later.len() - 1] {
-                later.push(life.now().clone());
-            }
-        }
-        Ok((later, before))
+    fn asked(&self) -> u64 {
+        self.asker.token
+    }
+
+    fn step(&mut self, step: Step) -> Result<(), Failure> {
+        self.step(&step)
+    }
+
+    fn settle(&mut self) -> Result<(), Failure> {
+        self.settle()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::words::tests::{are_numbered, survive};
     use super::*;
 
     #[test]
+    fn cases_are_numbered_without_gaps() {
+        are_numbered::<Clones>();
+    }
+
+    #[test]
     fn a_sequence_of_each_start_state_survives_its_cuts() {
-        let clonings = Clonings::new().unwrap_or_else(|failure| panic!("{failure}"));
-        for (start, letters) in clonings.starts.iter().zip([
-            [Letter::Clone, Letter::WriteClone, Letter::DeleteBase],
-            [Letter::Split, Letter::WriteFirst, Letter::DeleteFirst],
-            [Letter::Split, Letter::Rename, Letter::Split],
-            [Letter::Split, Letter::RestoreClone, Letter::DeleteClone],
-        ]) {
-            let report = clonings.run_from(start, &letters, 1);
-            let report = report.unwrap_or_else(|failure| panic!("{letters:?}: {failure}"));
-            assert!(report.cuts >= 20, "{report}");
-        }
+        survive::<Clones>(&[
+            &[Letter::Clone, Letter::WriteClone, Letter::DeleteBase],
+            &[Letter::Split, Letter::WriteFirst, Letter::DeleteFirst],
+            &[Letter::Split, Letter::Rename, Letter::Split],
+            &[Letter::Split, Letter::RestoreClone, Letter::DeleteClone],
+        ]);
     }
 }

@@ -6,27 +6,20 @@
 //! are those from the last durable one to the
 //! one that was being made. Case n is sequence n / 4 from start state n mod 4, the short sequences first.
 
-use super::asker::Lun;
-use super::recoveries::{Entry, Recoveries, Story, mount};
-use super::sequences::Sequences;
-use super::snapshots::{Image, Life, State, Step};
+use super::snapshots::{Life, State, Step};
+use super::words::{self, Beginning, Story, Words};
 use super::{Failure, Report};
+use crate::SimWorld;
 use crate::engine::{EngineMaker, EngineSystem};
-use crate::system::Maker;
-use crate::world::{Cut, Images, Keep};
-use crate::{Seed, SimWorld};
 use everglade_engine::admin::Change;
 use everglade_env::BLOCK_SIZE;
 
-/// Most operations in a sequence.
-pub const LENGTH_MAX: u32 = 3;
 const VOLUME: &str = "v";
 const LUN: &str = "l";
 /// One that comes and goes.
 const OTHER: &str = "m";
 /// Two level-1 blocks and a bit.
 const LUN_BLOCKS: u64 = 512;
-const POOL_BYTES: u64 = 16 << 20;
 /// Long enough for the timer to make consistency points until all scans are done.
 const REST: u64 = 900_000_000;
 
@@ -74,40 +67,10 @@ const ALPHABET: [Letter; 15] = [
     Letter::WriteOther,
 ];
 
-/// Where sequences start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Begin {
-    Plain,
-    Diverged,
-    Branch,
-    Scanning,
-}
-
-const BEGINS: [Begin; 4] = [
-    Begin::Plain,
-    Begin::Diverged,
-    Begin::Branch,
-    Begin::Scanning,
-];
-
 /// Number of cases.
 #[must_use]
 pub fn count() -> u64 {
-    sequences().count() * BEGINS.len() as u64
-}
-
-fn sequences() -> Sequences {
-    Sequences {
-        letters: ALPHABET.len() as u64,
-        length_max: LENGTH_MAX,
-    }
-}
-
-fn case(number: u64) -> (usize, Vec<Letter>) {
-    let begins = BEGINS.len() as u64;
-    let begin = usize::try_from(number % begins).expect("few");
-    let letters = sequences().nth(number / begins);
-    (begin, letters.into_iter().map(|it| ALPHABET[it]).collect())
+    words::count::<Volume>()
 }
 
 fn create(name: &str) -> Step {
@@ -256,11 +219,61 @@ fn clone(state: &State, position: u64) -> Option<Change> {
     })
 }
 
-impl Begin {
-    /// What is done before anything is cut: durable, and then, once more in each run, what is under way.
-    fn steps(self) -> (Vec<Step>, Vec<Step>) {
+/// All start states, prepared. See the module's documentation.
+pub struct Histories(Words<Volume>);
+
+impl Histories {
+    /// Prepares the start states.
+    ///
+    /// # Errors
+    /// Not even that works.
+    pub fn new() -> Result<Histories, Failure> {
+        Words::new().map(Histories)
+    }
+
+    /// Runs one case.
+    ///
+    /// # Errors
+    /// A promise was broken.
+    pub fn run(&self, number: u64) -> Result<Report, Failure> {
+        self.0.run(number)
+    }
+}
+
+/// A volume with snapshots.
+enum Volume {}
+
+impl Story for Volume {
+    type State = State;
+    type Step = Step;
+    type Letter = Letter;
+    type Life<'a> = Life<'a>;
+
+    const ALPHABET: &'static [Letter] = &ALPHABET;
+    const POOL_BYTES: u64 = 16 << 20;
+
+    fn maker() -> EngineMaker {
+        EngineMaker {
+            journal_half_blocks: 300,
+            ..EngineMaker::SMALL
+        }
+    }
+
+    fn beginnings() -> Vec<Beginning<Volume>> {
         let write = |first, count, fill| write(LUN, first, count, fill);
-        let plain = [write(0, 2, 1), write(250, 10, 2)];
+        let made = [
+            Step::Change(Change::CreateVolume {
+                name: VOLUME.to_owned(),
+                sync: Volume::maker().sync,
+            }),
+            Step::Change(Change::CreateLun {
+                volume: VOLUME.to_owned(),
+                name: LUN.to_owned(),
+                size_bytes: LUN_BLOCKS * BLOCK_SIZE as u64,
+            }),
+            write(0, 2, 1),
+            write(250, 10, 2),
+        ];
         let diverged = [
             create("a"),
             write(1, 3, 3),
@@ -281,193 +294,77 @@ impl Begin {
             Step::Rest(REST),
             Step::ConsistencyPoint,
         ];
-        let scans = vec![restore("a", "t"), delete("b"), write(0, 3, 8)];
-        let all = |more: &[&[Step]]| {
-            let more = more.iter().flat_map(|steps| steps.iter().cloned());
-            plain.iter().cloned().chain(more).collect()
+        let beginning = |name, more: &[&[Step]], prelude: &[Step]| Beginning {
+            name,
+            steps: [&made[..]]
+                .iter()
+                .chain(more)
+                .copied()
+                .flatten()
+                .cloned()
+                .collect(),
+            prelude: prelude.to_vec(),
         };
-        match self {
-            Begin::Plain => (all(&[&[Step::ConsistencyPoint]]), Vec::new()),
-            Begin::Diverged => (all(&[&diverged]), Vec::new()),
-            Begin::Branch => (all(&[&diverged, &branch]), Vec::new()),
-            Begin::Scanning => (all(&[&diverged]), scans),
-        }
-    }
-}
-
-/// A start state, prepared.
-struct Start {
-    images: Images,
-    state: State,
-    prelude: Vec<Step>,
-}
-
-/// All start states, prepared. See the module's documentation.
-pub struct Histories {
-    maker: EngineMaker,
-    starts: Vec<Start>,
-}
-
-impl Histories {
-    /// Prepares the start states.
-    ///
-    /// # Errors
-    /// Not even that works.
-    pub fn new() -> Result<Histories, Failure> {
-        let maker = EngineMaker {
-            journal_half_blocks: 300,
-            ..EngineMaker::SMALL
-        };
-        let mut starts = Vec::new();
-        for begin in BEGINS {
-            let (steps, prelude) = begin.steps();
-            let world = SimWorld::new(Seed(1), 1, &maker.devices(POOL_BYTES));
-            maker
-                .format(&world)
-                .map_err(|error| Failure::new(error).within("format"))?;
-            let mut life = Life::new(&world, mount(&maker, &world)?, vec![State::default()]);
-            let volume = Change::CreateVolume {
-                name: VOLUME.to_owned(),
-                sync: maker.sync,
-            };
-            life.changed(Some(volume), State::default())?;
-            let lun = Change::CreateLun {
-                volume: VOLUME.to_owned(),
-                name: LUN.to_owned(),
-                size_bytes: LUN_BLOCKS * BLOCK_SIZE as u64,
-            };
-            let mut state = State::default();
-            let empty = Lun {
-                blocks: LUN_BLOCKS,
-                ..Lun::default()
-            };
-            state.active = Image::from([(LUN.to_owned(), empty)]);
-            life.changed(Some(lun), state)?;
-            for step in steps {
-                life.step(step)
-                    .map_err(|failure| failure.within(format!("preparing {begin:?}")))?;
-            }
-            let state = life.now().clone();
-            drop(life);
-            starts.push(Start {
-                images: world.after_cut(Cut::whole(Keep::Nothing)),
-                state,
-                prelude,
-            });
-        }
-        Ok(Histories { maker, starts })
+        let scans = [restore("a", "t"), delete("b"), write(0, 3, 8)];
+        vec![
+            beginning("plain", &[&[Step::ConsistencyPoint]], &[]),
+            beginning("diverged", &[&diverged], &[]),
+            beginning("branch", &[&diverged, &branch], &[]),
+            beginning("scanning", &[&diverged], &scans),
+        ]
     }
 
-    /// Runs one case.
-    ///
-    /// # Errors
-    /// A promise was broken.
-    pub fn run(&self, number: u64) -> Result<Report, Failure> {
-        let (begin, letters) = case(number);
-        let start = &self.starts[begin];
-        self.run_from(start, &letters, number).map_err(|failure| {
-            failure.within(format!("case {number}, {:?}, {letters:?}", BEGINS[begin]))
-        })
+    fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
+        spell(letter, state, position)
     }
 
-    fn run_from(&self, start: &Start, letters: &[Letter], number: u64) -> Result<Report, Failure> {
-        let world = SimWorld::restart(start.images.clone(), Seed(2), 1);
-        let system = mount(&self.maker, &world)?;
-        let mut life = Life::new(&world, system, vec![start.state.clone()]);
-        for step in &start.prelude {
-            life.step(step.clone())?;
-        }
-        world.watch_cuts(1, usize::MAX);
-        let entry = |life: &Life<'_>, asked: u64| Entry {
-            state: life.now().clone(),
-            asked,
-            answered: world.writes(),
-            is_durable: life.states.len() == 1,
-        };
-        // What the prelude left volatile is followed by what is durable at its end: nothing is lost by asking.
-        let mut entries: Vec<Entry<State>> = life
-            .states
-            .iter()
-            .enumerate()
-            .map(|(index, state)| Entry {
-                state: state.clone(),
-                asked: 0,
-                answered: 0,
-                is_durable: index == 0,
-            })
-            .collect();
-        for (position, letter) in (0..).zip(letters) {
-            let Some(step) = spell(*letter, life.now(), position) else {
-                continue;
-            };
-            let asked = world.writes();
-            life.step(step)?;
-            entries.push(entry(&life, asked));
-        }
-        life.step(Step::Rest(REST))?;
-        life.step(Step::Look)?;
-        let mut report = Report {
-            actions: life.asker.token,
-            writes: world.writes(),
-            ..Report::default()
-        };
-        drop(life);
-        let mut recoveries = Recoveries::<Volume>::new(&self.maker, &entries, number);
-        recoveries.judge_all(&world, number, &mut report)?;
-        Ok(report)
+    fn life(world: &SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'_> {
+        Life::new(world, system, states)
     }
-}
 
-/// A volume with snapshots.
-enum Volume {}
+    fn ends() -> Vec<Step> {
+        vec![Step::Rest(REST), Step::Look]
+    }
 
-impl Story for Volume {
-    type State = State;
+    fn goes_on(state: &State) -> Vec<Step> {
+        vec![write(&lun_of(state), 100, 200, 900), Step::ConsistencyPoint]
+    }
 
     fn is_going_on(state: &State) -> bool {
         state.cloning().is_some()
     }
+}
 
-    fn settle(
-        world: &SimWorld,
-        system: EngineSystem,
-        possible: Vec<State>,
-    ) -> Result<State, Failure> {
-        let mut life = Life::new(world, system, possible);
-        super::snapshots::settle(&mut life)?;
-        Ok(life.now().clone())
+impl words::Life<Volume> for Life<'_> {
+    fn states(&self) -> &[State] {
+        &self.states
     }
 
-    fn go_on(
-        world: &SimWorld,
-        system: EngineSystem,
-        possible: Vec<State>,
-    ) -> Result<(Vec<State>, u64), Failure> {
-        let mut life = Life::new(world, system, possible);
-        super::snapshots::settle(&mut life)?;
-        let before = world.writes();
-        let mut later = vec![life.now().clone()];
-        // Enough to use again whatever was taken for free.
-        for step in [
-            write(&lun_of(life.now()), 100, 200, 900),
-            Step::ConsistencyPoint,
-            Step::Rest(REST),
-            Step::Look,
-        ] {
-            if !life.step(step)? {
-                return Err(Failure::new("the power failed while going on"));
-            }
-            if life.now() != &later[later.len() - 1] {
-                later.push(life.now().clone());
-            }
+    fn asked(&self) -> u64 {
+        self.asker.token
+    }
+
+    fn step(&mut self, step: Step) -> Result<(), Failure> {
+        match self.step(step)? {
+            true => Ok(()),
+            false => Err(Failure::new("the power failed")),
         }
-        Ok((later, before))
+    }
+
+    fn settle(&mut self) -> Result<(), Failure> {
+        super::snapshots::settle(self)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::words::tests::{are_numbered, survive};
     use super::*;
+
+    #[test]
+    fn cases_are_numbered_without_gaps() {
+        are_numbered::<Volume>();
+    }
 
     /// After a cut between the two the clone goes on, and recovery must not take it for the cancelled one.
     #[test]
@@ -479,25 +376,15 @@ mod tests {
 
     #[test]
     fn a_sequence_of_each_start_state_survives_its_cuts() {
-        let histories = Histories::new().unwrap_or_else(|failure| panic!("{failure}"));
-        for (start, letters) in histories.starts.iter().cycle().zip(
-            [
-                [Letter::WriteAcross, Letter::Create, Letter::Rename],
-                [Letter::RestoreOldest, Letter::Rename, Letter::Write],
-                [Letter::Rename, Letter::DeleteOldest, Letter::Write],
-                [Letter::Rename, Letter::Rename, Letter::RestoreNewest],
-            ]
-            .into_iter()
-            .chain([
-                [Letter::CloneLun, Letter::WriteAcross, Letter::WriteOther],
-                [Letter::Write, Letter::CloneLun, Letter::RestoreLun],
-                [Letter::CloneLun, Letter::Create, Letter::WriteOther],
-                [Letter::CloneLun, Letter::CloneLun, Letter::CloneLun],
-            ]),
-        ) {
-            let report = histories.run_from(start, &letters, 1);
-            let report = report.unwrap_or_else(|failure| panic!("{failure}"));
-            assert!(report.cuts >= 20, "{report}");
-        }
+        survive::<Volume>(&[
+            &[Letter::WriteAcross, Letter::Create, Letter::Rename],
+            &[Letter::RestoreOldest, Letter::Rename, Letter::Write],
+            &[Letter::Rename, Letter::DeleteOldest, Letter::Write],
+            &[Letter::Rename, Letter::Rename, Letter::RestoreNewest],
+            &[Letter::CloneLun, Letter::WriteAcross, Letter::WriteOther],
+            &[Letter::Write, Letter::CloneLun, Letter::RestoreLun],
+            &[Letter::CloneLun, Letter::Create, Letter::WriteOther],
+            &[Letter::CloneLun, Letter::CloneLun, Letter::CloneLun],
+        ]);
     }
 }

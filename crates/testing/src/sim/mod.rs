@@ -32,11 +32,11 @@ pub mod long;
 pub mod moments;
 mod recoveries;
 mod report;
-mod sequences;
 mod silent;
 pub mod small;
 pub mod snapshots;
 mod trouble;
+mod words;
 
 use std::fmt;
 

@@ -5,6 +5,7 @@
 //! are not mounted again ([`Footprint`]), unless they tell of something that goes on in the background: how far that is,
 //! is no matter of the state.
 
+use super::words::{Life as _, Story};
 use super::{Failure, Report};
 use crate::engine::{EngineMaker, EngineSystem};
 use crate::system::Maker;
@@ -23,29 +24,6 @@ pub(super) struct Entry<S> {
     pub(super) asked: u64,
     pub(super) answered: u64,
     pub(super) is_durable: bool,
-}
-
-/// What a simulation knows of its states.
-pub(super) trait Story {
-    type State: Clone + PartialEq;
-
-    /// Something goes on in the background of which the state says no more than that.
-    fn is_going_on(state: &Self::State) -> bool;
-
-    /// Finds which of the states is there. A world whose power fails meanwhile is a failure.
-    fn settle(
-        world: &SimWorld,
-        system: EngineSystem,
-        possible: Vec<Self::State>,
-    ) -> Result<Self::State, Failure>;
-
-    /// The same, and then goes on: writes over whatever was taken for free, and rests. Returns the states that it went
-    /// through, the one that it found first, and how many writes there were when it had found that.
-    fn go_on(
-        world: &SimWorld,
-        system: EngineSystem,
-        possible: Vec<Self::State>,
-    ) -> Result<(Vec<Self::State>, u64), Failure>;
 }
 
 /// See the module's documentation.
@@ -144,7 +122,7 @@ impl<'a, S: Story> Recoveries<'a, S> {
         let world = SimWorld::restart(images.clone(), Seed(3), 1);
         if !is_nested {
             world.track();
-            let state = S::settle(&world, mount(self.maker, &world)?, possible)?;
+            let state = self.settle(&world, possible)?;
             if !is_going_on {
                 self.known.insert(0, (world.take_footprint(), state));
                 self.known.truncate(KNOWN_MAX);
@@ -152,7 +130,7 @@ impl<'a, S: Story> Recoveries<'a, S> {
             return Ok(());
         }
         world.watch_cuts(1, 400);
-        let (later, before) = S::go_on(&world, mount(self.maker, &world)?, possible)?;
+        let (later, before) = self.go_on(&world, possible)?;
         for point in world.take_cuts().into_iter().step_by(3) {
             report.cuts += 1;
             report.cuts_in_recovery += u64::from(point.writes <= before);
@@ -162,10 +140,37 @@ impl<'a, S: Story> Recoveries<'a, S> {
                 true => self.possible(at),
                 false => later.clone(),
             };
-            let settled = S::settle(&again, mount(self.maker, &again)?, states);
+            let settled = self.settle(&again, states);
             settled.map_err(|failure| failure.within(format!("cut again at {}", point.writes)))?;
         }
         Ok(())
+    }
+
+    /// Mounts what is there, and finds which of the states it is.
+    fn settle(&self, world: &SimWorld, possible: Vec<S::State>) -> Result<S::State, Failure> {
+        let mut life = S::life(world, mount(self.maker, world)?, possible);
+        life.settle()?;
+        Ok(life.now().clone())
+    }
+
+    /// The same, and then goes on. Returns the states that it went through, the one that it found first, and how many
+    /// writes there were when it had found that.
+    fn go_on(
+        &self,
+        world: &SimWorld,
+        possible: Vec<S::State>,
+    ) -> Result<(Vec<S::State>, u64), Failure> {
+        let mut life = S::life(world, mount(self.maker, world)?, possible);
+        life.settle()?;
+        let before = world.writes();
+        let mut later = vec![life.now().clone()];
+        for step in S::goes_on(life.now()).into_iter().chain(S::ends()) {
+            life.step(step)?;
+            if life.now() != &later[later.len() - 1] {
+                later.push(life.now().clone());
+            }
+        }
+        Ok((later, before))
     }
 
     fn recall(&mut self, images: &Images) -> Option<S::State> {

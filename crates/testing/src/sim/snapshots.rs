@@ -552,8 +552,9 @@ fn apply(state: &mut State, change: &Change) {
         }
         Change::CancelLunClone { .. } => *cloning = None,
         Change::SetScanPace { percent, .. } => *held_back = 100 - percent,
-        Change::CreateVolume { .. }
-        | Change::DeleteVolume { .. }
+        // The first thing that is done.
+        Change::CreateVolume { .. } => {}
+        Change::DeleteVolume { .. }
         | Change::CloneVolume { .. }
         | Change::StartSplit { .. }
         | Change::StopSplit { .. } => unreachable!("not drawn"),
@@ -660,7 +661,7 @@ fn live(
             name: VOLUME.to_owned(),
             sync: maker.sync,
         };
-        life.changed(Some(create), State::default())?;
+        life.step(Step::Change(create))?;
     } else {
         settle(life)?;
     }

@@ -1,0 +1,248 @@
+//! All words of one to three letters over an alphabet of operations, from some start states, cut at each device write.
+//!
+//! A letter is what it means in the state there is then, or nothing. One thing is asked at a time; after the word the
+//! world rests, so that what goes on in the background is cut too. At each cut the states that may be there are those
+//! from the last durable one to the one that was being made ([`Recoveries`]). Case n is word n / b from start state
+//! n mod b of b, the short words first.
+
+use super::recoveries::{Entry, Recoveries, mount};
+use super::{Failure, Report};
+use crate::engine::{EngineMaker, EngineSystem};
+use crate::system::Maker;
+use crate::world::{Cut, Images, Keep};
+use crate::{Seed, SimWorld};
+
+/// Letters of the longest words.
+const LENGTH_MAX: u32 = 3;
+
+/// A server that is asked for one thing after the other, and what its model says.
+pub(super) trait Life<S: Story> {
+    /// States since the last one that is durable, which is the first.
+    fn states(&self) -> &[S::State];
+
+    /// Things asked so far.
+    fn asked(&self) -> u64;
+
+    /// Does one thing. The power does not fail.
+    fn step(&mut self, step: S::Step) -> Result<(), Failure>;
+
+    /// Finds which of the states that were possible is there.
+    fn settle(&mut self) -> Result<(), Failure>;
+
+    fn now(&self) -> &S::State {
+        self.states().last().expect("there is always one")
+    }
+}
+
+/// A start state: its name, what makes it, durable, and what is done once more in each run, so that it is under way.
+pub(super) struct Beginning<S: Story> {
+    pub(super) name: &'static str,
+    pub(super) steps: Vec<S::Step>,
+    pub(super) prelude: Vec<S::Step>,
+}
+
+/// What words are about.
+pub(super) trait Story: Sized + 'static {
+    type State: Clone + PartialEq + Default;
+    type Step: Clone;
+    type Letter: Copy + std::fmt::Debug + 'static;
+    type Life<'a>: Life<Self>;
+
+    const ALPHABET: &'static [Self::Letter];
+    const POOL_BYTES: u64;
+
+    fn maker() -> EngineMaker;
+
+    fn beginnings() -> Vec<Beginning<Self>>;
+
+    /// What a letter means in a state, at a position of the word; nothing where it means nothing.
+    fn spell(letter: Self::Letter, state: &Self::State, position: u64) -> Option<Self::Step>;
+
+    fn life(world: &SimWorld, system: EngineSystem, states: Vec<Self::State>) -> Self::Life<'_>;
+
+    /// Lets everything in the background come to its end, and looks at all there is.
+    fn ends() -> Vec<Self::Step>;
+
+    /// Writes over whatever was taken for free, before that.
+    fn goes_on(state: &Self::State) -> Vec<Self::Step>;
+
+    /// Something goes on in the background of which the state says no more than that.
+    fn is_going_on(state: &Self::State) -> bool;
+}
+
+/// A start state, prepared.
+struct Start<S: Story> {
+    name: &'static str,
+    images: Images,
+    state: S::State,
+    prelude: Vec<S::Step>,
+}
+
+/// All start states, prepared. See the module's documentation.
+pub(super) struct Words<S: Story> {
+    maker: EngineMaker,
+    starts: Vec<Start<S>>,
+}
+
+fn words_of<S: Story>(length: u32) -> u64 {
+    (S::ALPHABET.len() as u64).pow(length)
+}
+
+/// Number of cases.
+pub(super) fn count<S: Story>() -> u64 {
+    let words: u64 = (1..=LENGTH_MAX).map(words_of::<S>).sum();
+    words * S::beginnings().len() as u64
+}
+
+/// A word, by its number.
+fn word<S: Story>(number: u64) -> Vec<S::Letter> {
+    let (mut rest, mut length) = (number, 1);
+    while rest >= words_of::<S>(length) {
+        rest -= words_of::<S>(length);
+        length += 1;
+    }
+    let letters = S::ALPHABET.len() as u64;
+    let letter = |_| {
+        let index = rest % letters;
+        rest /= letters;
+        S::ALPHABET[usize::try_from(index).expect("an alphabet is short")]
+    };
+    (0..length).map(letter).collect()
+}
+
+impl<S: Story> Words<S> {
+    /// Prepares the start states.
+    ///
+    /// # Errors
+    /// Not even that works.
+    pub(super) fn new() -> Result<Words<S>, Failure> {
+        let maker = S::maker();
+        let mut starts = Vec::new();
+        for Beginning {
+            name,
+            steps,
+            prelude,
+        } in S::beginnings()
+        {
+            let world = SimWorld::new(Seed(1), 1, &maker.devices(S::POOL_BYTES));
+            maker
+                .format(&world)
+                .map_err(|error| Failure::new(error).within("format"))?;
+            let mut life = S::life(&world, mount(&maker, &world)?, vec![S::State::default()]);
+            for step in steps {
+                life.step(step)
+                    .map_err(|failure| failure.within(format!("preparing {name}")))?;
+            }
+            let state = life.now().clone();
+            drop(life);
+            starts.push(Start {
+                name,
+                images: world.after_cut(Cut::whole(Keep::Nothing)),
+                state,
+                prelude,
+            });
+        }
+        Ok(Words { maker, starts })
+    }
+
+    /// Runs one case.
+    ///
+    /// # Errors
+    /// A promise was broken.
+    pub(super) fn run(&self, number: u64) -> Result<Report, Failure> {
+        let starts = self.starts.len() as u64;
+        let start = usize::try_from(number % starts).expect("few");
+        self.run_word(start, &word::<S>(number / starts), number)
+            .map_err(|failure| failure.within(format!("case {number}")))
+    }
+
+    /// Runs a word from a start state.
+    ///
+    /// # Errors
+    /// A promise was broken.
+    pub(super) fn run_word(
+        &self,
+        start: usize,
+        word: &[S::Letter],
+        number: u64,
+    ) -> Result<Report, Failure> {
+        let start = &self.starts[start];
+        self.run_from(start, word, number)
+            .map_err(|failure| failure.within(format!("{}, {word:?}", start.name)))
+    }
+
+    fn run_from(
+        &self,
+        start: &Start<S>,
+        word: &[S::Letter],
+        number: u64,
+    ) -> Result<Report, Failure> {
+        let world = SimWorld::restart(start.images.clone(), Seed(2), 1);
+        let system = mount(&self.maker, &world)?;
+        let mut life = S::life(&world, system, vec![start.state.clone()]);
+        for step in &start.prelude {
+            life.step(step.clone())?;
+        }
+        world.watch_cuts(1, usize::MAX);
+        // What the prelude left volatile is followed by what is durable at its end: nothing is lost by asking.
+        let states = life.states().iter().enumerate();
+        let mut entries: Vec<Entry<S::State>> = states
+            .map(|(index, state)| Entry {
+                state: state.clone(),
+                asked: 0,
+                answered: 0,
+                is_durable: index == 0,
+            })
+            .collect();
+        for (position, letter) in (0..).zip(word) {
+            let Some(step) = S::spell(*letter, life.now(), position) else {
+                continue;
+            };
+            let asked = world.writes();
+            life.step(step)?;
+            entries.push(Entry {
+                state: life.now().clone(),
+                asked,
+                answered: world.writes(),
+                is_durable: life.states().len() == 1,
+            });
+        }
+        for step in S::ends() {
+            life.step(step)?;
+        }
+        let mut report = Report {
+            actions: life.asked(),
+            writes: world.writes(),
+            ..Report::default()
+        };
+        drop(life);
+        let mut recoveries = Recoveries::<S>::new(&self.maker, &entries, number);
+        recoveries.judge_all(&world, number, &mut report)?;
+        Ok(report)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Each of these words survives its cuts from one start state after the other.
+    pub(in super::super) fn survive<S: Story>(words: &[&[S::Letter]]) {
+        let all = Words::<S>::new().unwrap_or_else(|failure| panic!("{failure}"));
+        for (number, word) in words.iter().enumerate() {
+            let report = all.run_word(number % all.starts.len(), word, 1);
+            let report = report.unwrap_or_else(|failure| panic!("{failure}"));
+            assert!(report.cuts >= 20, "{report}");
+        }
+    }
+
+    /// Words are numbered without gaps.
+    pub(in super::super) fn are_numbered<S: Story>() {
+        let words = (1..=LENGTH_MAX).map(words_of::<S>).sum::<u64>();
+        let each = (0..words).map(|number| format!("{:?}", word::<S>(number)));
+        let each: std::collections::BTreeSet<_> = each.collect();
+        assert_eq!(each.len() as u64, words);
+        assert_eq!(word::<S>(0).len(), 1);
+        assert_eq!(word::<S>(words - 1).len(), 3);
+    }
+}
