@@ -5,7 +5,7 @@
 //! a clone of the older one that went its own way; the same while it is split; a clone of a clone, and the first of
 //! them while it is split), and afterwards the world rests, so that splits and deletions are cut too. A split goes on
 //! while other things are asked: the state says that it was begun, and what is there says whether it is over
-//! ([`Life::resolve`]). Case n is sequence n / 4 from start state n mod 4, the short sequences first.
+//! (`Life::resolve`). Case n is sequence n / 4 from start state n mod 4, the short sequences first.
 //!
 //! 1. What a clone needs is there: while it is one, neither its base, its parent nor its parent's snapshot can be
 //!    deleted; then they can.
