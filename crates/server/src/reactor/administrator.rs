@@ -393,9 +393,13 @@ impl Administrator {
         let change = admin::Change::DeleteVolume {
             name: name.to_owned(),
         };
-        self.schedule
-            .delete_volume(name, || self.change(aggregate, change))?;
+        self.change(aggregate, change)?;
         tracing::info!("deleted volume {name}");
+        if let Err(problem) = self.schedule.forget(name) {
+            tracing::warn!(
+                "volume {name} is deleted, but its snapshot policy is not yet: {problem}"
+            );
+        }
         Ok(Deleted {
             pending: self.pending_of(aggregate),
             detail: format!("{} LUNs, {} bytes", volume.lun_count, volume.logical_bytes),

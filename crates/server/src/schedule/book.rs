@@ -36,10 +36,6 @@ pub(super) struct Entry {
     /// which of the names there is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) becomes: Option<String>,
-    /// The volume is just being made: if the daemon ends before that is written down, the next one looks whether it is
-    /// there.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) is_new: bool,
     /// The number of the aggregate that has the volume, once that is known.
     #[serde(skip)]
     pub(super) home: Option<u32>,
@@ -332,7 +328,6 @@ mod tests {
         Entry {
             policy: policy.to_owned(),
             becomes: Some("w".to_owned()),
-            is_new: true,
             home,
             runs: [(Every::Daily, run)].into(),
         }

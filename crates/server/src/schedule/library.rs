@@ -205,6 +205,11 @@ impl Library {
         )
     }
 
+    /// True if an aggregate has a part that is not understood.
+    pub(super) fn is_foreign(&self, aggregate: u32) -> bool {
+        self.foreign.contains(&aggregate)
+    }
+
     /// True if an aggregate of this name has a part that is not understood.
     pub(super) fn has_foreign(&self, name: &str) -> bool {
         self.is_among(&self.foreign, name)

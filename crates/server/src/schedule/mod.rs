@@ -18,6 +18,8 @@
 //!    stay too, which `status` and an event say, and go when they are let go.
 //! 5. The book is written before a snapshot is taken and after. A crash between leaves a name in it, and what has
 //!    that name belongs to the policy.
+//! 6. What the book says of a volume is written before the volume is made, and removed after it was deleted. A crash
+//!    between leaves a volume in it that is not there; the next round drops it.
 
 mod book;
 mod calendar;
@@ -49,13 +51,15 @@ const POLICIES_MAX: usize = 256;
 /// See the module's documentation.
 pub struct Schedule {
     inner: Mutex<Inner>,
-    /// Those who take snapshots go one at a time.
+    /// Rounds and those who rename volumes go one at a time.
     turn: Mutex<()>,
 }
 
 struct Inner {
     book: Book,
     library: Library,
+    /// Volumes that are being made.
+    making: BTreeSet<String>,
     /// Why the last run of a schedule took nothing, and when to try again.
     failures: BTreeMap<(String, Every), Failure>,
     /// Snapshots that are beyond what their policy keeps, and why they stay.
@@ -83,6 +87,7 @@ impl Schedule {
             inner: Mutex::new(Inner {
                 book,
                 library,
+                making: BTreeSet::new(),
                 failures: BTreeMap::new(),
                 overdue: BTreeMap::new(),
                 told: lost
@@ -214,13 +219,13 @@ impl Schedule {
             let text = format!("the aggregate of volume {volume} does not take changes now");
             return Err(Problem::new(Code::Unavailable, text));
         }
-        inner.forget(volume)?;
         let home = inner.library.home(volume);
-        inner.begin(now, volume, policy, (home, false))
+        inner.begin(now, volume, policy, home)
     }
 
     /// Makes a volume in an aggregate with `change`, with a policy, or `none`. That is written down before, because a
-    /// crash may come between the two: a volume is never there without its policy. No round sees one without the other.
+    /// crash may come between the two: a volume is never there without its policy. Only where the book of a newer
+    /// version would be replaced it comes after, so that a refusal replaces nothing.
     ///
     /// # Errors
     /// Nothing was changed.
@@ -231,7 +236,6 @@ impl Schedule {
         policy: &str,
         change: impl FnOnce() -> Result<(), Problem>,
     ) -> Result<(), Problem> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.check(policy)?;
         let mut inner = self.lock();
         if inner.library.home(volume).is_some() {
@@ -239,42 +243,51 @@ impl Schedule {
             drop(inner);
             return change();
         }
-        let refusal = inner.library.refusal_in(aggregate);
-        if let Some(text) = refusal.filter(|_| policy != NO_POLICY) {
-            let text = format!("{text}; or make the volume with the policy {NO_POLICY}");
-            return Err(Problem::new(Code::Unavailable, text));
-        }
-        inner.forget(volume)?;
-        inner.begin(now, volume, policy, (Some(aggregate), true))?;
-        drop(inner);
-        let changed = change();
-        let mut inner = self.lock();
-        if changed.is_ok() {
-            // Written down with what comes next; until then a start finds out.
-            if let Some(entry) = inner.book.volumes.get_mut(volume) {
-                entry.is_new = false;
+        if policy != NO_POLICY {
+            if let Some(text) = inner.library.refusal_in(aggregate) {
+                return Err(without_policy(Problem::new(Code::Unavailable, text)));
             }
-        } else if let Err(problem) = inner.forget(volume) {
+            if inner.library.is_foreign(aggregate) {
+                drop(inner);
+                change()?;
+                if let Err(problem) = self.assign(now, volume, policy) {
+                    tracing::error!("volume {volume} is made, but without its policy: {problem}");
+                }
+                return Ok(());
+            }
+        }
+        if !inner.making.insert(volume.to_owned()) {
+            let text = format!(
+                "volume {volume} is being made by somebody else; look what it is, and try again"
+            );
+            return Err(Problem::new(Code::InUse, text));
+        }
+        let begun = inner.begin(now, volume, policy, Some(aggregate));
+        drop(inner);
+        // It may wait for space, and others must not wait for it.
+        let changed = begun.map_err(without_policy).and_then(|()| change());
+        let mut inner = self.lock();
+        inner.making.remove(volume);
+        if changed.is_err()
+            && let Err(problem) = inner.forget(volume)
+        {
             tracing::warn!("the policy of volume {volume}, which was not made, is left: {problem}");
         }
         changed
     }
 
-    /// Deletes a volume with `change`; its policy goes with it.
+    /// A volume was deleted: nothing that is known of its name is true any more, unless one is made anew.
     ///
     /// # Errors
-    /// Nothing was changed.
-    pub(crate) fn delete_volume<T>(
-        &self,
-        volume: &str,
-        change: impl FnOnce() -> Result<T, Problem>,
-    ) -> Result<T, Problem> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = change()?;
-        if let Err(problem) = self.lock().forget(volume) {
-            tracing::warn!("volume {volume} is deleted, but its snapshot policy is not: {problem}");
+    /// It could not be written down; the next round tries again.
+    pub(crate) fn forget(&self, volume: &str) -> Result<(), Problem> {
+        let mut inner = self.lock();
+        let is_there = inner.library.home(volume).is_some() || inner.making.contains(volume);
+        if is_there {
+            Ok(())
+        } else {
+            inner.forget(volume)
         }
-        Ok(changed)
     }
 
     /// An aggregate was deleted, with its volumes. Policies that nobody has go to the next one.
@@ -462,22 +475,24 @@ impl Inner {
         Ok(())
     }
 
-    /// A volume that is in no entry gets one, unless the policy is `none`: where it is, and whether it is being made.
+    /// What is known of a volume makes place for a policy, or `none`.
     fn begin(
         &mut self,
         now: Moment,
         volume: &str,
         policy: &str,
-        (home, is_new): (Option<u32>, bool),
+        home: Option<u32>,
     ) -> Result<(), Problem> {
-        let Some(policy) = self.book.policy(policy) else {
+        self.forget(volume)?;
+        if policy == NO_POLICY {
             return Ok(());
-        };
+        }
+        let known = self.book.policy(policy);
+        let policy = known.ok_or_else(|| Problem::not_found("policy", policy))?;
         let entry = Entry {
             runs: runs(&policy, seconds(now)),
             policy: policy.name,
             becomes: None,
-            is_new,
             home,
         };
         self.change(|book| _ = book.volumes.insert(volume.to_owned(), entry))
@@ -497,6 +512,15 @@ impl Inner {
         });
         Ok(())
     }
+}
+
+/// Why a volume cannot be made, and what would do without it.
+fn without_policy(problem: Problem) -> Problem {
+    let detail = format!(
+        "{}; or make the volume with the policy {NO_POLICY}",
+        problem.detail
+    );
+    Problem { detail, ..problem }
 }
 
 /// A policy begins with the next due time of each of its schedules.

@@ -92,7 +92,7 @@ impl Schedule {
         let now = seconds(now);
         let mut outcomes = Vec::new();
         self.follow_names(volumes);
-        self.find_new();
+        self.drop_missing();
         self.adopt(volumes);
         let due = self.write_down_due(now, volumes, &mut outcomes);
         let wanted: Vec<_> = due
@@ -130,15 +130,14 @@ impl Schedule {
         inner.settle(book);
     }
 
-    /// A volume was being made, and then the daemon ended before it could write down that it was, or was not.
-    fn find_new(&self) {
+    /// A volume was being made or deleted, and then the daemon ended: it is in the book, and not in its aggregate.
+    fn drop_missing(&self) {
         let mut inner = self.lock();
         let mut book = inner.book.clone();
-        let library = &inner.library;
+        let (library, making) = (&inner.library, &inner.making);
         book.volumes.retain(|volume, entry| {
             let is_there = entry.home.and_then(|home| library.has(home, volume));
-            entry.is_new &= is_there != Some(true);
-            !entry.is_new || is_there.is_none()
+            is_there != Some(false) || making.contains(volume) || entry.becomes.is_some()
         });
         inner.settle(book);
     }

@@ -284,8 +284,7 @@ fn only_what_the_policy_took_counts_and_goes() {
         .expect("given");
     (5..=9).for_each(|hour| _ = round(hour));
     assert_eq!(volumes.names(), left);
-    let deleted = schedule.delete_volume("v", || Ok(()));
-    deleted.expect("forgotten");
+    schedule.forget("v").expect("forgotten");
     assert_eq!(schedule.policy_of("v"), "none");
 }
 
@@ -656,8 +655,7 @@ fn a_part_that_is_not_understood_stays_until_somebody_changes_it_and_is_kept_the
         .assign(Moment(SUNDAY), "v2", "office")
         .expect("given");
     schedule.round(Moment(SUNDAY + HOUR), &volumes);
-    let deleted = schedule.delete_volume("v1", || Ok(()));
-    deleted.expect("nothing is known of it");
+    schedule.forget("v1").expect("nothing is known of it");
     assert_eq!(pools.text(1), newer);
     assert!(pools.text(2).contains("office"), "{}", pools.text(2));
     assert!(told(&schedule).is_some(), "it is still so");
@@ -715,8 +713,7 @@ fn a_part_that_was_not_read_is_replaced_by_nobody() {
     let given = schedule.assign(Moment(SUNDAY), "v2", "office");
     given.expect("given");
     schedule.round(Moment(SUNDAY + HOUR), &Fake::default());
-    let deleted = schedule.delete_volume("v1", || Ok(()));
-    deleted.expect("nothing is known of it");
+    schedule.forget("v1").expect("nothing is known of it");
     assert_eq!(pools.text(1), SILENT);
     assert!(pools.text(2).contains("volume.v2"), "{}", pools.text(2));
     assert_eq!(schedule.conditions().len(), 1, "it is still so");
@@ -841,9 +838,45 @@ fn a_volume_is_made_with_its_policy_or_not_at_all() {
     }
     assert_eq!(next.policy_of("v1"), "default");
     let text = shelf.pools.text(1);
-    let made = next.create_volume(Moment(SUNDAY), (1, "v01"), super::NO_POLICY, || Ok(()));
+    let made = next.create_volume(Moment(SUNDAY), (1, "v01"), super::NO_POLICY, || {
+        // A round meanwhile does not take it for one that is not there.
+        next.round(Moment(SUNDAY), &Fake::default());
+        Ok(())
+    });
     made.expect("made");
     assert_eq!(shelf.pools.text(1), text);
+    let made = next.create_volume(Moment(SUNDAY), (1, "v001"), "default", || {
+        next.round(Moment(SUNDAY), &Fake::default());
+        assert!(shelf.pools.text(1).contains("volume.v001"));
+        let twin = next.create_volume(Moment(SUNDAY), (1, "v001"), "default", || Ok(()));
+        assert_eq!(twin.expect_err("it is being made").code, Code::InUse);
+        shelf.make("v001");
+        Ok(())
+    });
+    made.expect("made");
+    assert_eq!(next.policy_of("v001"), "default");
+    // What was deleted is forgotten, also if the power fails before that, and by a volume that comes after it.
+    next.forget("v001").expect("it is there");
+    assert_eq!(next.policy_of("v001"), "default");
+    shelf.made.lock().expect("unpoisoned").clear();
+    next.forget("v001").expect("it is gone");
+    assert_eq!(next.policy_of("v001"), "none");
+    let anew = start();
+    let made = anew.create_volume(Moment(SUNDAY), (1, "v1"), super::NO_POLICY, || Ok(()));
+    made.expect("made");
+    assert_eq!(anew.policy_of("v1"), "none");
+    shelf.pools.set_text(1, &text);
+    let anew = start();
+    anew.round(Moment(SUNDAY), &Fake::default());
+    assert_eq!(
+        (anew.policy_of("v1").as_str(), shelf.pools.text(1)),
+        ("none", String::new())
+    );
+    // What a newer version wrote is not replaced for a volume that is not made.
+    shelf.pools.set_text(1, "whatever");
+    let made = start().create_volume(Moment(SUNDAY), (1, "v1"), "default", refused);
+    made.expect_err("refused");
+    assert_eq!(shelf.pools.text(1), "whatever");
     // Where the policy could not be kept, nothing is made unless it is to have none.
     shelf.pools.set_text(1, SILENT);
     let silent = start();
