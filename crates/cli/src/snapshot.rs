@@ -12,6 +12,7 @@ use crate::failure::{Failure, exit};
 use crate::job;
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
+use crate::policy;
 use crate::session::{Session, Told};
 use crate::verb::{Removal, SnapshotHold, SnapshotRestore, SnapshotShow, SnapshotVerb};
 
@@ -23,7 +24,7 @@ const COLUMNS: [Column<Snapshot>; 13] = [
     Column::left("created", |it| Cell::text(&it.created)),
     Column::right("logical", |it| Cell::Bytes(it.logical_bytes)),
     Column::right("exclusive", |it| Cell::Bytes(it.exclusive_bytes)),
-    Column::left("holds", |it| match it.holds.as_slice() {
+    Column::left("holds", |it| match holds_of(it).as_slice() {
         [] => Cell::None,
         holds => Cell::text(holds.join(",")),
     }),
@@ -84,8 +85,23 @@ pub(crate) fn run(
         SnapshotVerb::Restore(restore) => run_restore(restore, session, output, yes)?,
         SnapshotVerb::Hold(hold) => act("hold", hold, session, output)?,
         SnapshotVerb::Release(hold) => act("release", hold, session, output)?,
+        SnapshotVerb::Policy { verb } => return policy::run(verb, session, output),
     }
     Ok(exit::OK)
+}
+
+/// Why a snapshot stays: what people called it, and what clones need. No hold of people has a colon.
+fn holds_of(snapshot: &Snapshot) -> Vec<String> {
+    let clones = snapshot.clones.iter();
+    let clones = clones.map(|clone| format!("clone:{clone}"));
+    let base = snapshot.is_clone_base.then(|| "clone:base".to_owned());
+    snapshot
+        .holds
+        .iter()
+        .cloned()
+        .chain(clones)
+        .chain(base)
+        .collect()
 }
 
 fn made(told: &Told<Snapshot>, output: &Output) -> Result<(), Failure> {
@@ -337,5 +353,9 @@ mod tests {
         let mut base = snapshot("s");
         base.clones.push("c".to_owned());
         assert!(obstacle(&base).expect("one").contains("base of c"));
+        assert_eq!(holds_of(&base), ["clone:c"]);
+        base.holds.push("backup".to_owned());
+        base.is_clone_base = true;
+        assert_eq!(holds_of(&base), ["backup", "clone:c", "clone:base"]);
     }
 }

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use everglade_api::{Name, SnapshotName};
 
-use super::{Listing, Removal};
+use super::{Listing, PolicyVerb, Removal};
 
 /// Verbs of `snapshot`.
 #[derive(Debug, Subcommand)]
@@ -27,6 +27,12 @@ pub enum SnapshotVerb {
     Hold(SnapshotHold),
     /// Take a hold away
     Release(SnapshotHold),
+    /// Snapshots that volumes get by themselves: the same as 'everglade policy'
+    Policy {
+        /// What to do.
+        #[command(subcommand)]
+        verb: PolicyVerb,
+    },
 }
 
 /// Options of `snapshot create`.

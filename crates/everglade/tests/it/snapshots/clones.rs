@@ -103,6 +103,13 @@ fn what_is_cloned_goes_after_its_clones_and_refusals_name_them() {
     let base = ask_json(&place, &["snapshot", "show", "vol0@s"]);
     assert_eq!(base["clones"], serde_json::json!(["c", "d"]));
     assert_eq!(base["is_clone_base"], false);
+    let held = ask(&place, &["snapshot", "show", "--columns", "name,holds"]);
+    for line in [
+        "vol0@s      clone:c,clone:d",
+        "c@s         clone:e,clone:base",
+    ] {
+        assert!(held.contains(line), "{held}");
+    }
     let first = ask_json(&place, &["snapshot", "show", "c@s"]);
     assert_eq!(first["clones"], serde_json::json!(["e"]));
     assert_eq!(first["is_clone_base"], true);

@@ -122,6 +122,9 @@ fn a_volume_has_the_policy_that_was_asked_for_and_the_first_one_the_usual() {
         &["volume", "create", "a", "--snapshot-policy", "none"],
     );
     assert_eq!(policy("a"), "none");
+    // Said as a verb of snapshots it is the same.
+    let show = ask(&place, &["policy", "show"]);
+    assert_eq!(ask(&place, &["snapshot", "policy", "show"]), show);
     server.stop();
     let server = place.serve(&[]);
     assert_eq!([policy("vol0"), policy("a")], ["default", "none"]);
