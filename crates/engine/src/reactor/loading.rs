@@ -104,7 +104,7 @@ impl<O: Outside> Core<O> {
 
     /// Starts reading what operation `id` wants; it runs again when all of it is here.
     pub(super) fn load(&mut self, id: usize, aggregate: u32, mut wants: Vec<Pointer>) {
-        let loads = self.note_waiter(aggregate, &mut wants, Some(id));
+        let loads = self.claim(aggregate, &mut wants, Some(id));
         assert!(
             loads > 0,
             "an operation stopped for pages and asked for none"
@@ -121,7 +121,7 @@ impl<O: Outside> Core<O> {
     /// Starts reading pages that somebody may want soon, in ascending order of their places where they touch.
     /// Returns how many were not under way already.
     pub(super) fn load_for_nobody(&mut self, aggregate: u32, mut pointers: Vec<Pointer>) -> u64 {
-        self.note_waiter(aggregate, &mut pointers, None);
+        self.claim(aggregate, &mut pointers, None);
         let started = pointers.len() as u64;
         self.read(aggregate, pointers, Reader::Nobody);
         started
@@ -129,7 +129,7 @@ impl<O: Outside> Core<O> {
 
     /// Leaves of `pointers` those that nobody reads yet, in ascending order of their places, and lets `waiter` wait for
     /// all of them. Returns how many different ones there were.
-    fn note_waiter(
+    fn claim(
         &mut self,
         aggregate: u32,
         pointers: &mut Vec<Pointer>,

@@ -28,7 +28,7 @@ pub(super) struct Lun {
 }
 
 impl Lun {
-    /// Writes so many blocks from `first` on, each like no other. Returns what is to be written.
+    /// Writes so many blocks from `first` on, nearly all of them like no other. Returns what is to be written.
     pub(super) fn write(&mut self, first: u64, count: u64, fill: u64) -> WriteSpan {
         let mut bytes = Vec::new();
         for block in first..first + count {
@@ -152,6 +152,12 @@ impl<'a> Asker<'a> {
                     "{name} cannot be read at block {at}: {reply:?}"
                 )));
             };
+            if span.pages.len() as u64 != count {
+                let pages = span.pages.len();
+                return Err(Failure::new(format!(
+                    "{name}: {pages} blocks instead of {count}"
+                )));
+            }
             for (block, page) in (at..).zip(&span.pages) {
                 let expected = match lun.data.get(&block) {
                     Some(fill) => contents(*fill, BLOCK),

@@ -20,6 +20,7 @@ use everglade_env::BLOCK_SIZE;
 use everglade_target::Op;
 
 use super::asker::{Asker, Ended, Lun};
+use super::changes::Side;
 use super::words::{self, Beginning, Story, Words};
 use super::{Failure, Report};
 use crate::SimWorld;
@@ -250,6 +251,13 @@ fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
     }
 }
 
+fn is_deletion(change: &Change) -> bool {
+    matches!(
+        change,
+        Change::DeleteSnapshot { .. } | Change::DeleteVolume { .. }
+    )
+}
+
 /// What a change does where it is possible, and whether it is.
 fn apply(state: &mut State, change: &Change) -> Chance {
     match change {
@@ -376,6 +384,7 @@ impl<'a> Life<'a> {
                     }
                     Ended::Cut => return Err(Failure::new("the power failed")),
                 }
+                self.resolve_all();
             }
             Step::ConsistencyPoint => self.change(None, next, Chance::Sure)?,
             Step::Change(change) => {
@@ -397,6 +406,7 @@ impl<'a> Life<'a> {
             Step::Look => {
                 let state = self.now().clone();
                 self.compare(&state)?;
+                self.diff_all()?;
             }
         }
         Ok(())
@@ -412,7 +422,20 @@ impl<'a> Life<'a> {
             Ended::With(ended) => ended,
             Ended::Cut => return Err(Failure::new("the power failed")),
         };
+        // Whatever had to be over for it is over now.
+        let before = self.resolve(self.now().clone());
+        let chance = match (change, chance) {
+            (Some(change), Chance::Open) if ended.is_ok() && is_deletion(change) => {
+                apply(&mut before.clone(), change)
+            }
+            _ => chance,
+        };
         match (ended, chance) {
+            (Ok(()), Chance::Open) if change.is_some_and(is_deletion) => {
+                return Err(Failure::new(format!(
+                    "Exports: {change:?} was done though a clone that is being split needs it"
+                )));
+            }
             (Ok(()), Chance::Sure | Chance::Open) => self.states = vec![next],
             (Err(admin::Error::Busy(_)), Chance::None | Chance::Open) => {}
             (Ok(()), Chance::None) => {
@@ -466,6 +489,25 @@ impl<'a> Life<'a> {
             let images = snapshots.map(|(snapshot, lun)| (format!("@{snapshot}"), lun));
             for (at, lun) in images.chain([(String::new(), &volume.lun)]) {
                 if let Ended::Cut = self.asker.read(&format!("{name}/{LUN}{at}"), lun)? {
+                    return Err(Failure::new("the power failed while looking"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks what of each volume changed since each of its snapshots.
+    fn diff_all(&mut self) -> Result<(), Failure> {
+        let state = self.now().clone();
+        for (name, volume) in &state {
+            let export = format!("{name}/{LUN}");
+            let now = Side {
+                export,
+                lun: &volume.lun,
+            };
+            for (snapshot, lun) in &volume.snapshots {
+                let export = format!("{name}/{LUN}@{snapshot}");
+                if let Ended::Cut = self.asker.diff(&now, &Side { export, lun })? {
                     return Err(Failure::new("the power failed while looking"));
                 }
             }

@@ -2,9 +2,7 @@
 //!
 //! Each sequence runs from one of four start states (no snapshot; two with diverged data; a branch, whose fork is a
 //! ghost; scans about to begin), and afterwards rests, so that its scans are cut too. One thing is asked at a time,
-//! as in [`super::snapshots`], but for clones of LUNs, which go on meanwhile: at each cut the states that may be there
-//! are those from the last durable one to the
-//! one that was being made. Case n is sequence n / 4 from start state n mod 4, the short sequences first.
+//! as in [`super::snapshots`], but for clones of LUNs, which go on meanwhile. `words` says how it is cut and judged.
 
 use super::snapshots::{Life, State, Step};
 use super::words::{self, Beginning, Story, Words};

@@ -18,6 +18,7 @@
 
 mod asker;
 mod background;
+mod changes;
 pub mod clonings;
 mod cost;
 pub mod creation;

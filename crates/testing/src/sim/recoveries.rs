@@ -26,6 +26,31 @@ pub(super) struct Entry<S> {
     pub(super) is_durable: bool,
 }
 
+impl<S> Entry<S> {
+    /// What a life has come to by something that was asked for after so many writes.
+    pub(super) fn of<T: Story<State = S>>(life: &T::Life<'_>, world: &SimWorld, asked: u64) -> Self
+    where
+        S: Clone,
+    {
+        Entry {
+            state: life.now().clone(),
+            asked,
+            answered: world.writes(),
+            is_durable: life.states().len() == 1,
+        }
+    }
+}
+
+/// States that a cut at write `at` may leave.
+fn possible_at<S: Clone>(entries: &[Entry<S>], at: u64) -> Vec<S> {
+    let is_sure = |entry: &Entry<S>| entry.is_durable && entry.answered < at;
+    let first = entries.iter().rposition(is_sure).unwrap_or(0);
+    let rest = entries[first..].iter();
+    rest.take_while(|entry| entry.asked < at)
+        .map(|entry| entry.state.clone())
+        .collect()
+}
+
 /// See the module's documentation.
 pub(super) struct Recoveries<'a, S: Story> {
     maker: &'a EngineMaker,
@@ -68,7 +93,7 @@ impl<'a, S: Story> Recoveries<'a, S> {
             .map(|point| (point.writes, point))
             .collect();
         points.push((world.writes() + 1, world.cut_point()));
-        let mut rng = Rng::for_part(number, "cuts of histories");
+        let mut rng = Rng::for_part(number, "cuts of words");
         for (at, point) in &points {
             let keeps = [
                 Keep::Nothing,
@@ -88,18 +113,8 @@ impl<'a, S: Story> Recoveries<'a, S> {
         Ok(())
     }
 
-    /// States that a cut at write `at` may leave.
-    fn possible(&self, at: u64) -> Vec<S::State> {
-        let is_sure = |entry: &Entry<S::State>| entry.is_durable && entry.answered < at;
-        let first = self.entries.iter().rposition(is_sure).unwrap_or(0);
-        let rest = self.entries[first..].iter();
-        rest.take_while(|entry| entry.asked < at)
-            .map(|entry| entry.state.clone())
-            .collect()
-    }
-
     fn judge(&mut self, images: &Images, at: u64, report: &mut Report) -> Result<(), Failure> {
-        let possible = self.possible(at);
+        let possible = possible_at(self.entries, at);
         report.recoveries += 1;
         self.ticket += 1;
         let is_nested = self.ticket.is_multiple_of(NESTED);
@@ -130,18 +145,24 @@ impl<'a, S: Story> Recoveries<'a, S> {
             return Ok(());
         }
         world.watch_cuts(1, 400);
-        let (later, before) = self.go_on(&world, possible)?;
+        let later = self.go_on(&world, possible)?;
+        let before = later[0].answered;
         for point in world.take_cuts().into_iter().step_by(3) {
+            let again = point.writes;
             report.cuts += 1;
-            report.cuts_in_recovery += u64::from(point.writes <= before);
+            report.cuts_in_recovery += u64::from(again <= before);
             report.recoveries += 1;
-            let again = SimWorld::restart(point.images(Cut::whole(Keep::Nothing)), Seed(4), 1);
-            let states = match point.writes <= before {
-                true => self.possible(at),
-                false => later.clone(),
+            let states = match again <= before {
+                true => possible_at(self.entries, at),
+                false => possible_at(&later, again),
             };
-            let settled = self.settle(&again, states);
-            settled.map_err(|failure| failure.within(format!("cut again at {}", point.writes)))?;
+            let within = |failure: Failure| failure.within(format!("cut again at {again}"));
+            let images = point.images(Cut::whole(Keep::Nothing));
+            let offline = SimWorld::restart(images.clone(), Seed(4), 1);
+            let checked = self.maker.check(&offline);
+            checked.map_err(|error| within(Failure::new(error).within("check")))?;
+            let world = SimWorld::restart(images, Seed(4), 1);
+            self.settle(&world, states).map_err(within)?;
         }
         Ok(())
     }
@@ -153,24 +174,21 @@ impl<'a, S: Story> Recoveries<'a, S> {
         Ok(life.now().clone())
     }
 
-    /// The same, and then goes on. Returns the states that it went through, the one that it found first, and how many
-    /// writes there were when it had found that.
+    /// The same, and then goes on. Returns the states that it went through, the one that it found first.
     fn go_on(
         &self,
         world: &SimWorld,
         possible: Vec<S::State>,
-    ) -> Result<(Vec<S::State>, u64), Failure> {
+    ) -> Result<Vec<Entry<S::State>>, Failure> {
         let mut life = S::life(world, mount(self.maker, world)?, possible);
         life.settle()?;
-        let before = world.writes();
-        let mut later = vec![life.now().clone()];
+        let mut later = vec![Entry::of::<S>(&life, world, 0)];
         for step in S::goes_on(life.now()).into_iter().chain(S::ends()) {
+            let asked = world.writes();
             life.step(step)?;
-            if life.now() != &later[later.len() - 1] {
-                later.push(life.now().clone());
-            }
+            later.push(Entry::of::<S>(&life, world, asked));
         }
-        Ok((later, before))
+        Ok(later)
     }
 
     fn recall(&mut self, images: &Images) -> Option<S::State> {

@@ -37,7 +37,8 @@ pub struct Report {
     pub met: PerFault,
     /// Errors that were the answer: to a client, from a mount, or by the offline check.
     pub answered: PerFault,
-    /// Power cuts that met each thing in the background, of those that end lives with snapshots.
+    /// Power cuts that met each thing in the background, of those that end lives with snapshots and do not end a server
+    /// that was stopped.
     pub interrupted: PerBackground,
 }
 

@@ -1,13 +1,14 @@
 //! Snapshots: one volume lives through writes, snapshots, deletions, restores, new names, restarts and power cuts.
 //!
 //! Things are asked one after the other, so the model is simple: the list of states the volume went through, each
-//! of them whole (LUNs and, for every snapshot, LUNs as they were). Two promises are looked at after each start:
+//! of them whole (LUNs and, for every snapshot, LUNs as they were). What is promised:
 //!
 //! 1. What is there is one of the states, not older than the last one that was durable: administrative changes are
 //!    when they are answered, and with them everything before.
 //! 2. Scans rest, or go on, as they were told to.
 //! 3. Every snapshot reads as what the volume held when it was taken, to the byte, and nothing else is there.
-//! 4. What is said to have changed between two images is what differs (`diff`).
+//! 4. What is said to have changed between two images is what differs (`diff`): looked at now and then, the rest after
+//!    each start as well.
 //!
 //! A clone of a LUN is the exception to one thing after the other: it goes on while others are done, and is there, whole,
 //! at some moment (`Cloning`).

@@ -184,7 +184,7 @@ impl<S: Story> Words<S> {
             life.step(step.clone())?;
         }
         world.watch_cuts(1, usize::MAX);
-        // What the prelude left volatile is followed by what is durable at its end: nothing is lost by asking.
+        // Any of what the prelude left volatile may be there at the first write that is watched.
         let states = life.states().iter().enumerate();
         let mut entries: Vec<Entry<S::State>> = states
             .map(|(index, state)| Entry {
@@ -200,12 +200,7 @@ impl<S: Story> Words<S> {
             };
             let asked = world.writes();
             life.step(step)?;
-            entries.push(Entry {
-                state: life.now().clone(),
-                asked,
-                answered: world.writes(),
-                is_durable: life.states().len() == 1,
-            });
+            entries.push(Entry::of::<S>(&life, &world, asked));
         }
         for step in S::ends() {
             life.step(step)?;

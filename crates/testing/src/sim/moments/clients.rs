@@ -317,6 +317,13 @@ impl Life<'_> {
                 return vec![None; slots];
             }
         };
+        if span.pages.len() != slots {
+            let pages = span.pages.len();
+            self.fail(format!(
+                "Foreign: {pages} blocks were read instead of {slots}"
+            ));
+            return vec![None; slots];
+        }
         let mut seen = Vec::new();
         for (slot, page) in span.pages.iter().enumerate() {
             let value = value_of(&page[..], slot as u64);

@@ -476,7 +476,10 @@ impl Run<'_> {
             life.token,
         );
         let cps = life.system.committed_cp();
-        let met = Background::of(&life.system);
+        let met = match life.system.failure().is_some() || life.system.is_stopped() {
+            true => Vec::new(),
+            false => Background::of(&life.system),
+        };
         drop(life);
         verdict.map_err(|failure| {
             let cut = "- the power failed, or the server was stopped".to_owned();

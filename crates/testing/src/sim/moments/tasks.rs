@@ -187,6 +187,13 @@ impl Life<'_> {
                 self.named(volume, task);
                 Task::None
             }
+            Task::Restore { .. } => {
+                // It did not happen: what is read meanwhile is what was there.
+                for client in self.known.volumes[volume].clients.clone() {
+                    self.known.clients[client].reading.truncate(1);
+                }
+                Task::None
+            }
             // Refused for lack of space, or because somebody has it open.
             _ => Task::None,
         };

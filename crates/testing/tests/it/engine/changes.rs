@@ -148,56 +148,77 @@ fn an_image_of_another_volume_is_nothing_to_compare_with() {
 }
 
 /// A snapshot of a LUN that was shrunk has blocks beyond its end until they are freed there. They read as nothing, so a
-/// longer image that has them too differs from it.
+/// longer image that has them too differs from it, wherever the end is: in a level-1 block, between two, in a stripe or
+/// between two of those.
 #[test]
 fn what_lies_beyond_the_end_of_an_earlier_image_is_zeroes() {
-    let (long, short) = (1_000, 100);
-    let mut rig = Rig::of(
-        EngineMaker {
-            reclaim_regions: 1,
-            ..EngineMaker::SMALL
-        },
-        1,
-    );
-    let (volume, name) = ("v".to_owned(), "l".to_owned());
-    let snapshot = |name: &str| Change::CreateSnapshot {
-        volume: "v".to_owned(),
-        name: name.to_owned(),
-    };
-    rig.change(Some(Change::CreateVolume {
-        name: volume.clone(),
-        sync: Default::default(),
-    }));
-    let size_bytes = long * BLOCK;
-    rig.change(Some(Change::CreateLun {
-        volume: volume.clone(),
-        name: name.clone(),
-        size_bytes,
-    }));
-    for first in (0..long).step_by(200) {
-        let data = WriteSpan::copy_of(first * BLOCK, &[7; 200 * BLOCK_SIZE]);
-        rig.ask("v/l", None, |_| Op::Write {
-            data,
-            durable: false,
-        });
-    }
-    rig.change(Some(snapshot("before")));
-    let size_bytes = short * BLOCK;
-    rig.change(Some(Change::ShrinkLun {
-        volume: volume.clone(),
-        name,
-        size_bytes,
-    }));
-    rig.change(Some(snapshot("shrunk")));
-    rig.change(Some(Change::RestoreVolume {
-        volume,
-        snapshot: "before".to_owned(),
-        safety: "safety".to_owned(),
-    }));
-    for lun in ["v/l", "v/l@before"] {
-        let said = rig.changes(lun, "v/l@shrunk", long);
-        for (block, changed) in (0..).zip(said) {
-            assert_eq!(changed, block >= short, "{lun}, block {block}");
+    const STRIPE: u64 = 8 * 255;
+    let long = 10_000;
+    let written = [0..50, 1_000..1_300, 4_000..4_200, 8_000..8_100, 9_990..long];
+    for short in [
+        20,
+        100,
+        1_100,
+        STRIPE,
+        STRIPE + 1,
+        4_000,
+        2 * STRIPE,
+        2 * STRIPE + 1,
+        8_050,
+    ] {
+        let mut rig = Rig::of(
+            EngineMaker {
+                reclaim_regions: 1,
+                ..EngineMaker::SMALL
+            },
+            1,
+        );
+        let (volume, name) = ("v".to_owned(), "l".to_owned());
+        let snapshot = |name: &str| Change::CreateSnapshot {
+            volume: "v".to_owned(),
+            name: name.to_owned(),
+        };
+        rig.change(Some(Change::CreateVolume {
+            name: volume.clone(),
+            sync: Default::default(),
+        }));
+        let size_bytes = long * BLOCK;
+        rig.change(Some(Change::CreateLun {
+            volume: volume.clone(),
+            name: name.clone(),
+            size_bytes,
+        }));
+        for blocks in written.clone() {
+            for first in blocks.clone().step_by(200) {
+                let end = blocks.end.min(first + 200);
+                let bytes = vec![7; usize::try_from((end - first) * BLOCK).expect("small")];
+                let data = WriteSpan::copy_of(first * BLOCK, &bytes);
+                rig.ask("v/l", None, |_| Op::Write {
+                    data,
+                    durable: false,
+                });
+            }
+        }
+        rig.change(Some(snapshot("before")));
+        let size_bytes = short * BLOCK;
+        rig.change(Some(Change::ShrinkLun {
+            volume: volume.clone(),
+            name,
+            size_bytes,
+        }));
+        rig.change(Some(snapshot("shrunk")));
+        rig.change(Some(Change::RestoreVolume {
+            volume,
+            snapshot: "before".to_owned(),
+            safety: "safety".to_owned(),
+        }));
+        for lun in ["v/l", "v/l@before"] {
+            let said = rig.changes(lun, "v/l@shrunk", long);
+            for (block, changed) in (0..).zip(said) {
+                let is_written = written.iter().any(|blocks| blocks.contains(&block));
+                let differs = block >= short && is_written;
+                assert_eq!(changed, differs, "{lun}, block {block}, shrunk to {short}");
+            }
         }
     }
 }
