@@ -268,7 +268,9 @@ impl Schedule {
         let changed = begun.map_err(without_policy).and_then(|()| change());
         let mut inner = self.lock();
         inner.making.remove(volume);
+        // Another may have got the name meanwhile, with a policy of its own.
         if changed.is_err()
+            && inner.library.home(volume).is_none()
             && let Err(problem) = inner.forget(volume)
         {
             tracing::warn!("the policy of volume {volume}, which was not made, is left: {problem}");

@@ -855,12 +855,23 @@ fn a_volume_is_made_with_its_policy_or_not_at_all() {
     });
     made.expect("made");
     assert_eq!(next.policy_of("v001"), "default");
+    // Another volume gets the name, and its policy with it, before this one does.
+    let made = next.create_volume(Moment(SUNDAY), (1, "v0001"), "default", || {
+        let renamed = next.rename("v001", "v0001", || {
+            shelf.make("v0001");
+            Ok(())
+        });
+        renamed.expect("renamed");
+        refused()
+    });
+    made.expect_err("refused");
+    assert_eq!(next.policy_of("v0001"), "default");
     // What was deleted is forgotten, also if the power fails before that, and by a volume that comes after it.
-    next.forget("v001").expect("it is there");
-    assert_eq!(next.policy_of("v001"), "default");
+    next.forget("v0001").expect("it is there");
+    assert_eq!(next.policy_of("v0001"), "default");
     shelf.made.lock().expect("unpoisoned").clear();
-    next.forget("v001").expect("it is gone");
-    assert_eq!(next.policy_of("v001"), "none");
+    next.forget("v0001").expect("it is gone");
+    assert_eq!(next.policy_of("v0001"), "none");
     let anew = start();
     let made = anew.create_volume(Moment(SUNDAY), (1, "v1"), super::NO_POLICY, || Ok(()));
     made.expect("made");
