@@ -181,8 +181,12 @@ impl Library {
 
     /// True if an aggregate has a volume of this name; nothing if it cannot be asked now.
     pub(super) fn has(&self, aggregate: u32, volume: &str) -> Option<bool> {
-        let is_online = self.shelf.online().contains(&aggregate);
+        let is_online = self.is_online(aggregate);
         is_online.then(|| self.shelf.home(volume) == Some(aggregate))
+    }
+
+    fn is_online(&self, aggregate: u32) -> bool {
+        self.shelf.online().contains(&aggregate)
     }
 
     /// Why the policy of a volume cannot be changed until a restart, if it cannot.
@@ -233,7 +237,7 @@ impl Library {
     /// True if what is known of a volume can be written now.
     pub(super) fn can_write(&self, volume: &str) -> bool {
         let home = self.shelf.home(volume);
-        home.is_some_and(|home| self.has(home, volume).is_some())
+        home.is_some_and(|home| self.is_online(home))
     }
 
     /// An aggregate is gone for good; the volumes that it had.

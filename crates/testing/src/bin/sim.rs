@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use everglade_testing::Seed;
-use everglade_testing::sim::{Cost, Failure, Kind, Report, clonings, exhaustive, histories};
+use everglade_testing::sim::{self, Cost, Failure, Kind, Report, exhaustive};
 
 const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace LINES] [--json]
        sim --kind exhaustive [--from N] [--shard I/N] [--minutes M] [--seed N] [--json]
@@ -44,8 +44,8 @@ struct Wish {
 #[derive(Clone, Copy)]
 enum Cases {
     Exhaustive,
-    Histories,
-    Clonings,
+    /// Those of a kind.
+    Of(Kind, fn() -> Result<sim::Cases, Failure>),
 }
 
 /// Which of them: the first, and each `of`-th from the `index`-th on.
@@ -114,8 +114,9 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Wish, String> {
     }
     wish.cases = match wish.kind {
         _ if is_exhaustive => Some((Cases::Exhaustive, share)),
-        Some(Kind::Histories) if is_share => Some((Cases::Histories, share)),
-        Some(Kind::Clonings) if is_share => Some((Cases::Clonings, share)),
+        Some(kind) if is_share => kind
+            .cases()
+            .map(|prepare| (Cases::Of(kind, prepare), share)),
         _ => None,
     };
     Ok(wish)
@@ -140,20 +141,12 @@ fn main() -> ExitCode {
                 Err(failure) => explain(seed, None, &failure, 0),
             };
         }
-        Some((Cases::Histories, share)) => {
-            return match histories::Histories::new() {
-                Ok(all) => exhaust(&wish, share, histories::count(), "histories", &|number| {
+        Some((Cases::Of(kind, prepare), share)) => {
+            return match prepare() {
+                Ok(all) => exhaust(&wish, share, all.count(), &kind.name(), &|number| {
                     all.run(number)
                 }),
-                Err(failure) => explain(Seed(0), Some(Kind::Histories), &failure, 0),
-            };
-        }
-        Some((Cases::Clonings, share)) => {
-            return match clonings::Clonings::new() {
-                Ok(all) => exhaust(&wish, share, clonings::count(), "clonings", &|number| {
-                    all.run(number)
-                }),
-                Err(failure) => explain(Seed(0), Some(Kind::Clonings), &failure, 0),
+                Err(failure) => explain(Seed(0), Some(kind), &failure, 0),
             };
         }
         None => {}

@@ -73,6 +73,11 @@ impl EngineSystem {
         known.swap_remove(self.aggregate as usize)
     }
 
+    fn volume(&self, name: &str) -> Option<everglade_engine::VolumeInfo> {
+        let mut volumes = self.engine.volumes().into_iter();
+        volumes.find(|known| known.name == name)
+    }
+
     /// Snapshots of a volume.
     #[must_use]
     pub fn snapshots(&self, volume: &str) -> Vec<everglade_engine::SnapshotInfo> {
@@ -103,38 +108,33 @@ impl EngineSystem {
     /// What goes on in the background for the snapshots of a volume.
     #[must_use]
     pub fn scan(&self, volume: &str) -> everglade_engine::ScanInfo {
-        let mut volumes = self.engine.volumes().into_iter();
-        let found = volumes.find(|known| known.name == volume);
+        let found = self.volume(volume);
         found.map(|found| found.scan).unwrap_or_default()
     }
 
     /// Blocks that deletions in a volume have yet to give back.
     #[must_use]
     pub fn pending_blocks(&self, volume: &str) -> u64 {
-        let mut volumes = self.engine.volumes().into_iter();
-        let found = volumes.find(|known| known.name == volume);
+        let found = self.volume(volume);
         found.map_or(0, |found| found.pending_blocks)
     }
 
     /// The LUN of a volume that is being cloned, or how that ended.
     #[must_use]
     pub fn lun_clone(&self, volume: &str) -> Option<everglade_engine::LunCloneInfo> {
-        let mut volumes = self.engine.volumes().into_iter();
-        volumes.find(|known| known.name == volume)?.lun_clone
+        self.volume(volume)?.lun_clone
     }
 
     /// What a volume is a clone of.
     #[must_use]
     pub fn base(&self, volume: &str) -> Option<String> {
-        let mut volumes = self.engine.volumes().into_iter();
-        volumes.find(|known| known.name == volume)?.base
+        self.volume(volume)?.base
     }
 
     /// How the split of a volume is doing.
     #[must_use]
     pub fn split(&self, volume: &str) -> everglade_engine::SplitInfo {
-        let mut volumes = self.engine.volumes().into_iter();
-        let found = volumes.find(|known| known.name == volume);
+        let found = self.volume(volume);
         found.map(|found| found.split).unwrap_or_default()
     }
 

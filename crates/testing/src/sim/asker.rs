@@ -37,6 +37,14 @@ impl Lun {
         }
         WriteSpan::copy_of(first * BLOCK, &bytes)
     }
+
+    /// What a block reads as.
+    pub(super) fn read(&self, block: u64) -> Vec<u8> {
+        match self.data.get(&block) {
+            Some(fill) => contents(*fill, BLOCK),
+            None => vec![0; BLOCK_SIZE],
+        }
+    }
 }
 
 /// How an operation ended before the power did.
@@ -159,11 +167,7 @@ impl<'a> Asker<'a> {
                 )));
             }
             for (block, page) in (at..).zip(&span.pages) {
-                let expected = match lun.data.get(&block) {
-                    Some(fill) => contents(*fill, BLOCK),
-                    None => vec![0; BLOCK_SIZE],
-                };
-                if page[..] != expected[..] {
+                if page[..] != lun.read(block)[..] {
                     let fill = lun.data.get(&block);
                     let zero = page.iter().all(|byte| *byte == 0);
                     return Err(Failure::new(format!(

@@ -19,10 +19,10 @@ use everglade_engine::admin::{self, Change};
 use everglade_env::BLOCK_SIZE;
 use everglade_target::Op;
 
+use super::Failure;
 use super::asker::{Asker, Ended, Lun};
 use super::changes::Side;
-use super::words::{self, Beginning, Story, Words};
-use super::{Failure, Report};
+use super::words::{self, Beginning, Cases, Life as _, Story, Words};
 use crate::SimWorld;
 use crate::engine::{EngineMaker, EngineSystem};
 use crate::system::System;
@@ -78,12 +78,6 @@ const ALPHABET: [Letter; 14] = [
     Letter::Rename,
     Letter::ConsistencyPoint,
 ];
-
-/// Number of cases.
-#[must_use]
-pub fn count() -> u64 {
-    words::count::<Clones>()
-}
 
 /// A volume, with one LUN.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -150,116 +144,25 @@ enum Step {
     Look,
 }
 
-/// Whether a change is possible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Chance {
-    Sure,
-    /// A split may be over or not.
-    Open,
-    None,
-}
-
-/// Whether a volume, or one snapshot of it, can go: no clone may need it.
-fn chance(state: &State, volume: &str, snapshot: Option<&str>) -> Chance {
-    let mut chance = Chance::Sure;
-    for (name, other) in state {
-        let Some(base) = &other.base else { continue };
-        let is_meant = |known: &str| snapshot.is_none_or(|wanted| wanted == known);
-        let is_parent = base.parent == volume && is_meant(&base.snapshot);
-        let is_own = name == volume && snapshot.is_some() && is_meant(&other.snapshots[0].0);
-        chance = match (is_parent || is_own, base.split) {
-            (false, _) => chance,
-            (true, Split::GoesOn) if chance != Chance::None => Chance::Open,
-            (true, _) => Chance::None,
-        };
-    }
-    chance
-}
-
-/// What a letter means now; nothing where it means nothing.
-fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
-    let own = str::to_owned;
-    let delete = |volume: &str, name: &str| {
-        Some(Step::Change(Change::DeleteSnapshot {
-            volume: own(volume),
-            name: own(name),
-        }))
+/// Whether a clone needs what a change deletes.
+fn is_needed(state: &State, change: &Change) -> bool {
+    let (volume, snapshot) = match change {
+        Change::DeleteSnapshot { volume, name } => (volume, Some(name)),
+        Change::DeleteVolume { name } => (name, None),
+        _ => return false,
     };
-    let restore = |volume: &str| {
-        let (snapshot, _) = state[volume].snapshots.first()?;
-        Some(Step::Change(Change::RestoreVolume {
-            volume: own(volume),
-            snapshot: snapshot.clone(),
-            safety: format!("z{position}"),
-        }))
-    };
-    let snapped = |volume: &str| Some(snap(volume, &format!("y{position}")));
-    let written = |volume: &str, blocks: [(u64, u64); 2], fill: u64| {
-        let (at, count) = blocks[usize::try_from(position % 2).expect("0 or 1")];
-        Some(write(volume, at, count, fill))
-    };
-    match letter {
-        Letter::WriteFirst => written(first(state)?, [(0, 3), (253, 4)], 100 + position),
-        Letter::WriteClone => written(youngest(state)?, [(1, 3), (254, 4)], 200 + position),
-        Letter::SnapFirst => snapped(first(state)?),
-        Letter::SnapClone => snapped(youngest(state)?),
-        Letter::Clone => {
-            let parent = youngest(state).or(first(state))?;
-            let (snapshot, _) = state[parent].snapshots.last()?;
-            let name = CLONES.get(state.len() - usize::from(first(state).is_some()))?;
-            (!state.contains_key(*name)).then(|| clone(name, parent, snapshot))
-        }
-        Letter::Split => {
-            let volume = youngest(state)?.to_owned();
-            state[&volume].base.as_ref()?;
-            Some(Step::Change(match state[&volume].is_splitting() {
-                true => Change::StopSplit { volume },
-                false => Change::StartSplit { volume },
-            }))
-        }
-        Letter::DeleteBase => {
-            let base = state[youngest(state)?].base.as_ref();
-            match base {
-                Some(base) => delete(&base.parent, &base.snapshot),
-                None => delete(first(state)?, &state[first(state)?].snapshots.first()?.0),
-            }
-        }
-        Letter::DeleteOwnBase => {
-            let clone = youngest(state)?;
-            delete(clone, &state[clone].snapshots.first()?.0)
-        }
-        Letter::DeleteClone => Some(Step::Change(Change::DeleteVolume {
-            name: own(youngest(state)?),
-        })),
-        Letter::DeleteFirst => Some(Step::Change(Change::DeleteVolume {
-            name: own(first(state)?),
-        })),
-        Letter::RestoreClone => restore(youngest(state)?),
-        Letter::RestoreFirst => restore(first(state)?),
-        Letter::Rename => {
-            let name = youngest(state).or(first(state))?;
-            let to = match name.starts_with(['v', 'w']) {
-                true => format!("w{position}"),
-                false => format!("{}{position}", &name[..1]),
-            };
-            Some(Step::Change(Change::RenameVolume {
-                name: own(name),
-                to,
-            }))
-        }
-        Letter::ConsistencyPoint => Some(Step::ConsistencyPoint),
-    }
+    let is_meant = |known: &String| snapshot.is_none_or(|wanted| wanted == known);
+    state.iter().any(|(name, other)| {
+        other.base.as_ref().is_some_and(|base| {
+            let is_parent = base.parent == *volume && is_meant(&base.snapshot);
+            let is_own = name == volume && snapshot.is_some() && is_meant(&other.snapshots[0].0);
+            is_parent || is_own
+        })
+    })
 }
 
-fn is_deletion(change: &Change) -> bool {
-    matches!(
-        change,
-        Change::DeleteSnapshot { .. } | Change::DeleteVolume { .. }
-    )
-}
-
-/// What a change does where it is possible, and whether it is.
-fn apply(state: &mut State, change: &Change) -> Chance {
+/// What a change does where it is possible.
+fn apply(state: &mut State, change: &Change) {
     match change {
         Change::CreateVolume { name, .. } => {
             state.insert(name.clone(), Volume::default());
@@ -272,15 +175,11 @@ fn apply(state: &mut State, change: &Change) -> Chance {
             volume.snapshots.push((name.clone(), volume.lun.clone()));
         }
         Change::DeleteSnapshot { volume, name } => {
-            let chance = chance(state, volume, Some(name));
             let volume = state.get_mut(volume).expect("known");
             volume.snapshots.retain(|(known, _)| known != name);
-            return chance;
         }
         Change::DeleteVolume { name } => {
-            let chance = chance(state, name, None);
             state.remove(name);
-            return chance;
         }
         Change::RenameVolume { name, to } => {
             let volume = state.remove(name).expect("known");
@@ -320,17 +219,13 @@ fn apply(state: &mut State, change: &Change) -> Chance {
         Change::StartSplit { volume } | Change::StopSplit { volume } => {
             let volume = state.get_mut(volume).expect("known");
             let base = volume.base.as_mut().expect("only of clones");
-            let is_on = base.split == Split::GoesOn;
-            base.split = match is_on {
-                true => Split::Stopped,
-                false => Split::GoesOn,
+            base.split = match base.split {
+                Split::GoesOn => Split::Stopped,
+                Split::Never | Split::Stopped => Split::GoesOn,
             };
-            // It may be over.
-            return if is_on { Chance::Open } else { Chance::Sure };
         }
         other => unreachable!("{other:?} is not drawn"),
     }
-    Chance::Sure
 }
 
 struct Life<'a> {
@@ -339,18 +234,7 @@ struct Life<'a> {
     states: Vec<State>,
 }
 
-impl<'a> Life<'a> {
-    fn new(world: &'a SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'a> {
-        Life {
-            asker: Asker::new(world, system),
-            states,
-        }
-    }
-
-    fn now(&self) -> &State {
-        self.states.last().expect("there is always one")
-    }
-
+impl Life<'_> {
     /// A state as it is with those splits over that are, which is durable before anybody can see it.
     fn resolve(&self, mut state: State) -> State {
         for (name, volume) in &mut state {
@@ -367,83 +251,26 @@ impl<'a> Life<'a> {
         self.states = states.map(|state| self.resolve(state)).collect();
     }
 
-    fn step(&mut self, step: &Step) -> Result<(), Failure> {
-        self.resolve_all();
-        let mut next = self.now().clone();
-        match step {
-            Step::Write(volume, first, count, fill) => {
-                let lun = &mut next.get_mut(volume).expect("known").lun;
-                let data = lun.write(*first, *count, *fill);
-                let durable = false;
-                let op = Op::Write { data, durable };
-                match self.asker.ask(&format!("{volume}/{LUN}"), op)? {
-                    Ended::With(Ok(_)) => self.states.push(next),
-                    Ended::With(Err(error)) => {
-                        let text = format!("a valid request failed: {step:?}: {error}");
-                        return Err(Failure::new(text));
-                    }
-                    Ended::Cut => return Err(Failure::new("the power failed")),
-                }
-                self.resolve_all();
-            }
-            Step::ConsistencyPoint => self.change(None, next, Chance::Sure)?,
-            Step::Change(change) => {
-                let chance = apply(&mut next, change);
-                self.change(Some(change), next, chance)?;
-            }
-            Step::Rest => {
-                if !self.asker.rest(REST) {
-                    return Err(Failure::new("the power failed"));
-                }
-                self.resolve_all();
-                if let Some((name, _)) = self.now().iter().find(|(_, it)| it.is_splitting()) {
-                    let split = self.asker.system.split(name);
-                    return Err(Failure::new(format!(
-                        "stuck: {name} is split for ever: {split:?}"
-                    )));
-                }
-            }
-            Step::Look => {
-                let state = self.now().clone();
-                self.compare(&state)?;
-                self.diff_all()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn change(
-        &mut self,
-        change: Option<&Change>,
-        next: State,
-        chance: Chance,
-    ) -> Result<(), Failure> {
+    fn change(&mut self, change: Option<&Change>, next: State) -> Result<(), Failure> {
+        // What a split is for, or the split itself, may be over when it is executed.
+        let may_be_refused = change.is_some_and(|change| {
+            matches!(change, Change::StopSplit { .. }) || is_needed(self.now(), change)
+        });
         let ended = match self.asker.administer(change.cloned())? {
             Ended::With(ended) => ended,
             Ended::Cut => return Err(Failure::new("the power failed")),
         };
         // Whatever had to be over for it is over now.
-        let before = self.resolve(self.now().clone());
-        let chance = match (change, chance) {
-            (Some(change), Chance::Open) if ended.is_ok() && is_deletion(change) => {
-                apply(&mut before.clone(), change)
-            }
-            _ => chance,
-        };
-        match (ended, chance) {
-            (Ok(()), Chance::Open) if change.is_some_and(is_deletion) => {
-                return Err(Failure::new(format!(
-                    "Exports: {change:?} was done though a clone that is being split needs it"
-                )));
-            }
-            (Ok(()), Chance::Sure | Chance::Open) => self.states = vec![next],
-            (Err(admin::Error::Busy(_)), Chance::None | Chance::Open) => {}
-            (Ok(()), Chance::None) => {
+        let now = self.resolve(self.now().clone());
+        match ended {
+            Ok(()) if change.is_some_and(|change| is_needed(&now, change)) => {
                 return Err(Failure::new(format!(
                     "Exports: {change:?} was done though a clone needs it"
                 )));
             }
-            (Err(error), _) => {
+            Ok(()) => self.states = vec![next],
+            Err(admin::Error::Busy(_)) if may_be_refused => {}
+            Err(error) => {
                 return Err(Failure::new(format!(
                     "a valid request failed: {change:?}: {error}"
                 )));
@@ -543,48 +370,14 @@ impl<'a> Life<'a> {
             ))),
         }
     }
-
-    /// Finds which of the states that were possible is there.
-    fn settle(&mut self) -> Result<(), Failure> {
-        let states = std::mem::take(&mut self.states);
-        let mut last = None;
-        // The newest first: most often it is.
-        for state in states.iter().rev() {
-            match self.compare(state) {
-                Ok(()) => {
-                    self.states = vec![self.resolve(state.clone())];
-                    return Ok(());
-                }
-                Err(failure) => last = last.or(Some(failure)),
-            }
-        }
-        let failure = last.expect("there was at least one");
-        Err(failure.within(format!(
-            "none of {} states is there; of the newest",
-            states.len()
-        )))
-    }
 }
 
-/// All start states, prepared. See the module's documentation.
-pub struct Clonings(Words<Clones>);
-
-impl Clonings {
-    /// Prepares the start states.
-    ///
-    /// # Errors
-    /// Not even that works.
-    pub fn new() -> Result<Clonings, Failure> {
-        Words::new().map(Clonings)
-    }
-
-    /// Runs one case.
-    ///
-    /// # Errors
-    /// A promise was broken.
-    pub fn run(&self, number: u64) -> Result<Report, Failure> {
-        self.0.run(number)
-    }
+/// All cases, prepared. See the module's documentation.
+///
+/// # Errors
+/// Not even that works.
+pub fn cases() -> Result<Cases, Failure> {
+    Words::<Clones>::cases()
 }
 
 fn write(volume: &str, first: u64, count: u64, fill: u64) -> Step {
@@ -675,11 +468,77 @@ impl Story for Clones {
     }
 
     fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
-        spell(letter, state, position)
-    }
-
-    fn life(world: &SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'_> {
-        Life::new(world, system, states)
+        let own = str::to_owned;
+        let delete = |volume: &str, name: &str| {
+            Some(Step::Change(Change::DeleteSnapshot {
+                volume: own(volume),
+                name: own(name),
+            }))
+        };
+        let restore = |volume: &str| {
+            let (snapshot, _) = state[volume].snapshots.first()?;
+            Some(Step::Change(Change::RestoreVolume {
+                volume: own(volume),
+                snapshot: snapshot.clone(),
+                safety: format!("z{position}"),
+            }))
+        };
+        let snapped = |volume: &str| Some(snap(volume, &format!("y{position}")));
+        let written = |volume: &str, blocks: [(u64, u64); 2], fill: u64| {
+            let (at, count) = blocks[usize::try_from(position % 2).expect("0 or 1")];
+            Some(write(volume, at, count, fill))
+        };
+        match letter {
+            Letter::WriteFirst => written(first(state)?, [(0, 3), (253, 4)], 100 + position),
+            Letter::WriteClone => written(youngest(state)?, [(1, 3), (254, 4)], 200 + position),
+            Letter::SnapFirst => snapped(first(state)?),
+            Letter::SnapClone => snapped(youngest(state)?),
+            Letter::Clone => {
+                let parent = youngest(state).or(first(state))?;
+                let (snapshot, _) = state[parent].snapshots.last()?;
+                let name = CLONES.get(state.len() - usize::from(first(state).is_some()))?;
+                (!state.contains_key(*name)).then(|| clone(name, parent, snapshot))
+            }
+            Letter::Split => {
+                let volume = youngest(state)?.to_owned();
+                state[&volume].base.as_ref()?;
+                Some(Step::Change(match state[&volume].is_splitting() {
+                    true => Change::StopSplit { volume },
+                    false => Change::StartSplit { volume },
+                }))
+            }
+            Letter::DeleteBase => {
+                let base = state[youngest(state)?].base.as_ref();
+                match base {
+                    Some(base) => delete(&base.parent, &base.snapshot),
+                    None => delete(first(state)?, &state[first(state)?].snapshots.first()?.0),
+                }
+            }
+            Letter::DeleteOwnBase => {
+                let clone = youngest(state)?;
+                delete(clone, &state[clone].snapshots.first()?.0)
+            }
+            Letter::DeleteClone => Some(Step::Change(Change::DeleteVolume {
+                name: own(youngest(state)?),
+            })),
+            Letter::DeleteFirst => Some(Step::Change(Change::DeleteVolume {
+                name: own(first(state)?),
+            })),
+            Letter::RestoreClone => restore(youngest(state)?),
+            Letter::RestoreFirst => restore(first(state)?),
+            Letter::Rename => {
+                let name = youngest(state).or(first(state))?;
+                let to = match name.starts_with(['v', 'w']) {
+                    true => format!("w{position}"),
+                    false => format!("{}{position}", &name[..1]),
+                };
+                Some(Step::Change(Change::RenameVolume {
+                    name: own(name),
+                    to,
+                }))
+            }
+            Letter::ConsistencyPoint => Some(Step::ConsistencyPoint),
+        }
     }
 
     fn ends() -> Vec<Step> {
@@ -697,7 +556,14 @@ impl Story for Clones {
     }
 }
 
-impl words::Life<Clones> for Life<'_> {
+impl<'a> words::Life<'a, Clones> for Life<'a> {
+    fn new(world: &'a SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'a> {
+        Life {
+            asker: Asker::new(world, system),
+            states,
+        }
+    }
+
     fn states(&self) -> &[State] {
         &self.states
     }
@@ -707,11 +573,68 @@ impl words::Life<Clones> for Life<'_> {
     }
 
     fn step(&mut self, step: Step) -> Result<(), Failure> {
-        self.step(&step)
+        self.resolve_all();
+        let mut next = self.now().clone();
+        match &step {
+            Step::Write(volume, first, count, fill) => {
+                let lun = &mut next.get_mut(volume).expect("known").lun;
+                let data = lun.write(*first, *count, *fill);
+                let durable = false;
+                let op = Op::Write { data, durable };
+                match self.asker.ask(&format!("{volume}/{LUN}"), op)? {
+                    Ended::With(Ok(_)) => self.states.push(next),
+                    Ended::With(Err(error)) => {
+                        let text = format!("a valid request failed: {step:?}: {error}");
+                        return Err(Failure::new(text));
+                    }
+                    Ended::Cut => return Err(Failure::new("the power failed")),
+                }
+                self.resolve_all();
+            }
+            Step::ConsistencyPoint => self.change(None, next)?,
+            Step::Change(change) => {
+                apply(&mut next, change);
+                self.change(Some(change), next)?;
+            }
+            Step::Rest => {
+                if !self.asker.rest(REST) {
+                    return Err(Failure::new("the power failed"));
+                }
+                self.resolve_all();
+                if let Some((name, _)) = self.now().iter().find(|(_, it)| it.is_splitting()) {
+                    let split = self.asker.system.split(name);
+                    return Err(Failure::new(format!(
+                        "stuck: {name} is split for ever: {split:?}"
+                    )));
+                }
+            }
+            Step::Look => {
+                let state = self.now().clone();
+                self.compare(&state)?;
+                self.diff_all()?;
+            }
+        }
+        Ok(())
     }
 
     fn settle(&mut self) -> Result<(), Failure> {
-        self.settle()
+        let states = std::mem::take(&mut self.states);
+        let mut last = None;
+        // The newest first: most often it is.
+        for state in states.iter().rev() {
+            match self.compare(state) {
+                Ok(()) => {
+                    self.states = vec![self.resolve(state.clone())];
+                    return Ok(());
+                }
+                Err(failure) => last = last.or(Some(failure)),
+            }
+        }
+        let failure = last.expect("there was at least one");
+        Err(failure.within(format!(
+            "none of {} states is there; of the newest",
+            states.len()
+        )))
     }
 }
 

@@ -4,9 +4,9 @@
 //! ghost; scans about to begin), and afterwards rests, so that its scans are cut too. One thing is asked at a time,
 //! as in [`super::snapshots`], but for clones of LUNs, which go on meanwhile. `words` says how it is cut and judged.
 
+use super::Failure;
 use super::snapshots::{Life, State, Step};
-use super::words::{self, Beginning, Story, Words};
-use super::{Failure, Report};
+use super::words::{self, Beginning, Cases, Story, Words};
 use crate::SimWorld;
 use crate::engine::{EngineMaker, EngineSystem};
 use everglade_engine::admin::Change;
@@ -65,12 +65,6 @@ const ALPHABET: [Letter; 15] = [
     Letter::WriteOther,
 ];
 
-/// Number of cases.
-#[must_use]
-pub fn count() -> u64 {
-    words::count::<Volume>()
-}
-
 fn create(name: &str) -> Step {
     Step::Change(Change::CreateSnapshot {
         volume: VOLUME.to_owned(),
@@ -122,84 +116,6 @@ fn rename(state: &State, position: u64) -> Change {
     }
 }
 
-/// What a letter means now; nothing where it means nothing.
-fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
-    let names: Vec<&String> = state.snapshots.keys().collect();
-    let lun = || lun_of(state);
-    let volume = || state.volume().to_owned();
-    let create = |name: &str| {
-        Step::Change(Change::CreateSnapshot {
-            volume: volume(),
-            name: name.to_owned(),
-        })
-    };
-    let delete = |name: &String| {
-        Step::Change(Change::DeleteSnapshot {
-            volume: volume(),
-            name: name.clone(),
-        })
-    };
-    let restore = |snapshot: &String, safety: &str| {
-        Step::Change(Change::RestoreVolume {
-            volume: volume(),
-            snapshot: snapshot.clone(),
-            safety: safety.to_owned(),
-        })
-    };
-    let safety = format!("z{position}");
-    Some(match letter {
-        Letter::Write => write(&lun(), 0, 3, 100 + position),
-        Letter::WriteAcross => write(&lun(), 253, 4, 200 + position),
-        Letter::Discard => Step::Discard(lun(), 1, 254),
-        Letter::Flush => Step::Flush(lun()),
-        Letter::ConsistencyPoint => Step::ConsistencyPoint,
-        Letter::Create => create(&format!("y{position}")),
-        Letter::DeleteOldest => delete(names.first()?),
-        Letter::DeleteNewest => delete(names.last()?),
-        Letter::RestoreOldest if position == 1 => {
-            let snapshot = (*names.first()?).clone();
-            Step::Change(Change::RollBackVolume {
-                volume: volume(),
-                discards: state.newer(&snapshot),
-                snapshot,
-            })
-        }
-        Letter::RestoreOldest => restore(names.first()?, &safety),
-        Letter::RestoreNewest => restore(names.last()?, &safety),
-        Letter::RestoreLun => {
-            let snapshot = (*names.first()?).clone();
-            Step::Change(Change::RestoreLun {
-                volume: volume(),
-                lun: super::snapshots::restorable(state, &snapshot).pop()?,
-                snapshot,
-                safety,
-            })
-        }
-        // Its name will be that of the clone.
-        Letter::Lun if state.cloning().is_some() => return None,
-        Letter::Lun if state.active.len() > 1 => Step::Change(Change::DeleteLun {
-            volume: volume(),
-            name: OTHER.to_owned(),
-        }),
-        Letter::Rename => Step::Change(rename(state, position)),
-        Letter::Lun => Step::Change(Change::CreateLun {
-            volume: volume(),
-            name: OTHER.to_owned(),
-            size_bytes: 8 * BLOCK_SIZE as u64,
-        }),
-        Letter::CloneLun => Step::Change(clone(state, position)?),
-        Letter::WriteOther => {
-            let there = state.active.get(OTHER)?;
-            let first = if there.blocks > 256 {
-                250 + position
-            } else {
-                0
-            };
-            write(OTHER, first, 4, 300 + position)
-        }
-    })
-}
-
 /// A clone of the LUN, or the end of the one that is made; nothing if there is another LUN already.
 fn clone(state: &State, position: u64) -> Option<Change> {
     let (volume, name) = (state.volume().to_owned(), OTHER.to_owned());
@@ -217,25 +133,12 @@ fn clone(state: &State, position: u64) -> Option<Change> {
     })
 }
 
-/// All start states, prepared. See the module's documentation.
-pub struct Histories(Words<Volume>);
-
-impl Histories {
-    /// Prepares the start states.
-    ///
-    /// # Errors
-    /// Not even that works.
-    pub fn new() -> Result<Histories, Failure> {
-        Words::new().map(Histories)
-    }
-
-    /// Runs one case.
-    ///
-    /// # Errors
-    /// A promise was broken.
-    pub fn run(&self, number: u64) -> Result<Report, Failure> {
-        self.0.run(number)
-    }
+/// All cases, prepared. See the module's documentation.
+///
+/// # Errors
+/// Not even that works.
+pub fn cases() -> Result<Cases, Failure> {
+    Words::<Volume>::cases()
 }
 
 /// A volume with snapshots.
@@ -313,11 +216,80 @@ impl Story for Volume {
     }
 
     fn spell(letter: Letter, state: &State, position: u64) -> Option<Step> {
-        spell(letter, state, position)
-    }
-
-    fn life(world: &SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'_> {
-        Life::new(world, system, states)
+        let names: Vec<&String> = state.snapshots.keys().collect();
+        let lun = || lun_of(state);
+        let volume = || state.volume().to_owned();
+        let create = |name: &str| {
+            Step::Change(Change::CreateSnapshot {
+                volume: volume(),
+                name: name.to_owned(),
+            })
+        };
+        let delete = |name: &String| {
+            Step::Change(Change::DeleteSnapshot {
+                volume: volume(),
+                name: name.clone(),
+            })
+        };
+        let restore = |snapshot: &String, safety: &str| {
+            Step::Change(Change::RestoreVolume {
+                volume: volume(),
+                snapshot: snapshot.clone(),
+                safety: safety.to_owned(),
+            })
+        };
+        let safety = format!("z{position}");
+        Some(match letter {
+            Letter::Write => write(&lun(), 0, 3, 100 + position),
+            Letter::WriteAcross => write(&lun(), 253, 4, 200 + position),
+            Letter::Discard => Step::Discard(lun(), 1, 254),
+            Letter::Flush => Step::Flush(lun()),
+            Letter::ConsistencyPoint => Step::ConsistencyPoint,
+            Letter::Create => create(&format!("y{position}")),
+            Letter::DeleteOldest => delete(names.first()?),
+            Letter::DeleteNewest => delete(names.last()?),
+            Letter::RestoreOldest if position == 1 => {
+                let snapshot = (*names.first()?).clone();
+                Step::Change(Change::RollBackVolume {
+                    volume: volume(),
+                    discards: state.newer(&snapshot),
+                    snapshot,
+                })
+            }
+            Letter::RestoreOldest => restore(names.first()?, &safety),
+            Letter::RestoreNewest => restore(names.last()?, &safety),
+            Letter::RestoreLun => {
+                let snapshot = (*names.first()?).clone();
+                Step::Change(Change::RestoreLun {
+                    volume: volume(),
+                    lun: super::snapshots::restorable(state, &snapshot).pop()?,
+                    snapshot,
+                    safety,
+                })
+            }
+            // Its name will be that of the clone.
+            Letter::Lun if state.cloning().is_some() => return None,
+            Letter::Lun if state.active.len() > 1 => Step::Change(Change::DeleteLun {
+                volume: volume(),
+                name: OTHER.to_owned(),
+            }),
+            Letter::Rename => Step::Change(rename(state, position)),
+            Letter::Lun => Step::Change(Change::CreateLun {
+                volume: volume(),
+                name: OTHER.to_owned(),
+                size_bytes: 8 * BLOCK_SIZE as u64,
+            }),
+            Letter::CloneLun => Step::Change(clone(state, position)?),
+            Letter::WriteOther => {
+                let there = state.active.get(OTHER)?;
+                let first = if there.blocks > 256 {
+                    250 + position
+                } else {
+                    0
+                };
+                write(OTHER, first, 4, 300 + position)
+            }
+        })
     }
 
     fn ends() -> Vec<Step> {
@@ -333,7 +305,11 @@ impl Story for Volume {
     }
 }
 
-impl words::Life<Volume> for Life<'_> {
+impl<'a> words::Life<'a, Volume> for Life<'a> {
+    fn new(world: &'a SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'a> {
+        Life::new(world, system, states)
+    }
+
     fn states(&self) -> &[State] {
         &self.states
     }
@@ -367,8 +343,8 @@ mod tests {
     /// After a cut between the two the clone goes on, and recovery must not take it for the cancelled one.
     #[test]
     fn a_clone_that_is_cancelled_is_not_one_that_goes_on() {
-        let histories = Histories::new().unwrap_or_else(|failure| panic!("{failure}"));
-        let report = histories.run(13_464);
+        let all = cases().unwrap_or_else(|failure| panic!("{failure}"));
+        let report = all.run(13_464);
         report.unwrap_or_else(|failure| panic!("{failure}"));
     }
 

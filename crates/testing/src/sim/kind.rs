@@ -1,5 +1,6 @@
 //! Kinds of simulation, by name: what `sim` runs under a seed, and what hunts for planted bugs.
 
+use super::words::Cases;
 use super::{
     Failure, Report, clonings, creation, cuts, exhaustive, histories, long, moments, small,
     snapshots,
@@ -97,6 +98,16 @@ impl Kind {
         format!("{self:?}").to_lowercase()
     }
 
+    /// What prepares the cases of a kind that is made of numbered ones.
+    #[must_use]
+    pub fn cases(self) -> Option<fn() -> Result<Cases, Failure>> {
+        match self {
+            Kind::Histories => Some(histories::cases),
+            Kind::Clonings => Some(clonings::cases),
+            _ => None,
+        }
+    }
+
     /// Simulates the engine under a seed. A failed assertion is a verdict as well; its message has been
     /// printed, or caught, by the panic hook.
     ///
@@ -127,13 +138,10 @@ impl Kind {
             }
             Kind::Creation => creation::run(seed, &maker.devices(SMALL_BYTES), &maker),
             Kind::Snapshots => snapshots::run(seed, snapshots::Plan::of_seed(seed), &maker),
-            Kind::Histories => {
-                let prepared = histories::Histories::new()?;
-                prepared.run(seed.0 % histories::count())
-            }
-            Kind::Clonings => {
-                let prepared = clonings::Clonings::new()?;
-                prepared.run(seed.0 % clonings::count())
+            Kind::Histories | Kind::Clonings => {
+                let prepare = self.cases().expect("these have");
+                let all = prepare()?;
+                all.run(seed.0 % all.count())
             }
             Kind::Moments => moments::run(seed, moments::Plan::of_seed(seed), &maker),
             Kind::Tight => long::run(seed, plan.tight(TIGHT_BYTES), &maker),

@@ -45,6 +45,7 @@ pub use background::{Background, PerBackground};
 pub use cost::Cost;
 pub use kind::Kind;
 pub use report::Report;
+pub use words::Cases;
 
 /// A simulation that went wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

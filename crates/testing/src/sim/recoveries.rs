@@ -169,7 +169,7 @@ impl<'a, S: Story> Recoveries<'a, S> {
 
     /// Mounts what is there, and finds which of the states it is.
     fn settle(&self, world: &SimWorld, possible: Vec<S::State>) -> Result<S::State, Failure> {
-        let mut life = S::life(world, mount(self.maker, world)?, possible);
+        let mut life = S::Life::new(world, mount(self.maker, world)?, possible);
         life.settle()?;
         Ok(life.now().clone())
     }
@@ -180,7 +180,7 @@ impl<'a, S: Story> Recoveries<'a, S> {
         world: &SimWorld,
         possible: Vec<S::State>,
     ) -> Result<Vec<Entry<S::State>>, Failure> {
-        let mut life = S::life(world, mount(self.maker, world)?, possible);
+        let mut life = S::Life::new(world, mount(self.maker, world)?, possible);
         life.settle()?;
         let mut later = vec![Entry::of::<S>(&life, world, 0)];
         for step in S::goes_on(life.now()).into_iter().chain(S::ends()) {

@@ -206,13 +206,18 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Compares everything with a state.
-    fn compare(&mut self, state: &State) -> Result<Ended<()>, Failure> {
+    /// A state with the clone that it knows of where that can be seen.
+    fn as_seen(&mut self, state: &State) -> State {
         let mut state = state.clone();
         if let Some(sight) = self.sight(&state) {
             state.resolve(&sight);
         }
-        let state = &state;
+        state
+    }
+
+    /// Compares everything with a state.
+    fn compare(&mut self, state: &State) -> Result<Ended<()>, Failure> {
+        let state = &self.as_seen(state);
         let exports = self.asker.system.target(0).exports();
         let listed: BTreeMap<String, u64> = exports
             .into_iter()
@@ -335,13 +340,11 @@ impl<'a> Life<'a> {
             Step::Rest(nanos) => return Ok(self.asker.rest(*nanos)),
             Step::AwaitClone => return self.await_clone(),
             Step::Look => {
-                let mut state = self.now().clone();
+                let state = self.now().clone();
                 if let Ended::Cut = self.compare(&state)? {
                     return Ok(false);
                 }
-                if let Some(sight) = self.sight(&state) {
-                    state.resolve(&sight);
-                }
+                let state = self.as_seen(&state);
                 return Ok(matches!(self.diff_all(&state)?, Ended::With(())));
             }
         };

@@ -16,7 +16,10 @@ use crate::{Seed, SimWorld};
 const LENGTH_MAX: u32 = 3;
 
 /// A server that is asked for one thing after the other, and what its model says.
-pub(super) trait Life<S: Story> {
+pub(super) trait Life<'a, S: Story>: Sized {
+    /// One that may find any of these states.
+    fn new(world: &'a SimWorld, system: EngineSystem, states: Vec<S::State>) -> Self;
+
     /// States since the last one that is durable, which is the first.
     fn states(&self) -> &[S::State];
 
@@ -46,7 +49,7 @@ pub(super) trait Story: Sized + 'static {
     type State: Clone + PartialEq + Default;
     type Step: Clone;
     type Letter: Copy + std::fmt::Debug + 'static;
-    type Life<'a>: Life<Self>;
+    type Life<'a>: Life<'a, Self>;
 
     const ALPHABET: &'static [Self::Letter];
     const POOL_BYTES: u64;
@@ -57,8 +60,6 @@ pub(super) trait Story: Sized + 'static {
 
     /// What a letter means in a state, at a position of the word; nothing where it means nothing.
     fn spell(letter: Self::Letter, state: &Self::State, position: u64) -> Option<Self::Step>;
-
-    fn life(world: &SimWorld, system: EngineSystem, states: Vec<Self::State>) -> Self::Life<'_>;
 
     /// Lets everything in the background come to its end, and looks at all there is.
     fn ends() -> Vec<Self::Step>;
@@ -78,7 +79,7 @@ struct Start<S: Story> {
     prelude: Vec<S::Step>,
 }
 
-/// All start states, prepared. See the module's documentation.
+/// See the module's documentation.
 pub(super) struct Words<S: Story> {
     maker: EngineMaker,
     starts: Vec<Start<S>>,
@@ -88,10 +89,9 @@ fn words_of<S: Story>(length: u32) -> u64 {
     (S::ALPHABET.len() as u64).pow(length)
 }
 
-/// Number of cases.
-pub(super) fn count<S: Story>() -> u64 {
-    let words: u64 = (1..=LENGTH_MAX).map(words_of::<S>).sum();
-    words * S::beginnings().len() as u64
+/// Words of all lengths.
+fn all_words<S: Story>() -> u64 {
+    (1..=LENGTH_MAX).map(words_of::<S>).sum()
 }
 
 /// A word, by its number.
@@ -110,12 +110,39 @@ fn word<S: Story>(number: u64) -> Vec<S::Letter> {
     (0..length).map(letter).collect()
 }
 
-impl<S: Story> Words<S> {
-    /// Prepares the start states.
+/// Cases of a simulation, ready to run.
+pub struct Cases {
+    count: u64,
+    run: Box<dyn Fn(u64) -> Result<Report, Failure>>,
+}
+
+impl Cases {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Runs one, by its number.
     ///
     /// # Errors
-    /// Not even that works.
-    pub(super) fn new() -> Result<Words<S>, Failure> {
+    /// A promise was broken.
+    pub fn run(&self, number: u64) -> Result<Report, Failure> {
+        (self.run)(number)
+    }
+}
+
+impl<S: Story> Words<S> {
+    /// All words from all start states, which are prepared.
+    pub(super) fn cases() -> Result<Cases, Failure> {
+        let all = Words::<S>::new()?;
+        Ok(Cases {
+            count: all_words::<S>() * all.starts.len() as u64,
+            run: Box::new(move |number| all.run(number)),
+        })
+    }
+
+    fn new() -> Result<Words<S>, Failure> {
         let maker = S::maker();
         let mut starts = Vec::new();
         for Beginning {
@@ -128,7 +155,7 @@ impl<S: Story> Words<S> {
             maker
                 .format(&world)
                 .map_err(|error| Failure::new(error).within("format"))?;
-            let mut life = S::life(&world, mount(&maker, &world)?, vec![S::State::default()]);
+            let mut life = S::Life::new(&world, mount(&maker, &world)?, vec![S::State::default()]);
             for step in steps {
                 life.step(step)
                     .map_err(|failure| failure.within(format!("preparing {name}")))?;
@@ -145,27 +172,14 @@ impl<S: Story> Words<S> {
         Ok(Words { maker, starts })
     }
 
-    /// Runs one case.
-    ///
-    /// # Errors
-    /// A promise was broken.
-    pub(super) fn run(&self, number: u64) -> Result<Report, Failure> {
+    fn run(&self, number: u64) -> Result<Report, Failure> {
         let starts = self.starts.len() as u64;
         let start = usize::try_from(number % starts).expect("few");
         self.run_word(start, &word::<S>(number / starts), number)
             .map_err(|failure| failure.within(format!("case {number}")))
     }
 
-    /// Runs a word from a start state.
-    ///
-    /// # Errors
-    /// A promise was broken.
-    pub(super) fn run_word(
-        &self,
-        start: usize,
-        word: &[S::Letter],
-        number: u64,
-    ) -> Result<Report, Failure> {
+    fn run_word(&self, start: usize, word: &[S::Letter], number: u64) -> Result<Report, Failure> {
         let start = &self.starts[start];
         self.run_from(start, word, number)
             .map_err(|failure| failure.within(format!("{}, {word:?}", start.name)))
@@ -179,7 +193,7 @@ impl<S: Story> Words<S> {
     ) -> Result<Report, Failure> {
         let world = SimWorld::restart(start.images.clone(), Seed(2), 1);
         let system = mount(&self.maker, &world)?;
-        let mut life = S::life(&world, system, vec![start.state.clone()]);
+        let mut life = S::Life::new(&world, system, vec![start.state.clone()]);
         for step in &start.prelude {
             life.step(step.clone())?;
         }
@@ -233,7 +247,7 @@ pub(super) mod tests {
 
     /// Words are numbered without gaps.
     pub(in super::super) fn are_numbered<S: Story>() {
-        let words = (1..=LENGTH_MAX).map(words_of::<S>).sum::<u64>();
+        let words = all_words::<S>();
         let each = (0..words).map(|number| format!("{:?}", word::<S>(number)));
         let each: std::collections::BTreeSet<_> = each.collect();
         assert_eq!(each.len() as u64, words);

@@ -2,7 +2,7 @@
 
 use everglade_target::{Completion, Error, LunHandle, Op, Reply, WriteSpan};
 
-use super::track::{Change, Seen, Value, page_of, value_of};
+use super::track::{Change, Seen, odd_blocks, page_of, value_of};
 use super::volume::Task;
 use super::{BLOCK, Life, Pending};
 use crate::system::System;
@@ -175,16 +175,8 @@ impl Life<'_> {
     /// Compares all that a read saw with the images that it may show: it is one of them, not something of each.
     fn judge_read(&mut self, client: usize, seen: &[Seen]) {
         let images = std::mem::take(&mut self.known.clients[client].reading);
-        let odd = |image: &Vec<Value>| -> Vec<(usize, Value, Value)> {
-            let blocks = image.iter().zip(seen).enumerate();
-            blocks
-                .filter_map(|(slot, (block, seen))| {
-                    let seen = seen.filter(|seen| seen != block)?;
-                    Some((slot, seen, *block))
-                })
-                .collect()
-        };
-        let best = images.iter().map(odd).min_by_key(Vec::len);
+        let odd = images.iter().map(|image| odd_blocks(image, seen));
+        let best = odd.min_by_key(Vec::len);
         let best = best.expect("it may show what was there");
         if !best.is_empty() {
             self.fail(format!(

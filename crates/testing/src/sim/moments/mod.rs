@@ -476,7 +476,7 @@ impl Run<'_> {
             life.token,
         );
         let cps = life.system.committed_cp();
-        let met = match life.system.failure().is_some() || life.system.is_stopped() {
+        let met = match life.system.is_stopped() {
             true => Vec::new(),
             false => Background::of(&life.system),
         };

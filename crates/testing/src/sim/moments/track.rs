@@ -34,6 +34,16 @@ pub(super) fn value_of(page: &[u8], slot: u64) -> Option<Value> {
     (page == page_of(value, slot)).then_some(value)
 }
 
+/// Blocks of which something else was seen, with what it was and what it would be.
+pub(super) fn odd_blocks(blocks: &[Value], seen: &[Seen]) -> Vec<(usize, Value, Value)> {
+    let pairs = blocks.iter().zip(seen).enumerate();
+    let odd = pairs.filter_map(|(slot, (block, seen))| {
+        let seen = seen.filter(|seen| seen != block)?;
+        Some((slot, seen, *block))
+    });
+    odd.collect()
+}
+
 /// A write or a discard of some blocks in a row.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
@@ -97,16 +107,7 @@ impl Track {
         (least, most): (usize, usize),
         seen: &[Seen],
     ) -> String {
-        let odd_of = |to: usize| -> Vec<(usize, Value, Value)> {
-            let blocks = self.blocks(base, from, to.max(from));
-            let pairs = blocks.iter().zip(seen).enumerate();
-            pairs
-                .filter_map(|(slot, (block, seen))| {
-                    seen.filter(|seen| seen != block)
-                        .map(|seen| (slot, seen, *block))
-                })
-                .collect()
-        };
+        let odd_of = |to: usize| odd_blocks(&self.blocks(base, from, to.max(from)), seen);
         let best = (0..=self.changes.len()).min_by_key(|to| odd_of(*to).len());
         let best = best.unwrap_or(0);
         let odd = odd_of(best);
