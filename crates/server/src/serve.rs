@@ -196,9 +196,6 @@ fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_fir
             ),
         };
         records.remember(now, "first start", &deed);
-        if let Err(problem) = administrator.begin_policy(&first.volume) {
-            tracing::warn!("volume {} has no snapshot policy: {problem}", first.volume);
-        }
     }
     records.events.tell(
         now,

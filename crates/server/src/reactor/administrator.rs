@@ -25,7 +25,6 @@ use super::candidates;
 use super::control::{Answer, Control, Plane, Timing};
 use super::creation::{self, Contents, CreationError};
 use super::inventory::bytes;
-use super::pools::Pools;
 use super::unavailable::Unavailable;
 use crate::config::Rules;
 use crate::datadir::{DataDirError, Endpoints, Phase};
@@ -72,6 +71,7 @@ impl Administrator {
         plane: Arc<Plane>,
         directory: DataDir,
         unavailable: Vec<Unavailable>,
+        schedule: Schedule,
         config: &Config,
     ) -> Administrator {
         let ready = directory
@@ -81,10 +81,7 @@ impl Administrator {
             .filter(|aggregate| aggregate.phase == Phase::Ready)
             .map(|aggregate| aggregate.name.clone());
         Administrator {
-            schedule: Schedule::open(
-                Box::new(Pools::new(engine.clone(), plane.clone())),
-                directory.path(),
-            ),
+            schedule,
             engine,
             plane,
             ready: Mutex::new(ready.collect()),
@@ -108,15 +105,6 @@ impl Administrator {
     #[must_use]
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
-    }
-
-    /// Gives a volume that the first start made the usual policy.
-    ///
-    /// # Errors
-    /// It has none then.
-    pub fn begin_policy(&self, volume: &str) -> Result<(), Problem> {
-        self.schedule
-            .assign(self.now(), volume, self.policy_for(None))
     }
 
     fn policy_for<'a>(&'a self, wanted: Option<&'a Name>) -> &'a str {

@@ -1,10 +1,10 @@
 //! First start: the default aggregate, volume and LUN (CONVENTIONS, "first start").
 //!
-//! The aggregate is recorded as *creating* before anything is written, and as *ready* only when its volume and
-//! LUN are durable. So a start that was cut short is made again from nothing, and nobody ever finds a pool
-//! without its LUN.
+//! The aggregate is recorded as *creating* before anything is written, and as *ready* only when its volume, its
+//! LUN and what the schedule knows of them are durable. So a start that was cut short is made again from nothing, and
+//! nobody ever finds a pool without its LUN, or its volume without the usual snapshots.
 
-use everglade_api::Problem;
+use everglade_api::{Moment, Problem};
 use everglade_engine::{Engine, admin};
 use everglade_format::volume::Sync;
 
@@ -14,6 +14,7 @@ use super::creation::{self, Contents};
 use super::engine_error;
 use crate::config::BLOCK_BYTES;
 use crate::datadir::Phase;
+use crate::schedule::Schedule;
 use crate::{Config, DataDir, StartError};
 
 /// True if there never was an aggregate whose creation was finished: the last one is not deleted.
@@ -72,9 +73,10 @@ fn refused_journal(problem: &Problem) -> StartError {
     ))
 }
 
-/// Adds the default volume and LUN, then records the aggregate as ready.
+/// Adds the default volume with its snapshot policy, and its LUN, then records the aggregate as ready.
 pub(super) fn fill(
     plane: &Plane,
+    schedule: &Schedule,
     config: &Config,
     directory: &mut DataDir,
 ) -> Result<(), StartError> {
@@ -94,6 +96,10 @@ pub(super) fn fill(
         super::asked(plane, Control::Change(0, change))?
             .changed()
             .map_err(engine_error)?;
+    }
+    let now = Moment(plane.world.wall_seconds());
+    if let Err(problem) = schedule.assign(now, &first.volume, &config.snapshot_policy) {
+        tracing::warn!("volume {} has no snapshot policy: {problem}", first.volume);
     }
     creation::finish(directory, &first.aggregate)?;
     tracing::info!(

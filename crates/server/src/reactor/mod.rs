@@ -39,6 +39,7 @@ use everglade_target::Export;
 
 use crate::datadir::{AggregateState, Phase};
 use crate::listen::Listeners;
+use crate::schedule::Schedule;
 use crate::signal::Again;
 use crate::{Config, DataDir, ServeError, StartError, Stop, devices};
 use control::{Answer, Control, Plane};
@@ -48,6 +49,7 @@ pub use inventory::EngineCounts;
 
 pub use administrator::{Administrator, Deleted};
 pub use deletion::Cleared;
+use pools::Pools;
 use unavailable::Unavailable;
 
 /// Everything the data plane is made of.
@@ -119,14 +121,14 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         plane,
         threads: Vec::new(),
     };
-    let exports = match bring_up(
+    let (schedule, exports) = match bring_up(
         &mut running,
         config,
         &mut directory,
         (listeners, door),
         is_first,
     ) {
-        Ok(exports) => exports,
+        Ok(up) => up,
         Err(error) => {
             // Nothing was acknowledged to anyone; what was mounted is put away properly.
             stop.ask();
@@ -139,6 +141,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         Arc::clone(&running.plane),
         directory,
         unavailable,
+        schedule,
         config,
     ));
     Ok(Reactors {
@@ -160,7 +163,7 @@ fn bring_up(
     directory: &mut DataDir,
     (listeners, door): (Listeners, Door),
     is_first: bool,
-) -> Result<Vec<Export>, StartError> {
+) -> Result<(Schedule, Vec<Export>), StartError> {
     for index in 0..config.reactors {
         let outside = running.plane.world.reactor(index).map_err(engine_error)?;
         let reactor = turn::Reactor::new(
@@ -178,8 +181,10 @@ fn bring_up(
     }
     wait_until_mounted(&running.engine)?;
     renaming::follow(&running.engine, directory)?;
+    let pools = Pools::new(running.engine.clone(), Arc::clone(&running.plane));
+    let schedule = Schedule::open(Box::new(pools), directory.path());
     if is_first {
-        first_start::fill(&running.plane, config, directory)?;
+        first_start::fill(&running.plane, &schedule, config, directory)?;
     }
     let online = |known: &AggregateInfo| known.state == State::Online;
     for aggregate in running.engine.aggregates().into_iter().filter(online) {
@@ -190,7 +195,8 @@ fn bring_up(
         );
     }
     asked(&running.plane, Control::Listen(listeners))?;
-    Ok(asked(&running.plane, Control::Exports)?.exports())
+    let exports = asked(&running.plane, Control::Exports)?.exports();
+    Ok((schedule, exports))
 }
 
 /// Opens all recorded aggregates. Those that cannot be opened are returned, unless none can: they are shown with

@@ -2,6 +2,7 @@
 //! a daemon finds that it was away, because its book was written back while it was stopped.
 
 use std::fs;
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use super::names;
 use crate::manage::{ask, ask_json, refused, serve};
 use crate::operate::http;
-use crate::running::{Place, Server, code};
+use crate::running::{Place, Server, code, everglade};
 use crate::wire::Client;
 
 /// The schedule looks at the clock every few seconds.
@@ -40,6 +41,49 @@ fn serve_after_absence(place: &Place, hourly: &[&str], daily: &[&str]) -> Server
     let server = serve(place);
     wait_until("the book is in the pool", || !path.exists());
     server
+}
+
+/// Starts a daemon in an empty data directory and kills it as soon as `is_time`.
+fn kill_first_start(place: &Place, is_time: impl Fn() -> bool) {
+    let first = ["serve", "--nbd-tcp", ":0", "--aggregate-size", "1GiB"];
+    let mut daemon = everglade(&place.data_dir())
+        .args(first)
+        .args(["--snapshot-policy", "default"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    while !is_time() {
+        let ended = daemon.try_wait().expect("a status");
+        assert!(ended.is_none(), "{ended:?}");
+    }
+    daemon.kill().expect("our own child");
+    daemon.wait().expect("an end");
+}
+
+#[test]
+fn a_first_start_that_is_killed_leaves_no_volume_without_its_policy() {
+    let first = |phase: &str| {
+        let place = Place::new();
+        let state = place.data_dir().join("state.toml");
+        let phase = format!("phase = \"{phase}\"");
+        kill_first_start(&place, || {
+            fs::read_to_string(&state).is_ok_and(|text| text.contains(&phase))
+        });
+        place
+    };
+    let policy = |place: &Place, usual: &str| {
+        let server = place.serve(&["--aggregate-size", "1GiB", "--snapshot-policy", usual]);
+        let shown = ask_json(place, &["volume", "show", "vol0"]);
+        server.stop();
+        shown["snapshot_policy"].clone()
+    };
+    for _ in 0..5 {
+        // What is recorded as ready has all it should have, and nobody gives it more.
+        assert_eq!(policy(&first("ready"), "none"), "default");
+        // What is not is made anew.
+        assert_eq!(policy(&first("creating"), "default"), "default");
+    }
 }
 
 #[test]
