@@ -4,7 +4,7 @@ use everglade_target::{Completion, Error, LunHandle, Op, Reply, WriteSpan};
 
 use super::track::{Change, Seen, odd_blocks, page_of, value_of};
 use super::volume::Task;
-use super::{BLOCK, Life, Pending};
+use super::{BLOCK, Life, Pending, Reading};
 use crate::system::System;
 
 impl Life<'_> {
@@ -143,8 +143,13 @@ impl Life<'_> {
 
     /// What a read that begins now shows, if no restore is under way when it ends either.
     fn expect(&mut self, client: usize) {
-        let now = self.known.clients[client].track.now();
-        self.known.clients[client].reading = vec![now];
+        let it = &self.known.clients[client];
+        let volume = &self.known.volumes[it.volume];
+        let is_over = volume.is_shown && volume.restoring().is_some_and(|goal| goal.covers(it.lun));
+        self.known.clients[client].reading = Reading {
+            before: (!is_over).then(|| it.track.now()),
+            after: Vec::new(),
+        };
     }
 
     /// A restore may have happened before a client's read: then all of that shows the target, with the client's
@@ -156,7 +161,7 @@ impl Life<'_> {
         let Some(goal) = volume.restoring() else {
             return;
         };
-        if goal.lun.is_some_and(|lun| lun != it.lun) {
+        if !goal.covers(it.lun) {
             return;
         }
         let index = client - volume.clients.start;
@@ -164,20 +169,27 @@ impl Life<'_> {
         let image = &image.expect("only what was looked at is restored")[index];
         let least = match &volume.task {
             Task::Restore { least, .. } => least[index],
-            _ => volume.snapshots[&goal.safety].bounds[index].0,
+            _ => volume.from[index].first().copied().unwrap_or(0),
         };
         let all = it.track.changes.len();
         let images = (least..=all).map(|from| it.track.blocks(image, from, all));
         let images: Vec<_> = images.collect();
-        self.known.clients[client].reading.extend(images);
+        self.known.clients[client].reading.after.extend(images);
     }
 
     /// Compares all that a read saw with the images that it may show: it is one of them, not something of each.
     fn judge_read(&mut self, client: usize, seen: &[Seen]) {
-        let images = std::mem::take(&mut self.known.clients[client].reading);
+        let reading = std::mem::take(&mut self.known.clients[client].reading);
+        let images: Vec<_> = reading.before.iter().chain(&reading.after).collect();
         let odd = images.iter().map(|image| odd_blocks(image, seen));
-        let best = odd.min_by_key(Vec::len);
-        let best = best.expect("it may show what was there");
+        let (index, best) = odd
+            .enumerate()
+            .min_by_key(|(_, odd)| odd.len())
+            .expect("it may show what was there, or what is");
+        if best.is_empty() && index >= reading.before.iter().len() {
+            let volume = self.known.clients[client].volume;
+            self.known.volumes[volume].is_shown = true;
+        }
         if !best.is_empty() {
             self.fail(format!(
                 "ReadAfterWrite: client {client} reads what is none of {} images; of the one that fits best {} \

@@ -7,8 +7,10 @@
 //! 1. A snapshot is a moment: it has every change that was answered before it was asked for, none that was asked
 //!    for after it was answered, and with a change everything that was answered before that was asked for.
 //! 2. Whoever reads a snapshot sees the same bytes, always.
-//! 3. A restore is a moment: each change that was under way is in the safety snapshot, or on top of the target;
-//!    each read shows the image before or the one after, all blocks of it the same one.
+//! 3. A restore is a moment: each change that was under way is in the safety snapshot, or on top of the target; or
+//!    with what is newer it is discarded as if the volume had been as it is from that moment on.
+//!    Each read shows the image before or the one after, all blocks of it the same one; when anybody has seen the one
+//!    after, nobody sees the one before any more, and it was not refused.
 //! 4. After a power cut all of this holds, and what was durable is there; an administrative change happened or did
 //!    not.
 //! 5. A volume that is deleted comes back empty, or as a clone of a snapshot of another: then it has that image, all of
@@ -22,6 +24,7 @@ mod clients;
 mod clones;
 mod finale;
 mod names;
+mod restores;
 mod settle;
 mod tasks;
 mod track;
@@ -94,6 +97,8 @@ pub struct Plan {
     pub clones: bool,
     /// LUNs and snapshots get other names; snapshots are held.
     pub names: bool,
+    /// Restores of volumes discard what is newer, if there is any.
+    pub rolls: bool,
 }
 
 impl Plan {
@@ -114,6 +119,7 @@ impl Plan {
             is_apart: rng.one_in(2),
             clones: Rng::for_part(seed.0, "moments lun clones").one_in(2),
             names: Rng::for_part(seed.0, "moments names").one_in(2),
+            rolls: Rng::for_part(seed.0, "moments rolls").one_in(3),
         }
     }
 }
@@ -144,8 +150,16 @@ struct Client {
     handle: Option<LunHandle>,
     /// Changes of everybody that its flush makes durable.
     flushing: Vec<usize>,
-    /// Images that its read may show; nothing excludes a restore meanwhile.
-    reading: Vec<Vec<track::Value>>,
+    reading: Reading,
+}
+
+/// Images that a client's read may show.
+#[derive(Clone, Debug, Default)]
+struct Reading {
+    /// What is there, unless somebody saw already that it is not.
+    before: Option<Vec<track::Value>>,
+    /// What may be there after a restore that is under way.
+    after: Vec<Vec<track::Value>>,
 }
 
 /// What is known; it outlives systems.
@@ -200,7 +214,7 @@ impl Known {
             is_busy: false,
             handle: None,
             flushing: Vec::new(),
-            reading: Vec::new(),
+            reading: Reading::default(),
         };
         let volume = |index: usize| {
             let first = index * plan.clients;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::track::{Seen, Track};
-use super::volume::{After, Goal, Task};
+use super::volume::{After, Before, Goal, Task};
 use super::{Failure, LUNS, Life};
 use crate::system::System;
 
@@ -57,18 +57,16 @@ impl Life<'_> {
                 self.take_names_of(volume, &it.0);
                 Some(Goal {
                     target: it.0,
-                    safety: it.1,
+                    before: Before::Safety(it.1),
                     lun: None,
                 })
             }
-            Task::Restore { goal, least } if listed.contains(&goal.safety) => {
-                self.add_shot(volume, &goal.safety, &least);
-                if goal.lun.is_none() {
-                    self.take_names_of(volume, &goal.target);
-                }
+            Task::Restore { goal, least } if goal.is_reached(&listed) => {
+                self.restored(volume, &goal, &least);
                 Some(goal)
             }
             Task::Drain(goal)
+            | Task::Seal { goal, .. }
             | Task::Look {
                 after: After::Safety(goal) | After::Restored(goal),
             } => Some(goal),
@@ -113,7 +111,12 @@ impl Life<'_> {
     }
 
     fn judge_all(&mut self, volume: usize, restored: Option<Goal>) -> Result<bool, Failure> {
-        let mut from = None;
+        let mut from = match &restored {
+            Some(goal) if matches!(goal.before, Before::Discarded(_)) => {
+                Some((goal.clone(), self.known.volumes[volume].from.clone()))
+            }
+            _ => None,
+        };
         let names: Vec<String> = self.known.volumes[volume]
             .snapshots
             .keys()
@@ -127,7 +130,7 @@ impl Life<'_> {
                 .judge_shot(volume, &name, &seen)
                 .map_err(Failure::new)?;
             if let Some(goal) = &restored
-                && goal.safety == name
+                && goal.is_safety(&name)
             {
                 // A safety snapshot that was looked at before ended a restore that is over.
                 let counts = match counts.is_empty() {

@@ -6,7 +6,7 @@ use everglade_engine::admin::{self, Change};
 use everglade_target::Op;
 
 use super::track::{Seen, least_consistent};
-use super::volume::{After, Base, Goal, Image, Shot, Task};
+use super::volume::{After, Base, Before, Goal, Image, Shot, Task};
 use super::{BLOCK, LUNS, Life, Pending, SNAPSHOTS_MAX, lun_bytes};
 use crate::system::System;
 
@@ -122,13 +122,7 @@ impl Life<'_> {
         }
         if let Asked::Delete(snapshot) = asked {
             if result.is_ok() {
-                self.expect_no_clone(volume, Some(&snapshot));
-                let gone = self.known.volumes[volume].snapshots.remove(&snapshot);
-                if gone.is_some_and(|shot| !shot.holds.is_empty()) {
-                    self.fail(format!(
-                        "Exports: {name}@{snapshot} was deleted though it is held"
-                    ));
-                }
+                self.gone(volume, &snapshot);
             }
             if self.known.volumes[volume].asked == 0 {
                 self.known.volumes[volume].task = Task::None;
@@ -143,10 +137,7 @@ impl Life<'_> {
                 self.look(volume, After::Shot(name))
             }
             Task::Restore { goal, least } if is_done => {
-                self.add_shot(volume, &goal.safety, &least);
-                if goal.lun.is_none() {
-                    self.take_names_of(volume, &goal.target);
-                }
+                self.restored(volume, &goal, &least);
                 Task::Drain(goal)
             }
             Task::Clone(base) if is_done => {
@@ -187,10 +178,19 @@ impl Life<'_> {
                 self.named(volume, task);
                 Task::None
             }
+            Task::Seal { seen, .. } if is_done => {
+                self.new_era(volume, &seen);
+                Task::None
+            }
             Task::Restore { .. } => {
                 // It did not happen: what is read meanwhile is what was there.
+                if self.known.volumes[volume].is_shown {
+                    self.fail(format!(
+                        "Exports: {name}: a restore was refused, but a client saw its target"
+                    ));
+                }
                 for client in self.known.volumes[volume].clients.clone() {
-                    self.known.clients[client].reading.truncate(1);
+                    self.known.clients[client].reading.after.clear();
                 }
                 Task::None
             }
@@ -251,6 +251,18 @@ impl Life<'_> {
             let name = &self.known.volumes[volume].name;
             self.fail(format!(
                 "Exports: {name} {snapshot:?} was deleted though clone {clone:?} needs it"
+            ));
+        }
+    }
+
+    /// A snapshot was deleted, which had to be possible.
+    pub(super) fn gone(&mut self, volume: usize, snapshot: &str) {
+        self.expect_no_clone(volume, Some(snapshot));
+        let it = &mut self.known.volumes[volume];
+        let (name, gone) = (it.name.clone(), it.snapshots.remove(snapshot));
+        if gone.is_some_and(|shot| !shot.holds.is_empty()) {
+            self.fail(format!(
+                "Exports: {name}@{snapshot} was deleted though it is held"
             ));
         }
     }
@@ -342,8 +354,12 @@ impl Life<'_> {
         it.seen = vec![None; it.clients.len()];
         it.reads = 0;
         let snapshot = match &after {
-            After::Shot(name) | After::Safety(Goal { safety: name, .. }) => Some(name.clone()),
-            After::Restored(_) | After::LunClone(_) => None,
+            After::Shot(name) => Some(name.clone()),
+            After::Safety(Goal {
+                before: Before::Safety(name),
+                ..
+            }) => Some(name.clone()),
+            After::Safety(_) | After::Restored(_) | After::LunClone(_) => None,
         };
         self.read_all(volume, snapshot.as_deref());
         Task::Look { after }
@@ -418,7 +434,11 @@ impl Life<'_> {
                     .clone()
                     .all(|client| !self.known.clients[client].is_busy)
                 {
-                    let task = self.look(volume, After::Safety(goal));
+                    let after = match &goal.before {
+                        Before::Safety(_) => After::Safety(goal),
+                        Before::Discarded(_) => After::Restored(goal),
+                    };
+                    let task = self.look(volume, after);
                     self.known.volumes[volume].task = task;
                 }
             }
@@ -451,18 +471,16 @@ impl Life<'_> {
                 self.is_failed = true;
                 return;
             }
-            After::Safety(goal) => self.judge_shot(volume, &goal.safety, seen).map(|from| {
-                self.known.volumes[volume].from = from;
-                self.look(volume, After::Restored(goal))
-            }),
-            After::Restored(goal) => {
-                let from = self.known.volumes[volume].from.clone();
-                let chosen = self.judge_active(volume, Some((&goal, &from)), true, seen);
-                chosen.map(|from| {
-                    self.move_base(volume, &goal, &from);
-                    Task::None
+            After::Safety(goal) => {
+                let Before::Safety(name) = &goal.before else {
+                    unreachable!("there is none");
+                };
+                self.judge_shot(volume, name, seen).map(|from| {
+                    self.known.volumes[volume].from = from;
+                    self.look(volume, After::Restored(goal))
                 })
             }
+            After::Restored(goal) => self.after_restore(volume, goal, seen),
         };
         match next {
             Ok(task) => self.known.volumes[volume].task = task,
@@ -549,8 +567,7 @@ impl Life<'_> {
         let mut odd = Vec::new();
         for (index, track) in tracks.iter().enumerate() {
             let lun = self.known.clients[it.clients.start + index].lun;
-            let is_meant = |goal: &Goal| goal.lun.is_none_or(|only| only == lun);
-            let (base, begins) = match restored.filter(|(goal, _)| is_meant(goal)) {
+            let (base, begins) = match restored.filter(|(goal, _)| goal.covers(lun)) {
                 Some((goal, begins)) => {
                     let image = it.snapshots[&goal.target].image.as_ref();
                     let image = image.ok_or("a target that nobody looked at")?;
@@ -598,26 +615,6 @@ impl Life<'_> {
         for (client, seen) in clients.zip(seen) {
             let base = seen.iter().map(|seen| seen.unwrap_or(0)).collect();
             self.known.clients[client].track = super::track::Track::new(base);
-        }
-    }
-
-    /// A restore was made after so many changes of each client: only later ones count, and not all of them are
-    /// durable.
-    fn move_base(&mut self, volume: usize, goal: &Goal, from: &[usize]) {
-        let it = &self.known.volumes[volume];
-        let image = it.snapshots[&goal.target].image.as_ref();
-        let image = image.expect("only what was looked at is restored");
-        for (index, client) in it.clients.clone().enumerate() {
-            if goal
-                .lun
-                .is_some_and(|lun| lun != self.known.clients[client].lun)
-            {
-                continue;
-            }
-            let track = &mut self.known.clients[client].track;
-            track.base.clone_from(&image[index]);
-            track.changes.drain(..from[index]);
-            track.floor = track.floor.saturating_sub(from[index]);
         }
     }
 
@@ -707,27 +704,45 @@ impl Life<'_> {
                 self.known.next_name += 1;
                 let target = known[self.rng.index(known.len())].clone();
                 let lun = self.rng.one_in(2).then(|| self.rng.index(LUNS));
+                let newer = self.newer(volume, &target);
+                let is_rolled = lun.is_none() && self.plan.rolls && !newer.is_empty();
                 let (snapshot, safety) = (target.clone(), new_name.clone());
-                let change = match lun {
-                    None => Change::RestoreVolume {
-                        volume: name,
-                        snapshot,
-                        safety,
-                    },
-                    Some(lun) => Change::RestoreLun {
-                        volume: name,
-                        snapshot,
-                        lun: self.known.volumes[volume].luns[lun].clone(),
-                        safety,
-                    },
+                let (change, before) = match lun {
+                    None if is_rolled => (
+                        Change::RollBackVolume {
+                            volume: name,
+                            snapshot,
+                            discards: newer.clone(),
+                        },
+                        Before::Discarded(newer),
+                    ),
+                    None => (
+                        Change::RestoreVolume {
+                            volume: name,
+                            snapshot,
+                            safety,
+                        },
+                        Before::Safety(new_name),
+                    ),
+                    Some(lun) => (
+                        Change::RestoreLun {
+                            volume: name,
+                            snapshot,
+                            lun: self.known.volumes[volume].luns[lun].clone(),
+                            safety,
+                        },
+                        Before::Safety(new_name),
+                    ),
                 };
                 self.ask(volume, Asked::Task, Some(change));
                 let goal = Goal {
                     target,
-                    safety: new_name,
+                    before,
                     lun,
                 };
-                self.known.volumes[volume].task = Task::Restore { goal, least };
+                let it = &mut self.known.volumes[volume];
+                it.task = Task::Restore { goal, least };
+                it.is_shown = false;
                 for client in self.known.volumes[volume].clients.clone() {
                     self.may_show_target(client);
                 }

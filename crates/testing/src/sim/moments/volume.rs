@@ -35,6 +35,8 @@ pub(super) enum Task {
     Restore { goal: Goal, least: Vec<usize> },
     /// It was answered; clients end what they began before or during it.
     Drain(Goal),
+    /// What was seen after it is made durable, where nothing else tells which changes came before it.
+    Seal { goal: Goal, seen: Vec<Vec<Seen>> },
     /// A snapshot is held, deleted in vain, and released.
     Hold,
     /// Another name for the volume was asked for.
@@ -86,9 +88,38 @@ pub(super) struct Base {
 #[derive(Clone, Debug)]
 pub(super) struct Goal {
     pub(super) target: String,
-    pub(super) safety: String,
+    pub(super) before: Before,
     /// Only this LUN.
     pub(super) lun: Option<usize>,
+}
+
+/// What becomes of the image before a restore.
+#[derive(Clone, Debug)]
+pub(super) enum Before {
+    /// It stays, as this snapshot.
+    Safety(String),
+    /// It is discarded, with these snapshots.
+    Discarded(Vec<String>),
+}
+
+impl Goal {
+    /// True for a LUN that it changes.
+    pub(super) fn covers(&self, lun: usize) -> bool {
+        self.lun.is_none_or(|only| only == lun)
+    }
+
+    /// True for a snapshot that shows what was there before.
+    pub(super) fn is_safety(&self, snapshot: &str) -> bool {
+        matches!(&self.before, Before::Safety(name) if name == snapshot)
+    }
+
+    /// Whether it happened, by the snapshots that there are.
+    pub(super) fn is_reached(&self, listed: &BTreeSet<String>) -> bool {
+        match &self.before {
+            Before::Safety(name) => listed.contains(name),
+            Before::Discarded(newer) => !newer.iter().any(|name| listed.contains(name)),
+        }
+    }
 }
 
 /// What comes after a look.
@@ -129,6 +160,8 @@ pub(super) struct Volume {
     pub(super) reads: usize,
     /// Numbers of changes of each client that may have been before the last restore.
     pub(super) from: Vec<Vec<usize>>,
+    /// Somebody saw what the restore under way goes to, so nobody sees anything else from then on.
+    pub(super) is_shown: bool,
 }
 
 /// What LUNs are called when they are made.
@@ -179,6 +212,7 @@ impl Volume {
             asked: 0,
             reads: 0,
             from: Vec::new(),
+            is_shown: false,
         }
     }
 
@@ -186,7 +220,11 @@ impl Volume {
     pub(super) fn is_open(&self) -> bool {
         !matches!(
             self.task,
-            Task::Drain(_) | Task::Raze { .. } | Task::Rebuild { .. } | Task::Clone(_)
+            Task::Drain(_)
+                | Task::Seal { .. }
+                | Task::Raze { .. }
+                | Task::Rebuild { .. }
+                | Task::Clone(_)
         ) && !matches!(
             &self.task,
             Task::Look {
@@ -199,6 +237,7 @@ impl Volume {
     pub(super) fn restoring(&self) -> Option<&Goal> {
         match &self.task {
             Task::Restore { goal, .. }
+            | Task::Seal { goal, .. }
             | Task::Drain(goal)
             | Task::Look {
                 after: After::Safety(goal) | After::Restored(goal),
