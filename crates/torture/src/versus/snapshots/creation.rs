@@ -39,7 +39,7 @@ pub(super) fn run(
     plan: &Plan,
     results: &mut Results,
 ) -> Result<(), Failure> {
-    let (rounds, takes) = plan.pick((2, 3), (7, 6));
+    let (rounds, takes) = plan.pick((2, 3), (7, 16));
     let mut loads = Vec::new();
     for store in stores.iter_mut() {
         ensure(*store, SMALL, plan.small_bytes(), plan.small_bytes())?;

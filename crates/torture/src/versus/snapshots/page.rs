@@ -17,7 +17,7 @@ const JOBS: [(&str, &str, &str); 6] = [
         "Taking snapshots",
         "A volume with a LUN of 1 GiB, filled, and one with a LUN of 10 TiB, its first GiB filled and a block written\n\
          every 128 MiB; random overwrites of the first GiB at half of the rate that the slower of them saturates at. *Taken*:\n\
-         from the request to the moment whose image it is; *durable*: to its commit. Medians of windows of six.",
+         from the request to the moment whose image it is; *durable*: to its commit. Medians of windows of sixteen.",
     ),
     (
         first_write::KEY,
