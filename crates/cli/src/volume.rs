@@ -139,8 +139,17 @@ fn obstacle(snapshots: &[Snapshot]) -> Option<String> {
         let of = it.clones.iter();
         of.map(move |clone| format!("{clone} is a clone of {}@{}", it.volume, it.name))
     });
-    let clones: Vec<String> = clones.collect();
-    (!clones.is_empty()).then(|| clones.join(", "))
+    let held = snapshots.iter().filter(|it| !it.holds.is_empty());
+    let held = held.map(|it| {
+        format!(
+            "{}@{} is held by {}",
+            it.volume,
+            it.name,
+            it.holds.join(", ")
+        )
+    });
+    let all: Vec<String> = clones.chain(held).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// What goes with a volume.

@@ -555,6 +555,8 @@ fn delete_volume(
             clones.join(", ")
         )));
     }
+    // Also while it is restored, which a deletion ends.
+    snapshot::check_unheld(home.volumes.get(&volume.id))?;
     let mut volumes = home
         .aggregate
         .volumes

@@ -157,6 +157,24 @@ fn check_expendable(home: &mut Home, volume: &str, id: SnapshotId) -> Result<(),
     Ok(())
 }
 
+/// Refuses to delete a volume as long as somebody holds one of its snapshots.
+pub(crate) fn check_unheld(volume: Option<&VolumeHome>) -> Result<(), Error> {
+    let held = volume.and_then(|volume| {
+        let mut live = volume.fs.snapshots.live();
+        let held = live.find(|record| !record.holds.is_empty())?;
+        Some((&volume.shared.name, held))
+    });
+    let Some((volume, held)) = held else {
+        return Ok(());
+    };
+    let tags: Vec<&str> = held.holds.iter().map(|hold| hold.tag.as_str()).collect();
+    Err(Error::Busy(format!(
+        "snapshot {volume}@{} is held by {}, and goes with its volume; release the holds first",
+        held.name,
+        tags.join(", ")
+    )))
+}
+
 /// Takes from clients the images of snapshots that are deleted: of all or, if one is open, of none.
 fn take_images(
     volume: &VolumeHome,

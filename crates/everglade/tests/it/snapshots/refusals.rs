@@ -64,6 +64,26 @@ fn clones_and_policies_are_not_called_anything_either() {
 }
 
 #[test]
+fn a_volume_with_a_held_snapshot_stays_until_the_hold_is_released() {
+    let place = Place::new();
+    let server = serve(&place);
+    for name in ["vol0@a", "vol0@b"] {
+        ask(&place, &["snapshot", "create", name]);
+    }
+    ask(&place, &["snapshot", "hold", "vol0@b", "audit"]);
+    let delete = ["volume", "delete", "vol0", "--yes"];
+    let remedy = ["vol0@b is held by audit", "release", "EVG-2010"];
+    refused(&place, &delete, 5, &remedy);
+    let would = ask_json(&place, &["volume", "delete", "vol0", "--dry-run"]);
+    assert_eq!(would["obstacle"], "vol0@b is held by audit", "{would}");
+    let shown = ask_json(&place, &["snapshot", "list", "vol0"]);
+    assert_eq!(shown["snapshots"].as_array().map(Vec::len), Some(2));
+    ask(&place, &["snapshot", "release", "vol0@b", "audit"]);
+    ask(&place, &delete);
+    server.stop();
+}
+
+#[test]
 fn the_seventeenth_hold_is_refused_and_room_comes_back() {
     let place = Place::new();
     let server = serve(&place);

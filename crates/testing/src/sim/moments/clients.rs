@@ -145,7 +145,8 @@ impl Life<'_> {
     fn expect(&mut self, client: usize) {
         let it = &self.known.clients[client];
         let volume = &self.known.volumes[it.volume];
-        let is_over = volume.is_shown && volume.restoring().is_some_and(|goal| goal.covers(it.lun));
+        let is_over =
+            volume.shown.is_some() && volume.restoring().is_some_and(|goal| goal.covers(it.lun));
         self.known.clients[client].reading = Reading {
             before: (!is_over).then(|| it.track.now()),
             after: Vec::new(),
@@ -172,7 +173,8 @@ impl Life<'_> {
             _ => volume.from[index].first().copied().unwrap_or(0),
         };
         let all = it.track.changes.len();
-        let images = (least..=all).map(|from| it.track.blocks(image, from, all));
+        let most = volume.shown.as_ref().map_or(all, |most| most[index]);
+        let images = (least..=most).map(|from| it.track.blocks(image, from, all));
         let images: Vec<_> = images.collect();
         self.known.clients[client].reading.after.extend(images);
     }
@@ -188,7 +190,7 @@ impl Life<'_> {
             .expect("it may show what was there, or what is");
         if best.is_empty() && index >= reading.before.iter().len() {
             let volume = self.known.clients[client].volume;
-            self.known.volumes[volume].is_shown = true;
+            self.known.sees_target(volume);
         }
         if !best.is_empty() {
             self.fail(format!(

@@ -151,6 +151,9 @@ impl Life<'_> {
             it.is_gone = true;
             it.snapshots.clear();
             let name = it.name.clone();
+            for info in self.system.snapshots(&name) {
+                self.release(last, &info.name, info.holds);
+            }
             self.ask(last, Asked::Last, Some(Change::DeleteVolume { name }));
         }
     }
@@ -180,17 +183,22 @@ impl Life<'_> {
         let name = self.known.volumes[volume].name.clone();
         let infos = self.system.snapshots(&name);
         for info in infos.into_iter().filter(|info| names.contains(&info.name)) {
-            for tag in info.holds {
-                let change = Change::ReleaseSnapshot {
-                    volume: name.clone(),
-                    name: info.name.clone(),
-                    tag,
-                };
-                self.ask(volume, Asked::Last, Some(change));
-            }
+            self.release(volume, &info.name, info.holds);
             let change = Change::DeleteSnapshot {
                 volume: name.clone(),
                 name: info.name,
+            };
+            self.ask(volume, Asked::Last, Some(change));
+        }
+    }
+
+    /// Lets go of a snapshot.
+    fn release(&mut self, volume: usize, snapshot: &str, tags: Vec<String>) {
+        for tag in tags {
+            let change = Change::ReleaseSnapshot {
+                volume: self.known.volumes[volume].name.clone(),
+                name: snapshot.to_owned(),
+                tag,
             };
             self.ask(volume, Asked::Last, Some(change));
         }

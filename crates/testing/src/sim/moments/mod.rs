@@ -202,6 +202,23 @@ struct Life<'a> {
 }
 
 impl Known {
+    /// Somebody saw what a restore of a volume goes to.
+    fn sees_target(&mut self, volume: usize) {
+        let most = self.most_before(volume).collect();
+        self.volumes[volume].shown = Some(most);
+    }
+
+    /// Most changes of each client of a volume that a restore under way can have come after.
+    fn most_before(&self, volume: usize) -> impl Iterator<Item = usize> + '_ {
+        let it = &self.volumes[volume];
+        let most = |client: usize| {
+            let asked = self.clients[client].track.changes.len();
+            let shown = it.shown.as_ref();
+            shown.map_or(asked, |most| most[client - it.clients.start])
+        };
+        it.clients.clone().map(most)
+    }
+
     fn new(plan: Plan) -> Known {
         let client = |index: usize| Client {
             volume: index / plan.clients,

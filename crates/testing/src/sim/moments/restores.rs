@@ -11,11 +11,10 @@ use super::volume::{Before, Goal, Task};
 impl Life<'_> {
     /// A restore happened, after at least so many changes of each client.
     pub(super) fn restored(&mut self, volume: usize, goal: &Goal, least: &[usize]) {
-        let clients = self.known.volumes[volume].clients.clone();
-        let most = clients.map(|client| self.known.clients[client].track.changes.len());
-        let from = least.iter().zip(most);
+        let from = least.iter().zip(self.known.most_before(volume));
         let from = from.map(|(least, most)| (*least..=most).collect());
-        self.known.volumes[volume].from = from.collect();
+        let from = from.collect();
+        self.known.volumes[volume].from = from;
         match &goal.before {
             Before::Safety(name) => self.add_shot(volume, name, least),
             Before::Discarded(newer) => {

@@ -51,7 +51,10 @@ impl Life<'_> {
                 self.begin_clone(volume, base);
                 None
             }
-            Task::Raze { .. } if !exists => return Ok(self.begin_anew(volume)),
+            Task::Raze { .. } if !exists => {
+                self.expect_no_holds(volume);
+                return Ok(self.begin_anew(volume));
+            }
             Task::Raze { restore: Some(it) } if listed.contains(&it.1) => {
                 self.add_shot(volume, &it.1, &it.2);
                 self.take_names_of(volume, &it.0);
@@ -64,6 +67,11 @@ impl Life<'_> {
             Task::Restore { goal, least } if goal.is_reached(&listed) => {
                 self.restored(volume, &goal, &least);
                 Some(goal)
+            }
+            Task::Restore { .. } if self.known.volumes[volume].shown.is_some() => {
+                return Err(Failure::new(format!(
+                    "Durable: a client saw the target of a restore of {name}, which has not happened"
+                )));
             }
             Task::Drain(goal)
             | Task::Seal { goal, .. }

@@ -122,6 +122,7 @@ impl Life<'_> {
         }
         if let Asked::Delete(snapshot) = asked {
             if result.is_ok() {
+                self.expect_no_clone(volume, Some(&snapshot));
                 self.gone(volume, &snapshot);
             }
             if self.known.volumes[volume].asked == 0 {
@@ -137,6 +138,10 @@ impl Life<'_> {
                 self.look(volume, After::Shot(name))
             }
             Task::Restore { goal, least } if is_done => {
+                if let Before::Discarded(newer) = &goal.before {
+                    let newer = newer.iter();
+                    newer.for_each(|name| self.expect_no_clone(volume, Some(name)));
+                }
                 self.restored(volume, &goal, &least);
                 Task::Drain(goal)
             }
@@ -151,6 +156,7 @@ impl Life<'_> {
             },
             Task::Raze { .. } if is_done => {
                 self.expect_no_clone(volume, None);
+                self.expect_no_holds(volume);
                 self.known.volumes[volume].base = None;
                 self.known.volumes[volume].luns = super::volume::first_names();
                 self.known.volumes[volume].clones.clear();
@@ -184,7 +190,7 @@ impl Life<'_> {
             }
             Task::Restore { .. } => {
                 // It did not happen: what is read meanwhile is what was there.
-                if self.known.volumes[volume].is_shown {
+                if self.known.volumes[volume].shown.is_some() {
                     self.fail(format!(
                         "Exports: {name}: a restore was refused, but a client saw its target"
                     ));
@@ -257,13 +263,26 @@ impl Life<'_> {
 
     /// A snapshot was deleted, which had to be possible.
     pub(super) fn gone(&mut self, volume: usize, snapshot: &str) {
-        self.expect_no_clone(volume, Some(snapshot));
         let it = &mut self.known.volumes[volume];
         let (name, gone) = (it.name.clone(), it.snapshots.remove(snapshot));
         if gone.is_some_and(|shot| !shot.holds.is_empty()) {
             self.fail(format!(
                 "Exports: {name}@{snapshot} was deleted though it is held"
             ));
+        }
+    }
+
+    /// A volume was deleted: nobody may have held any of its snapshots.
+    pub(super) fn expect_no_holds(&mut self, volume: usize) {
+        let it = &self.known.volumes[volume];
+        let held = it.snapshots.iter().find(|(_, shot)| !shot.holds.is_empty());
+        if let Some((snapshot, shot)) = held {
+            let name = &it.name;
+            let text = format!(
+                "Exports: {name} was deleted though {snapshot} is held by {:?}",
+                shot.holds
+            );
+            self.fail(text);
         }
     }
 
@@ -742,7 +761,7 @@ impl Life<'_> {
                 };
                 let it = &mut self.known.volumes[volume];
                 it.task = Task::Restore { goal, least };
-                it.is_shown = false;
+                it.shown = None;
                 for client in self.known.volumes[volume].clients.clone() {
                     self.may_show_target(client);
                 }
@@ -781,8 +800,10 @@ impl Life<'_> {
             }
             95..99 => {
                 let mut restore = None;
-                // With clones it may be refused, and then the restore would not be in vain.
-                let is_doomed = self.rng.one_in(2) && !self.has_clones(volume);
+                // With clones or holds it may be refused, and then the restore would not be in vain.
+                let is_doomed = self.rng.one_in(2)
+                    && !self.has_clones(volume)
+                    && !self.known.volumes[volume].may_be_held();
                 if let (true, Some(target)) = (is_doomed, known.first()) {
                     self.known.next_name += 1;
                     restore = Some((target.clone(), new_name.clone(), least));

@@ -160,8 +160,9 @@ pub(super) struct Volume {
     pub(super) reads: usize,
     /// Numbers of changes of each client that may have been before the last restore.
     pub(super) from: Vec<Vec<usize>>,
-    /// Somebody saw what the restore under way goes to, so nobody sees anything else from then on.
-    pub(super) is_shown: bool,
+    /// Somebody saw what the restore under way goes to, when so many changes of each client had been asked for: nobody
+    /// sees anything else from then on, and what is asked for later comes on top of it.
+    pub(super) shown: Option<Vec<usize>>,
 }
 
 /// What LUNs are called when they are made.
@@ -212,7 +213,7 @@ impl Volume {
             asked: 0,
             reads: 0,
             from: Vec::new(),
-            is_shown: false,
+            shown: None,
         }
     }
 
@@ -231,6 +232,12 @@ impl Volume {
                 after: After::Safety(_) | After::Restored(_)
             }
         )
+    }
+
+    /// Some of its snapshots may not be deleted, for all that is known.
+    pub(super) fn may_be_held(&self) -> bool {
+        let mut shots = self.snapshots.values();
+        shots.any(|shot| !shot.holds.is_empty())
     }
 
     /// What a restore under way goes to.
