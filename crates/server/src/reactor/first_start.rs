@@ -98,9 +98,13 @@ pub(super) fn fill(
             .map_err(engine_error)?;
     }
     let now = Moment(plane.world.wall_seconds());
-    if let Err(problem) = schedule.assign(now, &first.volume, &config.snapshot_policy) {
-        tracing::warn!("volume {} has no snapshot policy: {problem}", first.volume);
-    }
+    let assigned = schedule.assign(now, &first.volume, &config.snapshot_policy);
+    assigned.map_err(|problem| {
+        StartError::Engine(format!(
+            "snapshot_policy of volume {}: {}; nothing is served, and the next start begins anew",
+            first.volume, problem.detail
+        ))
+    })?;
     creation::finish(directory, &first.aggregate)?;
     tracing::info!(
         "created aggregate {} with volume {} and LUN {}/{}",

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::names;
 use crate::manage::{ask, ask_json, refused, serve};
 use crate::operate::http;
-use crate::running::{Place, Server, code, everglade};
+use crate::running::{Place, Server, code, everglade, stderr};
 use crate::wire::Client;
 
 /// The schedule looks at the clock every few seconds.
@@ -84,6 +84,22 @@ fn a_first_start_that_is_killed_leaves_no_volume_without_its_policy() {
         // What is not is made anew.
         assert_eq!(policy(&first("creating"), "default"), "default");
     }
+}
+
+#[test]
+fn a_first_start_with_a_policy_that_cannot_be_serves_nothing_and_the_next_begins_anew() {
+    let place = Place::new();
+    let words = ["--aggregate-size", "1GiB", "--snapshot-policy", "office"];
+    let refusal = place.serve_in_vain(&words);
+    assert_eq!(code(&refusal), 1, "{}", stderr(&refusal));
+    let said = stderr(&refusal);
+    for words in ["vol0", "no policy office", "default"] {
+        assert!(said.contains(words), "no '{words}' in: {said}");
+    }
+    let server = place.serve(&["--aggregate-size", "1GiB", "--snapshot-policy", "default"]);
+    let shown = ask_json(&place, &["volume", "show", "vol0"]);
+    assert_eq!(shown["snapshot_policy"], "default");
+    server.stop();
 }
 
 #[test]
