@@ -231,7 +231,7 @@ pub enum VolumeVerb {
     Show(Show),
     /// Give a volume another name
     Rename(VolumeRename),
-    /// Delete a volume and all its LUNs; needs --yes
+    /// Delete a volume with all its LUNs and snapshots; needs --yes
     Delete(VolumeDelete),
 }
 
@@ -444,7 +444,7 @@ pub enum JobVerb {
     Wait(JobOne),
     /// End a job early, if it can be
     #[command(
-        after_help = "No job of this version can be: all of them give back the space of what was deleted, which is gone \
+        after_help = "Splits and clones of LUNs can be. Deletions cannot: what they give back the space of is gone \
         already."
     )]
     Cancel(JobOne),
