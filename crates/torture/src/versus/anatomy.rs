@@ -19,7 +19,7 @@ macro_rules! line {
 
 const SECONDS: u64 = 4;
 /// Functions shown of each load.
-const FUNCTIONS: usize = 14;
+const FUNCTIONS: usize = 40;
 /// What is counted.
 const EVENTS: [(&str, &str); 9] = [
     ("syscalls:sys_enter_epoll_pwait", "epoll_pwait (wake-ups)"),

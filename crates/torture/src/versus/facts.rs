@@ -14,6 +14,8 @@ use crate::rig::Place;
 pub struct Start {
     /// Size of aggregate and LUN.
     pub size: &'static str,
+    /// Bytes of it that were written, and committed before the kill.
+    pub written: u64,
     /// From the start of the process until a read was answered.
     pub first_read: Duration,
     /// From the start of the process to its ready line.
@@ -27,6 +29,8 @@ pub struct Start {
 pub struct Cap {
     /// `--memory`.
     pub memory_bytes: u64,
+    /// Bytes that are read and written.
+    pub lun_bytes: u64,
     /// Resident memory at its peak under load.
     pub peak_bytes: u64,
     /// Mixed requests that were answered meanwhile, per second.
@@ -77,6 +81,7 @@ pub fn start(
     drop(device);
     Ok(Start {
         size,
+        written,
         first_read,
         ready,
         peak_bytes,
@@ -108,7 +113,7 @@ impl Drop for Loop {
     }
 }
 
-/// Reads and writes on eight connections under a cap.
+/// Reads and writes on twelve connections under a cap.
 ///
 /// # Errors
 /// If the server fails.
@@ -157,6 +162,7 @@ pub fn cap(
     let (_, peak_bytes) = memory(server.pid())?;
     Ok(Cap {
         memory_bytes,
+        lun_bytes: bytes,
         peak_bytes,
         rate,
     })

@@ -151,6 +151,27 @@ impl Load {
     }
 }
 
+impl Load {
+    /// Runs on one connection until so many requests were answered, however long that takes.
+    ///
+    /// # Errors
+    /// Those of the socket, and error replies.
+    pub fn run_count(
+        &self,
+        socket: &Path,
+        export: &str,
+        count: u64,
+        seed: u64,
+    ) -> io::Result<Sample> {
+        let mut runner = Runner::new(self, socket, export, seed)?;
+        runner.left = Some(count);
+        let since = Instant::now();
+        let mut sample = runner.run(since, Duration::from_secs(3600))?;
+        sample.seconds = since.elapsed().as_secs_f64();
+        Ok(sample)
+    }
+}
+
 /// Writes all of an export once, and flushes.
 ///
 /// # Errors
@@ -184,11 +205,7 @@ pub fn scatter(socket: &Path, export: &str, bytes: u64, count: u64, seed: u64) -
         depth: 32,
         ..whole(bytes)
     };
-    let mut runner = Runner::new(&load, socket, export, seed)?;
-    runner.left = Some(count);
-    runner
-        .run(Instant::now(), Duration::from_secs(3600))
-        .map(|_| ())
+    load.run_count(socket, export, count, seed).map(drop)
 }
 
 /// Reads the first bytes of an export once.
@@ -216,11 +233,7 @@ fn whole(bytes: u64) -> Load {
 }
 
 fn once(load: &Load, count: u64, socket: &Path, export: &str) -> io::Result<()> {
-    let mut runner = Runner::new(load, socket, export, 0)?;
-    runner.left = Some(count);
-    runner
-        .run(Instant::now(), Duration::from_secs(3600))
-        .map(|_| ())
+    load.run_count(socket, export, count, 0).map(drop)
 }
 
 /// One connection.

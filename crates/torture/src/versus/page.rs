@@ -133,7 +133,7 @@ fn all_verdicts(results: &Results) -> Vec<Verdict> {
         };
         let ratio = Ratio::of(&p999(&tail.ours), &p999(&tail.theirs));
         all.push(Verdict {
-            what: "p99.9 of reads while consistency points run / qsd raw, same writes".to_owned(),
+            what: "p99.9 of reads while consistency points run / qsd raw, the same writes asked of both".to_owned(),
             goal: "≤ 3".to_owned(),
             reached: ratio.to_string(),
             is_met: ratio.median <= 3.0,
@@ -278,8 +278,9 @@ fn alone(text: &mut String, results: &Results) {
     if !results.starts.is_empty() {
         line!(
             text,
-            "\n## Start\n\nAfter SIGKILL; aggregate and LUN of that size.\n\n\
-             | size | ready | first read of 1 MiB | peak memory |\n| --- | --- | --- | --- |"
+            "\n## Start\n\nAfter SIGKILL; aggregate and LUN of that size, of which {} were written and committed.\n\n\
+             | size | ready | first read of 1 MiB | peak memory |\n| --- | --- | --- | --- |",
+            mib(results.starts[0].written)
         );
         for start in &results.starts {
             line!(
@@ -295,8 +296,10 @@ fn alone(text: &mut String, results: &Results) {
     if !results.caps.is_empty() {
         line!(
             text,
-            "\n## Memory\n\nTwelve connections of q32: random reads of 128 KiB, writes of 64 KiB and of 4 KiB.\n\n\
-             | --memory | peak | requests/s |\n| --- | --- | --- |"
+            "\n## Memory\n\nA LUN of {}, written full and read; then twelve connections of q32: random reads of 128 KiB, \
+             writes of 64 KiB and of 4 KiB.\n\n\
+             | --memory | peak | requests/s |\n| --- | --- | --- |",
+            mib(results.caps[0].lun_bytes)
         );
         for cap in &results.caps {
             line!(
@@ -359,7 +362,27 @@ pub fn json(results: &Results) -> Value {
         })
         .collect();
     let goals = goals_json(&all_verdicts(results));
-    json!({ "about": about, "goals": goals, "rows": rows })
+    let turns = |turns: &[TailTurn]| -> Vec<Value> { turns.iter().map(turn_json).collect() };
+    let tail = results
+        .tail
+        .as_ref()
+        .map(|tail| json!({ "everglade": turns(&tail.ours), "qsd raw": turns(&tail.theirs) }));
+    let starts = results.starts.iter().map(|start| {
+        json!({ "size": start.size, "written_bytes": start.written, "ready_seconds": start.ready.as_secs_f64(),
+            "first_read_seconds": start.first_read.as_secs_f64(), "peak_bytes": start.peak_bytes })
+    });
+    let caps = results.caps.iter().map(|cap| {
+        json!({ "memory_bytes": cap.memory_bytes, "lun_bytes": cap.lun_bytes, "peak_bytes": cap.peak_bytes,
+            "requests_per_second": cap.rate })
+    });
+    json!({ "about": about, "goals": goals, "rows": rows, "reads_beside_writes": tail,
+        "starts": starts.collect::<Vec<_>>(), "caps": caps.collect::<Vec<_>>(), "idle_cores": results.idle })
+}
+
+fn turn_json(turn: &TailTurn) -> Value {
+    let us = |time: Duration| time.as_secs_f64() * 1e6;
+    json!({ "p50_us": us(turn.p50), "p99.9_us": us(turn.p999), "max_us": us(turn.max),
+        "reads_per_second": turn.reads, "writes_per_second": turn.writes })
 }
 
 fn record_json(record: &Record) -> Value {

@@ -2,10 +2,13 @@
 //! random overwrites; they differ only in how many of these times a snapshot was taken. One of the two with a single
 //! snapshot is there to say what noise is: how far the ratio of these twins is from 1, at the far end of its 95 %
 //! interval, is what the other ratios may differ by, but never more than [`NOISE_MAX`].
+//!
+//! Turns are so many reads, not so long, and before the first one all volumes are read at random until what is in the
+//! caches of server and host is as much of each: otherwise who is read faster has more in them, and is read faster still.
 
 use super::results::Results;
 use super::store::Store;
-use super::{IMAGE, Plan, drive, ensure, load, random};
+use super::{IMAGE, Plan, ensure, load, random};
 use crate::Failure;
 use crate::versus::Ratio;
 use crate::versus::load::Kind;
@@ -87,24 +90,44 @@ pub(super) fn run(
         }
         store.settle()?;
     }
-    let (rounds, seconds) = plan.pick((2, 0.2), (7, 0.5));
+    let (rounds, warm) = plan.pick((2, 2_000), (7, 60_000));
+    let turns = plan.pick([(32, 1_000), (1, 200)], [(32, 8_000), (1, 1_000)]);
+    for store in stores.iter_mut() {
+        for arm in &arms {
+            read(*store, arm.volume, plan, (32, warm), rounds)?;
+        }
+    }
     for round in 0..rounds {
         for store in stores.iter_mut() {
             for index in 0..arms.len() {
                 let first = usize::try_from(round).unwrap_or(0);
                 let arm = &arms[(first + index) % arms.len()];
                 let key = (KEY, store.name());
-                for (depth, words) in [(32, "random reads q32"), (1, "random reads q1")] {
-                    let load = random(Kind::Read, depth, bytes(plan));
-                    let sample = drive(*store, arm.volume, &load, seconds, round)?;
-                    let what = format!("{words}, {}", title(arm, plan));
-                    results.note(key, &what, "reads/s", sample.rate());
+                for turn in turns {
+                    let rate = read(*store, arm.volume, plan, turn, round)?;
+                    let what = format!("random reads q{}, {}", turn.0, title(arm, plan));
+                    results.note(key, &what, "reads/s", rate);
                 }
             }
         }
     }
     judge(plan, results);
     Ok(())
+}
+
+/// So many random reads of a volume, at a queue depth. Reads per second.
+fn read(
+    store: &dyn Store,
+    volume: &str,
+    plan: &Plan,
+    (depth, count): (u32, u64),
+    seed: u64,
+) -> Result<f64, Failure> {
+    let server = store.server(volume, IMAGE)?;
+    let load = random(Kind::Read, depth, bytes(plan));
+    load.run_count(&server.socket, &server.export, count, seed)
+        .map(|sample| sample.rate())
+        .map_err(|error| Failure::rig(&format!("reads of {volume} of {}", store.name()), &error))
 }
 
 fn judge(plan: &Plan, results: &mut Results) {
