@@ -556,7 +556,9 @@ fn delete_volume(
         )));
     }
     // Also while it is restored, which a deletion ends.
-    snapshot::check_unheld(home.volumes.get(&volume.id))?;
+    home.volumes
+        .get(&volume.id)
+        .map_or(Ok(()), snapshot::check_unheld)?;
     let mut volumes = home
         .aggregate
         .volumes

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::snapshot::{HOLDS_MAX, SNAPSHOTS_MAX, State};
-use everglade_format::{CpNumber, Inode, Kind, Layer, SnapshotId};
+use everglade_format::{CpNumber, Inode, Kind, Layer, SnapshotId, SnapshotRecord};
 
 use crate::admin::{Error, check_name, find};
 use crate::cp::{Home, VolumeHome};
@@ -134,11 +134,10 @@ fn check_expendable(home: &mut Home, volume: &str, id: SnapshotId) -> Result<(),
     let volume = find(home, volume)?;
     let record = volume.fs.snapshots.get(id);
     let object = format!("snapshot {}@{}", volume.shared.name, record.name);
-    if !record.holds.is_empty() && !planted::is(Bug::HoldIgnored) {
-        let tags: Vec<&str> = record.holds.iter().map(|hold| hold.tag.as_str()).collect();
+    let holders = held_by(record).filter(|_| !planted::is(Bug::HoldIgnored));
+    if let Some(tags) = holders {
         return Err(Error::Busy(format!(
-            "{object} is held by {}; release the holds first",
-            tags.join(", ")
+            "{object} is held by {tags}; release the holds first"
         )));
     }
     if id == clone::BASE && volume.fs.snapshots.roots.base.is_some() {
@@ -157,22 +156,22 @@ fn check_expendable(home: &mut Home, volume: &str, id: SnapshotId) -> Result<(),
     Ok(())
 }
 
+/// The tags of the holds on a snapshot, if there are any.
+fn held_by(record: &SnapshotRecord) -> Option<String> {
+    let tags: Vec<&str> = record.holds.iter().map(|hold| hold.tag.as_str()).collect();
+    (!tags.is_empty()).then(|| tags.join(", "))
+}
+
 /// Refuses to delete a volume as long as somebody holds one of its snapshots.
-pub(crate) fn check_unheld(volume: Option<&VolumeHome>) -> Result<(), Error> {
-    let held = volume.and_then(|volume| {
-        let mut live = volume.fs.snapshots.live();
-        let held = live.find(|record| !record.holds.is_empty())?;
-        Some((&volume.shared.name, held))
-    });
-    let Some((volume, held)) = held else {
-        return Ok(());
-    };
-    let tags: Vec<&str> = held.holds.iter().map(|hold| hold.tag.as_str()).collect();
-    Err(Error::Busy(format!(
-        "snapshot {volume}@{} is held by {}, and goes with its volume; release the holds first",
-        held.name,
-        tags.join(", ")
-    )))
+pub(crate) fn check_unheld(volume: &VolumeHome) -> Result<(), Error> {
+    let mut live = volume.fs.snapshots.live();
+    let held = live.find_map(|record| Some((&record.name, held_by(record)?)));
+    held.map_or(Ok(()), |(name, tags)| {
+        Err(Error::Busy(format!(
+            "snapshot {}@{name} is held by {tags}, and goes with its volume; release the holds first",
+            volume.shared.name
+        )))
+    })
 }
 
 /// Takes from clients the images of snapshots that are deleted: of all or, if one is open, of none.

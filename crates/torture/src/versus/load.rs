@@ -149,9 +149,7 @@ impl Load {
         sample.seconds = since.elapsed().as_secs_f64();
         Ok(sample)
     }
-}
 
-impl Load {
     /// Runs on one connection until so many requests were answered, however long that takes.
     ///
     /// # Errors

@@ -173,7 +173,7 @@ impl Life<'_> {
             _ => volume.from[index].first().copied().unwrap_or(0),
         };
         let all = it.track.changes.len();
-        let most = volume.shown.as_ref().map_or(all, |most| most[index]);
+        let most = self.known.most_before(client);
         let images = (least..=most).map(|from| it.track.blocks(image, from, all));
         let images: Vec<_> = images.collect();
         self.known.clients[client].reading.after.extend(images);

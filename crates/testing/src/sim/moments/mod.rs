@@ -204,19 +204,19 @@ struct Life<'a> {
 impl Known {
     /// Somebody saw what a restore of a volume goes to.
     fn sees_target(&mut self, volume: usize) {
-        let most = self.most_before(volume).collect();
+        let clients = self.volumes[volume].clients.clone();
+        let most = clients.map(|client| self.most_before(client)).collect();
         self.volumes[volume].shown = Some(most);
     }
 
-    /// Most changes of each client of a volume that a restore under way can have come after.
-    fn most_before(&self, volume: usize) -> impl Iterator<Item = usize> + '_ {
-        let it = &self.volumes[volume];
-        let most = |client: usize| {
-            let asked = self.clients[client].track.changes.len();
-            let shown = it.shown.as_ref();
-            shown.map_or(asked, |most| most[client - it.clients.start])
-        };
-        it.clients.clone().map(most)
+    /// Most changes of a client that a restore of its volume can have come after.
+    fn most_before(&self, client: usize) -> usize {
+        let it = &self.clients[client];
+        let volume = &self.volumes[it.volume];
+        let shown = volume.shown.as_ref();
+        shown.map_or(it.track.changes.len(), |most| {
+            most[client - volume.clients.start]
+        })
     }
 
     fn new(plan: Plan) -> Known {

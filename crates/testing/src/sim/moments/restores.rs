@@ -11,8 +11,8 @@ use super::volume::{Before, Goal, Task};
 impl Life<'_> {
     /// A restore happened, after at least so many changes of each client.
     pub(super) fn restored(&mut self, volume: usize, goal: &Goal, least: &[usize]) {
-        let from = least.iter().zip(self.known.most_before(volume));
-        let from = from.map(|(least, most)| (*least..=most).collect());
+        let from = self.known.volumes[volume].clients.clone().zip(least);
+        let from = from.map(|(client, least)| (*least..=self.known.most_before(client)).collect());
         let from = from.collect();
         self.known.volumes[volume].from = from;
         match &goal.before {
