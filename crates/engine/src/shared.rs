@@ -20,7 +20,7 @@ use crate::aggregate::{Aggregate, State};
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::cp::trigger::CpCounts;
 use crate::notes::Unreadable;
-use crate::snapshot::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
+use crate::snapshot::info::{self, LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::snapshot::{self, clone, split};
 use crate::volume::Volume;
 
@@ -417,23 +417,14 @@ impl Engine {
     /// None: a volume that is not there has no snapshots.
     #[must_use]
     pub fn snapshots(&self, volume: &str) -> Vec<SnapshotInfo> {
-        let aggregates = self.0.all();
-        let mut found = aggregates
-            .iter()
-            .filter_map(|aggregate| aggregate.volume(volume));
-        let Some(volume) = found.next() else {
-            return Vec::new();
-        };
-        let mut snapshots = volume.snapshots();
-        clone::mark(&mut snapshots, &volume);
-        let images = volume.images();
-        for snapshot in &mut snapshots {
-            if let Some(image) = images.get(&snapshot.name) {
-                snapshot.is_exported = image.is_open();
-                snapshot.luns = image.luns.keys().cloned().collect();
-            }
-        }
-        snapshots
+        let known = self.0.volume(volume);
+        known.map_or_else(Vec::new, |volume| info::all(&volume))
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn snapshot(&self, volume: &str, name: &str) -> Option<SnapshotInfo> {
+        info::one(&*self.0.volume(volume)?, name)
     }
 
     /// Whether a snapshot has what a LUN could be restored to, as [`admin::Change::RestoreLun`] would find it now.
@@ -554,6 +545,12 @@ fn dirty_memory(memory: u64) -> u64 {
 }
 
 impl Shared {
+    /// A volume of any aggregate.
+    fn volume(&self, name: &str) -> Option<Arc<Volume>> {
+        let all = self.all();
+        all.iter().find_map(|aggregate| aggregate.volume(name))
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<Aggregate>> {
         self.aggregates
             .read()

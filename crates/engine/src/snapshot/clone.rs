@@ -197,9 +197,7 @@ pub(crate) fn base_name(
     (parent, snapshot): (FileId, SnapshotId),
 ) -> Option<String> {
     let parent = volumes.iter().find(|volume| volume.id == parent)?;
-    let snapshot = parent
-        .snapshots()
-        .into_iter()
-        .find(|info| info.id == snapshot.0)?;
+    let snapshots = parent.snapshots();
+    let snapshot = snapshots.iter().find(|info| info.id == snapshot.0)?;
     Some(format!("{}@{}", parent.name, snapshot.name))
 }

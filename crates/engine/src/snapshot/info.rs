@@ -2,7 +2,9 @@
 
 use everglade_format::{BLOCK_SIZE, SnapshotRecord};
 
+use crate::snapshot::clone;
 use crate::snapshot::table::Counts;
+use crate::volume::Volume;
 
 /// What is done in the background for a volume's snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,10 +30,11 @@ pub struct ScanInfo {
 }
 
 /// Seconds until `done` is `total`, if it goes on as it did since it was `from`, so many seconds ago; unknown where it
-/// did not get on. Less than a second counts as one: what is left after it is not nothing.
+/// did not get on. Less than a second counts as one, both of what it took and of what is left: that is not nothing.
 pub(crate) fn eta_seconds(took: u64, from: u64, done: u64, total: u64) -> Option<u64> {
     let rest = u128::from(total.saturating_sub(done)) * u128::from(took.max(1));
-    u64::try_from(rest.checked_div(u128::from(done.saturating_sub(from)))?).ok()
+    let did = u128::from(done.checked_sub(from).filter(|did| *did > 0)?);
+    u64::try_from(rest.div_ceil(did)).ok()
 }
 
 /// A LUN that is being cloned inside its volume, or how that ended without one.
@@ -89,6 +92,8 @@ pub struct SnapshotInfo {
     pub id: u32,
     /// The number of the snapshot it descends from.
     pub parent: Option<u32>,
+    /// The name of that one, if it is still there.
+    pub parent_name: Option<String>,
     /// When it was taken, seconds since 1970 UTC.
     pub created_seconds: u64,
     /// The consistency point whose image it is.
@@ -118,6 +123,7 @@ impl SnapshotInfo {
             name: record.name.clone(),
             id: record.id.0,
             parent: record.parent.map(|id| id.0),
+            parent_name: None,
             created_seconds: record.seconds,
             cp: record.cp.0,
             logical_bytes: bytes(record.blocks_used),
@@ -132,6 +138,47 @@ impl SnapshotInfo {
     }
 }
 
+/// The snapshots of a volume, as they are now, by their numbers.
+pub(crate) fn all(volume: &Volume) -> Vec<SnapshotInfo> {
+    let known = volume.snapshots();
+    let mut all: Vec<SnapshotInfo> = known.iter().map(|info| with_parent(info, &known)).collect();
+    drop(known);
+    look(&mut all, volume);
+    all
+}
+
+/// One of them. Costs about the same however many there are.
+pub(crate) fn one(volume: &Volume, name: &str) -> Option<SnapshotInfo> {
+    let known = volume.snapshots();
+    let found = known.iter().find(|info| info.name == name)?;
+    let mut found = [with_parent(found, &known)];
+    drop(known);
+    look(&mut found, volume);
+    let [found] = found;
+    Some(found)
+}
+
+fn with_parent(info: &SnapshotInfo, all: &[SnapshotInfo]) -> SnapshotInfo {
+    let number = info.parent;
+    let place = number.and_then(|number| all.binary_search_by_key(&number, |known| known.id).ok());
+    SnapshotInfo {
+        parent_name: place.map(|place| all[place].name.clone()),
+        ..info.clone()
+    }
+}
+
+/// Fills in what is not as of the last consistency point, but as it is now.
+fn look(snapshots: &mut [SnapshotInfo], volume: &Volume) {
+    clone::mark(snapshots, volume);
+    let images = volume.images();
+    for snapshot in snapshots {
+        if let Some(image) = images.get(&snapshot.name) {
+            snapshot.is_exported = image.is_open();
+            snapshot.luns = image.luns.keys().cloned().collect();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,7 +187,9 @@ mod tests {
     fn an_eta_goes_by_what_was_done_since_it_was_looked_at_first() {
         assert_eq!(eta_seconds(10, 20, 40, 100), Some(30));
         assert_eq!(eta_seconds(0, 0, 10, 100), Some(9), "not at once");
+        assert_eq!(eta_seconds(1, 0, 60, 100), Some(1), "nor at the end");
         assert_eq!(eta_seconds(10, 40, 40, 100), None);
+        assert_eq!(eta_seconds(10, 40, 30, 100), None, "it began anew");
         assert_eq!(
             eta_seconds(u64::MAX, 0, 1, u64::MAX),
             None,

@@ -44,7 +44,7 @@ use crate::load::{Gather, LoadCx, Stop};
 use crate::snapshot::count;
 use crate::snapshot::held::{self, maps_of, unite_summary};
 use crate::snapshot::history::Node;
-use crate::snapshot::info::ScanInfo;
+use crate::snapshot::info::{self, ScanInfo};
 use crate::snapshot::plan::{Place, Plan, Way};
 use crate::snapshot::table::Snapshots;
 use crate::snapshot::{snapmap_block, snapmap_place};
@@ -103,12 +103,8 @@ pub(crate) fn describe(home: &Home, volume: &VolumeHome) -> ScanInfo {
     };
     let victims = snapshots.victims().len() as u64;
     let eta_seconds = snapshots.since.and_then(|(since, from)| {
-        let (took, did) = (
-            home.wall_seconds.saturating_sub(since),
-            done.saturating_sub(from),
-        );
-        let rest = u128::from(total.saturating_sub(done)) * u128::from(took);
-        u64::try_from(rest.checked_div(u128::from(did))?).ok()
+        let took = home.wall_seconds.saturating_sub(since);
+        info::eta_seconds(took, from, done, total)
     });
     let is_deleting = kind == "delete" && victims > 0;
     ScanInfo {

@@ -197,11 +197,11 @@ impl Volume {
     }
 
     /// What people are told of its snapshots.
-    pub(crate) fn snapshots(&self) -> Vec<SnapshotInfo> {
+    /// Its snapshots, by their numbers.
+    pub(crate) fn snapshots(&self) -> RwLockReadGuard<'_, Vec<SnapshotInfo>> {
         self.snapshots
             .read()
             .unwrap_or_else(PoisonError::into_inner)
-            .clone()
     }
 
     pub(crate) fn set_snapshots(&self, view: Vec<SnapshotInfo>) {

@@ -26,10 +26,7 @@ impl Administrator {
         self.aggregate_of(volume)?;
         let known = self.engine.snapshots(volume);
         Ok(Snapshots {
-            snapshots: known
-                .iter()
-                .map(|info| view(volume, info, &known))
-                .collect(),
+            snapshots: known.iter().map(|info| view(volume, info)).collect(),
         })
     }
 
@@ -38,9 +35,11 @@ impl Administrator {
     /// # Errors
     /// There is no such volume, or no such snapshot of it.
     pub fn snapshot(&self, volume: &str, name: &str) -> Result<Snapshot, Problem> {
-        let mut snapshots = self.snapshots(volume)?.snapshots.into_iter();
-        let found = snapshots.find(|snapshot| snapshot.name == name);
-        found.ok_or_else(|| Problem::not_found("snapshot", format!("{volume}@{name:.64}")))
+        self.aggregate_of(volume)?;
+        let found = self.engine.snapshot(volume, name);
+        found
+            .map(|info| view(volume, &info))
+            .ok_or_else(|| Problem::not_found("snapshot", format!("{volume}@{name:.64}")))
     }
 
     /// Takes a snapshot.
@@ -311,14 +310,13 @@ fn taken(now: Moment, timing: Timing) -> Taken {
     }
 }
 
-fn view(volume: &str, info: &SnapshotInfo, all: &[SnapshotInfo]) -> Snapshot {
-    let parent = all.iter().find(|known| Some(known.id) == info.parent);
+fn view(volume: &str, info: &SnapshotInfo) -> Snapshot {
     let export = |lun: &String| format!("{volume}/{lun}@{}", info.name);
     Snapshot {
         name: info.name.clone(),
         volume: volume.to_owned(),
         id: u64::from(info.id),
-        parent: parent.map(|parent| parent.name.clone()),
+        parent: info.parent_name.clone(),
         created: Moment(info.created_seconds).to_string(),
         consistency_point: info.cp,
         logical_bytes: info.logical_bytes,
@@ -342,6 +340,7 @@ mod tests {
             name: name.to_owned(),
             id: 1,
             parent: None,
+            parent_name: None,
             created_seconds: 0,
             cp: 1,
             logical_bytes: 0,
@@ -353,7 +352,7 @@ mod tests {
             clones: Vec::new(),
             is_base: false,
         };
-        view("v", &info, std::slice::from_ref(&info))
+        view("v", &info)
     }
 
     #[test]

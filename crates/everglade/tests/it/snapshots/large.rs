@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::clients::assert_clean;
 use crate::manage::{ask, ask_json};
 use crate::running::Place;
@@ -10,14 +12,54 @@ use crate::wire::Client;
 const MIB: u64 = 1 << 20;
 const LUN_MIB: u64 = 400;
 
-/// The byte of a MiB that was written last by these.
-fn byte(mib: u64, writers: &[u64]) -> u8 {
-    let last = writers
-        .iter()
-        .rev()
-        .find(|every| mib.is_multiple_of(**every));
-    let last = last.expect("the first writes all");
+/// How often the MiBs are written that a snapshot follows, and its name. What b and c wrote is overwritten by the next.
+const WRITERS: [(u64, &str); 5] = [(1, "a"), (2, "b"), (2, "c"), (2, "d"), (3, "e")];
+
+/// The byte of a MiB after some of the writers.
+fn byte(mib: u64, writers: usize) -> u8 {
+    let mut so_far = WRITERS[..writers].iter();
+    let last = so_far
+        .rposition(|(every, _)| mib.is_multiple_of(*every))
+        .expect("the first writes all") as u64;
     u8::try_from((mib + 7 * last) % 251).expect("below 251")
+}
+
+fn scan(place: &Place, args: &[&str]) -> Value {
+    ask_json(place, &[&["snapshot", "scan", "vol0"], args].concat())
+}
+
+fn number(shown: &Value, key: &str) -> u64 {
+    shown[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{key}: {shown}"))
+}
+
+/// Consistency points so far.
+fn points(place: &Place) -> u64 {
+    let shown = ask_json(place, &["aggregate", "show", "aggr0"]);
+    number(&shown, "committed_cp")
+}
+
+/// Lets the pass go on at one percent for a moment, and stops it again: how it stands, and how many seconds were said
+/// to be left on the way.
+fn nudge(place: &Place) -> (Value, Option<u64>) {
+    scan(place, &["--pace", "1"]);
+    let eta = scan(place, &[])["eta_seconds"].as_u64();
+    (scan(place, &["--pause"]), eta)
+}
+
+/// Until so many percent of a delete pass are done, and it rests there.
+fn halt_at(place: &Place, percent: u64) -> Value {
+    let began = Instant::now();
+    let mut was_told = false;
+    loop {
+        let (shown, eta) = nudge(place);
+        was_told |= eta > Some(0);
+        if shown["kind"] == "delete" && number(&shown, "percent") >= percent && was_told {
+            return shown;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "never: {shown}");
+    }
 }
 
 #[test]
@@ -25,40 +67,44 @@ fn scans_of_a_large_volume_are_killed_on_the_way_and_go_on() {
     let place = Place::new();
     let lun = format!("{LUN_MIB}MiB");
     let mut server = place.serve(&["--lun-size", &lun, "--aggregate-size", "4GiB"]);
-    // Who writes every so many MiB, and the snapshot that follows.
-    let writers = [(1, "a"), (3, "b"), (5, "c"), (7, "d"), (11, "e")];
-    let every: Vec<u64> = writers.iter().map(|(every, _)| *every).collect();
     let (mut client, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
-    for (count, (step, name)) in (1..).zip(writers) {
+    for (count, (step, name)) in (1..).zip(WRITERS) {
         for mib in (0..LUN_MIB).filter(|mib| mib.is_multiple_of(step)) {
-            let bytes = vec![byte(mib, &every[..count]); 1 << 20];
+            let bytes = vec![byte(mib, count); 1 << 20];
             client.write(mib * MIB, &bytes).expect("written");
         }
         client.flush().expect("flushed");
         ask(&place, &["snapshot", "create", &format!("vol0@{name}")]);
     }
     drop(client);
-    let scan = |place: &Place| ask_json(place, &["snapshot", "scan", "vol0"]);
-    // Little at a time, so that the kill meets the scan.
-    ask(&place, &["snapshot", "scan", "vol0", "--pace", "1"]);
+    scan(&place, &["--pause"]);
     for name in ["vol0@b", "vol0@c"] {
         ask(&place, &["snapshot", "delete", name, "--yes"]);
     }
+    let slowly = points(&place);
+    let mut percent = 1;
     for kill in 0..3 {
+        let before = halt_at(&place, percent);
+        percent = number(&before, "percent") + 5;
         server.kill();
         assert_clean(&place);
         server = place.serve(&[]);
-        let shown = scan(&place);
-        assert_eq!(shown["pace_percent"], 1, "kill {kill}: {shown}");
+        let shown = scan(&place, &[]);
+        // It is where it was, and rests as it did.
+        for key in ["kind", "percent", "way", "pace_percent"] {
+            assert_eq!(shown[key], before[key], "kill {kill}, {key}: {shown}");
+        }
         if kill == 1 {
-            // One more while the pass is under way: the next pass is for it, or the same if it has not begun.
+            // One more while the pass is under way: the next pass is for it.
             ask(&place, &["snapshot", "delete", "vol0@a", "--yes"]);
+            assert_eq!(number(&scan(&place, &[]), "waiting_count"), 1);
         }
     }
-    ask(&place, &["snapshot", "scan", "vol0", "--resume"]);
+    let fast = points(&place);
+    scan(&place, &["--resume"]);
     let began = Instant::now();
     let done = loop {
-        let shown = scan(&place);
+        let shown = scan(&place, &[]);
         let left = shown["deleted_count"]
             .as_u64()
             .zip(shown["waiting_count"].as_u64());
@@ -72,13 +118,16 @@ fn scans_of_a_large_volume_are_killed_on_the_way_and_go_on() {
         std::thread::sleep(Duration::from_millis(50));
     };
     assert_eq!(done["pending_free_bytes"], 0, "{done}");
+    // Some ten percent took longer at one percent than all that was left, and the pass for a, with nothing held back.
+    let (slow, fast) = (fast - slowly, points(&place) - fast);
+    assert!(slow > 2 * fast, "{slow} consistency points, then {fast}");
     for (export, count) in [("vol0/lun0@d", 4), ("vol0/lun0@e", 5), ("vol0/lun0", 5)] {
         let (mut client, _) = Client::open(&server.tcp, export).expect("a client");
         for mib in 0..LUN_MIB {
             let bytes = client
                 .read(mib * MIB + 4096 * (mib % 256), 4096)
                 .expect("read");
-            let expected = byte(mib, &every[..count]);
+            let expected = byte(mib, count);
             assert!(bytes.iter().all(|it| *it == expected), "{export} MiB {mib}");
         }
     }
