@@ -45,9 +45,16 @@ enum Letter {
     CloneLun,
     /// Blocks that the other LUN may share are overwritten there.
     WriteOther,
+    /// The newest snapshot, or after the first letter the oldest, is held or, if it is, released. What is held cannot be
+    /// deleted.
+    Hold,
+    /// The newest snapshot gets another name.
+    RenameSnapshot,
+    /// Scans rest or, if they do, go on.
+    Pause,
 }
 
-const ALPHABET: [Letter; 15] = [
+const ALPHABET: [Letter; 18] = [
     Letter::Write,
     Letter::WriteAcross,
     Letter::Discard,
@@ -63,6 +70,9 @@ const ALPHABET: [Letter; 15] = [
     Letter::Rename,
     Letter::CloneLun,
     Letter::WriteOther,
+    Letter::Hold,
+    Letter::RenameSnapshot,
+    Letter::Pause,
 ];
 
 fn create(name: &str) -> Step {
@@ -289,6 +299,27 @@ impl Story for Volume {
                 };
                 write(OTHER, first, 4, 300 + position)
             }
+            Letter::Hold => {
+                let name = match position {
+                    0 => names.last()?,
+                    _ => names.first()?,
+                };
+                let (volume, name) = (volume(), (*name).clone());
+                let tag = "k".to_owned();
+                Step::Change(match state.is_held(&name) {
+                    true => Change::ReleaseSnapshot { volume, name, tag },
+                    false => Change::HoldSnapshot { volume, name, tag },
+                })
+            }
+            Letter::RenameSnapshot => Step::Change(Change::RenameSnapshot {
+                volume: volume(),
+                name: (*names.last()?).clone(),
+                to: format!("n{position}"),
+            }),
+            Letter::Pause => Step::Change(Change::SetScanPace {
+                volume: volume(),
+                percent: if state.is_paused() { 100 } else { 0 },
+            }),
         })
     }
 
@@ -344,7 +375,7 @@ mod tests {
     #[test]
     fn a_clone_that_is_cancelled_is_not_one_that_goes_on() {
         let all = cases().unwrap_or_else(|failure| panic!("{failure}"));
-        let report = all.run(13_464);
+        let report = all.run(19_176);
         report.unwrap_or_else(|failure| panic!("{failure}"));
     }
 
@@ -359,6 +390,10 @@ mod tests {
             &[Letter::Write, Letter::CloneLun, Letter::RestoreLun],
             &[Letter::CloneLun, Letter::Create, Letter::WriteOther],
             &[Letter::CloneLun, Letter::CloneLun, Letter::CloneLun],
+            &[Letter::Create, Letter::Hold, Letter::DeleteOldest],
+            &[Letter::Hold, Letter::RestoreOldest, Letter::Hold],
+            &[Letter::Pause, Letter::DeleteOldest, Letter::Pause],
+            &[Letter::Pause, Letter::RenameSnapshot, Letter::Hold],
         ]);
     }
 }

@@ -113,6 +113,29 @@ impl State {
         self.cloning.as_ref().map(|cloning| cloning.name.as_str())
     }
 
+    /// Somebody keeps a snapshot from being deleted.
+    pub(super) fn is_held(&self, snapshot: &str) -> bool {
+        self.holds
+            .get(snapshot)
+            .is_some_and(|tags| !tags.is_empty())
+    }
+
+    /// Scans rest.
+    pub(super) fn is_paused(&self) -> bool {
+        self.held_back == 100
+    }
+
+    /// Whether a change would delete what is held, so that it must be refused.
+    fn keeps(&self, change: &Change) -> bool {
+        match change {
+            Change::DeleteSnapshot { name, .. } => self.is_held(name),
+            Change::RollBackVolume { discards, .. } => {
+                discards.iter().any(|name| self.is_held(name))
+            }
+            _ => false,
+        }
+    }
+
     /// Snapshots that were taken after one.
     pub(super) fn newer(&self, snapshot: &str) -> Vec<String> {
         let mut newer = self.order.iter().skip_while(|name| *name != snapshot);
@@ -369,7 +392,15 @@ impl<'a> Life<'a> {
         let is_cancel = matches!(change, Some(Change::CancelLunClone { .. }));
         let is_clone = matches!(change, Some(Change::CloneLun { .. }));
         self.was_cloning &= !is_clone;
+        let is_kept = change
+            .as_ref()
+            .is_some_and(|change| self.now().keeps(change));
         match self.asker.administer(change)? {
+            Ended::Cut if is_kept => Ok(false),
+            Ended::With(Ok(())) if is_kept => Err(Failure::new(format!(
+                "Exports: what is held was deleted: {text}"
+            ))),
+            Ended::With(Err(admin::Error::Busy(_))) if is_kept => Ok(true),
             Ended::Cut => {
                 self.states.push(next);
                 Ok(false)

@@ -29,7 +29,7 @@ pub(super) fn draw(rng: &mut Rng, state: &State, number: u64, clones: bool) -> S
     let volume = state.volume().to_owned();
     let luns: Vec<&String> = state.active.keys().collect();
     let snapshots: Vec<&String> = state.snapshots.keys().collect();
-    let held = |name: &String| state.holds.get(name).is_some_and(|tags| !tags.is_empty());
+    let held = |name: &String| state.is_held(name);
     if clones
         && rng.one_in(12)
         && let Some(step) = draw_clone(rng, state, number)
