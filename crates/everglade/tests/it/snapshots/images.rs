@@ -114,6 +114,46 @@ fn a_snapshot_refuses_writes_and_whoever_reads_it_keeps_it() {
 }
 
 #[test]
+fn a_restore_that_would_discard_what_a_client_reads_is_refused_and_nothing_changes() {
+    let place = Place::new();
+    let server = serve(&place);
+    let open = |export: &str| Client::open(&server.tcp, export).expect("a client").0;
+    let mut active = open("vol0/lun0");
+    for (fill, name) in [(1, "vol0@old"), (2, "vol0@read"), (3, "vol0@new")] {
+        active.write(0, &[fill; 4096]).expect("written");
+        ask(&place, &["snapshot", "create", name]);
+    }
+    let mut reader = open("vol0/lun0@read");
+    let discard = [
+        "snapshot",
+        "restore",
+        "vol0@old",
+        "--discard-newer",
+        "--yes",
+    ];
+    refused(
+        &place,
+        &discard,
+        5,
+        &["vol0@read", "exported", "disconnect", "EVG-2010"],
+    );
+    assert_eq!(names(&place, "vol0"), ["old", "read", "new"]);
+    assert_eq!(active.read(0, 4096), Ok(vec![3; 4096]));
+    assert_eq!(reader.read(0, 4096), Ok(vec![2; 4096]));
+    drop(reader);
+    // The server hears of the end of the connection a moment later.
+    let done = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        crate::running::code(&place.run(&discard)) == 0
+    });
+    assert!(done);
+    assert_eq!(names(&place, "vol0"), ["old"]);
+    assert_eq!(active.read(0, 4096), Ok(vec![1; 4096]));
+    drop(active);
+    server.stop();
+}
+
+#[test]
 fn a_restored_volume_shows_connected_clients_what_it_was() {
     let place = Place::new();
     let server = serve(&place);

@@ -26,7 +26,7 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let bytes = depth::bytes(plan);
     let load = random(Kind::Write, 32, bytes);
-    for round in 0..plan.pick(1u64, 3) {
+    for round in 0..plan.pick(1u64, 5) {
         for store in stores.iter_mut() {
             // What is judged is the ratio of ours to ours; the peer is only printed, and slow to get a thousand.
             if round > 0 && store.name() != OURS {
