@@ -532,6 +532,9 @@ fn share_dirty_memory(options: &Options, aggregates: &[Arc<Aggregate>]) {
     let share = pages / live().count().max(1) as u64;
     for known in live() {
         known.space.set_dirty_memory(share);
+        if let Some(log) = &known.log {
+            log.set_dirty_memory(share);
+        }
     }
 }
 

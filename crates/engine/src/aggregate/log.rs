@@ -36,6 +36,8 @@ const TRUST_BLOCKS: u64 = (64 << 20) / BLOCK_SIZE as u64;
 
 /// Queued operations that take the memory of a page, payload aside.
 const OPERATIONS_PER_PAGE: u64 = 16;
+/// Pages waiting for the journal at which writers never wait: an operation of 1 MiB fits.
+const LEAST_UNLOGGED: u64 = 512;
 
 /// See the module's documentation.
 pub(crate) struct Log {
@@ -57,8 +59,11 @@ pub(crate) struct Log {
     /// Reactors with operations that wait, one bit each (modulo 64).
     waiting: AtomicU64,
     /// Three quarters of the half that is being filled are used, or would be if those who wrote much without asking for
-    /// durability asked now, so that a consistency point should begin: operations find room while it does.
+    /// durability asked now, or what they wrote takes half of the memory for it, so that a consistency point should begin:
+    /// operations find room while it does.
     filling: AtomicBool,
+    /// Pages that may be dirty.
+    memory: AtomicU64,
 }
 
 /// What became of the wish to begin a group.
@@ -124,6 +129,7 @@ impl Log {
             eager: AtomicBool::new(false),
             waiting: AtomicU64::new(0),
             filling: AtomicBool::new(false),
+            memory: AtomicU64::new(u64::MAX),
         };
         Some(log)
     }
@@ -271,10 +277,19 @@ impl Log {
         dropped
     }
 
-    /// Memory that is held because the journal does not have it yet, in pages, whatever becomes of it. Part of it
-    /// is dirty pages of overlays, if nobody overwrote them since.
-    pub(crate) fn unlogged_pages(&self) -> i64 {
-        i64::try_from(self.unlogged.load(Ordering::Relaxed)).unwrap_or(i64::MAX)
+    /// So many pages may be dirty as far as memory is concerned.
+    pub(crate) fn set_dirty_memory(&self, pages: u64) {
+        self.memory.store(pages, Ordering::Relaxed);
+    }
+
+    /// True if writers must wait, because too much memory is held for the journal. What was overwritten since stays in
+    /// memory until the journal has it, or for some turns after a commit that makes that needless: it and what is dirty share
+    /// one bound. In a bulk write all that is dirty waits for the journal, so that what waits is both together; otherwise
+    /// little waits. What operations take besides is less than an eighth.
+    pub(crate) fn has_too_much_waiting(&self) -> bool {
+        let memory = self.memory.load(Ordering::Relaxed);
+        let most = memory.saturating_add(memory / 8).max(LEAST_UNLOGGED);
+        self.unlogged.load(Ordering::Relaxed) > most
     }
 
     fn note_unlogged(&self, queue: &Journal) -> u64 {
@@ -289,7 +304,8 @@ impl Log {
             true => queue.coming_blocks(),
             false => 0,
         };
-        let is_filling = queue.used_blocks() + coming >= (queue.half_blocks() * 3).div_ceil(4);
+        let is_filling = queue.used_blocks() + coming >= (queue.half_blocks() * 3).div_ceil(4)
+            || coming > self.memory.load(Ordering::Relaxed) / 2;
         if is_filling != self.is_filling() {
             self.filling.store(is_filling, Ordering::Release);
         }
@@ -396,6 +412,27 @@ mod tests {
         drop(log.commit(position));
         assert_eq!(log.info().unlogged_bytes, (100 << 20));
         assert!(!log.is_filling());
+    }
+
+    #[test]
+    fn what_is_overwritten_again_and_again_is_left_to_consistency_points_too() {
+        let log = new();
+        log.set_dirty_memory(100 * MIB);
+        write(&log, TRUST_BLOCKS + 40 * MIB);
+        assert!(!log.is_filling());
+        write(&log, 10 * MIB);
+        assert!(log.is_filling(), "half of the memory is held for it");
+        let position = log.freeze();
+        assert!(!log.is_filling());
+        assert_eq!(write(&log, 49 * MIB), 0, "nobody asked");
+        assert!(!log.has_too_much_waiting());
+        write(&log, 20 * MIB);
+        assert!(
+            log.has_too_much_waiting(),
+            "the consistency point takes too long"
+        );
+        drop(log.commit(position));
+        assert!(!log.has_too_much_waiting());
     }
 
     #[test]

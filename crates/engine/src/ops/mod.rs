@@ -24,14 +24,13 @@ use everglade_journal::{Action, Entry};
 use everglade_target::{Error, Op, ReadSpan, Reply};
 
 use crate::aggregate::Aggregate;
+use crate::aggregate::log::Log;
 use crate::load::{LoadCx, Pinned, Stop};
 use crate::tree::Shortcuts;
 use crate::volume::overlay::{Change, Found, Overlay};
 use crate::volume::{Lun, STRIPE_BLOCKS, StripeState};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
-/// Pages waiting for the journal at which writers never wait: an operation of 1 MiB fits.
-const LEAST_UNLOGGED: i64 = 512;
 
 /// Whom an operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -492,14 +491,10 @@ pub(crate) fn throttle(lun: &Lun, pages: usize) -> Result<(), Stop> {
     if !aggregate.space.has_room(pages, aggregate.joining()) {
         return Err(Stop::Commit);
     }
-    // What was overwritten since stays in memory until the journal has it, or for some turns after a commit that makes
-    // that needless.
-    // Pages that are dirty are counted already, as most are that wait for the journal in a bulk write; what
-    // their operations take besides is less than an eighth.
-    let half = aggregate.space.dirty_limit() / 2;
-    let most = half.max(dirty + dirty / 8).max(LEAST_UNLOGGED);
-    if let Some(log) = &aggregate.log
-        && log.unlogged_pages() > most
+    if aggregate
+        .log
+        .as_ref()
+        .is_some_and(Log::has_too_much_waiting)
     {
         return Err(Stop::Log);
     }
