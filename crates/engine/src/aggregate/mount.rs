@@ -255,7 +255,7 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         let image = Image::new(&shared, &snapshot, &luns);
         shared.images_mut().insert(snapshot, image);
     }
-    shared.set_snapshots(fs.snapshots.live().map(SnapshotInfo::of).collect());
+    shared.swap_snapshots(&mut fs.snapshots.live().map(SnapshotInfo::of).collect());
     shared.set_base(fs.snapshots.roots.base);
     home.aggregate.lost.found(fs.lost);
     let known = VolumeHome {

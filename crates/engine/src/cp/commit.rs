@@ -109,8 +109,8 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
     for (volume, name, image) in run.images.drain(..) {
         volume.images_mut().insert(name, image);
     }
-    for (volume, view) in run.views.drain(..) {
-        volume.set_snapshots(view);
+    for (volume, view) in &mut run.views {
+        volume.swap_snapshots(view);
     }
     for (volume, index, overlay) in &run.frozen {
         // A volume deleted in the freeze has left the tree with its stripes.

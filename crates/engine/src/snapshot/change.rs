@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use everglade_format::planted::{self, Bug};
-use everglade_format::snapshot::{HOLDS_MAX, SNAPSHOTS_MAX, State};
+use everglade_format::snapshot::{HOLDS_MAX, SNAPSHOTS_MAX};
 use everglade_format::{CpNumber, Inode, Kind, Layer, SnapshotId, SnapshotRecord};
 
 use crate::admin::{Error, check_name, find};
@@ -109,7 +109,7 @@ pub(crate) fn rename(home: &mut Home, volume: &str, name: &str, to: &str) -> Res
         images.insert(to.to_owned(), image.renamed(to));
     }
     drop(images);
-    to.clone_into(&mut volume.fs.snapshots.get_mut(id).name);
+    volume.fs.snapshots.rename(id, to);
     Ok(())
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn delete(home: &mut Home, volume: &str, name: &str) -> Result<(), Er
     check_expendable(home, volume, id)?;
     let volume = find(home, volume)?;
     take_images(volume, &[id])?;
-    volume.fs.snapshots.get_mut(id).state = State::Deleting;
+    volume.fs.snapshots.delete(id);
     Ok(())
 }
 

@@ -18,7 +18,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use everglade_format::planted::{self, Bug};
-use everglade_format::snapshot::State;
 use everglade_format::volume::VOLUME_AREA_BLOCKS;
 use everglade_format::{EntryKind, FileId, Layer, SnapshotRecord};
 use everglade_freespace::Areas;
@@ -122,7 +121,7 @@ pub(crate) fn switch(home: &mut Home, id: FileId) {
     snapshots.roots.exclusive = 0;
     for (id, _) in std::mem::take(&mut snapshots.discarding) {
         if !planted::is(Bug::DiscardedStays) {
-            snapshots.get_mut(id).state = State::Deleting;
+            snapshots.delete(id);
         }
     }
     snapshots.set_changed();

@@ -8,8 +8,12 @@
 //!    active image still descends from the snapshot before.
 //! 2. Every record keeps its slot while it lives. A record is written when it changed.
 //! 3. Nothing that a client can still name is deleting or gone.
+//! 4. `names` has the names of the live ones, each with its id, and no others.
+//!
+//! Deletions and their like happen in the freeze, which everybody waits for (DESIGN §6): a name is found without looking at
+//! a thousand records, and what had been worked out from them is let go of when somebody asks for it the next time.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -44,6 +48,7 @@ pub(crate) struct Snapshots {
     pub(crate) roots: SnapshotRoots,
     records: BTreeMap<SnapshotId, (u64, SnapshotRecord)>,
     slots: BTreeMap<u64, SnapshotId>,
+    names: BTreeMap<String, SnapshotId>,
     changed: BTreeSet<u64>,
     /// Snapshots of this consistency point, oldest first.
     pub(crate) created: Vec<Created>,
@@ -91,6 +96,8 @@ pub struct Counts {
 /// What was worked out from the records.
 #[derive(Default)]
 struct Known {
+    /// The records have changed since.
+    is_stale: bool,
     has_scan: Option<bool>,
     /// How the pass goes on.
     plan: Option<Arc<Plan>>,
@@ -130,10 +137,14 @@ impl Snapshots {
                     let expected = format!("below {}", snapshots.next_id());
                     return Err(Damage::new("snapshot id", expected, id).into());
                 }
-                snapshots.slots.insert(slot, id);
-                if snapshots.records.insert(id, (slot, record)).is_some() {
+                if snapshots.has(id) {
                     return Err(Damage::new("snapshot table", "one record for each id", id).into());
                 }
+                if record.state == State::Live && snapshots.names.contains_key(&record.name) {
+                    let expected = "one live record for each name";
+                    return Err(Damage::new("snapshot table", expected, &record.name).into());
+                }
+                snapshots.enter(slot, record);
             }
         }
         gather.finish()?;
@@ -221,7 +232,38 @@ impl Snapshots {
             .1
     }
 
-    /// To change a record: it is written with this consistency point.
+    /// Takes a new record in.
+    fn enter(&mut self, slot: u64, record: SnapshotRecord) {
+        let id = record.id;
+        if record.state == State::Live {
+            let twin = self.names.insert(record.name.clone(), id);
+            assert_eq!(twin, None, "names of live snapshots are unique");
+        }
+        self.slots.insert(slot, id);
+        self.records.insert(id, (slot, record));
+    }
+
+    /// A live snapshot is called that from now on, which no other is.
+    pub(crate) fn rename(&mut self, id: SnapshotId, to: &str) {
+        self.forget_name(id);
+        let twin = self.names.insert(to.to_owned(), id);
+        assert_eq!(twin, None, "names of live snapshots are unique");
+        to.clone_into(&mut self.get_mut(id).name);
+    }
+
+    /// A live snapshot is deleted: nobody can name it any more, and a scan is to release what it holds.
+    pub(crate) fn delete(&mut self, id: SnapshotId) {
+        self.forget_name(id);
+        self.get_mut(id).state = State::Deleting;
+    }
+
+    fn forget_name(&mut self, id: SnapshotId) {
+        let (_, record) = &self.records[&id];
+        let known = self.names.remove(&record.name);
+        assert_eq!(known, Some(id), "live snapshots have names");
+    }
+
+    /// To change a record, but for its name, or that it is live: it is written with this consistency point.
     pub(crate) fn get_mut(&mut self, id: SnapshotId) -> &mut SnapshotRecord {
         let (slot, record) = self
             .records
@@ -229,13 +271,13 @@ impl Snapshots {
             .expect("known snapshots have records");
         self.changed.insert(*slot);
         self.is_changed = true;
-        *self.known.get_mut() = Known::default();
+        self.known.get_mut().is_stale = true;
         record
     }
 
     /// A live snapshot by its name.
     pub(crate) fn find(&self, name: &str) -> Option<&SnapshotRecord> {
-        self.live().find(|record| record.name == name)
+        self.names.get(name).map(|id| self.get(*id))
     }
 
     /// Snapshots that clients can name.
@@ -266,7 +308,7 @@ impl Snapshots {
 
     /// True while there is anything to do in the background.
     pub(crate) fn has_scan(&self) -> bool {
-        *self.known.borrow_mut().has_scan.get_or_insert_with(|| {
+        *self.known().has_scan.get_or_insert_with(|| {
             self.roots.scan != Scan::None
                 || self.roots.release.is_some()
                 || self.unfolded().is_some()
@@ -295,7 +337,16 @@ impl Snapshots {
     /// The superblock is to be written.
     pub(crate) fn set_changed(&mut self) {
         self.is_changed = true;
-        *self.known.get_mut() = Known::default();
+        self.known.get_mut().is_stale = true;
+    }
+
+    /// What follows from the records as they are.
+    fn known(&self) -> RefMut<'_, Known> {
+        let mut known = self.known.borrow_mut();
+        if known.is_stale {
+            *known = Known::default();
+        }
+        known
     }
 
     /// The scan is here now.
@@ -322,7 +373,7 @@ impl Snapshots {
 
     /// Who descends from whom, as it matters for vvbns that the delete scan has, or has not, done.
     pub(crate) fn history(&self, is_done: bool) -> Arc<History> {
-        let known = &mut self.known.borrow_mut().history[usize::from(is_done)];
+        let known = &mut self.known().history[usize::from(is_done)];
         let history = known.get_or_insert_with(|| {
             let parents = self.all().map(|record| (record.id, record.parent));
             let ghosts = self
@@ -343,11 +394,11 @@ impl Snapshots {
 
     /// How the delete pass goes on as the history is now.
     pub(crate) fn plan(&self) -> Arc<Plan> {
-        if let Some(plan) = &self.known.borrow().plan {
+        if let Some(plan) = &self.known().plan {
             return plan.clone();
         }
         let plan = Arc::new(Plan::new(&self.history(false), &self.victims()));
-        self.known.borrow_mut().plan = Some(plan.clone());
+        self.known().plan = Some(plan.clone());
         plan
     }
 
@@ -428,9 +479,8 @@ impl Snapshots {
                 record.active_map.id, ACTIVE_MAP,
                 "a snapmap is an active map"
             );
-            self.slots.insert(slot, id);
             self.changed.insert(slot);
-            self.records.insert(id, (slot, record));
+            self.enter(slot, record);
             // What is active has just one edge then.
             self.roots.parent = Some(id);
             self.roots.exclusive = 0;
@@ -475,9 +525,8 @@ impl Snapshots {
         if !planted::is(Bug::CloneForgetsBase) {
             self.roots.parent = Some(id);
         }
-        self.slots.insert(slot, id);
         self.changed.insert(slot);
-        self.records.insert(id, (slot, record));
+        self.enter(slot, record);
         self.set_changed();
     }
 

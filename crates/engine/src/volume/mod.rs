@@ -204,11 +204,11 @@ impl Volume {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set_snapshots(&self, view: Vec<SnapshotInfo>) {
-        *self
-            .snapshots
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = view;
+    /// What people are told from now on. Leaves in `view` what they were told before: a thousand are not let go of in a
+    /// moment that clients wait for.
+    pub(crate) fn swap_snapshots(&self, view: &mut Vec<SnapshotInfo>) {
+        let known = self.snapshots.write();
+        std::mem::swap(&mut *known.unwrap_or_else(PoisonError::into_inner), view);
     }
 
     pub(crate) fn all_luns(&self) -> Vec<Arc<Lun>> {
