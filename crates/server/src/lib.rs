@@ -17,6 +17,7 @@
 //! `reactor` only. Errors of start-up are values and become one line: what happened, what was
 //! expected, what to do.
 
+mod background;
 pub mod config;
 pub mod datadir;
 pub mod devices;

@@ -56,9 +56,7 @@ pub fn start(
             }
         }
     };
-    let thread = std::thread::Builder::new()
-        .name("watch".to_owned())
-        .spawn(run)?;
+    let thread = crate::background::spawn("watch", run)?;
     Ok(Watch { thread })
 }
 

@@ -94,9 +94,7 @@ pub fn start(
         });
         runtime.shutdown_background();
     };
-    let thread = std::thread::Builder::new()
-        .name("metrics".to_owned())
-        .spawn(run)?;
+    let thread = crate::background::spawn("metrics", run)?;
     Ok(Server { thread })
 }
 

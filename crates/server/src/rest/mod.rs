@@ -118,9 +118,7 @@ pub fn start(
         runtime.block_on(serve(doors, &desk));
         runtime.shutdown_timeout(STOP_PATIENCE);
     };
-    let thread = std::thread::Builder::new()
-        .name("rest".to_owned())
-        .spawn(run)?;
+    let thread = crate::background::spawn("rest", run)?;
     Ok(Rest { thread })
 }
 

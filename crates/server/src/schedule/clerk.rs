@@ -42,9 +42,7 @@ pub(crate) fn start(
             asked.recv_timeout(LOOK_EVERY)
         } {}
     };
-    let thread = std::thread::Builder::new()
-        .name("schedule".to_owned())
-        .spawn(run)?;
+    let thread = crate::background::spawn("schedule", run)?;
     Ok(Clerk { thread })
 }
 

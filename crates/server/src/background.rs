@@ -1,0 +1,60 @@
+//! Threads of the control plane: they answer administrators, keep schedules and watch.
+//!
+//! They share the processors with the reactors, which clients wait for. A burst of changes (sixteen deletions are
+//! answered when their consistency point is committed, and the next sixteen come at once) would delay requests of clients
+//! by some hundred microseconds each time. So these threads, and those that they start, have a third of a reactor's
+//! weight where the processors do not suffice; where they do, it makes no difference.
+
+use std::io;
+use std::thread::JoinHandle;
+
+/// Steps of `nice(2)` behind the reactors.
+const BEHIND: i32 = 5;
+/// The last step there is.
+const NICE_MAX: i32 = 19;
+
+/// Starts a thread that goes behind the data path.
+///
+/// # Errors
+/// The system gives no thread.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(|| {
+        step_back();
+        run();
+    })
+}
+
+/// For the calling thread. A host that does not want that is a matter of latency only.
+fn step_back() {
+    // To Linux, nobody in particular is the calling thread, not its process.
+    if let Ok(nice) = rustix::process::getpriority_process(None) {
+        let _ = rustix::process::setpriority_process(None, (nice + BEHIND).min(NICE_MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nice() -> i32 {
+        rustix::process::getpriority_process(None).expect("everybody may ask")
+    }
+
+    #[test]
+    fn a_thread_in_the_background_and_those_that_it_starts_are_behind_the_others() {
+        let before = nice();
+        let (tell, told) = std::sync::mpsc::channel();
+        let run = move || {
+            let child = std::thread::spawn(nice).join();
+            tell.send((nice(), child.expect("it ends"))).expect("told");
+        };
+        spawn("behind", run)
+            .expect("a thread")
+            .join()
+            .expect("it ends");
+        let behind = (before + BEHIND).min(NICE_MAX);
+        assert_eq!(told.recv(), Ok((behind, behind)));
+        assert_eq!(nice(), before, "nobody else");
+    }
+}
