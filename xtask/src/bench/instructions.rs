@@ -18,7 +18,7 @@ use crate::tally::Tally;
 use crate::tools;
 
 /// What is counted, each so many times.
-const PATHS: [(&str, u64); 7] = [
+pub(super) const PATHS: [(&str, u64); 7] = [
     ("cached-read", 8192),
     ("read-miss", 4096),
     ("overwrite", 4096),
@@ -107,7 +107,7 @@ fn read(text: &str) -> (BTreeMap<&str, u64>, Option<String>) {
 }
 
 /// What counts depend on beside our code.
-fn this_ground() -> String {
+pub(super) fn this_ground() -> String {
     let said = Command::new("rustc").arg("--version").output();
     let compiler = said.map_or_else(
         |error| error.to_string(),
@@ -129,9 +129,30 @@ fn this_ground() -> String {
 
 /// Instructions for one request of each path.
 fn count(tally: &mut Tally) -> Option<Vec<(&'static str, u64)>> {
+    if !is_ready(tally) {
+        return None;
+    }
+    let begun = begin("counting instructions");
+    let counts: Option<Vec<_>> = PATHS
+        .into_iter()
+        .map(|(path, times)| {
+            let counts = counted(path, times, &[])?;
+            let total = counts.first().filter(|total| **total > 0)?;
+            Some((path, total / times))
+        })
+        .collect();
+    end("counting instructions", begun, counts.is_some());
+    if counts.is_none() {
+        tally.fail("counting instructions");
+    }
+    counts
+}
+
+/// The program is built, and there is something to run it under. Otherwise the tally says why not.
+pub(super) fn is_ready(tally: &mut Tally) -> bool {
     if tools::find("valgrind").is_none() {
         tally.skip("not installed: valgrind".to_owned());
-        return None;
+        return false;
     }
     let mut build = cargo(&[
         "build",
@@ -143,29 +164,18 @@ fn count(tally: &mut Tally) -> Option<Vec<(&'static str, u64)>> {
     build.args(["--bin", "hotpath"]);
     let failed = tally.failed();
     whole(tally, "building the hot paths", &mut build);
-    if tally.failed() > failed {
-        return None;
-    }
-    let begun = begin("counting instructions");
-    let counts: Option<Vec<_>> = PATHS
-        .into_iter()
-        .map(|(path, times)| one(path, times).map(|total| (path, total / times)))
-        .collect();
-    end("counting instructions", begun, counts.is_some());
-    if counts.is_none() {
-        tally.fail("counting instructions");
-    }
-    counts
+    tally.failed() == failed
 }
 
-/// All instructions inside of the function that is counted.
-fn one(path: &str, times: u64) -> Option<u64> {
+/// What callgrind counts inside of the function that is measured, by kind of event; instructions come first.
+pub(super) fn counted(path: &str, times: u64, options: &[&str]) -> Option<Vec<u64>> {
     let output = Command::new("valgrind")
         .args([
             "--tool=callgrind",
             "--callgrind-out-file=/dev/null",
             "--toggle-collect=hotpath::measured",
         ])
+        .args(options)
         .arg(program())
         .args([path, &times.to_string()])
         .output();
@@ -177,11 +187,11 @@ fn one(path: &str, times: u64) -> Option<u64> {
         }
     };
     let said = String::from_utf8_lossy(&output.stderr);
-    let total = collected(&said).filter(|total| output.status.success() && *total > 0);
-    if total.is_none() {
+    let counts = collected(&said).filter(|_| output.status.success());
+    if counts.is_none() {
         println!("{path}: {}\n{said}", output.status);
     }
-    total
+    counts
 }
 
 fn program() -> PathBuf {
@@ -190,10 +200,14 @@ fn program() -> PathBuf {
     target.join("release/hotpath")
 }
 
-/// What callgrind says at its end: `==1== Collected : 123`.
-fn collected(said: &str) -> Option<u64> {
+/// What callgrind says at its end: `==1== Collected : 123`, or more numbers.
+fn collected(said: &str) -> Option<Vec<u64>> {
     let line = said.lines().find(|line| line.contains("Collected :"))?;
-    line.rsplit(' ').next()?.parse().ok()
+    let (_, counts) = line.split_once("Collected :")?;
+    counts
+        .split_whitespace()
+        .map(|count| count.parse().ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -203,7 +217,8 @@ mod tests {
     #[test]
     fn what_callgrind_says_is_understood() {
         let said = "==7== Events    : Ir\n==7== Collected : 21365282\n==7==\n";
-        assert_eq!(collected(said), Some(21_365_282));
+        assert_eq!(collected(said), Some(vec![21_365_282]));
+        assert_eq!(collected("==7== Collected : 5 6"), Some(vec![5, 6]));
         assert_eq!(collected("nothing"), None);
     }
 

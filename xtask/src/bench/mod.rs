@@ -8,10 +8,12 @@
 //! | `snapshots` | the same | `docs/benchmarks/snapshots.md` |
 //! | `anatomy` | the same, with `perf` | `docs/benchmarks/anatomy.md` |
 //! | `instructions` | `hotpath` of `testing`, under callgrind | `docs/benchmarks/instructions.txt` |
+//! | `lines` | the same | `docs/benchmarks/lines.txt` |
 //!
 //! Everything after the rig is passed on to its program.
 
 pub(crate) mod instructions;
+mod lines;
 
 use std::process::ExitCode;
 
@@ -21,7 +23,8 @@ use crate::tally::Tally;
 
 /// The verb.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
-    let rigs = "there are 'nbd', 'steady', 'anatomy', 'snapshots', 'flush' and 'instructions'";
+    let rigs =
+        "there are 'nbd', 'steady', 'anatomy', 'snapshots', 'flush', 'instructions' and 'lines'";
     let Some((rig, rest)) = words.split_first() else {
         return Err(Usage(format!("which rig? {rigs}")));
     };
@@ -32,6 +35,10 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
         "instructions" => match rest {
             [] => instructions::verify(&mut tally),
             [word] if word == "--update" => instructions::update(&mut tally),
+            [word, ..] => return Err(Usage(format!("unexpected '{word}'"))),
+        },
+        "lines" => match rest {
+            [] => lines::write(&mut tally),
             [word, ..] => return Err(Usage(format!("unexpected '{word}'"))),
         },
         _ => return Err(Usage(format!("no rig '{rig}'; {rigs}"))),

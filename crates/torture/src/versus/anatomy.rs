@@ -34,7 +34,7 @@ const EVENTS: [(&str, &str); 9] = [
 ];
 
 /// A load and what it shows.
-fn loads(bytes: u64) -> [(&'static str, Load); 4] {
+fn loads(bytes: u64) -> [(&'static str, Load); 5] {
     let load = |kind, bytes| Load {
         kind,
         order: Order::Random,
@@ -51,6 +51,13 @@ fn loads(bytes: u64) -> [(&'static str, Load); 4] {
         (
             "overwrite, a flush after every 8",
             load(Kind::WriteFlush(8), bytes),
+        ),
+        (
+            "a write and its flush, alone",
+            Load {
+                depth: 1,
+                ..load(Kind::WriteThenFlush, bytes)
+            },
         ),
     ]
 }
@@ -72,7 +79,9 @@ pub fn run(server: &Server, bytes: u64) -> Result<String, Failure> {
         let (functions, cpu_us, _) = watched(server, &load, Look::Sample)?;
         line!(
             text,
-            "\n## {name}, 4 KiB q32\n\nCPU {cpu_us:.2} µs a request.\n"
+            "\n## {name}, 4 KiB q{}\n\nCPU {cpu_us:.2} µs a request; one is done every {:.1} µs.\n",
+            load.depth,
+            Duration::from_secs(SECONDS).as_secs_f64() * 1e6 / counted
         );
         line!(text, "| event | for one request |\n| --- | --- |");
         let mut wakeups = None;
