@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) affinities: Affinities<u64>,
     pub(crate) cache: PageCache,
     pub(crate) aggregates: RwLock<Vec<Arc<Aggregate>>>,
+    /// Who opens an aggregate does it alone.
+    opening: Mutex<()>,
     pub(crate) mailboxes: Vec<Mutex<VecDeque<Message>>>,
     pub(crate) volume_names: Mutex<BTreeMap<String, u32>>,
     pub(crate) next_handle: AtomicU64,
@@ -199,6 +201,7 @@ impl Engine {
                 usize::try_from(cache_pages).expect("memory fits the address space"),
             ),
             aggregates: RwLock::default(),
+            opening: Mutex::default(),
             mailboxes: (0..options.reactors).map(|_| Mutex::default()).collect(),
             volume_names: Mutex::default(),
             next_handle: AtomicU64::new(1),
@@ -219,11 +222,11 @@ impl Engine {
     ) -> Result<u32, Refusal> {
         let labels = labels::read(storage, devices, expected)?;
         let shared = &self.0;
-        let mut aggregates = shared
-            .aggregates
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(twin) = aggregates
+        // Reactors ask for aggregates all the time: they do not wait for devices that are looked at here.
+        let opening = shared.opening.lock();
+        let _alone = opening.unwrap_or_else(PoisonError::into_inner);
+        let known = shared.all();
+        if let Some(twin) = known
             .iter()
             .find(|known| known.config.uuid == labels.config.uuid)
         {
@@ -233,7 +236,7 @@ impl Engine {
                 "Remove one of the copies. Nothing was changed",
             ));
         }
-        let id = u32::try_from(aggregates.len()).expect("few aggregates");
+        let id = u32::try_from(known.len()).expect("few aggregates");
         let geometry = labels.config.geometry().map_err(|damage| {
             Refusal::new(damage.to_string(), "a valid label", "Nothing was changed")
         })?;
@@ -271,6 +274,8 @@ impl Engine {
             &superblock,
             space,
         ));
+        let aggregates = shared.aggregates.write();
+        let mut aggregates = aggregates.unwrap_or_else(PoisonError::into_inner);
         aggregates.push(aggregate.clone());
         share_dirty_memory(&shared.options, &aggregates);
         drop(aggregates);

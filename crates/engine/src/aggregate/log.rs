@@ -59,7 +59,7 @@ pub(crate) struct Log {
     /// Reactors with operations that wait, one bit each (modulo 64).
     waiting: AtomicU64,
     /// Three quarters of the half that is being filled are used, or would be if those who wrote much without asking for
-    /// durability asked now, or what they wrote takes half of the memory for it, so that a consistency point should begin:
+    /// durability asked now, or what waits takes half of the memory for it, so that a consistency point should begin:
     /// operations find room while it does.
     filling: AtomicBool,
     /// Pages that may be dirty.
@@ -305,7 +305,7 @@ impl Log {
             false => 0,
         };
         let is_filling = queue.used_blocks() + coming >= (queue.half_blocks() * 3).div_ceil(4)
-            || coming > self.memory.load(Ordering::Relaxed) / 2;
+            || queue.coming_blocks() > self.memory.load(Ordering::Relaxed) / 2;
         if is_filling != self.is_filling() {
             self.filling.store(is_filling, Ordering::Release);
         }

@@ -169,6 +169,7 @@ impl Mounting {
             replaying: None,
             is_pressed: false,
             last_begin: 0,
+            last_reclaim: 0,
             leaving: Default::default(),
             is_entering: false,
             preparing: None,
@@ -255,7 +256,8 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         let image = Image::new(&shared, &snapshot, &luns);
         shared.images_mut().insert(snapshot, image);
     }
-    shared.swap_snapshots(&mut fs.snapshots.live().map(SnapshotInfo::of).collect());
+    let live = fs.snapshots.live().map(SnapshotInfo::of);
+    shared.swap_snapshots(&mut Arc::new(live.collect()));
     shared.set_base(fs.snapshots.roots.base);
     home.aggregate.lost.found(fs.lost);
     let known = VolumeHome {

@@ -8,6 +8,8 @@
 //! numbers and frees old ones; both change maps. So the maps come last, and free their own old places
 //! through the overflow file (see [`super::maps`]). Sealing allocates nothing.
 
+use std::sync::Arc;
+
 use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP, OVERFLOW, TOP_AREAS};
 use everglade_format::snapshot::State;
 use everglade_format::volume::SUPERBLOCK_VVBN;
@@ -341,7 +343,7 @@ fn close_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
     };
     let snapshots = &volume.fs.snapshots;
     if snapshots.is_changed() {
-        let view = snapshots.live().map(SnapshotInfo::of).collect();
+        let view = Arc::new(snapshots.live().map(SnapshotInfo::of).collect());
         let run = home.run.as_mut().expect("under way");
         run.views.push((volume.shared.clone(), view));
     }

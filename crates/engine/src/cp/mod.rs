@@ -118,6 +118,8 @@ pub(crate) struct Home {
     /// When the last consistency point was published, there was pressure for the next.
     pub(crate) is_pressed: bool,
     pub(crate) last_begin: Nanos,
+    /// When one began that gave something back of what was deleted.
+    pub(crate) last_reclaim: Nanos,
     /// What was published and holds memory yet.
     pub(crate) leaving: leaving::Leaving,
     /// The driver waits for the Aggregate affinity.
@@ -171,7 +173,7 @@ pub(crate) struct Run {
     /// Restored volumes.
     pub(crate) restored: Vec<Restored>,
     /// What people are told of volumes' snapshots.
-    pub(crate) views: Vec<(Arc<Volume>, Vec<SnapshotInfo>)>,
+    pub(crate) views: Vec<(Arc<Volume>, Arc<Vec<SnapshotInfo>>)>,
     pub(crate) answers: Vec<(admin::Request, Result<(), admin::Error>)>,
     pub(crate) writer: Writer,
     /// Blocks that deletions have yet to give back after this one.

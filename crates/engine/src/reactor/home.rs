@@ -25,7 +25,8 @@ const SLICE_NANOS: Nanos = 250_000;
 /// How long an idle system with deleted files rests between the consistency points that shrink them.
 const RECLAIM_REST: Nanos = 20_000_000;
 /// The same while clients change things, and how long deletions wait for their like then: each consistency point costs
-/// clients something.
+/// clients something. Fast writers have several in that time, of which one gives something back: a pass of the scans and
+/// what it changes all over the maps cost as much for few victims as for many.
 const RECLAIM_REST_BUSY: Nanos = 250_000_000;
 
 impl<O: Outside> Core<O> {
@@ -291,6 +292,10 @@ impl<O: Outside> Core<O> {
             .get_mut(&aggregate)
             .expect("freezes happen at home");
         home.last_begin = now;
+        let reclaim_rests = reclaim_rests(home, now, trigger, self.shared.options.cp_interval);
+        if !reclaim_rests {
+            home.last_reclaim = now;
+        }
         home.aggregate.share.begin(now);
         let is_back_to_back = trigger.is_pressure() && home.is_pressed;
         home.aggregate.counts.note(trigger, is_back_to_back);
@@ -304,6 +309,7 @@ impl<O: Outside> Core<O> {
             stranded: &mut stranded,
             seconds: home.wall_seconds,
             reclaim_regions: self.shared.options.reclaim_regions,
+            reclaim_rests,
             create_scan: self.shared.options.create_scan,
         };
         freeze::freeze(home, &permit, &mut context);
@@ -431,4 +437,12 @@ impl<O: Outside> Core<O> {
             self.punch(aggregate);
         }
     }
+}
+
+/// True if a consistency point that begins for another reason leaves what was deleted to a later one. Not when space is
+/// short, because then clients wait for it.
+fn reclaim_rests(home: &Home, now: Nanos, trigger: Trigger, interval: Nanos) -> bool {
+    let space = &home.aggregate.space;
+    let rested = home.last_reclaim + RECLAIM_REST_BUSY.min(interval);
+    trigger != Trigger::Reclaim && now < rested && space.dirty() > 0 && !space.is_short()
 }

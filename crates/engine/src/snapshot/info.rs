@@ -142,7 +142,6 @@ impl SnapshotInfo {
 pub(crate) fn all(volume: &Volume) -> Vec<SnapshotInfo> {
     let known = volume.snapshots();
     let mut all: Vec<SnapshotInfo> = known.iter().map(|info| with_parent(info, &known)).collect();
-    drop(known);
     look(&mut all, volume);
     all
 }
@@ -152,7 +151,6 @@ pub(crate) fn one(volume: &Volume, name: &str) -> Option<SnapshotInfo> {
     let known = volume.snapshots();
     let found = known.iter().find(|info| info.name == name)?;
     let mut found = [with_parent(found, &known)];
-    drop(known);
     look(&mut found, volume);
     let [found] = found;
     Some(found)
@@ -170,9 +168,9 @@ fn with_parent(info: &SnapshotInfo, all: &[SnapshotInfo]) -> SnapshotInfo {
 /// Fills in what is not as of the last consistency point, but as it is now.
 fn look(snapshots: &mut [SnapshotInfo], volume: &Volume) {
     clone::mark(snapshots, volume);
-    let images = volume.images();
     for snapshot in snapshots {
-        if let Some(image) = images.get(&snapshot.name) {
+        // Freezes and publications want to change them, and would wait for who looks at a thousand at once.
+        if let Some(image) = volume.images().get(&snapshot.name) {
             snapshot.is_exported = image.is_open();
             snapshot.luns = image.luns.keys().cloned().collect();
         }

@@ -140,6 +140,10 @@ impl Snapshots {
                 if snapshots.has(id) {
                     return Err(Damage::new("snapshot table", "one record for each id", id).into());
                 }
+                if !is_sound(&record) {
+                    let expected = "state, flags and holds that go together";
+                    return Err(Damage::new("snapshot record", expected, id).into());
+                }
                 if record.state == State::Live && snapshots.names.contains_key(&record.name) {
                     let expected = "one live record for each name";
                     return Err(Damage::new("snapshot table", expected, &record.name).into());
@@ -648,6 +652,15 @@ impl Snapshots {
     /// adds up.
     pub(crate) fn pending_blocks(&self) -> u64 {
         self.deleting().map(|record| record.exclusive).sum()
+    }
+}
+
+/// State, flags and holds go together.
+fn is_sound(record: &SnapshotRecord) -> bool {
+    match record.state {
+        State::Live => !record.is_in_pass,
+        State::Deleting => record.holds.is_empty() && !(record.is_in_pass && record.is_unfolded),
+        State::Gone => record.holds.is_empty() && !record.is_in_pass && !record.is_unfolded,
     }
 }
 

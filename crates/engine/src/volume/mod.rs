@@ -68,7 +68,7 @@ pub(crate) struct Volume {
     /// Snapshots that clients can open, by name. Changed in the Aggregate affinity only.
     pub(crate) images: RwLock<BTreeMap<String, Image>>,
     /// Snapshots, for people. Changed when a consistency point is published only.
-    pub(crate) snapshots: RwLock<Vec<SnapshotInfo>>,
+    pub(crate) snapshots: RwLock<Arc<Vec<SnapshotInfo>>>,
     /// Blocks of its active image, for people: as of the last consistency point.
     pub(crate) used_blocks: AtomicU64,
     /// Blocks of its files of the aggregate, likewise: container with all that is in it, and side files.
@@ -196,17 +196,15 @@ impl Volume {
         self.is_moved.store(is_moved, Ordering::Relaxed);
     }
 
-    /// What people are told of its snapshots.
-    /// Its snapshots, by their numbers.
-    pub(crate) fn snapshots(&self) -> RwLockReadGuard<'_, Vec<SnapshotInfo>> {
-        self.snapshots
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// What people are told of its snapshots, by their numbers. Nobody who publishes waits for who looks at a thousand.
+    pub(crate) fn snapshots(&self) -> Arc<Vec<SnapshotInfo>> {
+        let known = self.snapshots.read();
+        known.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What people are told from now on. Leaves in `view` what they were told before: a thousand are not let go of in a
     /// moment that clients wait for.
-    pub(crate) fn swap_snapshots(&self, view: &mut Vec<SnapshotInfo>) {
+    pub(crate) fn swap_snapshots(&self, view: &mut Arc<Vec<SnapshotInfo>>) {
         let known = self.snapshots.write();
         std::mem::swap(&mut *known.unwrap_or_else(PoisonError::into_inner), view);
     }

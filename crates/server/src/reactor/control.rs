@@ -178,15 +178,19 @@ impl Plane {
         controls: impl IntoIterator<Item = Control>,
     ) -> Vec<Option<Answer>> {
         let mut answers: Vec<Receiver<Answer>> = Vec::new();
-        let mut inbox = self.inbox(reactor);
+        let mut asked = VecDeque::new();
         for control in controls {
             let (reply, answer) = channel();
             answers.push(answer);
-            if !inbox.is_closed {
-                inbox.asked.push_back(Asked { control, reply });
-            }
+            asked.push_back(Asked { control, reply });
+        }
+        // The reactor looks there in each turn.
+        let mut inbox = self.inbox(reactor);
+        if !inbox.is_closed {
+            inbox.asked.append(&mut asked);
         }
         drop(inbox);
+        drop(asked);
         self.world.wake(reactor);
         let answers = answers.into_iter();
         answers.map(|answer| answer.recv().ok()).collect()

@@ -249,6 +249,44 @@ fn deletions_wait_for_their_like_while_clients_write_and_only_then() {
 }
 
 #[test]
+fn beside_writers_not_each_consistency_point_scans() {
+    let maker = EngineMaker {
+        cp_interval: 10_000_000_000,
+        ..EngineMaker::SMALL
+    };
+    let mut rig = Rig::new(maker, 64 << 20, 8 << 20);
+    for number in 0..3 {
+        rig.write(0, 8, number).expect("there is room");
+        rig.snapshot(&format!("s{number}")).expect("there is room");
+    }
+    rig.rest();
+    let mut left = Vec::new();
+    for number in 0..3 {
+        rig.write(8, 8, 10 + number).expect("there is room");
+        let (volume, name) = (own("v"), format!("at-once-{number}"));
+        // A snapshot waits for nothing, and its consistency point has the deletion, too.
+        let create = Change::CreateSnapshot { volume, name };
+        for answer in rig.change_all(vec![deletion(number), create]) {
+            answer.expect("nothing is wrong with it");
+        }
+        let scan = rig.system.scan("v");
+        left.push(scan.victims + scan.waiting);
+    }
+    assert_eq!(
+        left,
+        [0, 1, 2],
+        "the first one scanned; the others came too soon after it"
+    );
+    rig.rest();
+    let scan = rig.system.scan("v");
+    assert_eq!(
+        scan.victims + scan.waiting,
+        0,
+        "nobody is forgotten: {scan:?}"
+    );
+}
+
+#[test]
 fn a_deletion_that_waits_is_refused_when_the_aggregate_fails() {
     let maker = EngineMaker {
         cp_interval: 10_000_000_000,
