@@ -170,7 +170,8 @@ impl Stage {
 
     /// On a file system on a loop device.
     fn on(&mut self, kind: &str) -> Result<Server, Failure> {
-        let mounted = Mounted::make(&self.folder, kind, self.bytes * 2)?;
+        // The image, a copy that shares less and less of it, and the one before until that is gone.
+        let mounted = Mounted::make(&self.folder, kind, self.bytes * 4)?;
         let image = mounted.folder.join("raw.img");
         written_file(&image, self.bytes)?;
         self.mounts.push(mounted);
