@@ -325,8 +325,8 @@ pub(crate) struct Context<'a> {
     pub(crate) stranded: &'a mut Vec<Stranded<u64>>,
     pub(crate) seconds: u64,
     pub(crate) reclaim_regions: u64,
-    /// What was deleted waits for a later consistency point.
-    pub(crate) reclaim_rests: bool,
+    /// What this one may do of it; 0: what was deleted waits for a later one.
+    pub(crate) reclaim_budget: u64,
     /// New snapshots are scanned.
     pub(crate) create_scan: bool,
 }

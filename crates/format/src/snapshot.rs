@@ -126,6 +126,17 @@ fn name_at(record: &[u8], at: usize, length: u8, what: &'static str) -> Result<S
 }
 
 impl SnapshotRecord {
+    /// State, flags and holds go together: only what is being deleted is in a pass, and then folded; only what is live is
+    /// held; what is gone is no more than a name in the history (F-10).
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        match self.state {
+            State::Live => !self.is_in_pass,
+            State::Deleting => self.holds.is_empty() && !(self.is_in_pass && self.is_unfolded),
+            State::Gone => self.holds.is_empty() && !self.is_in_pass && !self.is_unfolded,
+        }
+    }
+
     /// Block of the table and slot in it.
     #[must_use]
     pub fn place(slot: u64) -> (u64, u64) {
@@ -284,6 +295,31 @@ mod tests {
                 seconds: 4,
             }],
         }
+    }
+
+    #[test]
+    fn state_flags_and_holds_go_together() {
+        let sound = |state, is_unfolded, is_in_pass, is_held: bool| {
+            let one = record(1);
+            let record = SnapshotRecord {
+                state,
+                is_unfolded,
+                is_in_pass,
+                holds: one.holds.iter().filter(|_| is_held).cloned().collect(),
+                ..one
+            };
+            record.is_sound()
+        };
+        assert!(sound(State::Live, true, false, true));
+        assert!(!sound(State::Live, false, true, false), "not deleted");
+        assert!(sound(State::Deleting, true, false, false));
+        assert!(sound(State::Deleting, false, true, false));
+        assert!(!sound(State::Deleting, true, true, false), "not folded");
+        assert!(!sound(State::Deleting, false, false, true), "held");
+        assert!(sound(State::Gone, false, false, false));
+        assert!(!sound(State::Gone, true, false, false));
+        assert!(!sound(State::Gone, false, true, false));
+        assert!(!sound(State::Gone, false, false, true));
     }
 
     #[test]

@@ -32,13 +32,16 @@ const SLACK_PERCENT: u64 = 3;
 /// More than this below it wants to be written down.
 const GAIN_PERCENT: u64 = 5;
 
-fn file() -> PathBuf {
-    place::root().join("docs/benchmarks/instructions.txt")
+/// Where the limits are.
+const FILE: &str = "instructions.txt";
+
+fn file(name: &str) -> PathBuf {
+    place::root().join("docs/benchmarks").join(name)
 }
 
 /// Counts, and fails where a limit is exceeded.
 pub(crate) fn verify(tally: &mut Tally) {
-    let text = std::fs::read_to_string(file()).unwrap_or_default();
+    let text = std::fs::read_to_string(file(FILE)).unwrap_or_default();
     let (limits, ground) = read(&text);
     if ground.as_deref() != Some(this_ground().as_str()) {
         let reason = format!("instruction limits are of {}", ground.unwrap_or_default());
@@ -84,9 +87,15 @@ pub(crate) fn update(tally: &mut Tally) {
         println!("{path:<20} {count:>8}");
         text.push_str(&format!("{path} {count}\n"));
     }
-    match std::fs::write(file(), text) {
+    put(tally, FILE, &text);
+}
+
+/// Writes a file of `docs/benchmarks`.
+pub(super) fn put(tally: &mut Tally, name: &str, text: &str) {
+    let file = file(name);
+    match std::fs::write(&file, text) {
         Ok(()) => tally.pass(1),
-        Err(error) => tally.fail(format!("write {}: {error}", file().display())),
+        Err(error) => tally.fail(format!("write {}: {error}", file.display())),
     }
 }
 
@@ -232,7 +241,7 @@ mod tests {
 
     #[test]
     fn every_path_has_a_limit() {
-        let text = std::fs::read_to_string(file()).unwrap();
+        let text = std::fs::read_to_string(file(FILE)).unwrap();
         let (limits, ground) = read(&text);
         assert!(ground.is_some());
         assert!(PATHS.iter().all(|(path, _)| limits.contains_key(path)));

@@ -5,10 +5,7 @@
 //! what misses that was touched for the first time in a while. The kernel's part is not in it: of a read the 64 lines of
 //! the page that it copies, of a write those that it fills.
 
-use std::path::PathBuf;
-
-use super::instructions::{PATHS, counted, is_ready, this_ground};
-use crate::place;
+use super::instructions::{PATHS, counted, is_ready, put, this_ground};
 use crate::step::{begin, end};
 use crate::tally::Tally;
 
@@ -31,7 +28,6 @@ pub(super) fn write(tally: &mut Tally) {
     if !is_ready(tally) {
         return;
     }
-    let file = place::root().join("docs/benchmarks/lines.txt");
     let near = format!("--D1={NEAR_BYTES},8,64");
     let far = format!("--LL={FAR_BYTES},16,64");
     let begun = begin("counting cache lines");
@@ -62,14 +58,7 @@ pub(super) fn write(tally: &mut Tally) {
         text.push('\n');
     }
     end("counting cache lines", begun, true);
-    written(tally, &file, &text);
-}
-
-fn written(tally: &mut Tally, file: &PathBuf, text: &str) {
-    match std::fs::write(file, text) {
-        Ok(()) => tally.pass(1),
-        Err(error) => tally.fail(format!("write {}: {error}", file.display())),
-    }
+    put(tally, "lines.txt", &text);
 }
 
 /// Of callgrind's `Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw`.

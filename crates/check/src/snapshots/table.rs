@@ -182,15 +182,8 @@ impl Table {
                 record.is_in_pass,
                 record.holds.len()
             );
-            let is_sound = match record.state {
-                State::Live => !record.is_in_pass,
-                State::Deleting => {
-                    record.holds.is_empty() && !(record.is_in_pass && record.is_unfolded)
-                }
-                State::Gone => record.holds.is_empty() && !record.is_in_pass && !record.is_unfolded,
-            };
             let expected = "state, flags and holds that go together";
-            rule(is_sound, Kind::SnapshotRecord, expected, flags);
+            rule(record.is_sound(), Kind::SnapshotRecord, expected, flags);
             if record.state == State::Gone {
                 let lines = self.parents.iter().zip(&self.also);
                 let children =

@@ -300,12 +300,10 @@ impl Log {
     }
 
     fn note_fill(&self, queue: &Journal) {
-        let coming = match self.is_bulk() {
-            true => queue.coming_blocks(),
-            false => 0,
-        };
-        let is_filling = queue.used_blocks() + coming >= (queue.half_blocks() * 3).div_ceil(4)
-            || queue.coming_blocks() > self.memory.load(Ordering::Relaxed) / 2;
+        let coming = queue.coming_blocks();
+        let at_once = if self.is_bulk() { coming } else { 0 };
+        let is_filling = queue.used_blocks() + at_once >= (queue.half_blocks() * 3).div_ceil(4)
+            || coming > self.memory.load(Ordering::Relaxed) / 2;
         if is_filling != self.is_filling() {
             self.filling.store(is_filling, Ordering::Release);
         }

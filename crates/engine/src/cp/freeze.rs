@@ -86,10 +86,7 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
         plan: VecDeque::new(),
         active,
         reclaim_regions: context.reclaim_regions,
-        reclaim_budget: match context.reclaim_rests {
-            true => 0,
-            false => context.reclaim_regions,
-        },
+        reclaim_budget: context.reclaim_budget,
         cloned_regions: 0,
         cloning_waits: false,
         new_luns: Vec::new(),

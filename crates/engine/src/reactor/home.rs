@@ -292,9 +292,11 @@ impl<O: Outside> Core<O> {
             .get_mut(&aggregate)
             .expect("freezes happen at home");
         home.last_begin = now;
-        let reclaim_rests = reclaim_rests(home, now, trigger, self.shared.options.cp_interval);
-        if !reclaim_rests {
+        let options = &self.shared.options;
+        let mut reclaim_budget = 0;
+        if !reclaim_rests(home, now, trigger, options.cp_interval) {
             home.last_reclaim = now;
+            reclaim_budget = options.reclaim_regions;
         }
         home.aggregate.share.begin(now);
         let is_back_to_back = trigger.is_pressure() && home.is_pressed;
@@ -308,9 +310,9 @@ impl<O: Outside> Core<O> {
             names: &self.shared.volume_names,
             stranded: &mut stranded,
             seconds: home.wall_seconds,
-            reclaim_regions: self.shared.options.reclaim_regions,
-            reclaim_rests,
-            create_scan: self.shared.options.create_scan,
+            reclaim_regions: options.reclaim_regions,
+            reclaim_budget,
+            create_scan: options.create_scan,
         };
         freeze::freeze(home, &permit, &mut context);
         if planted::is(Bug::ChangeAnsweredEarly) {

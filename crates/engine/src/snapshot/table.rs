@@ -140,7 +140,7 @@ impl Snapshots {
                 if snapshots.has(id) {
                     return Err(Damage::new("snapshot table", "one record for each id", id).into());
                 }
-                if !is_sound(&record) {
+                if !record.is_sound() {
                     let expected = "state, flags and holds that go together";
                     return Err(Damage::new("snapshot record", expected, id).into());
                 }
@@ -652,15 +652,6 @@ impl Snapshots {
     /// adds up.
     pub(crate) fn pending_blocks(&self) -> u64 {
         self.deleting().map(|record| record.exclusive).sum()
-    }
-}
-
-/// State, flags and holds go together.
-fn is_sound(record: &SnapshotRecord) -> bool {
-    match record.state {
-        State::Live => !record.is_in_pass,
-        State::Deleting => record.holds.is_empty() && !(record.is_in_pass && record.is_unfolded),
-        State::Gone => record.holds.is_empty() && !record.is_in_pass && !record.is_unfolded,
     }
 }
 

@@ -131,19 +131,8 @@ fn a_consistency_point_that_used_its_slice_lets_clients_have_their_turn() {
 fn who_overwrites_the_same_blocks_for_long_waits_for_no_journal() {
     // A half of the journal takes more than memory does.
     let mut rig = Rig::new(8 << 30, 4 * MIB);
-    let half_bytes = |rig: &Rig| {
-        rig.engine.aggregates()[0]
-            .journal
-            .expect("it has one")
-            .half_bytes
-    };
-    assert!(half_bytes(&rig) > 128 * MIB);
-    let used_bytes = |rig: &Rig| {
-        rig.engine.aggregates()[0]
-            .journal
-            .expect("it has one")
-            .used_bytes
-    };
+    let journal = |rig: &Rig| rig.engine.aggregates()[0].journal.expect("it has one");
+    assert!(journal(&rig).half_bytes > 128 * MIB);
     let mut used = 0;
     let mut begun = 0;
     for mebibyte in 0..400 {
@@ -157,8 +146,11 @@ fn who_overwrites_the_same_blocks_for_long_waits_for_no_journal() {
             .sum();
         match mebibyte {
             // It was not yet clear that this one does not ask for durability.
-            0..=70 => used = used_bytes(&rig),
-            _ => assert!(used_bytes(&rig) <= used, "logged after {mebibyte} MiB"),
+            0..=70 => used = journal(&rig).used_bytes,
+            _ => assert!(
+                journal(&rig).used_bytes <= used,
+                "logged after {mebibyte} MiB"
+            ),
         }
     }
     assert!(
