@@ -577,10 +577,11 @@ impl Run<'_> {
                 if is_blurred {
                     return Ok(());
                 }
-                if again == 0 {
-                    life.build()?;
-                    life.is_tolerant = true;
+                match again {
+                    0 => _ = life.build()?,
+                    _ => life.plan_building(),
                 }
+                life.is_tolerant = true;
                 switch();
                 life.work_off(actions).map(|_| ())
             };

@@ -219,6 +219,12 @@ impl Life<'_> {
 
     /// Makes what volumes and LUNs are missing. False when the power failed.
     pub(super) fn build(&mut self) -> Result<bool, Failure> {
+        self.plan_building();
+        self.pump(&|life| life.is_quiet())
+    }
+
+    /// What volumes and LUNs are missing is to be made. Until it is, nobody expects to find it after a start.
+    pub(super) fn plan_building(&mut self) {
         let exports = self.system.target(0).exports();
         let names = self.system.volumes().unwrap_or_default();
         for volume in &mut self.known.volumes {
@@ -239,6 +245,5 @@ impl Life<'_> {
                 };
             }
         }
-        self.pump(&|life| life.is_quiet())
     }
 }
