@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Parser, Subcommand};
-use everglade_server::config::{IoMode, TcpListen, UnixListen};
+use everglade_server::config::{IoMode, Pinning, TcpListen, UnixListen};
 use everglade_server::{Interval, Name, Settings, Size};
 
 /// A copy-on-write storage server in user space: thin volumes on pooled files or devices, served
@@ -190,6 +190,16 @@ pub(crate) struct Serve {
     )]
     pub(crate) reactors: Option<usize>,
 
+    /// Keep each data plane thread on a processor of its own: auto (if there is exactly one for each),
+    /// off [default: auto]
+    #[arg(
+        long,
+        value_name = "WAY",
+        env = "EVERGLADE_PIN",
+        hide_env_values = true
+    )]
+    pub(crate) pin: Option<Pinning>,
+
     /// How devices are driven: auto, uring, threads [default: auto]
     #[arg(long, value_name = "WAY", env = "EVERGLADE_IO", hide_env_values = true)]
     pub(crate) io: Option<IoMode>,
@@ -238,6 +248,7 @@ impl Serve {
             data_dir: global.data_dir.clone(),
             memory: self.memory,
             reactors: self.reactors,
+            pin: self.pin,
             io: self.io,
             nbd_tcp: self.nbd_tcp,
             nbd_unix: self.nbd_unix.clone(),
@@ -347,12 +358,15 @@ mod tests {
             "512MiB",
             "--io",
             "threads",
+            "--pin",
+            "off",
         ];
         let Verb::Serve(serve) = Args::try_parse_from(words).expect("good usage").verb else {
             panic!("another verb");
         };
         assert_eq!(serve.memory, Some(Size::mib(512)));
         assert_eq!(serve.io, Some(IoMode::Threads));
+        assert_eq!(serve.pin, Some(Pinning::Off));
         for bad in [
             ["--memory", "lots"],
             ["--nbd-tcp", "everywhere"],

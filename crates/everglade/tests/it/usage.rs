@@ -13,6 +13,7 @@ fn wrong_usage_is_2_and_goes_to_stderr() {
         &["serve", "--memory", "lots"],
         &["serve", "--memory", "1GB"],
         &["serve", "--io", "magic"],
+        &["serve", "--pin", "everything"],
         &["serve", "--nbd-tcp", "somewhere"],
         &["serve", "--reactors", "-1"],
         &["serve", "--cp-interval", "soon"],

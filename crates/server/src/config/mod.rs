@@ -9,6 +9,7 @@ pub mod address;
 pub mod callers;
 pub mod error;
 pub mod file;
+pub mod pinning;
 pub mod place;
 pub mod show;
 pub mod suggest;
@@ -24,6 +25,7 @@ use std::str::FromStr;
 pub use address::{TcpListen, UnixListen};
 pub use callers::{Callers, Rules, Tls, TlsClients};
 pub use error::ConfigError;
+pub use pinning::Pinning;
 
 use everglade_api::Name;
 
@@ -110,6 +112,8 @@ pub struct Settings {
     pub memory: Option<Size>,
     /// Data plane threads.
     pub reactors: Option<usize>,
+    /// Where the system may run reactors.
+    pub pin: Option<Pinning>,
     /// How devices are driven.
     pub io: Option<IoMode>,
     /// NBD over TCP.
@@ -152,6 +156,7 @@ impl Settings {
             data_dir: self.data_dir.or(lower.data_dir),
             memory: self.memory.or(lower.memory),
             reactors: self.reactors.or(lower.reactors),
+            pin: self.pin.or(lower.pin),
             io: self.io.or(lower.io),
             nbd_tcp: self.nbd_tcp.or(lower.nbd_tcp),
             nbd_unix: self.nbd_unix.or(lower.nbd_unix),
@@ -181,6 +186,8 @@ pub struct Config {
     pub memory: Size,
     /// Data plane threads, at least one.
     pub reactors: usize,
+    /// Where the system may run them.
+    pub pin: Pinning,
     /// How devices are driven.
     pub io: IoMode,
     /// The NBD server.
@@ -317,6 +324,7 @@ impl Config {
                     .unwrap_or_else(|| cores.min(REACTORS_DEFAULT_MAX)),
                 1..=REACTORS_MAX,
             )?,
+            pin: settings.pin.unwrap_or_default(),
             io: settings.io.unwrap_or_default(),
             nbd,
             api_unix,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Config, ConfigError, IoMode, Settings, TcpListen, UnixListen, file};
+use super::{Config, ConfigError, IoMode, Pinning, Settings, TcpListen, UnixListen, file};
 use crate::{Interval, Size};
 
 fn said(data_dir: &str) -> Settings {
@@ -37,6 +37,7 @@ fn defaults_are_those_of_the_conventions() {
     assert_eq!(config.memory, Size::gib(1));
     assert!((1..=8).contains(&config.reactors));
     assert_eq!(config.io, IoMode::Auto);
+    assert_eq!(config.pin, Pinning::Auto);
     assert_eq!(
         config.nbd.tcp.map(|tcp| tcp.to_string()),
         Some("127.0.0.1:10809".to_owned())
@@ -59,11 +60,13 @@ fn the_upper_layer_wins_key_by_key() {
     let lower = Settings {
         memory: Some(Size::gib(3)),
         reactors: Some(3),
+        pin: Some(Pinning::Off),
         ..said("/low")
     };
     let config = complete(upper.over(lower));
     assert_eq!(config.memory, Size::gib(2));
     assert_eq!(config.reactors, 3);
+    assert_eq!(config.pin, Pinning::Off);
     assert_eq!(config.data_dir, Path::new("/low"));
 }
 

@@ -22,6 +22,7 @@ mod first_start;
 mod inventory;
 mod lun_clones;
 mod pools;
+mod processors;
 mod renaming;
 mod scan;
 mod scheduled;
@@ -164,6 +165,10 @@ fn bring_up(
     (listeners, door): (Listeners, Door),
     is_first: bool,
 ) -> Result<(Schedule, Vec<Export>), StartError> {
+    let processors = processors::own(config.pin, config.reactors);
+    if !processors.is_empty() {
+        tracing::info!("each reactor keeps to a processor of its own: {processors:?}");
+    }
     for index in 0..config.reactors {
         let outside = running.plane.world.reactor(index).map_err(engine_error)?;
         let reactor = turn::Reactor::new(
@@ -174,9 +179,13 @@ fn bring_up(
             door.clone(),
             config,
         );
+        let processor = processors.get(index).copied();
         let spawned = std::thread::Builder::new()
             .name(format!("reactor-{index}"))
-            .spawn(move || reactor.run());
+            .spawn(move || {
+                processor.into_iter().for_each(processors::keep_to);
+                reactor.run();
+            });
         running.threads.push(spawned.map_err(engine_error)?);
     }
     wait_until_mounted(&running.engine)?;

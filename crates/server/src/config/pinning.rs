@@ -1,0 +1,37 @@
+//! Whether reactors keep to processors of their own.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Where the system may run reactors ([decision 0025](../../../../docs/decisions/0025-reactors-keep-to-their-processors.md)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pinning {
+    /// Each on a processor of its own if there is exactly one for each, else where the system likes.
+    #[default]
+    Auto,
+    /// Where the system likes.
+    Off,
+}
+
+impl FromStr for Pinning {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Pinning, String> {
+        match text {
+            "auto" => Ok(Pinning::Auto),
+            "off" => Ok(Pinning::Off),
+            _ => Err(format!(
+                "'{text}' is not a way to pin data plane threads; expected auto or off"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Pinning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Pinning::Auto => "auto",
+            Pinning::Off => "off",
+        })
+    }
+}

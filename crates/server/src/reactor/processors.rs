@@ -1,0 +1,76 @@
+//! Processors that reactors keep to (decision 0025).
+//!
+//! With a reactor for each processor that this process may use, a reactor that is moved lands where another one
+//! is. The system does that: it wakes a thread beside the one that wakes it, and where processors are busy for more than a half
+//! of the time it no longer looks for one that is idle. Two reactors, or a reactor and its client, then take turns on one
+//! processor while the next one waits for work. So each keeps to its own. With fewer reactors than processors there is
+//! room to move to, and with more, or with a limit on time instead of processors, nobody has one of its own: there the
+//! system chooses.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::config::Pinning;
+
+/// A processor for each of `reactors`, in order, or none when the system is to choose.
+pub(super) fn own(pinning: Pinning, reactors: usize) -> Vec<usize> {
+    let usable = sched_getaffinity(None).map_or_else(|_| Vec::new(), |set| members(&set));
+    // Less than the processors that may be used where a control group limits the time.
+    let worth = std::thread::available_parallelism().map_or(1, usize::from);
+    choose(pinning, reactors, usable, worth)
+}
+
+/// `usable` if there is exactly one for each of `reactors`, and all of its time.
+fn choose(pinning: Pinning, reactors: usize, usable: Vec<usize>, worth: usize) -> Vec<usize> {
+    let is_one_each = usable.len() == reactors && worth == reactors;
+    match pinning {
+        Pinning::Auto if is_one_each => usable,
+        Pinning::Auto | Pinning::Off => Vec::new(),
+    }
+}
+
+fn members(set: &CpuSet) -> Vec<usize> {
+    (0..CpuSet::MAX_CPU)
+        .filter(|cpu| set.is_set(*cpu))
+        .collect()
+}
+
+/// The calling thread stays on `processor` from now on. A host that forbids that is a matter of speed only.
+pub(super) fn keep_to(processor: usize) {
+    let mut set = CpuSet::new();
+    set.set(processor);
+    if let Err(error) = sched_setaffinity(None, &set) {
+        tracing::debug!("a reactor cannot keep to processor {processor}: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_each_or_none_at_all() {
+        let auto = |reactors, usable: &[usize], worth| {
+            choose(Pinning::Auto, reactors, usable.to_vec(), worth)
+        };
+        assert_eq!(auto(2, &[0, 1], 2), [0, 1]);
+        assert_eq!(auto(2, &[3, 7], 2), [3, 7], "those that were given");
+        assert!(auto(2, &[0, 1, 2], 3).is_empty(), "room to move to");
+        assert!(auto(3, &[0, 1], 2).is_empty(), "too few");
+        assert!(auto(2, &[0, 1], 1).is_empty(), "half of the time of each");
+        assert!(auto(2, &[], 2).is_empty(), "nobody said which");
+        assert!(choose(Pinning::Off, 2, vec![0, 1], 2).is_empty());
+    }
+
+    #[test]
+    fn who_keeps_to_a_processor_stays_there_and_nobody_else() {
+        let all = members(&sched_getaffinity(None).expect("everybody may ask"));
+        let last = *all.last().expect("one at least");
+        let kept = std::thread::spawn(move || {
+            keep_to(last);
+            members(&sched_getaffinity(None).expect("everybody may ask"))
+        });
+        assert_eq!(kept.join().expect("it ends"), [last]);
+        let others = members(&sched_getaffinity(None).expect("everybody may ask"));
+        assert_eq!(others, all);
+    }
+}
