@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Where the system may run reactors ([decision 0025](../../../../docs/decisions/0025-reactors-keep-to-their-processors.md)).
+/// Where the system may run reactors (decision 0025).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pinning {
     /// Each on a processor of its own if there is exactly one for each, else where the system likes.
