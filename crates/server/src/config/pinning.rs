@@ -1,6 +1,5 @@
 //! Whether reactors keep to processors of their own.
 
-use std::fmt;
 use std::str::FromStr;
 
 /// Where the system may run reactors (decision 0025).
@@ -24,14 +23,5 @@ impl FromStr for Pinning {
                 "'{text}' is not a way to pin data plane threads; expected auto or off"
             )),
         }
-    }
-}
-
-impl fmt::Display for Pinning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Pinning::Auto => "auto",
-            Pinning::Off => "off",
-        })
     }
 }

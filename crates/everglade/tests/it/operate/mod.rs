@@ -4,6 +4,7 @@ mod configuration;
 pub(crate) mod http;
 mod listing;
 pub(crate) mod metrics;
+mod processors;
 mod remembering;
 mod remote;
 mod service;

@@ -1,10 +1,9 @@
 //! A start with one aggregate that cannot be opened, and journals where they are wanted.
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use crate::manage::{ask, ask_json, refused, serve};
-use crate::running::{Place, Server, code};
+use crate::running::{Place, code};
 
 fn device(place: &Place, name: &str, bytes: u64) -> String {
     let path = place.file(name);
@@ -165,54 +164,4 @@ fn a_journal_device_that_cannot_be_used_refuses_the_first_start() {
         "{said}"
     );
     serve(&place).stop();
-}
-
-/// The processors that each reactor may use, in order of the reactors.
-fn processors(server: &Server) -> Vec<String> {
-    let threads = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
-    let mut all: Vec<(String, String)> = threads
-        .filter_map(|thread| {
-            let status = fs::read_to_string(thread.ok()?.path().join("status")).ok()?;
-            let said = |key: &str| {
-                let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-                Some(line.trim().to_owned())
-            };
-            Some((said("Name:")?, said("Cpus_allowed_list:")?))
-        })
-        .filter(|(name, _)| name.starts_with("reactor-"))
-        .collect();
-    all.sort();
-    all.into_iter().map(|(_, list)| list).collect()
-}
-
-#[test]
-fn reactors_keep_to_processors_where_there_is_one_for_each() {
-    let place = Place::new();
-    let ours = fs::read_to_string("/proc/self/status").expect("it runs");
-    let ours = ours
-        .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    let ours = ours.expect("a line of it").trim();
-    let usable = rustix::thread::sched_getaffinity(None).expect("a mask");
-    let usable = usable.count() as usize;
-    let shared = |reactors: usize| vec![ours.to_owned(); reactors];
-    let served = |reactors: usize, options: &[&str]| {
-        let server = place.serve(&[&["--reactors", &reactors.to_string()], options].concat());
-        let kept = processors(&server);
-        server.stop();
-        assert_eq!(kept.len(), reactors, "{kept:?}");
-        kept
-    };
-
-    let kept = served(usable, &[]);
-    if std::thread::available_parallelism().map_or(1, usize::from) == usable {
-        let each: BTreeSet<&String> = kept.iter().collect();
-        assert_eq!(each.len(), usable, "{kept:?}");
-        let is_one = |list: &String| list.parse::<usize>().is_ok();
-        assert!(kept.iter().all(is_one), "{kept:?}");
-    } else {
-        assert_eq!(kept, shared(usable), "a container whose time is limited");
-    }
-    assert_eq!(served(usable + 1, &[]), shared(usable + 1), "too many");
-    assert_eq!(served(usable, &["--pin", "off"]), shared(usable));
 }
