@@ -9,7 +9,6 @@
 mod conformance;
 mod devices;
 mod forbidden;
-mod hosts;
 mod net;
 mod rig;
 mod waiting;

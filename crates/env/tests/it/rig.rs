@@ -89,11 +89,6 @@ impl Rig {
         }
     }
 
-    /// A second server on the same host.
-    pub(crate) fn another_world(&self) -> World {
-        World::new(&self.options).unwrap()
-    }
-
     /// A file device.
     pub(crate) fn file(&self, size_bytes: u64) -> DeviceId {
         let path = self.path("file");

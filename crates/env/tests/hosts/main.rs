@@ -1,15 +1,36 @@
 //! Devices on hosts of all kinds: block devices, full file systems, those that refuse O_DIRECT. Needs
 //! root for loop devices and mounts; what cannot be made is skipped and said.
+//!
+//! These tests run programs. Until such a process is another program it holds what every thread of the
+//! tests has open: locks of devices that were closed, sockets whose peers wait for their end. So they are
+//! not among the other tests, and one at a time.
+#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "small numbers, on 64-bit hosts"
+)]
+
+#[expect(dead_code, reason = "the other tests need all of it")]
+#[path = "../it/rig.rs"]
+mod rig;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use everglade_env::{DeviceKind, DiskError, Geometry, Op, OpenError, Storage};
+use everglade_env::{DeviceKind, DiskError, Geometry, Op, OpenError, Storage, World};
 
 use crate::rig::Place::Disk;
-use crate::rig::{BLOCK, Rig, everywhere, pattern};
+use crate::rig::{BLOCK, Rig, pattern};
+
+/// A test on every way to reach a disk, while no other one runs.
+fn everywhere(test: impl Fn(Rig)) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    rig::everywhere(Disk, test);
+}
 
 /// Runs a tool; `None`, with a reason printed, if it is missing or fails.
 fn tool(command: &str, arguments: &[&str]) -> Option<String> {
@@ -71,7 +92,7 @@ impl Drop for Mounted {
 
 #[test]
 fn a_block_device_is_a_device() {
-    everywhere(Disk, |mut rig| {
+    everywhere(|mut rig| {
         let Some(attached) = Loop::attach(&rig.path("backing"), 8 << 20) else {
             return;
         };
@@ -80,7 +101,7 @@ fn a_block_device_is_a_device() {
         let info = rig.world.info(device).unwrap();
         assert_eq!((info.kind, info.size_bytes), (DeviceKind::Block, 8 << 20));
         assert_eq!(info.host_free_bytes, None);
-        let second = rig.another_world();
+        let second = World::new(&rig.options).unwrap();
         assert!(matches!(second.open(path), Err(OpenError::Busy { .. })));
         rig.write(device, BLOCK, &pattern(3, 1 << 20)).unwrap();
         rig.flush(device).unwrap();
@@ -112,7 +133,7 @@ fn a_block_device_is_a_device() {
 
 #[test]
 fn a_mounted_block_device_is_refused() {
-    everywhere(Disk, |rig| {
+    everywhere(|rig| {
         let Some(attached) = Loop::attach(&rig.path("backing"), 16 << 20) else {
             return;
         };
@@ -189,7 +210,7 @@ fn fill(rig: &mut Rig, path: &Path, host_bytes: u64) {
 
 #[test]
 fn a_full_host_says_no_space_and_keeps_what_is_there() {
-    everywhere(Disk, |mut rig| {
+    everywhere(|mut rig| {
         if let Some(mounted) = Mounted::new(&rig, "tmpfs", "size=6m", "tmpfs") {
             fill(&mut rig, &mounted.path(), 6 << 20);
         }
@@ -207,7 +228,7 @@ fn a_full_host_says_no_space_and_keeps_what_is_there() {
 
 #[test]
 fn a_host_that_refuses_direct_io_is_used_buffered_and_says_so() {
-    everywhere(Disk, |mut rig| {
+    everywhere(|mut rig| {
         // ramfs has neither O_DIRECT nor reservations nor holes.
         let Some(mounted) = Mounted::new(&rig, "ramfs", "defaults", "ramfs") else {
             return;
