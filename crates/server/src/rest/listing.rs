@@ -35,8 +35,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Listing {
 impl Listing {
     fn parse(query: &str) -> Result<Listing, Problem> {
         if query.len() > QUERY_BYTES_MAX {
-            let text = format!("the query is longer than {QUERY_BYTES_MAX} bytes");
-            return Err(Problem::new(Code::BodyTooLarge, text));
+            let text = format!("longer than {QUERY_BYTES_MAX} bytes; ask for less at a time");
+            return Err(Problem::invalid("query", text));
         }
         let mut parameters: Vec<(String, String)> = Vec::new();
         for part in query.split('&').filter(|part| !part.is_empty()) {
@@ -287,5 +287,14 @@ mod tests {
             assert_eq!(problem.code, code, "{query}: {problem}");
             assert_eq!(problem.field.as_deref(), Some(field), "{query}");
         }
+    }
+
+    #[test]
+    fn a_query_is_long_enough_or_refused_as_what_it_is() {
+        let of = |bytes: usize| format!("name={}", "a".repeat(bytes - "name=".len()));
+        assert_eq!(shown_names(&of(QUERY_BYTES_MAX)), "");
+        let problem = select(&of(QUERY_BYTES_MAX + 1)).expect_err("too long");
+        assert_eq!(problem.code, Code::InvalidValue, "{problem}");
+        assert_eq!(problem.field.as_deref(), Some("query"));
     }
 }
