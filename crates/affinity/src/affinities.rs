@@ -162,9 +162,17 @@ impl<M: Copy> Affinities<M> {
     pub fn enter(&self, reactor: usize, node: &Node, message: M) -> Entry {
         self.reactors.assert_outside(reactor);
         if node.class().is_leaf() && self.take(reactor, node) {
-            return self.entered(reactor, node, None, Hold::Word);
+            return Entry::Entered(self.inside(reactor, node, None, Hold::Word));
         }
         self.enter_locked(reactor, node, None, message)
+    }
+
+    /// Enters a single leaf (Stripe, Range) if nobody is inside or waits, without a message to wait with: nothing is
+    /// left behind when it may not. Called as [`Affinities::enter`] is, which is what to do then.
+    pub fn try_enter(&self, reactor: usize, node: &Node) -> Option<Permit> {
+        self.reactors.assert_outside(reactor);
+        let is_taken = node.class().is_leaf() && self.take(reactor, node);
+        is_taken.then(|| self.inside(reactor, node, None, Hold::Word))
     }
 
     /// Asks to enter two sibling stripes, all or nothing. The same stripe twice is one entry, so that
@@ -235,7 +243,7 @@ impl<M: Copy> Affinities<M> {
             .lock()
             .enter(&self.reactors, reactor, (first, second), message);
         match turn {
-            Ok(Turn::Enter(hold)) => self.entered(reactor, first, second, hold),
+            Ok(Turn::Enter(hold)) => Entry::Entered(self.inside(reactor, first, second, hold)),
             Ok(Turn::Wait) => {
                 self.reactors.counters(reactor).count_queued(first.class());
                 Entry::Queued
@@ -244,17 +252,18 @@ impl<M: Copy> Affinities<M> {
         }
     }
 
-    fn entered(&self, reactor: usize, first: &Node, second: Option<&Node>, hold: Hold) -> Entry {
+    /// The permit of a reactor that has just entered.
+    fn inside(&self, reactor: usize, first: &Node, second: Option<&Node>, hold: Hold) -> Permit {
         self.reactors.set_inside(reactor, true);
         self.reactors.counters(reactor).count_inline(first.class());
         let (node, second) = (first.clone(), second.cloned());
-        Entry::Entered(Permit {
+        Permit {
             node,
             second,
             reactor,
             hold,
             entered: true,
-        })
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues<M>> {

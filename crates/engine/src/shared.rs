@@ -371,7 +371,7 @@ impl Engine {
     #[must_use]
     pub fn online(&self) -> Vec<u32> {
         let all = self.0.all();
-        let serving = all.iter().filter(|known| known.state() == State::Online);
+        let serving = all.iter().filter(|known| known.is_online());
         let serving = serving.filter(|known| !known.is_forgotten());
         serving.map(|known| known.id).collect()
     }

@@ -114,6 +114,30 @@ fn the_same_stripe_twice_is_one_entry() {
 }
 
 #[test]
+fn who_tries_in_vain_leaves_nothing_behind() {
+    let (affinities, _, volume) = small();
+    let stripe = &volume.stripes()[0];
+    assert!(affinities.try_enter(0, &volume.logical).is_none(), "coarse");
+    let owner = affinities.try_enter(0, stripe).expect("free");
+    assert!(owner.covers(stripe));
+    assert!(affinities.try_enter(1, stripe).is_none(), "somebody is in");
+    assert!(matches!(
+        affinities.enter(1, &volume.logical, 1),
+        Entry::Queued
+    ));
+    assert!(affinities.try_enter(2, stripe).is_none(), "somebody waits");
+    assert_eq!(affinities.waiting(), 1);
+    let mut granted = leave(&affinities, owner);
+    assert_eq!(granted.len(), 1, "only who had a message");
+    assert!(affinities.try_enter(2, stripe).is_none(), "closed above");
+    assert!(leave(&affinities, granted.remove(0).permit).is_empty());
+    // The mark of the coarse scan is still there, which `enter` repairs.
+    drop(leave(&affinities, inside(affinities.enter(2, stripe, 2))));
+    let again = affinities.try_enter(1, stripe).expect("free again");
+    assert!(leave(&affinities, again).is_empty());
+}
+
+#[test]
 fn a_leaf_is_free_again_without_the_lock_after_coarse_work() {
     let (affinities, _, volume) = small();
     for reactor in 0..2 {

@@ -122,7 +122,15 @@ impl World {
 
     fn ask(&self, reactor: usize, targets: &[usize]) -> Entry {
         match targets {
-            [node] => self.affinities.enter(reactor, &self.nodes[*node], 0),
+            [node] => {
+                let node = &self.nodes[*node];
+                // The first one without a message at first.
+                let tried = (reactor == 0).then(|| self.affinities.try_enter(reactor, node));
+                match tried.flatten() {
+                    Some(permit) => Entry::Entered(permit),
+                    None => self.affinities.enter(reactor, node, 0),
+                }
+            }
             [first, second] => {
                 self.affinities
                     .enter2(reactor, &self.nodes[*first], &self.nodes[*second], 0)

@@ -90,6 +90,8 @@ pub(crate) struct Aggregate {
     /// It was deleted; nothing lists it any more.
     forgotten: AtomicBool,
     state: Mutex<State>,
+    /// The state is [`State::Online`]: what every request asks, without the lock. Written under it.
+    online: AtomicBool,
 }
 
 impl Aggregate {
@@ -133,6 +135,7 @@ impl Aggregate {
             stopping: AtomicBool::new(false),
             forgotten: AtomicBool::new(false),
             state: Mutex::new(State::Mounting),
+            online: AtomicBool::new(false),
         }
     }
 
@@ -256,8 +259,14 @@ impl Aggregate {
             .clone()
     }
 
+    pub(crate) fn is_online(&self) -> bool {
+        self.online.load(Ordering::Acquire)
+    }
+
     pub(crate) fn set_state(&self, state: State) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        let mut now = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.online.store(state == State::Online, Ordering::Release);
+        *now = state;
     }
 
     pub(crate) fn request_stop(&self) {
@@ -279,6 +288,9 @@ impl Aggregate {
     /// Why operations are refused, if they are.
     pub(crate) fn refusal(&self) -> Option<everglade_target::Error> {
         use everglade_target::Error;
+        if self.is_online() {
+            return None;
+        }
         match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
             State::Online => None,
             State::Failed(reason) => Some(Error::Io(format!("aggregate failed: {reason}"))),

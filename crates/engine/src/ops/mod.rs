@@ -224,18 +224,10 @@ impl Client {
             }
             Op::Extents { offset, length, .. } => (*offset, *length, false),
         };
-        if length == 0 && bounded {
-            return Err(Error::Invalid("the range is empty"));
+        if bounded {
+            validate_length(length)?;
         }
-        if bounded && length > u64::from(everglade_target::OP_BYTES_MAX) {
-            return Err(Error::Invalid("an operation covers at most 1 MiB"));
-        }
-        if offset
-            .checked_add(length)
-            .is_none_or(|end| end > self.lun.size_bytes())
-        {
-            return Err(Error::Invalid("the range ends beyond the LUN"));
-        }
+        validate_end(&self.lun, offset, length)?;
         if let Op::Write { data, .. } = &self.op {
             let blocks = everglade_target::span::block_count(offset, length);
             if data.pages.len() as u64 != blocks {
@@ -248,13 +240,11 @@ impl Client {
     /// Counts what was read or written.
     pub(crate) fn count(&self) {
         let traffic = &self.lun.volume.traffic;
-        let (counter, length) = match &self.op {
-            Op::Read { length, .. } => (&traffic.read, *length),
-            Op::Write { data, .. } => (&traffic.written, data.length),
-            _ => return,
-        };
-        let relaxed = std::sync::atomic::Ordering::Relaxed;
-        counter.fetch_add(u64::from(length), relaxed);
+        match &self.op {
+            Op::Read { length, .. } => traffic.note_read(*length),
+            Op::Write { data, .. } => traffic.note_written(data.length),
+            _ => {}
+        }
     }
 
     /// What a read returns if all it waited for is here and it need not look again.
@@ -331,6 +321,33 @@ impl Client {
     }
 }
 
+/// Refuses a read that can never be done.
+pub(crate) fn validate_read(lun: &Lun, offset: u64, length: u32) -> Result<(), Error> {
+    if lun.is_gone() {
+        return Err(Error::Gone);
+    }
+    validate_length(u64::from(length))?;
+    validate_end(lun, offset, u64::from(length))
+}
+
+fn validate_length(length: u64) -> Result<(), Error> {
+    if length == 0 {
+        return Err(Error::Invalid("the range is empty"));
+    }
+    if length > u64::from(everglade_target::OP_BYTES_MAX) {
+        return Err(Error::Invalid("an operation covers at most 1 MiB"));
+    }
+    Ok(())
+}
+
+fn validate_end(lun: &Lun, offset: u64, length: u64) -> Result<(), Error> {
+    let end = offset.checked_add(length);
+    if end.is_none_or(|end| end > lun.size_bytes()) {
+        return Err(Error::Invalid("the range ends beyond the LUN"));
+    }
+    Ok(())
+}
+
 /// What clients left in a leaf's stripe.
 fn stripe_of<'a>(cx: &'a OpCx<'_, '_>, lun: &'a Lun, leaf: u64) -> MutexGuard<'a, StripeState> {
     let volume = &lun.volume;
@@ -359,6 +376,10 @@ pub(crate) fn is_mentioned(cx: &OpCx<'_, '_>, lun: &Lun, region: u64) -> bool {
     if lun.snapshot.is_some() {
         return false;
     }
+    let volume = &lun.volume;
+    if !volume.has_overlay(volume.stripe_index(lun.file, region * SPAN / STRIPE_BLOCKS)) {
+        return false;
+    }
     let state = stripe_of(cx, lun, region * SPAN);
     let is_in = |overlay: &Overlay| overlay.mentions(lun.file, region);
     is_in(&state.active) || state.frozen.as_ref().is_some_and(|frozen| is_in(frozen))
@@ -370,8 +391,13 @@ pub(crate) fn committed_pointer(
     lun: &Lun,
     leaf: u64,
 ) -> Result<Pointer, Stop> {
-    match cx.level1(lun, leaf / SPAN)? {
-        Some(page) => Ok(Indirect(&page).pointer(leaf % SPAN, Layer::Volume)?),
+    let (region, slot) = (leaf / SPAN, leaf % SPAN);
+    // Where it is known there is no need to hold it.
+    if let Some(block) = cx.shortcuts.find(lun.root(), region) {
+        return Ok(Indirect(block).pointer(slot, Layer::Volume)?);
+    }
+    match cx.level1(lun, region)? {
+        Some(block) => Ok(Indirect(&block).pointer(slot, Layer::Volume)?),
         None => Ok(Pointer::HOLE),
     }
 }

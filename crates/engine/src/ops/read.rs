@@ -5,13 +5,17 @@
 //! submission and its completion (contracts 1 and 2 of `everglade_target`). Only if a consistency point was committed
 //! meanwhile, or something did not come, it runs again from the top.
 
+use std::ops::Range;
+
 use everglade_env::PageRef;
 use everglade_format::{CpNumber, Indirect, Layer, Pointer, SPAN};
 use everglade_target::span::block_count;
 use everglade_target::{ReadSpan, Reply};
 
 use crate::load::{Gather, Pinned, Stop};
-use crate::ops::{BLOCK, OpCx, Outcome, content, find_in_overlays, is_mentioned};
+use crate::ops::{
+    BLOCK, OpCx, Outcome, committed_pointer, content, find_in_overlays, is_mentioned,
+};
 use crate::volume::Lun;
 use crate::volume::overlay::Found;
 
@@ -22,6 +26,16 @@ struct Below {
     is_mentioned: bool,
     /// Once it was looked for: its level-1 block, unless that is yet to be loaded; nothing in it for a hole.
     level1: Option<Option<Option<PageRef>>>,
+}
+
+impl Below {
+    fn new(cx: &OpCx<'_, '_>, lun: &Lun, region: u64) -> Below {
+        Below {
+            region,
+            is_mentioned: is_mentioned(cx, lun, region),
+            level1: None,
+        }
+    }
 }
 
 /// A read of which only data is yet to come.
@@ -59,23 +73,63 @@ pub(crate) fn run(
     let committed = lun.volume.aggregate.committed();
     let first = offset / BLOCK;
     let count = block_count(offset, u64::from(length));
-    let mut pages: Vec<Option<PageRef>> =
-        Vec::with_capacity(usize::try_from(count).expect("at most 257"));
+    let below = Below::new(cx, lun, first / SPAN);
+    let pages = if count == 1 && !below.is_mentioned {
+        vec![committed_block(cx, lun, first, committed, rest)?]
+    } else {
+        blocks(cx, lun, (first..first + count, below), committed, rest)?
+    };
+    Ok(Outcome::Done(Reply::Data(ReadSpan {
+        offset,
+        length,
+        pages,
+    })))
+}
+
+/// A single block that no overlay has: what most small reads are.
+fn committed_block(
+    cx: &mut OpCx<'_, '_>,
+    lun: &Lun,
+    leaf: u64,
+    committed: CpNumber,
+    rest: &mut Option<Box<Rest>>,
+) -> Result<PageRef, Stop> {
+    // The committed root is looked up after the overlays: a consistency point publishes roots before it drops
+    // overlays, both while nobody is in a stripe.
+    let pointer = committed_pointer(cx, lun, leaf)?;
+    if pointer.is_hole() {
+        return Ok(PageRef::zero());
+    }
+    cx.load.data(pointer).inspect_err(|stop| {
+        // Not a block that has moved.
+        if matches!(stop, Stop::Load) && *cx.load.wants == [pointer] {
+            *rest = Some(Box::new(Rest {
+                committed,
+                pages: vec![None],
+                awaited: vec![pointer],
+            }));
+        }
+    })
+}
+
+/// Blocks that follow each other, from the region `below` on.
+fn blocks(
+    cx: &mut OpCx<'_, '_>,
+    lun: &Lun,
+    (leaves, mut below): (Range<u64>, Below),
+    committed: CpNumber,
+    rest: &mut Option<Box<Rest>>,
+) -> Result<Vec<PageRef>, Stop> {
+    let count = usize::try_from(leaves.end - leaves.start).expect("at most 257");
+    let mut pages: Vec<Option<PageRef>> = Vec::with_capacity(count);
     let mut gather = Gather::default();
-    // Of blocks that only the tree has: their pointers, and their places among the pages. Or of the only one.
+    // Of blocks that only the tree has: their pointers, and their places among the pages.
     let (mut pointers, mut places) = (Vec::new(), Vec::new());
-    let mut only = None;
-    let mut region_now: Option<Below> = None;
-    for leaf in first..first + count {
+    for leaf in leaves {
         let region = leaf / SPAN;
-        let below = match &mut region_now {
-            Some(below) if below.region == region => below,
-            other => other.insert(Below {
-                region,
-                is_mentioned: is_mentioned(cx, lun, region),
-                level1: None,
-            }),
-        };
+        if below.region != region {
+            below = Below::new(cx, lun, region);
+        }
         let newest = match below.is_mentioned {
             true => find_in_overlays(cx, lun, leaf),
             false => Found::Older,
@@ -88,8 +142,7 @@ pub(crate) fn run(
                 whole.map(|page| page.expect("a fragment is no hole"))
             }
             Found::Older => {
-                // The committed root is looked up after the overlays: a consistency point publishes roots before
-                // it drops overlays, both while nobody is in a stripe.
+                // After the overlays, as above.
                 if below.level1.is_none() {
                     let found = cx.level1(lun, region);
                     below.level1 = Some(gather.add(found));
@@ -99,9 +152,6 @@ pub(crate) fn run(
                         let pointer = Indirect(block).pointer(leaf % SPAN, Layer::Volume)?;
                         if pointer.is_hole() {
                             Some(PageRef::zero())
-                        } else if count == 1 {
-                            only = Some(pointer);
-                            gather.add(cx.load.data(pointer))
                         } else {
                             places.push(pages.len());
                             pointers.push(pointer);
@@ -124,7 +174,6 @@ pub(crate) fn run(
     if let Err(stop) = gather.finish() {
         let mut place = places.into_iter();
         pointers.retain(|_| place.next().is_some_and(|place| pages[place].is_none()));
-        pointers.extend(only);
         let absent = pages.iter().filter(|page| page.is_none()).count();
         // Neither nodes nor blocks that have moved.
         if matches!(stop, Stop::Load) && absent == pointers.len() && *cx.load.wants == pointers {
@@ -136,13 +185,6 @@ pub(crate) fn run(
         }
         return Err(stop);
     }
-    let pages = pages
-        .into_iter()
-        .map(|page| page.expect("nothing is missing"))
-        .collect();
-    Ok(Outcome::Done(Reply::Data(ReadSpan {
-        offset,
-        length,
-        pages,
-    })))
+    let whole = pages.into_iter().collect::<Option<_>>();
+    Ok(whole.expect("nothing is missing"))
 }

@@ -15,9 +15,8 @@ use std::sync::Arc;
 use everglade_env::{BLOCK_SIZE, Outside};
 use everglade_format::{Indirect, Layer, Pointer, SPAN};
 
-use crate::aggregate::State;
 use crate::load::{Gather, LoadCx, Stop};
-use crate::reactor::{Core, Work};
+use crate::reactor::{Core, OpenLun, Work};
 use crate::volume::Lun;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -50,25 +49,32 @@ pub(super) struct Ahead {
     count: u64,
 }
 
-impl<O: Outside> Core<O> {
-    /// Takes note of a read, and begins to load what will be read next.
-    pub(super) fn look_ahead(&mut self, handle: u64, lun: &Arc<Lun>, offset: u64, length: u32) {
+impl Stream {
+    /// Takes note of a read. True if it goes on where many in order ended.
+    pub(super) fn note(&mut self, offset: u64, length: u32) -> bool {
         let end = offset.saturating_add(u64::from(length));
-        let stream = self.streams.entry(handle).or_default();
-        if offset != stream.next {
-            *stream = Stream {
+        if offset != self.next {
+            *self = Stream {
                 next: end,
                 run: 0,
                 ahead: end,
             };
-            return;
+            return false;
         }
-        stream.next = end;
-        stream.run += u64::from(length);
-        if stream.run < STREAM_BYTES {
+        self.next = end;
+        self.run += u64::from(length);
+        self.run >= STREAM_BYTES
+    }
+}
+
+impl<O: Outside> Core<O> {
+    /// Begins to load what will be read next.
+    pub(super) fn look_ahead(&mut self, handle: u64) {
+        let Some(OpenLun { lun, stream }) = self.luns.get(&handle) else {
             return;
-        }
-        let (mut from, run) = (stream.ahead.max(end).div_ceil(BLOCK), stream.run);
+        };
+        let (lun, end, run) = (lun.clone(), stream.next, stream.run);
+        let mut from = stream.ahead.max(end).div_ceil(BLOCK);
         let memory = self.shared.options.memory_bytes / MEMORY_SHARE / BLOCK;
         let most = memory / self.shared.options.reactors as u64;
         let unit = UNIT_BLOCKS.min(most / 2);
@@ -84,8 +90,8 @@ impl<O: Outside> Core<O> {
             self.enqueue(id);
             from += unit;
         }
-        if let Some(stream) = self.streams.get_mut(&handle) {
-            stream.ahead = from * BLOCK;
+        if let Some(open) = self.luns.get_mut(&handle) {
+            open.stream.ahead = from * BLOCK;
         }
     }
 
@@ -104,7 +110,7 @@ impl<O: Outside> Core<O> {
             pinned: &self.operations[id].pinned,
             wants: &mut wants,
         };
-        let is_vain = lun.is_gone() || aggregate.state() != State::Online;
+        let is_vain = lun.is_gone() || !aggregate.is_online();
         let outcome = if is_vain {
             Ok(Vec::new())
         } else {

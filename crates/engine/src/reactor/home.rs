@@ -301,7 +301,7 @@ impl<O: Outside> Core<O> {
         home.aggregate.share.begin(now);
         let is_back_to_back = trigger.is_pressure() && home.is_pressed;
         home.aggregate.counts.note(trigger, is_back_to_back);
-        if home.aggregate.stop_requested() && home.aggregate.state() == State::Online {
+        if home.aggregate.stop_requested() && home.aggregate.is_online() {
             home.aggregate.set_state(State::Stopping);
         }
         let mut stranded = Vec::new();

@@ -22,6 +22,7 @@ mod loading;
 mod logging;
 mod operation;
 mod prefetch;
+mod read;
 mod replay;
 mod requests;
 mod target;
@@ -104,6 +105,13 @@ enum Answer {
     Admin(u64),
 }
 
+/// A LUN that a session of this reactor has open.
+struct OpenLun {
+    lun: Arc<Lun>,
+    /// Where it is being read.
+    stream: Stream,
+}
+
 struct Operation {
     work: Work,
     pinned: Pinned,
@@ -135,10 +143,9 @@ pub struct Core<O: Outside> {
     drivers: BTreeMap<u32, usize>,
     /// Deleted aggregates whose homes are still here.
     leaving: BTreeSet<u32>,
-    luns: HashMap<u64, Arc<Lun>, BySpread>,
+    /// Open LUNs by handle.
+    luns: HashMap<u64, OpenLun, BySpread>,
     shortcuts: Shortcuts,
-    /// By open LUN, where it is being read.
-    streams: HashMap<u64, Stream, BySpread>,
     /// Blocks that are being loaded for nobody.
     ahead_blocks: u64,
     done: Vec<contract::Completion>,
@@ -174,7 +181,6 @@ impl<O: Outside> Core<O> {
             leaving: BTreeSet::new(),
             luns: HashMap::default(),
             shortcuts: Shortcuts::new(engine.0.options.memory_bytes, engine.0.options.reactors),
-            streams: HashMap::default(),
             ahead_blocks: 0,
             done: Vec::new(),
             admin_done: Vec::new(),

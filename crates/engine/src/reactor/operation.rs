@@ -200,7 +200,8 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    fn settle_client(
+    /// Puts an operation that ran where it belongs next.
+    pub(super) fn settle_client(
         &mut self,
         id: usize,
         outcome: Result<Outcome, Stop>,

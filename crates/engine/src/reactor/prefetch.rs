@@ -14,33 +14,33 @@ use everglade_format::{Indirect, Layer, SPAN};
 use everglade_pagecache::Key;
 
 use crate::load;
-use crate::reactor::Core;
+use crate::reactor::{Core, OpenLun};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
 impl<O: Outside> Core<O> {
     /// Reads, (offset, length) in bytes, that will be submitted in a moment.
     pub(super) fn prefetch(&mut self, handle: u64, reads: &[(u64, u32)]) {
-        let Some(lun) = self.luns.get(&handle) else {
+        let Some(OpenLun { lun, .. }) = self.luns.get(&handle) else {
             return;
         };
         let root = lun.root();
         let is_one = |(offset, length): &(u64, u32)| offset % BLOCK + u64::from(*length) <= BLOCK;
         let leaves = reads.iter().filter(|read| is_one(read));
         let leaves = leaves.map(|(offset, _)| offset / BLOCK);
-        let known = leaves.filter_map(|leaf| {
+        let mut known = Vec::with_capacity(reads.len());
+        known.extend(leaves.filter_map(|leaf| {
             let block = self.shortcuts.find(root, leaf / SPAN)?;
             prefetch(Indirect(block).place(leaf % SPAN));
             Some((block, leaf % SPAN))
-        });
+        }));
         // Each step is done for all before the next.
-        let known: Vec<_> = known.collect();
         let aggregate = &lun.volume.aggregate;
-        let keys = known.iter().filter_map(|(block, slot)| {
+        let mut keys: Vec<Key> = Vec::with_capacity(known.len());
+        keys.extend(known.iter().filter_map(|(block, slot)| {
             let pointer = Indirect(block).pointer(*slot, Layer::Volume).ok()?;
             pointer.has_block().then(|| load::key(aggregate, pointer))
-        });
-        let keys: Vec<Key> = keys.collect();
+        }));
         self.shared.cache.prefetch_cells(&keys);
         self.shared.cache.prefetch_pages(&keys);
     }

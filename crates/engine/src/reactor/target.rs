@@ -5,9 +5,9 @@ use std::sync::Arc;
 use everglade_env::Outside;
 use everglade_target::{Completion, Error, Export, Image, LunHandle, Op, Target, Token};
 
-use crate::aggregate::State;
 use crate::ops::{Client, Origin};
-use crate::reactor::Core;
+use crate::reactor::ahead::Stream;
+use crate::reactor::{Core, OpenLun};
 use crate::snapshot;
 use crate::volume::{Lun, Volume};
 
@@ -43,7 +43,7 @@ impl<O: Outside> Target for Core<O> {
     fn exports(&self) -> Vec<Export> {
         let mut exports = Vec::new();
         for aggregate in self.shared.all() {
-            if aggregate.state() == State::Online {
+            if aggregate.is_online() {
                 for volume in aggregate.all_volumes() {
                     exports.extend(volume.all_luns().iter().map(|lun| export(lun)));
                 }
@@ -81,36 +81,33 @@ impl<O: Outside> Target for Core<O> {
         let lun = self.find_lun(name)?;
         let handle = self.shared.new_handle();
         let export = export(&lun);
-        self.luns.insert(handle, lun);
+        let stream = Stream::default();
+        self.luns.insert(handle, OpenLun { lun, stream });
         Ok((LunHandle(handle), export))
     }
 
     fn close(&mut self, lun: LunHandle) {
         self.luns.remove(&lun.0);
-        self.streams.remove(&lun.0);
     }
 
     fn size_bytes(&self, lun: LunHandle) -> Option<u64> {
-        let lun = self.luns.get(&lun.0)?;
+        let lun = &self.luns.get(&lun.0)?.lun;
         // A failed aggregate closes its sessions, so that nobody takes what was not durable for stored.
-        let serving = !lun.is_gone() && lun.volume.aggregate.state() == State::Online;
+        let serving = !lun.is_gone() && lun.volume.aggregate.is_online();
         serving.then(|| lun.size_bytes())
     }
 
     fn submit(&mut self, lun: LunHandle, op: Op, token: Token) {
         let LunHandle(handle) = lun;
-        let Some(lun) = self.luns.get(&handle).cloned() else {
-            self.done.push(Completion {
-                token,
-                result: Err(Error::Gone),
-            });
-            return;
-        };
         if let Op::Read { offset, length } = op {
-            self.look_ahead(handle, &lun, offset, length);
+            return self.read_lun(handle, (offset, length), token);
         }
+        let Some(lun) = self.luns.get(&handle).map(|open| open.lun.clone()) else {
+            let result = Err(Error::Gone);
+            return self.done.push(Completion { token, result });
+        };
         let since = match &op {
-            Op::Changes { since, .. } => self.luns.get(&since.0).cloned(),
+            Op::Changes { since, .. } => self.luns.get(&since.0).map(|open| open.lun.clone()),
             _ => None,
         };
         let client = Client::new(lun, op, Origin::Session(token));

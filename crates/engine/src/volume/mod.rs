@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use everglade_affinity::{Affinity, Partitioned, Stripe, VolumeAffinities};
+use everglade_env::BLOCK_SIZE;
 use everglade_format::planted::{self, Bug};
 use everglade_format::volume::Sync;
 use everglade_format::{FileId, SPAN, SnapshotId};
@@ -98,6 +99,16 @@ pub(crate) struct Traffic {
     pub(crate) written: AtomicU64,
 }
 
+impl Traffic {
+    pub(crate) fn note_read(&self, bytes: u32) {
+        self.read.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_written(&self, bytes: u32) {
+        self.written.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    }
+}
+
 /// A LUN.
 pub(crate) struct Lun {
     pub(crate) file: FileId,
@@ -121,6 +132,12 @@ impl Volume {
 
     pub(crate) fn stripe(&self, file: FileId, stripe: u64) -> &Affinity<Stripe> {
         self.stripes[self.stripe_index(file, stripe)].affinity()
+    }
+
+    /// False if a stripe has no overlay. Exact inside its affinity: who leaves something there says so before it leaves.
+    pub(crate) fn has_overlay(&self, stripe_index: usize) -> bool {
+        let dirty = self.dirty_stripes.load(Ordering::Acquire);
+        (dirty | self.frozen_stripes.load(Ordering::Acquire)) >> stripe_index & 1 == 1
     }
 
     /// True if no stripe has an overlay, so that the committed trees say everything.
@@ -249,6 +266,13 @@ impl Lun {
 
     pub(crate) fn size_bytes(&self) -> u64 {
         self.size_bytes.load(Ordering::Acquire)
+    }
+
+    /// The stripe that a range of bytes lies in, if it is only one.
+    pub(crate) fn only_stripe(&self, offset: u64, length: u32) -> Option<&Affinity<Stripe>> {
+        let last = offset.checked_add(u64::from(length))?.checked_sub(1)?;
+        let stripe = |at: u64| at / BLOCK_SIZE as u64 / STRIPE_BLOCKS;
+        (stripe(offset) == stripe(last)).then(|| self.volume.stripe(self.file, stripe(offset)))
     }
 
     pub(crate) fn used_blocks(&self) -> u64 {

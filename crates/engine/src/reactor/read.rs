@@ -1,0 +1,102 @@
+//! Reads of open LUNs: tried at once, before there is an operation (T-01, T-06, T-07).
+//!
+//! Nearly every read of a warm cache finds all it needs. An operation is what waits and runs again: a place among others,
+//! with room for everything that any of them may have to remember. So a read looks first, inside its stripe as an
+//! operation would, and most are answered by then. One that stops becomes an operation where it stopped (T-09): nothing
+//! is looked for twice.
+//!
+//! 1. What is answered here is what an operation that ran at this moment would have answered: the same checks inside the
+//!    same affinity, the same look-up ([`read::run`]).
+//! 2. Nothing waits here. A read of two stripes, or of one that somebody is in or waits for, is an operation from the
+//!    beginning and takes its place in line; so is one that is refused, which says why.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use everglade_env::Outside;
+use everglade_target::{Completion, Error, Op};
+
+use crate::load::{LoadCx, Pinned};
+use crate::ops::{self, Client, OpCx, Origin, Outcome, read};
+use crate::reactor::{Core, Work};
+use crate::volume::Lun;
+
+/// True if a read of `lun` is to be refused, or to wait for a restore.
+fn is_held_up(lun: &Lun, (offset, length): (u64, u32)) -> bool {
+    let volume = &lun.volume;
+    let is_paused = lun.snapshot.is_none() && volume.is_paused.load(Ordering::Acquire);
+    is_paused || !volume.aggregate.is_online() || ops::validate_read(lun, offset, length).is_err()
+}
+
+impl<O: Outside> Core<O> {
+    /// Reads (offset, length) of an open LUN, in bytes. One completion with `token` follows.
+    pub(super) fn read_lun(&mut self, handle: u64, range: (u64, u32), token: u64) {
+        let (offset, length) = range;
+        let Some(open) = self.luns.get_mut(&handle) else {
+            let result = Err(Error::Gone);
+            return self.done.push(Completion { token, result });
+        };
+        let lun = if open.stream.note(offset, length) {
+            self.look_ahead(handle);
+            &self.luns[&handle].lun
+        } else {
+            &open.lun
+        };
+        let seen = lun.volume.aggregate.committed();
+        let operation = |lun: &Arc<Lun>, rest| {
+            let client = Client::new(
+                lun.clone(),
+                Op::Read { offset, length },
+                Origin::Session(token),
+            );
+            Client {
+                rest,
+                seen,
+                ..client
+            }
+        };
+        let permit = lun
+            .only_stripe(offset, length)
+            .and_then(|stripe| self.shared.affinities.try_enter(self.index, stripe));
+        let Some(permit) = permit else {
+            let client = operation(lun, None);
+            return self.begin_client(client);
+        };
+        let (mut wants, mut rest) = (Vec::new(), None);
+        let outcome = (!is_held_up(lun, range)).then(|| {
+            let mut load = LoadCx {
+                aggregate: &lun.volume.aggregate,
+                volume: Some(&lun.volume),
+                cache: &self.shared.cache,
+                pinned: &Pinned::default(),
+                wants: &mut wants,
+            };
+            let mut cx = OpCx {
+                load: &mut load,
+                permit: &permit,
+                shortcuts: &mut self.shortcuts,
+            };
+            read::run(&mut cx, lun, range, &mut rest)
+        });
+        let mut granted = Vec::new();
+        self.shared.affinities.leave(permit, &mut granted);
+        let stopped = match outcome {
+            Some(Ok(Outcome::Done(reply))) => {
+                lun.volume.traffic.note_read(length);
+                let result = Ok(reply);
+                self.done.push(Completion { token, result });
+                None
+            }
+            outcome => Some((operation(lun, rest), outcome)),
+        };
+        self.hand_over(granted);
+        match stopped {
+            None => {}
+            Some((client, None)) => self.begin_client(client),
+            Some((client, Some(outcome))) => {
+                let id = self.add(Work::Client(Box::new(client)));
+                self.settle_client(id, outcome, wants);
+            }
+        }
+    }
+}
