@@ -377,7 +377,8 @@ pub(crate) fn is_mentioned(cx: &OpCx<'_, '_>, lun: &Lun, region: u64) -> bool {
         return false;
     }
     let volume = &lun.volume;
-    if !volume.has_overlay(volume.stripe_index(lun.file, region * SPAN / STRIPE_BLOCKS)) {
+    let index = volume.stripe_index(lun.file, region * SPAN / STRIPE_BLOCKS);
+    if !volume.has_overlay(index, cx.permit) {
         return false;
     }
     let state = stripe_of(cx, lun, region * SPAN);

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use everglade_affinity::{Affinity, Partitioned, Stripe, VolumeAffinities};
+use everglade_affinity::{Affinity, Partitioned, Permit, STRIPES, Stripe, VolumeAffinities};
 use everglade_env::BLOCK_SIZE;
 use everglade_format::planted::{self, Bug};
 use everglade_format::volume::Sync;
@@ -31,6 +31,9 @@ use overlay::{Found, Overlay};
 pub(crate) const STRIPE_REGIONS: u64 = 8;
 /// Leaves in a file stripe.
 pub(crate) const STRIPE_BLOCKS: u64 = STRIPE_REGIONS * SPAN;
+
+/// A volume's stripes have a bit each.
+const _: () = assert!(STRIPES <= u64::BITS as usize);
 
 /// What belongs to one stripe affinity of a volume.
 #[derive(Default)]
@@ -135,7 +138,13 @@ impl Volume {
     }
 
     /// False if a stripe has no overlay. Exact inside its affinity: who leaves something there says so before it leaves.
-    pub(crate) fn has_overlay(&self, stripe_index: usize) -> bool {
+    /// Panics if the permit does not cover the stripe, as looking into it does.
+    pub(crate) fn has_overlay(&self, stripe_index: usize, permit: &Permit) -> bool {
+        let stripe = self.stripes[stripe_index].affinity();
+        assert!(
+            permit.covers(stripe),
+            "{permit:?} does not cover {stripe:?}"
+        );
         let dirty = self.dirty_stripes.load(Ordering::Acquire);
         (dirty | self.frozen_stripes.load(Ordering::Acquire)) >> stripe_index & 1 == 1
     }
