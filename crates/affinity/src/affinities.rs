@@ -160,11 +160,10 @@ impl<M: Copy> Affinities<M> {
     /// the reactor, and not while that is inside an affinity: a message for another affinity goes to
     /// the reactor's own mailbox first.
     pub fn enter(&self, reactor: usize, node: &Node, message: M) -> Entry {
-        self.reactors.assert_outside(reactor);
-        if node.class().is_leaf() && self.take(reactor, node) {
-            return Entry::Entered(self.inside(reactor, node, None, Hold::Word));
+        match self.try_enter(reactor, node) {
+            Some(permit) => Entry::Entered(permit),
+            None => self.enter_locked(reactor, node, None, message),
         }
-        self.enter_locked(reactor, node, None, message)
     }
 
     /// The fast half of [`Affinities::enter`], without a message to wait with. Nothing if the node is no leaf, if somebody

@@ -13,7 +13,6 @@ pub(crate) mod write;
 pub(crate) mod zeroes;
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use everglade_affinity::Permit;
@@ -205,7 +204,7 @@ impl Client {
             return Err(Error::ReadOnly);
         }
         let (offset, length, bounded) = match &self.op {
-            Op::Read { offset, length } => (*offset, u64::from(*length), true),
+            Op::Read { offset, length } => return validate_read(&self.lun, *offset, *length),
             Op::Write { data, .. } => (data.offset, u64::from(data.length), true),
             Op::Flush => return Ok(()),
             Op::Discard { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => {
@@ -264,8 +263,7 @@ impl Client {
     /// Runs the operation inside its stripes.
     pub(crate) fn run(&mut self, cx: &mut OpCx<'_, '_>) -> Result<Outcome, Stop> {
         self.validate().map_err(Stop::Failed)?;
-        let is_paused = self.lun.volume.is_paused.load(Ordering::Acquire);
-        if is_paused && self.lun.snapshot.is_none() {
+        if self.lun.is_paused() {
             return Err(Stop::Commit);
         }
         if self.range().is_empty() && !matches!(self.op, Op::Flush) {

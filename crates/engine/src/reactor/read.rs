@@ -12,7 +12,6 @@
 //!    entering as an operation takes away, and one that is refused, which says why.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use everglade_env::Outside;
 use everglade_target::{Completion, Error, Op};
@@ -24,9 +23,8 @@ use crate::volume::Lun;
 
 /// True if a read of `lun` is to be refused, or to wait for a restore.
 fn is_held_up(lun: &Lun, (offset, length): (u64, u32)) -> bool {
-    let volume = &lun.volume;
-    let is_paused = lun.snapshot.is_none() && volume.is_paused.load(Ordering::Acquire);
-    is_paused || !volume.aggregate.is_online() || ops::validate_read(lun, offset, length).is_err()
+    let is_serving = lun.volume.aggregate.is_online();
+    !is_serving || lun.is_paused() || ops::validate_read(lun, offset, length).is_err()
 }
 
 impl<O: Outside> Core<O> {

@@ -277,6 +277,11 @@ impl Lun {
         self.size_bytes.load(Ordering::Acquire)
     }
 
+    /// Operations on it wait: it is part of the active image, and another one is about to take the place of that.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.snapshot.is_none() && self.volume.is_paused.load(Ordering::Acquire)
+    }
+
     /// The stripe that a range of bytes lies in, if it is only one.
     pub(crate) fn only_stripe(&self, offset: u64, length: u32) -> Option<&Affinity<Stripe>> {
         let last = offset.checked_add(u64::from(length))?.checked_sub(1)?;

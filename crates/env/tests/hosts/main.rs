@@ -20,7 +20,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use everglade_env::{DeviceKind, DiskError, Geometry, Op, OpenError, Storage, World};
+use everglade_env::{DeviceId, DeviceKind, DiskError, Geometry, Op, OpenError, Storage, World};
 
 use crate::rig::Place::Disk;
 use crate::rig::{BLOCK, Rig, pattern};
@@ -50,6 +50,26 @@ fn tool(command: &str, arguments: &[&str]) -> Option<String> {
             None
         }
     }
+}
+
+/// Reserves a range, which the host must have room for.
+fn allocate(rig: &mut Rig, device: DeviceId, offset: u64, length: u64) {
+    let reserved = rig.run(Op::Allocate {
+        device,
+        offset,
+        length,
+    });
+    reserved.result.unwrap();
+}
+
+/// Gives a range back to the host.
+fn punch(rig: &mut Rig, device: DeviceId, offset: u64, length: u64) {
+    let given = rig.run(Op::Punch {
+        device,
+        offset,
+        length,
+    });
+    given.result.unwrap();
 }
 
 /// A loop device over a sparse file.
@@ -109,20 +129,8 @@ fn a_block_device_is_a_device() {
             rig.read(device, BLOCK, 1 << 20).unwrap(),
             pattern(3, 1 << 20)
         );
-        rig.run(Op::Allocate {
-            device,
-            offset: 0,
-            length: 1 << 20,
-        })
-        .result
-        .unwrap();
-        rig.run(Op::Punch {
-            device,
-            offset: 0,
-            length: 1 << 20,
-        })
-        .result
-        .unwrap();
+        allocate(&mut rig, device, 0, 1 << 20);
+        punch(&mut rig, device, 0, 1 << 20);
         let kept = pattern(3, 1 << 20)[255 * BLOCK as usize..].to_vec();
         assert_eq!(rig.read(device, 1 << 20, BLOCK as usize).unwrap(), kept);
         rig.world.close(device);
@@ -165,13 +173,7 @@ fn fill(rig: &mut Rig, path: &Path, host_bytes: u64) {
         length: 2 * host_bytes,
     });
     assert_eq!(too_much.result, Err(DiskError::NoSpace));
-    rig.run(Op::Punch {
-        device,
-        offset: unit,
-        length: 2 * host_bytes - unit,
-    })
-    .result
-    .unwrap();
+    punch(rig, device, unit, 2 * host_bytes - unit);
     let mut written = 1;
     loop {
         match rig.write(device, written * unit, &pattern(written, unit as usize)) {
@@ -194,13 +196,7 @@ fn fill(rig: &mut Rig, path: &Path, host_bytes: u64) {
         let read = rig.read(device, at * unit, unit as usize).unwrap();
         assert!(read == pattern(at, unit as usize), "unit {at}");
     }
-    rig.run(Op::Punch {
-        device,
-        offset: unit,
-        length: unit,
-    })
-    .result
-    .unwrap();
+    punch(rig, device, unit, unit);
     rig.flush(device).unwrap();
     rig.write(device, unit, &pattern(77, unit as usize / 2))
         .unwrap();
@@ -246,21 +242,9 @@ fn a_host_that_refuses_direct_io_is_used_buffered_and_says_so() {
         rig.write(device, BLOCK, &bytes).unwrap();
         rig.flush(device).unwrap();
         assert_eq!(rig.read(device, BLOCK, 1 << 20).unwrap(), bytes);
-        rig.run(Op::Allocate {
-            device,
-            offset: 0,
-            length: 1 << 20,
-        })
-        .result
-        .unwrap();
+        allocate(&mut rig, device, 0, 1 << 20);
         assert!(!rig.world.info(device).unwrap().preallocates);
-        rig.run(Op::Punch {
-            device,
-            offset: 4 << 20,
-            length: 1 << 20,
-        })
-        .result
-        .unwrap();
+        punch(&mut rig, device, 4 << 20, 1 << 20);
         rig.world.write(device, 3 << 20, &bytes).unwrap();
         rig.world.flush(device).unwrap();
         assert_eq!(rig.read(device, 3 << 20, 1 << 20).unwrap(), bytes);
