@@ -13,7 +13,8 @@ pub(crate) fn root() -> PathBuf {
         .map_or_else(|| here.to_owned(), Path::to_owned)
 }
 
-/// All files below the root, relative to it, sorted; build output and hidden folders left out.
+/// All files below the root, relative to it, sorted; build output and hidden folders left out. One of our crates is
+/// called `target`, as build output is: a crate has a manifest.
 pub(crate) fn files() -> Vec<PathBuf> {
     let root = root();
     let mut found = Vec::new();
@@ -26,7 +27,9 @@ pub(crate) fn files() -> Vec<PathBuf> {
             let Ok(kind) = entry.file_type() else {
                 continue;
             };
-            if kind.is_dir() && !NOT_OURS.contains(&name.as_str()) && !name.starts_with("target-") {
+            let is_crate = || entry.path().join("Cargo.toml").is_file();
+            let is_ours = !NOT_OURS.contains(&name.as_str()) || is_crate();
+            if kind.is_dir() && is_ours && !name.starts_with("target-") {
                 folders.push(entry.path());
             } else if kind.is_file() {
                 found.extend(entry.path().strip_prefix(&root).ok().map(Path::to_owned));
@@ -48,4 +51,17 @@ pub(crate) fn has_binary(crate_folder: &str, binary: &str) -> bool {
     sources.join(format!("{binary}.rs")).is_file()
         || sources.join(binary).join("main.rs").is_file()
         || named_in_manifest()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_called_target_is_looked_at_and_build_output_is_not() {
+        let files = files();
+        assert!(files.contains(&PathBuf::from("crates/target/src/lib.rs")));
+        let output = Path::new("target");
+        assert!(!files.iter().any(|file| file.starts_with(output)));
+    }
 }
