@@ -1,4 +1,4 @@
-//! The tree of affinities: entering, leaving, adding and removing.
+//! The tree of affinities: entering, leaving, adding and removing.
 //!
 //! An affinity is a permission, not a thread. A reactor with a message asks to *enter* the affinity of
 //! the message and, if it may, runs the handler at once, on its own stack. Otherwise the message waits

@@ -1,5 +1,6 @@
-//! Affinities: who may touch which part of the file system now. Implements, and
-//! the part of that says a handler is inside one affinity from start to end.
+//! Affinities: who may touch which part of the file system now. Implements, and
+//! the part of that says a handler is inside one affinity from start to end. Range
+//! affinities have nodes and routing, but no message enters them yet (decision 0003).
 //!
 //! File-system state is divided into a tree of partitions. Whoever is inside a node excludes all its
 //! ancestors and descendants; everything else may run. Partitioned state therefore needs no locks:

@@ -1,5 +1,5 @@
-//! What the daemon and its clients say to each other: requests, answers and error codes (CONVENTIONS,
-//! "REST and metrics").
+//! What the daemon and its clients say to each other: requests, answers and error codes
+//! (docs/reference/conventions.md#rest-and-metrics).
 //!
 //! A request is read strictly: an unknown, doubled, missing or ill-typed field is refused by name
 //! ([`Fields`]), because a mistyped field that is silently dropped shows only when it is too late. An answer

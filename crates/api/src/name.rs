@@ -1,4 +1,4 @@
-//! Names of objects (CONVENTIONS, "names" and "objects").
+//! Names of objects (docs/reference/conventions.md#names).
 //!
 //! A name is made of characters that mean nothing in a path, a URL or a shell, so wherever one was checked
 //! it can be used as it is.

@@ -1,4 +1,4 @@
-//! Sizes as people write and read them (CONVENTIONS, "sizes").
+//! Sizes as people write and read them (docs/reference/conventions.md#sizes).
 //!
 //! Input: plain bytes, or a whole number with K M G T P or KiB … PiB, all powers of 1024, in any
 //! case. Output: IEC with one decimal. Decimal units (`GB`) are refused rather than reinterpreted,

@@ -1,4 +1,4 @@
-//! Volumes: each one's trees, Definition 1 over vvbns, and the container beside them.
+//! Volumes: each one's trees, Definition 1 over vvbns, and the container beside them (O-04).
 
 use std::sync::Arc;
 

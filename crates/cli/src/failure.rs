@@ -1,4 +1,5 @@
-//! Why a verb did not succeed, and its exit code (CONVENTIONS, "exit"): one table for all codes of the daemon.
+//! Why a verb did not succeed, and its exit code (docs/reference/conventions.md#exit-codes): one
+//! table for all codes of the daemon.
 
 use std::fmt;
 use std::io;

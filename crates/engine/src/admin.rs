@@ -225,8 +225,9 @@ impl Change {
         )
     }
 
-    /// Most blocks that the change adds to what is in use for good (DESIGN §8): a volume has its superblock,
-    /// metafiles and first blocks of the container; a LUN may begin a block of inodes and one of names.
+    /// Most blocks that the change adds to what is in use for good (docs/design/design.md §8): a
+    /// volume has its superblock, metafiles and first blocks of the container; a LUN may begin a
+    /// block of inodes and one of names.
     pub(crate) fn growth(&self) -> u64 {
         match self {
             Change::CreateVolume { .. } | Change::CloneVolume { .. } => 32,

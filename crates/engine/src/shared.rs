@@ -29,7 +29,8 @@ use crate::volume::Volume;
 pub struct Options {
     /// Number of reactors.
     pub reactors: usize,
-    /// Memory for everything, bytes (CONVENTIONS: at least 256 MiB; less only in tests).
+    /// Memory for everything, bytes (docs/reference/conventions.md#defaults: at least 256 MiB; less
+    /// only in tests).
     pub memory_bytes: u64,
     /// Longest time between consistency points while there are changes, nanoseconds.
     pub cp_interval: Nanos,
@@ -193,7 +194,8 @@ impl Engine {
             options.reactors > 0,
             "an engine runs on at least one reactor"
         );
-        // Dirty data a quarter, network an eighth, pinned metadata an eighth (DESIGN §12); the rest caches.
+        // Dirty data a quarter, network an eighth, pinned metadata an eighth
+        // (docs/design/design.md §12); the rest caches.
         let cache_pages = options.memory_bytes / 2 / BLOCK_SIZE as u64;
         Engine(Arc::new(Shared {
             affinities: Affinities::new(options.reactors),
@@ -543,10 +545,10 @@ fn share_dirty_memory(options: &Options, aggregates: &[Arc<Aggregate>]) {
     }
 }
 
-/// Bytes that may be dirty: a quarter of the memory (DESIGN §12), or half of what is above 128 MiB up to 448 MiB,
-/// whichever is more. The more changes a consistency point has, the more of them share a level-1 block; with 448 MiB
-/// random overwrites of 16 GiB write one such block for two blocks of data instead of one for one, and more than
-/// that saves little.
+/// Bytes that may be dirty: a quarter of the memory (docs/design/design.md §12), or half of what is
+/// above 128 MiB up to 448 MiB, whichever is more. The more changes a consistency point has, the
+/// more of them share a level-1 block; with 448 MiB random overwrites of 16 GiB write one such
+/// block for two blocks of data instead of one for one, and more than that saves little.
 fn dirty_memory(memory: u64) -> u64 {
     let half = (memory / 2).saturating_sub(64 << 20);
     half.min(448 << 20).max(memory / 4)

@@ -1,4 +1,5 @@
-//! Pages: 4 KiB of memory aligned to 4 KiB, the unit of caching and of device and network I/O.
+//! Pages: 4 KiB of memory aligned to 4 KiB, the unit of caching and of device and network I/O
+//! (O-13).
 //!
 //! A [`Page`] is unique and writable; [`Page::freeze`] turns it into a [`PageRef`], which is shared
 //! and never changes. A page under I/O is always frozen (writes) or owned by the device (reads), so

@@ -1,4 +1,5 @@
-//! Exit codes (CONVENTIONS, "exit"). Scripts depend on them; none is ever given a second meaning.
+//! Exit codes (docs/reference/conventions.md#exit-codes). Scripts depend on them; none is ever
+//! given a second meaning.
 //!
 //! A panic is one of our own invariants broken: the process ends at once
 //! with 70, from whichever thread, because going on could damage data.

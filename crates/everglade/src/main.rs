@@ -1,4 +1,5 @@
-//! The `everglade` binary: one grammar over the daemon and the offline tools (CONVENTIONS, "Running").
+//! The `everglade` binary: one grammar over the daemon and the offline tools
+//! (docs/reference/conventions.md#running).
 //!
 //! This crate only parses arguments, calls one crate per verb, and turns outcomes into exit codes;
 //! the table of those is [`exit`]. stdout carries data, stderr everything else.

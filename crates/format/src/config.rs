@@ -50,7 +50,7 @@ pub struct Member {
     pub data_first: Dbn,
 }
 
-/// A run of pvbn space on one member (DESIGN §4).
+/// A run of pvbn space on one member (docs/design/design.md §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// First pvbn.
@@ -95,7 +95,7 @@ pub struct Config {
     pub created_seconds: u64,
     /// Blocks in an allocation area.
     pub area_blocks: u64,
-    /// Blocks kept back for consistency points and deletions (DESIGN §8).
+    /// Blocks kept back for consistency points and deletions (docs/design/design.md §8).
     pub reserve_blocks: u64,
     /// Where the journal is.
     pub journal: JournalRegion,
@@ -119,7 +119,7 @@ impl std::fmt::Debug for Config {
     }
 }
 
-/// True if `name` may name an aggregate, a volume or a LUN (CONVENTIONS).
+/// True if `name` may name an aggregate, a volume or a LUN (docs/reference/conventions.md#names).
 #[must_use]
 pub fn name_is_valid(name: &str) -> bool {
     let bytes = name.as_bytes();

@@ -1,4 +1,5 @@
-//! Where blocks are: pvbn space as a table of extents, cut into allocation areas (DESIGN §4, D-12).
+//! Where blocks are: pvbn space as a table of extents, cut into allocation areas
+//! (docs/design/design.md §4, D-12).
 //!
 //! 1. Extents do not overlap, start and end at area boundaries, and are only ever appended.
 //! 2. Every pvbn that may be allocated lies in exactly one extent; pvbn 0 is never allocated.

@@ -1,4 +1,5 @@
-//! Records of the journal: what clients did since the last consistency point (C-02, DESIGN §5).
+//! Records of the journal: what clients did since the last consistency point (C-02,
+//! docs/design/design.md §5).
 //!
 //! A record is a header block and payload pages, one after the other in the region. The header describes a
 //! run of operations with consecutive sequences, and holds one code for each payload page, so that a reader
@@ -32,7 +33,7 @@
 //!
 //! The payload of a write is the blocks of the file that it touches, whole; of the first and last only the
 //! bytes inside the range mean something. The codes are keyed because clients choose the payload: nobody
-//! can place a page in the journal that passes for a header (DESIGN §5).
+//! can place a page in the journal that passes for a header (docs/design/design.md §5).
 //!
 //! Elsewhere on purpose: which records follow each other (`everglade_journal::scan`, and once more, on its
 //! own, `everglade_check`).

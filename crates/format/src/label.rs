@@ -1,4 +1,4 @@
-//! Label: the first MiB of a device, and its copy at the device's end (DESIGN §4).
+//! Label: the first MiB of a device, and its copy at the device's end (docs/design/design.md §4).
 //!
 //! | offset in the MiB | what |
 //! | --- | --- |

@@ -1,5 +1,6 @@
 //! Planted bugs: mistakes the product does not make, unless it is built with the feature `planted` to prove
-//! that the simulation would find them (house style §7). Nothing else may turn that feature on.
+//! that the simulation would find them (docs/contributing/house-style.md §7). Nothing else may turn
+//! that feature on.
 //!
 //! A mistake is one line at the place where it would be made: `if planted::is(Bug::FlushSkipped)`. Without the
 //! feature that is `false` at compile time, and nothing of it is left. One build has all of them; which one is

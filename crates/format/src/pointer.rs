@@ -38,7 +38,7 @@ pub enum Layer {
 pub struct Pointer {
     /// The block in the volume; zero at the aggregate layer.
     pub vvbn: Vvbn,
-    /// The block in the aggregate; at the volume layer a hint (invariant O-9).
+    /// The block in the aggregate; at the volume layer a hint (O-09).
     pub pvbn: Pvbn,
     /// Expected content.
     pub tag: Tag,
@@ -53,7 +53,7 @@ impl Pointer {
     };
 
     /// No block any more: it could not be read when it was needed, and reads as an error until it is
-    /// overwritten (DESIGN §5). At the volume layer only.
+    /// overwritten (docs/design/design.md §5). At the volume layer only.
     pub const LOST: Pointer = Pointer {
         vvbn: Vvbn(LOST),
         pvbn: Pvbn(LOST),

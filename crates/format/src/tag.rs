@@ -1,4 +1,4 @@
-//! Tags: 48-bit keyed codes of a block's content (DESIGN §4, `notes/dependencies.md` §3).
+//! Tags: 48-bit keyed codes of a block's content (docs/design/on-disk-format.md §2).
 //!
 //! PH(m) = ⊕ (m₂ᵢ ⊕ k₂ᵢ) ⊗ (m₂ᵢ₊₁ ⊕ k₂ᵢ₊₁) over the block's 512 words, where ⊗ is the product of
 //! polynomials over GF(2) and k is as long as the block. The tag is SipHash-2-4 of the 128-bit PH under

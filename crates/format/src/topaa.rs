@@ -1,4 +1,5 @@
-//! TopAA: the best allocation areas, so that start-up does not scan the active map (T2, DESIGN §7).
+//! TopAA: the best allocation areas, so that start-up does not scan the active map (E-26,
+//! docs/design/design.md §7).
 //!
 //! One block: a [`crate::indirect::Header`], the number of entries (4 bytes at 16), then 8 bytes each from
 //! 24 on: area 4 · free blocks 4. A cache: areas and counts are checked against the map before use.

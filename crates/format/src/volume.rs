@@ -172,7 +172,7 @@ pub struct VolumeSuperblock {
     pub next_file: FileId,
     /// When a write counts as done.
     pub sync: Sync,
-    /// Blocks of LUNs' trees that became lost, ever (DESIGN §5).
+    /// Blocks of LUNs' trees that became lost, ever (docs/design/design.md §5).
     pub lost: u64,
     /// Root of all files of the volume.
     pub inode_file: Inode,

@@ -10,7 +10,7 @@
 //! * *empty*: all blocks free; the host may have to be asked for space first;
 //! * *ready*: all blocks free and the host has given the space;
 //! * *partial*: some blocks in use, so the host has given the space;
-//! * *open*: lent to a cursor; known to nobody else until it is scored again.
+//! * *open*: lent to a cursor; known to nobody else until it is scored again (O-14).
 //!
 //! 1. An area is in at most one of the sets; open areas are in none.
 //! 2. Memory is bounded: at most [`PARTIAL_MAX`] partial areas are remembered, the best ones. When some

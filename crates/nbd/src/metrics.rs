@@ -1,4 +1,4 @@
-//! What the sessions of one reactor did, counted where it happens and read from any thread.
+//! What the sessions of one reactor did, counted where it happens and read from any thread (N-02).
 //!
 //! One [`SessionMetrics`] belongs to one [`Sessions`](crate::Sessions), which is the only one that
 //! writes: a counter is moved by a plain load and a plain store, without a locked instruction and on

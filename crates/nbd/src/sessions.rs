@@ -28,8 +28,8 @@ use everglade_target::{Completion, Target, Token};
 use crate::server::{self, Received};
 use crate::{Caller, Session, SessionMetrics, Settings};
 
-/// A handshake must be over after this time (CONVENTIONS), and so must the sending of last replies
-/// to a peer that does not take them.
+/// A handshake must be over after this time (docs/reference/conventions.md#nbd), and so must the
+/// sending of last replies to a peer that does not take them.
 const PATIENCE: Nanos = 10_000_000_000;
 
 const INDEX_BITS: u32 = 16;

@@ -1,4 +1,5 @@
-//! Page cache: clean pages by (aggregate, pvbn, tag), shared by all reactors (DESIGN §4, R-11).
+//! Page cache: clean pages by (aggregate, pvbn, tag), shared by all reactors
+//! (docs/design/design.md §4, R-11).
 //!
 //! The key contains the content's tag, so a reader with a stale pointer misses instead of finding
 //! another owner's page, and two owners of one block share one page. Pages here never change; dirty

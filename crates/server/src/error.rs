@@ -1,4 +1,5 @@
-//! Why serving ended otherwise than cleanly, by what the exit code will be (CONVENTIONS, "exit").
+//! Why serving ended otherwise than cleanly, by what the exit code will be
+//! (docs/reference/conventions.md#exit-codes).
 
 use std::io;
 use std::net::SocketAddr;

@@ -3,7 +3,7 @@
 //! A protocol crate turns bytes from the wire into [`Op`]s, submits them with a token, and turns
 //! [`Completion`]s back into bytes. It never learns about aggregates, volumes or blocks on media.
 //!
-//! The contract (K-01 … K-03, DESIGN §5):
+//! The contract (K-01 … K-03, O-12, docs/design/design.md §5):
 //!
 //! 1. *Read after write*: once a write completed, every read submitted later, from any session,
 //!    sees it or something newer.

@@ -2,7 +2,7 @@
 
 use crate::{Error, Export, Extent, Image, ReadSpan, WriteSpan};
 
-/// Longest read or write submitted as one operation, in bytes (K-06, DESIGN §5).
+/// Longest read or write submitted as one operation, in bytes (K-06, docs/design/design.md §5).
 pub const OP_BYTES_MAX: u32 = 1 << 20;
 
 /// Chosen by the submitter, returned with the completion. Unique among its operations in flight.

@@ -149,7 +149,7 @@ pub struct Promises {
     pub full_host_is_no_space: bool,
     /// Discards are never refused, however full the pool.
     pub discards_are_never_refused: bool,
-    /// A discard may do nothing while the pool is full (DESIGN §8).
+    /// A discard may do nothing while the pool is full (docs/design/design.md §8).
     pub discards_may_skip_when_full: bool,
     /// Every change is durable when it is acknowledged, asked for or not.
     pub changes_are_durable: bool,

@@ -1,5 +1,5 @@
 //! Torture: the real server, killed and robbed of its power under load, and the load that knows what
-//! it may find afterwards (DESIGN §11, "Proof").
+//! it may find afterwards (docs/design/design.md §11).
 //!
 //! * [`client`]: NBD, pipelined. · [`load`]: random requests on many connections.
 //! * [`stamp`]: contents that say which version they are. · [`history`]: what a crash may leave.

@@ -274,8 +274,9 @@ fn theorem_3_what_a_delete_scan_reads_stays_until_it_ends() {
     assert!(passes > 3, "{passes}");
 }
 
-/// DESIGN §8: what each snapshot, and the active image, counts as its alone is what no other image refers to, however
-/// they came to be. While a delete pass is under way its victims' count is of no use to anybody.
+/// docs/design/design.md §8: what each snapshot, and the active image, counts as its alone is what
+/// no other image refers to, however they came to be. While a delete pass is under way its victims'
+/// count is of no use to anybody.
 #[test]
 fn what_an_image_counts_as_its_alone_no_other_refers_to() {
     let (mut images, mut shared) = (0, 0);

@@ -16,7 +16,7 @@ use crate::filesystem::FileSystem;
 /// What a new aggregate is to be.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Its name (CONVENTIONS).
+    /// Its name (docs/reference/conventions.md#names).
     pub name: String,
     /// Its UUID.
     pub uuid: [u8; 16],
@@ -35,8 +35,8 @@ pub struct Plan {
 }
 
 /// Blocks in each half of the journal of a pool whose devices have `total` blocks, with the journal on one of
-/// `own` (CONVENTIONS): 2 % of the pool, 16 to 256 MiB; none where that would be an eighth of the device, as
-/// it is with the tiny ones of tests.
+/// `own` (docs/reference/conventions.md#defaults): 2 % of the pool, 16 to 256 MiB; none where that
+/// would be an eighth of the device, as it is with the tiny ones of tests.
 #[must_use]
 pub fn usual_half_blocks(total: u64, own: u64) -> u64 {
     let mib = (1 << 20) / BLOCK_SIZE as u64;
@@ -96,8 +96,9 @@ pub enum CreateError {
     },
 }
 
-/// Blocks kept back for consistency points and releases (CONVENTIONS, DESIGN §8): the larger of 64 MiB and
-/// 1 % (at most 64 GiB), as whole areas, but no more than a quarter of a small pool.
+/// Blocks kept back for consistency points and releases (docs/reference/conventions.md#defaults,
+/// docs/design/design.md §8): the larger of 64 MiB and 1 % (at most 64 GiB), as whole areas, but no
+/// more than a quarter of a small pool.
 pub(crate) fn reserve_for(blocks: u64, area_blocks: u64) -> u64 {
     let share = (blocks / 100).min((64 << 30) / BLOCK_SIZE as u64);
     let wanted = share
@@ -267,7 +268,7 @@ fn plan_journal(
 }
 
 /// Writes zeroes to all of the journal, so that later writes there change contents only: no host file
-/// system has to allocate or convert anything when a flush waits (DESIGN §5).
+/// system has to allocate or convert anything when a flush waits (docs/design/design.md §5).
 fn write_journal(
     storage: &dyn Storage,
     devices: &[DeviceId],

@@ -1,4 +1,4 @@
-//! The journal of an aggregate, as its reactors share it (C-01, C-02, DESIGN §5).
+//! The journal of an aggregate, as its reactors share it (C-01, C-02, docs/design/design.md §5).
 //!
 //! ```text
 //! modify phase, in a stripe ─▶ queue ─▶ group ─▶ device ─▶ durable ─▶ whoever waits
@@ -24,8 +24,8 @@ use everglade_format::config::JournalRegion;
 use everglade_format::planted::{self, Bug};
 use everglade_journal::{Entry, Finished, Group, Journal, Position, Scan, Settings};
 
-/// Payload not yet under way beyond which a group begins although nobody waits, in blocks: 8 MiB (DESIGN §5).
-/// It bounds what a flush has to log.
+/// Payload not yet under way beyond which a group begins although nobody waits, in blocks: 8 MiB
+/// (docs/design/design.md §5). It bounds what a flush has to log.
 const EAGER_BLOCKS: u64 = (8 << 20) / BLOCK_SIZE as u64;
 /// The same while nobody has asked for durability for [`TRUST_BLOCKS`]: whoever writes so much without a flush
 /// is copying or filling, and consistency points take it to its place before it is asked for; they begin in time

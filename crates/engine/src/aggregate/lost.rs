@@ -1,4 +1,4 @@
-//! What could not be read (DESIGN §5): counted, and listed for people.
+//! What could not be read (docs/design/design.md §5): counted, and listed for people.
 //!
 //! A block that cannot be read is an error for whoever asks for it, and for nobody else. Damaged data stays
 //! where it is until it is overwritten. A damaged block that a consistency point needs in order to go on (the

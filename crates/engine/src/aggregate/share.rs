@@ -1,4 +1,5 @@
-//! How much of the devices a consistency point may use at once, set from what clients' reads meet (DESIGN §6).
+//! How much of the devices a consistency point may use at once, set from what clients' reads meet
+//! (docs/design/design.md §6).
 //!
 //! A consistency point writes as much as devices take while nobody reads. Reads that wait behind those writes take
 //! longer; when one takes several times what they take without, the writes under way are halved, down to

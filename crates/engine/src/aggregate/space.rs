@@ -1,4 +1,4 @@
-//! Admission: which operations may add to the pool's consumption (DESIGN §8, A-12, E-27).
+//! Admission: which operations may add to the pool's consumption (docs/design/design.md §8, E-27).
 //!
 //! ```text
 //! backed = blocks of areas the host has given space for
@@ -23,8 +23,8 @@
 //!
 //! Charges of a consistency point end when it commits and its real use is known.
 //!
-//! Charging is loose by design: a racing pair of operations may overdraw by one operation each, which the
-//! reserve covers.
+//! Charging is loose by design, but not by the tokens of A-12: reactors add to shared counters. Two
+//! operations that race may overdraw by one operation each, which the reserve covers.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -253,8 +253,9 @@ impl Space {
     }
 
     /// True if `pages` more may be dirty in `cp`, which is being joined. While a consistency point runs, writers get
-    /// the rest of the dirty limit as it gets on (DESIGN §6): they slow down to its pace instead of running into
-    /// the limit and standing still until it commits. A lone operation always may.
+    /// the rest of the dirty limit as it gets on (docs/design/design.md §6): they slow down to its
+    /// pace instead of running into the limit and standing still until it commits. A lone operation
+    /// always may.
     pub(crate) fn has_room(&self, pages: i64, cp: CpNumber) -> bool {
         let active = self.dirty[parity(cp)].load(Ordering::Relaxed);
         let frozen = self.dirty() - active;

@@ -1,4 +1,4 @@
-//! The active map with its safe copies (B-14, E-02 … E-04).
+//! The active map with its safe copies (B-14, E-02 … E-04, O-05).
 //!
 //! The current copy of a map block is the changed block of the active map file; it is what the
 //! consistency point writes. On the first clear in it a *safe* copy is made. Allocation looks at the

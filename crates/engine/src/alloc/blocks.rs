@@ -1,4 +1,4 @@
-//! Taking and freeing blocks in both layers (D-21, G-01).
+//! Taking and freeing blocks in both layers (D-21, E-01, G-01, O-07).
 //!
 //! Each operation has a load phase (`ensure_*`, `prepare_free_*`), which may stop and can be run again, and
 //! a modify phase (`take_*`, `free_*`), which cannot fail.
@@ -23,7 +23,7 @@ use crate::snapshot::history::Node;
 use crate::tree::Content;
 
 /// What a block is for: data and metadata go to different areas, so that frees of one leave no holes in
-/// the other and metadata finds its areas whole (DESIGN §6).
+/// the other and metadata finds its areas whole (docs/design/design.md §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Data,

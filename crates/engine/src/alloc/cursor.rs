@@ -34,7 +34,9 @@ pub(crate) struct OpenArea {
 pub(crate) struct Cursor {
     /// One for each extent.
     pub(crate) open: Vec<Option<OpenArea>>,
-    /// The extent that is filled from next: extents take turns, so that drives advance equally (D-16).
+    /// The extent that is filled from next: extents take turns, a chunk each, so that drives
+    /// advance about equally. Unlike in D-16, an extent does not wait until all others have used
+    /// theirs.
     pub(crate) turn: usize,
     pub(crate) stock: VecDeque<u64>,
     /// Areas in which nothing was found any more, by extent.

@@ -1,4 +1,5 @@
-//! Space on the host, and when a new area is better than what is left of an old one (D-16, decision 0020).
+//! Space on the host, and when a new area is better than what is left of an old one (D-13, decision
+//! 0020).
 //!
 //! An area that is half full of blocks at random places is written three blocks at a time; a new one, which the
 //! host must be asked for, is written in whole stripes. Taking the rests of old areas saves space on the host, taking new

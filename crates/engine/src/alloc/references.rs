@@ -1,4 +1,5 @@
-//! References: blocks of a volume that several leaves refer to (B-15, E-21).
+//! References: blocks of a volume that several leaves refer to (B-15). Counts change at once, not
+//! by way of a log (E-21).
 //!
 //! The active map says whether a vvbn is in use, the refcount file ([`everglade_format::refcount`]) how many references
 //! there are beyond the first. Both belong to the image: a snapshot has its own, and a restore takes them along.

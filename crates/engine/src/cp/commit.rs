@@ -1,4 +1,5 @@
-//! Commit: all blocks on stable media, then the superblock, then the clients' view (B-12, C-08).
+//! Commit: all blocks on stable media, then the superblock, then the clients' view (B-12, C-08,
+//! O-01, O-02).
 //!
 //! 1. The superblock is submitted only after every write of the consistency point completed and a flush of
 //!    every device submitted after that completed too.

@@ -2,7 +2,8 @@
 //!
 //! The freeze runs inside the Aggregate affinity, so no client operation is under way, and only swaps
 //! pointers: each dirty stripe's active overlay becomes its frozen one. Administrative requests are
-//! executed here as well, so they are atomic with everything else and durable at commit (DESIGN §6).
+//! executed here as well, so they are atomic with everything else and durable at commit
+//! (docs/design/design.md §6).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Why consistency points begin (DESIGN §6), counted, and how long their phases take.
+//! Why consistency points begin (docs/design/design.md §6), counted, and how long their phases
+//! take.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! 1. Nothing is reported done before every write submitted here has completed.
-//! 2. The first failure is remembered and fails the consistency point (DESIGN §5).
+//! 2. The first failure is remembered and fails the consistency point (docs/design/design.md §5).
 //! 3. Beyond the share is under way at most one operation. What is queued goes on when another completes, without
 //!    waiting for the next step; so a share smaller than a batch is kept too, and clients' reads wait behind no more.
 

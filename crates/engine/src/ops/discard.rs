@@ -1,7 +1,8 @@
 //! Discard: blocks inside the range become holes, all together up to 1 MiB, else one file stripe at a time.
 //!
-//! A release: always admitted, also in a full aggregate (DESIGN §8). Whole regions cost one overlay entry;
-//! regions that have nothing, neither in overlays nor in the tree, cost nothing.
+//! A release: always admitted, also in a full aggregate (docs/design/design.md §8). Whole regions
+//! cost one overlay entry; regions that have nothing, neither in overlays nor in the tree, cost
+//! nothing.
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::{Layer, SPAN};

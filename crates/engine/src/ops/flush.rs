@@ -1,7 +1,7 @@
 //! Flush: everything acknowledged so far, on any session, becomes durable.
 //!
-//! By a group of the journal if the aggregate has one (DESIGN §5), else by the consistency point that has all
-//! of it. A commit that comes first is as good.
+//! By a group of the journal if the aggregate has one (docs/design/design.md §5), else by the
+//! consistency point that has all of it. A commit that comes first is as good.
 
 use everglade_format::planted::{self, Bug};
 use everglade_target::Reply;

@@ -1,4 +1,5 @@
-//! Parts of blocks: what is written over a block whose other bytes may not be in memory (DESIGN §5).
+//! Parts of blocks: what is written over a block whose other bytes may not be in memory
+//! (docs/design/design.md §5).
 //!
 //! Load phase: the present content, if it takes no reading ([`Base`]). Modify phase: bytes and content are
 //! merged, or the bytes stay as a fragment. A new fragment is merged in the background ([`merge`]), so that the

@@ -86,9 +86,9 @@ fn load_edges(
     Ok(edges)
 }
 
-/// Admits blocks by class, all or none (DESIGN §8); none of them is in two of the ranges. Returns the consistency
-/// point they join. Must be the last thing that may stop: what is charged and then not changed would be waited
-/// for in vain.
+/// Admits blocks by class, all or none (docs/design/design.md §8); none of them is in two of the
+/// ranges. Returns the consistency point they join. Must be the last thing that may stop: what is
+/// charged and then not changed would be waited for in vain.
 pub(crate) fn admit(
     cx: &mut OpCx<'_, '_>,
     lun: &Lun,

@@ -1,4 +1,4 @@
-//! Reading ahead of clients that read in order (N-04, "iobuffer readahead").
+//! Reading ahead of clients that read in order (T-20).
 //!
 //! Each open LUN remembers where its last read ended. When what began there adds up to [`STREAM_BYTES`], the
 //! blocks after it are loaded into the page cache, so far ahead that the client finds them: the level-1 blocks

@@ -1,4 +1,5 @@
-//! The home reactor asks the host for space ahead of need, and gives it back (DESIGN §7, decisions 0005 and 0020).
+//! The home reactor asks the host for space ahead of need, and gives it back
+//! (docs/design/design.md §7, decisions 0005 and 0020).
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Nanos, Op, Outside};
 use everglade_format::Pvbn;

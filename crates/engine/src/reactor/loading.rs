@@ -1,6 +1,6 @@
 //! Loads: pages that operations wait for, read once however many wait, in long runs where they touch.
 //!
-//! A page is verified against the tag it was asked for before anyone sees it (invariant O-9). One that does
+//! A page is verified against the tag it was asked for before anyone sees it (O-09). One that does
 //! not match, or cannot be read, is an error for those who asked with that pointer, and for nobody else.
 
 use std::collections::hash_map::Entry;

@@ -1,4 +1,4 @@
-//! Leading groups of the journal, and waiting for them (C-02, DESIGN §5).
+//! Leading groups of the journal, and waiting for them (C-02, O-15, docs/design/design.md §5).
 //!
 //! ```text
 //! wait ─▶ want(sequence) ─▶ begin_group ─▶ writes ─▶ end ─▶ wake those whose sequence is durable
@@ -9,7 +9,7 @@
 //! 1. Who waits has asked (`Log::want`) before it looks whether a group can begin; the leader looks whether
 //!    somebody asked after it ended a group. Both look under the queue's mutex, so nobody waits in vain.
 //! 2. A group that cannot be written fails the aggregate: what was acknowledged and not flushed would be
-//!    missing from the journal for good, and everything after it (DESIGN §5).
+//!    missing from the journal for good, and everything after it (docs/design/design.md §5).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! One reactor's part of the engine: operations under way, their loads, and the consistency points of the
-//! aggregates that are at home here (DESIGN §3).
+//! aggregates that are at home here (docs/design/design.md §3).
 //!
 //! ```text
 //! submitted ─▶ ready ─▶ inside its affinity ─▶ done

@@ -1,4 +1,4 @@
-//! Replay: what the journal has beyond the last consistency point is done again (C-08, O-14).
+//! Replay: what the journal has beyond the last consistency point is done again (C-08).
 //!
 //! ```text
 //! mounted ─▶ read ─▶ scan ─▶ do again, one by one ─▶ read … ─▶ end of the prefix ─▶ commit ─▶ online

@@ -6,8 +6,8 @@
 //!              └──────────────────────────────────────▶ refused
 //! ```
 //!
-//! What grows is admitted like a client's growth (DESIGN §8), or else many small requests could use up
-//! the reserve. Deletions always are.
+//! What grows is admitted like a client's growth (docs/design/design.md §8), or else many small
+//! requests could use up the reserve. Deletions always are.
 
 use everglade_env::{Nanos, Outside};
 

@@ -1,4 +1,5 @@
-//! Clones: a writable volume that begins as the image of a snapshot of another, its *base* (DESIGN §8).
+//! Clones: a writable volume that begins as the image of a snapshot of another, its *base*
+//! (docs/design/design.md §8).
 //!
 //! A clone shares the vvbn space that its base had: its active image is the base's tree, its first snapshot is the
 //! base itself, and its container is empty. What the base holds is in the parent's container; whatever the clone

@@ -1,4 +1,5 @@
-//! Who gains and loses blocks when snapshots go (DESIGN §8, F-10): pure functions of bitmap blocks.
+//! Who gains and loses blocks when snapshots go (docs/design/design.md §8, F-10): pure functions of
+//! bitmap blocks.
 //!
 //! One block of the maps at a time: 32,768 vvbns, of which a range is looked at. A missing map block is one
 //! without bits.
@@ -298,8 +299,8 @@ mod tests {
     }
 
     proptest! {
-        /// The equations for exclusive blocks (DESIGN §8, F-10): counted blocks and cleared summary bits are those that
-        /// looking at everybody would give.
+        /// The equations for exclusive blocks (docs/design/design.md §8, F-10): counted blocks and
+        /// cleared summary bits are those that looking at everybody would give.
         #[test]
         fn counts_and_cleared_bits_agree_with_brute_force(
             steps in proptest::collection::vec((0..10u8, any::<u64>(), any::<u64>(), 0..64u64), 1..40),

@@ -21,7 +21,7 @@ use crate::tree::Content;
 
 /// See the module's documentation. Bits are those of one block of the active map.
 pub(crate) struct Held {
-    /// The summary map: blocks that a snapshot holds.
+    /// The summary map (F-04): blocks that a snapshot holds.
     pub(crate) summary: PageRef,
     /// Blocks that a neighbour of the active image holds.
     near: PageRef,

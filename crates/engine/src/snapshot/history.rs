@@ -1,4 +1,5 @@
-//! The history of a volume: a tree of snapshots with the active image as a leaf (DESIGN §8).
+//! The history of a volume: a tree of snapshots with the active image as a leaf
+//! (docs/design/design.md §8).
 //!
 //! A snapshot's parent is the snapshot that the image it was taken of descended from. Without restores this is a
 //! chain, and *neighbour* means what S003 means by it.

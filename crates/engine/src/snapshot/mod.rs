@@ -1,4 +1,4 @@
-//! Snapshots of a volume (S003 §5, F-01 … F-16, DESIGN §8).
+//! Snapshots of a volume (S003 §5, F-01 … F-16, docs/design/snapshots.md).
 //!
 //! A snapshot is the volume's root as of one consistency point. Creating one copies a few hundred bytes; what it
 //! costs comes later, when the active image frees blocks that the snapshot holds:

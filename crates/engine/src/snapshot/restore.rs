@@ -1,4 +1,5 @@
-//! Restore: the image of a snapshot becomes the active one, and nothing newer is lost (F-16, DESIGN §8).
+//! Restore: the image of a snapshot becomes the active one, and nothing newer is lost (F-16,
+//! docs/design/design.md §8).
 //!
 //! In the freeze the active image is taken as a *safety snapshot*, and operations on the volume begin to wait. The
 //! consistency point writes what was frozen, which is the safety snapshot's image, reads the inodes of the target,

@@ -1,4 +1,5 @@
-//! Splits: a clone gets blocks of its own for all that its base holds, and is no clone any more (B-10, DESIGN §8).
+//! Splits: a clone gets blocks of its own for all that its base holds, and is no clone any more
+//! (B-10, docs/design/design.md §8).
 //!
 //! ```text
 //!            ┌────────stop───────▶ stopped ──┐

@@ -10,8 +10,9 @@
 //! 3. Nothing that a client can still name is deleting or gone.
 //! 4. `names` has the names of the live ones, each with its id, and no others.
 //!
-//! Deletions and their like happen in the freeze, which everybody waits for (DESIGN §6): a name is found without looking at
-//! a thousand records, and what had been worked out from them is let go of when somebody asks for it the next time.
+//! Deletions and their like happen in the freeze, which everybody waits for
+//! (docs/design/design.md §6): a name is found without looking at a thousand records, and what had
+//! been worked out from them is let go of when somebody asks for it the next time.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};

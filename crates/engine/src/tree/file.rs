@@ -85,7 +85,8 @@ pub(crate) struct File {
     pub(crate) lost: Vec<Lost>,
 }
 
-/// A block of a LUN's tree that is needed and cannot be read: everything below it is lost (DESIGN §5).
+/// A block of a LUN's tree that is needed and cannot be read: everything below it is lost
+/// (docs/design/design.md §5).
 #[derive(Clone, Debug)]
 pub(crate) struct Lost {
     pub(crate) level: u8,
@@ -258,7 +259,8 @@ impl File {
 
     /// A copy of a block that is about to change. An indirect block of a LUN that is damaged for good is
     /// replaced by one below which everything is lost: what was there cannot be found any more, and all else
-    /// must go on (DESIGN §5). It is never done while the device as a whole does not answer.
+    /// must go on (docs/design/design.md §5). It is never done while the device as a whole does not
+    /// answer.
     fn copy_or_lose(
         &mut self,
         cx: &mut LoadCx<'_>,

@@ -4,7 +4,8 @@
 //! `i × 255^l …`; its child in slot `s` is block `i × 255 + s` of level `l − 1`. [`walk`] follows pointers
 //! from a committed root and is what clients use; [`shortcuts`] remembers where it led. [`file`] holds a file's blocks that were changed in
 //! the running consistency point; only the consistency point touches it ("only cleaners write indirect
-//! blocks", DESIGN §6), so clients never see half a change: they see a committed root plus overlays.
+//! blocks", docs/design/design.md §6), so clients never see half a change: they see a committed
+//! root plus overlays.
 
 mod blocks;
 pub(crate) mod file;

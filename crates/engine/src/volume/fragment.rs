@@ -1,4 +1,5 @@
-//! Fragments: bytes of a block whose other bytes nobody has looked at yet (DESIGN §5).
+//! Fragments: bytes of a block whose other bytes nobody has looked at yet
+//! (docs/design/design.md §5).
 //!
 //! A write of part of a block never waits for the block. If its present content is in memory the two are
 //! merged at once; otherwise the bytes stay in the overlay as a fragment, and a merge begins in the

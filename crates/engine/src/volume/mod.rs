@@ -27,7 +27,8 @@ use crate::tree::Root;
 use name::Name;
 use overlay::{Found, Overlay};
 
-/// Level-1 blocks in a file stripe (CONVENTIONS): an operation of 1 MiB touches at most two stripes.
+/// Level-1 blocks in a file stripe (docs/reference/conventions.md#defaults): an operation of 1 MiB
+/// touches at most two stripes.
 pub(crate) const STRIPE_REGIONS: u64 = 8;
 /// Leaves in a file stripe.
 pub(crate) const STRIPE_BLOCKS: u64 = STRIPE_REGIONS * SPAN;

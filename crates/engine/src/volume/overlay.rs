@@ -1,4 +1,4 @@
-//! Overlays: what client operations left for the cleaner, by leaf (DESIGN §6).
+//! Overlays: what client operations left for the cleaner, by leaf (docs/design/design.md §6).
 //!
 //! An overlay belongs to one stripe affinity and one consistency point. It maps a *region* (the 255 leaves
 //! of one level-1 block) to entries. A region may also be punched as a whole: then what the tree has there

@@ -1,5 +1,6 @@
 //! Devices: what an aggregate stores its blocks on. A directory of segment files, an existing
-//! regular file, or a block device (CONVENTIONS "a device is", DESIGN §7).
+//! regular file, or a block device (docs/reference/conventions.md#devices,
+//! docs/design/design.md §7).
 //!
 //! All three are a row of *segments*, each one open file: a directory has as many as its size needs,
 //! the others exactly one. So splitting, opening, flushing and counting are written once.

@@ -1,4 +1,4 @@
-//! Usage errors and exit codes: contracts with scripts (CONVENTIONS, "exit").
+//! Usage errors and exit codes: contracts with scripts (docs/reference/conventions.md#exit-codes).
 
 use crate::running::{Place, code, stderr, stdout};
 

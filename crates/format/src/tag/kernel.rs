@@ -1,7 +1,7 @@
 //! The carry-less product of a block with its key, in three speeds.
 #![expect(
     unsafe_code,
-    reason = "checksum kernels call vector instructions (house style §6)"
+    reason = "checksum kernels call vector instructions (docs/contributing/house-style.md §6)"
 )]
 
 use crate::bytes::u64_at;

@@ -346,7 +346,7 @@ impl Session {
             panic!("an operation completed before transmission began");
         };
         // The LUN was deleted, or its aggregate failed: what was acknowledged and not flushed may be lost,
-        // and nobody may find that under a connection that goes on (DESIGN §5).
+        // and nobody may find that under a connection that goes on (docs/design/design.md §5).
         let gone = result.is_err() && target.size_bytes(transmission.lun()).is_none();
         let gone = gone || matches!(result, Err(Error::Gone));
         let outgoing = if self.state == State::Abandoned {

@@ -1,4 +1,4 @@
-//! The TOML file: keys of CONVENTIONS, each known, none ignored.
+//! The TOML file: the keys of docs/operating/configuration.md. An unknown key is refused.
 //!
 //! A key that does not exist is an error with a suggestion, because a mistyped `memory` that is
 //! silently dropped shows only under load. A key of the contract that this version cannot honour is

@@ -1,4 +1,4 @@
-//! Configuration: flag > environment > file > default (CONVENTIONS, "Running" and "Places").
+//! Configuration: flag > environment > file > default (docs/reference/conventions.md#running).
 //!
 //! Each source is one [`Settings`], a record of what it says and nothing else; [`Config::resolve`]
 //! lays them over each other, fills in defaults and checks every value and every relation between
@@ -32,7 +32,8 @@ use everglade_api::Name;
 use crate::schedule::DEFAULT as DEFAULT_POLICY;
 use crate::{Interval, Size};
 
-/// One hard cap for everything; below 256 MiB the fixed shares of DESIGN §12 do not fit.
+/// One hard cap for everything; below 256 MiB the fixed shares of docs/design/design.md §12 do not
+/// fit.
 const MEMORY_DEFAULT: Size = Size::gib(1);
 const MEMORY_MIN: Size = Size::mib(256);
 /// More reactors than this gain nothing measured; the tree of affinities is sized for it.
@@ -47,10 +48,10 @@ pub(crate) const AGGREGATE_SIZE_DEFAULT: Size = Size::gib(64);
 /// Below this the reserve, the label and the areas leave nothing to sell.
 pub(crate) const AGGREGATE_SIZE_MIN: Size = Size::gib(1);
 const LUN_SIZE_DEFAULT: Size = Size::gib(16);
-/// Block numbers have 40 bits on media (DESIGN §4): 2^40 blocks of 4 KiB.
+/// Block numbers have 40 bits on media (docs/design/design.md §4): 2^40 blocks of 4 KiB.
 pub(crate) const POOL_BYTES_MAX: Size = Size(1 << 52);
 pub(crate) const BLOCK_BYTES: u64 = 4096;
-/// Bounds of one half of a journal (CONVENTIONS, "journal half", with room for the ambitious).
+/// Bounds of one half of a journal (docs/reference/conventions.md#defaults, and room for more).
 pub(crate) const JOURNAL_HALF_MIN: Size = Size::mib(16);
 pub(crate) const JOURNAL_HALF_MAX: Size = Size::gib(4);
 /// The kernel's `sun_path` less its final zero byte.
@@ -248,7 +249,7 @@ pub struct Journal {
     pub half_size: Option<Size>,
 }
 
-/// What an empty data directory is filled with (CONVENTIONS, "first start").
+/// What an empty data directory is filled with (docs/reference/conventions.md#first-start).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstStart {
     /// Name of the aggregate, on one directory device.

@@ -1,4 +1,4 @@
-//! Default places (CONVENTIONS, "Places and defaults").
+//! Default places (docs/reference/conventions.md#data-directory).
 
 use std::env;
 use std::os::unix::fs::MetadataExt;

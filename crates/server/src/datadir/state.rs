@@ -31,7 +31,7 @@
 //!    start would lay a new pool over the old one.
 //!
 //! The labels on the devices are the truth about identity; this file says where to look and, by its
-//! epoch, whether what is found there is the newest (DESIGN §4, mount).
+//! epoch, whether what is found there is the newest (docs/design/design.md §4, mount).
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -103,7 +103,7 @@ pub struct Device {
     pub size_bytes: u64,
 }
 
-/// What a device is (CONVENTIONS, "a device is").
+/// What a device is (docs/reference/conventions.md#devices).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {

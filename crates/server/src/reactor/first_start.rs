@@ -1,4 +1,4 @@
-//! First start: the default aggregate, volume and LUN (CONVENTIONS, "first start").
+//! First start: the default aggregate, volume and LUN (docs/reference/conventions.md#first-start).
 //!
 //! The aggregate is recorded as *creating* before anything is written, and as *ready* only when its volume, its
 //! LUN and what the schedule knows of them are durable. So a start that was cut short is made again from nothing, and

@@ -73,7 +73,7 @@ impl Reactor {
         door: Door,
         config: &Config,
     ) -> Reactor {
-        // An eighth of the memory is for requests on their way (DESIGN §12).
+        // An eighth of the memory is for requests on their way (docs/design/design.md §12).
         let payload = config.memory.bytes() / 8 / plane.reactors() as u64;
         let idle_max = config.nbd.callers.idle_timeout.map(|time| {
             let nanos = time.duration().as_nanos();

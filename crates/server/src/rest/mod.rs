@@ -1,5 +1,6 @@
 //! The REST interface: HTTP/1.1 on a Unix socket, and on TCP if that is configured, for the command line and for
-//! scripts (CONVENTIONS, "REST and metrics"; every path is in `docs/reference/rest.md`).
+//! scripts (docs/reference/conventions.md#rest-and-metrics; every path is in
+//! `docs/reference/paths.md`).
 //!
 //! One thread of its own drives all connections; the data plane is reached through the
 //! [`Administrator`] alone. What changes something may wait for a consistency

@@ -6,7 +6,8 @@ use super::{Action, Bench};
 use crate::{Error, OP_BYTES_MAX, Op, Target, WriteSpan};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
-/// Blocks per indirect block of the engine (DESIGN §4); no more than another number to others.
+/// Blocks per indirect block of the engine (docs/design/design.md §4); no more than another number
+/// to others.
 const SPAN: u64 = 255 * BLOCK;
 
 /// All of them.

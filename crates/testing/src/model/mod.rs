@@ -10,11 +10,12 @@
 //! A read returns, block by block, the last version acknowledged before it began or a later one; and
 //! of each operation it overlaps it sees all or nothing (`read`).
 //!
-//! # What a crash may leave (contract 3, DESIGN §5 and §6)
+//! # What a crash may leave (contract 3, docs/design/design.md §5)
 //!
 //! 1. *Durable*: no block is older than its last durable version.
 //! 2. *Whole*: an operation of at most 1 MiB survives in all of its blocks or in none. Longer ones may
-//!    survive in part, as they may be seen in part while they are under way (DESIGN §5).
+//!    survive in part, as they may be seen in part while they are under way
+//!    (docs/design/design.md §5).
 //! 3. *Prefix*: if an operation survives, so does everything acknowledged before it was issued, in
 //!    the whole aggregate: a consistency point is a moment, not a choice.
 //! 4. *Consistency point*: if operations are tagged with the one they joined, and recovery says which

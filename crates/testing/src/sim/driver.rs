@@ -37,7 +37,7 @@ pub enum Errors {
 pub struct Manners {
     /// Most operations under way on one reactor.
     pub depth: usize,
-    /// Discards may do nothing: the pool may be full (DESIGN §8).
+    /// Discards may do nothing: the pool may be full (docs/design/design.md §8).
     pub discards_may_skip: bool,
     /// Discards may be refused for lack of space.
     pub discards_may_be_refused: bool,

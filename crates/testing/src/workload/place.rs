@@ -6,7 +6,8 @@ use crate::Rng;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
-/// Blocks under one lowest indirect block (DESIGN §4): its edges are where splitting goes wrong.
+/// Blocks under one lowest indirect block (docs/design/design.md §4): its edges are where splitting
+/// goes wrong.
 pub const SPAN: u64 = 255;
 
 /// The habits of the clients of one LUN.

@@ -1,5 +1,5 @@
 //! A connection ends with what it is connected to, so that nobody sees acknowledged, unflushed writes vanish
-//! under a live connection (DESIGN §5); a new size shows on a connection that stays.
+//! under a live connection (docs/design/design.md §5); a new size shows on a connection that stays.
 
 use super::{LUN, MIB, ask, serve};
 use crate::running::{Place, code, stderr};

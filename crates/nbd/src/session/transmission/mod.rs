@@ -13,7 +13,7 @@
 //! wants one chunk.
 //!
 //! A request of at most 1 MiB is one operation, wherever it lies: it is atomic. Longer ones are cut at
-//! the LUN's 1 MiB boundaries (DESIGN §5).
+//! the LUN's 1 MiB boundaries (docs/design/design.md §5).
 
 mod payload;
 mod replies;
