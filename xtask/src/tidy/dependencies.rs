@@ -1,4 +1,5 @@
-//! The crate table is the architecture (house style §1, CONVENTIONS "Crates, beyond the table").
+//! The crate table is the architecture (docs/contributing/house-style.md §1,
+//! docs/reference/conventions.md#crates).
 //!
 //! Every manifest below `crates/` may name only those of our crates that its row allows, in every
 //! section but the development one, which may also name `testing`, `torture` and whatever `testing`
@@ -10,7 +11,8 @@ use super::{Problem, Source};
 const TABLE: [(&str, &[&str]); 24] = [
     ("format", &[]),
     ("env", &[]),
-    // Spans of a request carry the pages that devices fill (DESIGN §2: owned buffers in and out).
+    // Spans of a request carry the pages that devices fill (docs/design/design.md §2: owned buffers
+    // in and out).
     ("target", &["env"]),
     ("api", &[]),
     ("affinity", &["env"]),

@@ -1,4 +1,4 @@
-//! Every source file starts with its theory (house style §4): a `//!` header.
+//! Every source file starts with its theory (docs/contributing/house-style.md §4): a `//!` header.
 
 use super::{Problem, Source};
 

@@ -64,7 +64,7 @@ fn follow(
 }
 
 /// `folder/link` without `..`, or `None` if that is above the root.
-fn resolve(folder: &Path, link: &str) -> Option<PathBuf> {
+pub(super) fn resolve(folder: &Path, link: &str) -> Option<PathBuf> {
     let mut path = folder.to_owned();
     for part in Path::new(link.trim_start_matches('/')).components() {
         let is_inside = match part {
@@ -94,19 +94,28 @@ fn links(text: &str) -> Vec<(usize, String)> {
             continue;
         }
         let line = without_code_spans(line);
-        let mut rest = line.as_str();
-        while let Some((_, after)) = rest.split_once("](") {
-            let target = after.split(')').next().unwrap_or_default();
-            let target = target.split_whitespace().next().unwrap_or_default();
-            found.push((number, target.trim_matches(['<', '>']).to_owned()));
-            rest = after;
-        }
+        let targets = links_of(&line).into_iter();
+        found.extend(targets.map(|(_, target)| (number, target.to_owned())));
         if let Some((_, target)) = line
             .strip_prefix('[')
             .and_then(|rest| rest.split_once("]: "))
         {
             found.push((number, target.trim().trim_matches(['<', '>']).to_owned()));
         }
+    }
+    found
+}
+
+/// Texts and targets of `[text](target)` in a line.
+pub(super) fn links_of(line: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("](") {
+        let text = before.rsplit('[').next().unwrap_or_default();
+        let target = after.split(')').next().unwrap_or_default();
+        let target = target.split_whitespace().next().unwrap_or_default();
+        found.push((text, target.trim_matches(['<', '>'])));
+        rest = after;
     }
     found
 }
@@ -119,26 +128,33 @@ fn without_code_spans(line: &str) -> String {
         .collect()
 }
 
-/// Anchors of a document's headings, as the usual forges make them: lower case, spaces to dashes,
-/// other signs dropped.
-fn headings(text: &str) -> BTreeSet<String> {
+/// Titles of a document's headings.
+pub(super) fn titles(text: &str) -> Vec<&str> {
     let mut in_code = false;
-    let mut anchors = BTreeSet::new();
+    let mut titles = Vec::new();
     for line in text.lines() {
         if line.trim_start().starts_with("```") {
             in_code = !in_code;
         }
         let title = line.trim_start_matches('#');
-        if in_code || title.len() == line.len() || !title.starts_with(' ') {
-            continue;
+        if !in_code && title.len() < line.len() && title.starts_with(' ') {
+            titles.push(title.trim());
         }
-        let letters = title.trim().to_lowercase();
+    }
+    titles
+}
+
+/// Anchors of a document's headings, as the usual forges make them: lower case, spaces to dashes,
+/// other signs dropped.
+pub(super) fn headings(text: &str) -> BTreeSet<String> {
+    let anchor = |title: &str| {
+        let letters = title.to_lowercase();
         let kept = letters
             .chars()
             .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-        anchors.insert(kept.map(|c| if c == ' ' { '-' } else { c }).collect());
-    }
-    anchors
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    titles(text).into_iter().map(anchor).collect()
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
-//! House checks as code (house style §9): few, cheap, and each failure explains itself.
+//! House checks as code (docs/contributing/house-style.md §9): few, cheap, and each failure
+//! explains itself.
 //!
 //! A check is a function from the repository's texts to problems. It sees only what git would: no
 //! build output. To add one: a file here, a line in [`CHECKS`].
 
+mod citations;
 mod dependencies;
 mod headers;
 mod leftovers;
 mod links;
+mod mechanisms;
 mod names;
 mod outside;
 mod size;
@@ -71,11 +74,13 @@ impl Source {
 /// A check.
 type Check = fn(&[Source]) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 7] = [
+const CHECKS: [(&str, Check); 9] = [
+    ("tidy: citations lead somewhere", citations::check),
     ("tidy: crate table respected", dependencies::check),
     ("tidy: module headers present", headers::check),
     ("tidy: no leftovers", leftovers::check),
     ("tidy: links alive", links::check),
+    ("tidy: mechanisms are as their rows say", mechanisms::check),
     ("tidy: names say something", names::check),
     ("tidy: the outside comes in through env", outside::check),
     ("tidy: files are short", size::check),

@@ -1,4 +1,4 @@
-//! File and folder names are nouns that say what is inside (house style §3).
+//! File and folder names are nouns that say what is inside (docs/contributing/house-style.md §3).
 
 use std::path::Component;
 

@@ -1,5 +1,5 @@
-//! Clock, threads, files and sockets come in through `env` (house style §6), or a seed would not
-//! replay a run.
+//! Clock, threads, files and sockets come in through `env` (docs/contributing/house-style.md §6),
+//! or a seed would not replay a run.
 //!
 //! The crates that run inside the simulation name none of the standard library's doors. Their tests
 //! may, and so may the crates that *are* the outside: `env`, the daemon, the binary, the rigs.

@@ -1,4 +1,4 @@
-//! Files are short (house style §2): split before 1,000 lines, tests included.
+//! Files are short (docs/contributing/house-style.md §2): split before 1,000 lines, tests included.
 
 use super::{Problem, Source};
 
