@@ -6,13 +6,31 @@
 //! under the seeded simulation as it does on real threads.
 //!
 //! The life of a 4 KiB write: [`Core::submit`](everglade_target::Target::submit) makes it an operation and
-//! enters the stripe affinity of its block inline; `ops::write` is admitted, leaves its page in the stripe's
+//! enters the stripe affinity of its block inline. `ops::write` is admitted, leaves its page in the stripe's
 //! overlay and is done. Within seconds a consistency point freezes the overlays (`cp::freeze`), gives the page
 //! a vvbn and a pvbn and writes it (`cp::clean`), writes the metadata that says so (`cp::finish`, `cp::maps`)
-//! and commits with the superblock (`cp::commit`). A flush waits for that.
+//! and commits with the superblock (`cp::commit`). A flush waits for the journal, or for that commit.
 //!
-//! Chapters: `reactor` runs everything · `ops` what clients ask for · `volume` overlays and roots · `cp` the
-//! consistency point · `snapshot` images that stay · `tree` block trees · `alloc` block numbers · `aggregate` what is shared about a pool.
+//! The rooms, from the lowest to the highest. A room imports only rooms above its own line in this table;
+//! `cargo xtask tidy` keeps the order.
+//!
+//! | room | holds |
+//! | --- | --- |
+//! | `read` | from a pointer to its page: load phase, tree walk, shortcuts, redirects |
+//! | `media` | between pvbn and device: places, writer, device share, host space, healing |
+//! | `tree` | files under change, directories, notes |
+//! | `change` | what administrators ask for, and why a change is refused |
+//! | `holders` | who holds a block: history, plans, counts, snapshot table, fold |
+//! | `pool` | what reactors share of aggregates, volumes, LUNs, images; overlays, space, journal |
+//! | `alloc` | the file system under change; which numbers are used and freed |
+//! | `home` | what one aggregate's consistency points own: `Home`, `Run`, publication |
+//! | `background` | passes that follow a request: shrink, scan, split, LUN clone |
+//! | `snapshot` | what a consistency point does to images: restore, LUN restore, clone |
+//! | `admin` | the verbs of administrators, executed in the freeze |
+//! | `ops` | client operations |
+//! | `cp` | the phases of a consistency point |
+//! | `mount` | from devices to a `Home` |
+//! | `shared`, `reactor` | what reactors share; one reactor's loop |
 //!
 //! Which state belongs to whom:
 //!
@@ -24,31 +42,32 @@
 //! | page cache, admission counters | anyone |
 
 pub mod admin;
-mod aggregate;
 mod alloc;
+mod background;
+mod change;
 mod cp;
-mod filesystem;
-mod load;
-mod names;
-mod notes;
+mod holders;
+mod home;
+mod media;
+mod mount;
 mod ops;
+mod pool;
 mod reactor;
-mod rename;
+mod read;
 mod shared;
 mod snapshot;
 mod tree;
-mod volume;
 
-pub use aggregate::State;
-pub use aggregate::create::{CreateError, Plan, create, usual_half_blocks};
-pub use aggregate::labels::{Expected, Refusal};
-pub use aggregate::log::{JournalInfo, RecoveryInfo};
-pub use aggregate::lost::LostInfo;
-pub use aggregate::space::Usage;
-pub use cp::freeze::RECLAIM_REGIONS;
-pub use cp::trigger::{CpCounts, PHASE_BOUNDS, PhaseTimes};
-pub use notes::Unreadable;
-pub use reactor::{AdminDone, Core, Joined};
-pub use shared::{AggregateInfo, Engine, LunInfo, Options, VolumeId, VolumeInfo};
-pub use snapshot::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo, SplitState};
-pub use snapshot::table::Counts as ScanCounts;
+pub use crate::cp::freeze::RECLAIM_REGIONS;
+pub use crate::holders::table::Counts as ScanCounts;
+pub use crate::mount::create::{CreateError, Plan, create, usual_half_blocks};
+pub use crate::mount::labels::{Expected, Refusal};
+pub use crate::pool::aggregate::State;
+pub use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo, SplitState};
+pub use crate::pool::log::{JournalInfo, RecoveryInfo};
+pub use crate::pool::lost::LostInfo;
+pub use crate::pool::space::Usage;
+pub use crate::pool::trigger::{CpCounts, PHASE_BOUNDS, PhaseTimes};
+pub use crate::reactor::{AdminDone, Core, Joined};
+pub use crate::shared::{AggregateInfo, Engine, LunInfo, Options, VolumeId, VolumeInfo};
+pub use crate::tree::notes::Unreadable;

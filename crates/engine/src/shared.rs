@@ -9,20 +9,24 @@ use everglade_env::{BLOCK_SIZE, DeviceId, Nanos, Storage};
 use everglade_format::volume::Sync;
 use everglade_pagecache::PageCache;
 
-use crate::admin;
-use crate::aggregate::heal::Healing;
-use crate::aggregate::labels::{self, Refusal};
-use crate::aggregate::log::{JournalInfo, Log, RecoveryInfo};
-use crate::aggregate::lost::LostInfo;
-use crate::aggregate::mount::Mounting;
-use crate::aggregate::space::{Space, Usage};
-use crate::aggregate::{Aggregate, State};
+use crate::background::split;
+use crate::change;
 use crate::cp::freeze::RECLAIM_REGIONS;
-use crate::cp::trigger::CpCounts;
-use crate::notes::Unreadable;
-use crate::snapshot::info::{self, LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
-use crate::snapshot::{self, clone, split};
-use crate::volume::Volume;
+use crate::media::heal::Healing;
+use crate::mount::labels;
+use crate::mount::labels::Refusal;
+use crate::mount::mounting::Mounting;
+use crate::pool::aggregate::{Aggregate, State};
+use crate::pool::bases;
+use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
+use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
+use crate::pool::look;
+use crate::pool::lost::LostInfo;
+use crate::pool::space::{Space, Usage};
+use crate::pool::trigger::CpCounts;
+use crate::pool::volume::Volume;
+use crate::snapshot;
+use crate::tree::notes::Unreadable;
 
 /// How the engine is set up.
 #[derive(Clone, Copy, Debug)]
@@ -70,9 +74,9 @@ pub(crate) enum Message {
     /// To the home reactor: an aggregate at home there was deleted.
     Forget(u32),
     /// To the home reactor: change something.
-    Change(u32, admin::Request),
+    Change(u32, change::Request),
     /// To the asker: a change was executed at this time and is durable, or was refused.
-    Changed(u64, Result<Nanos, admin::Error>),
+    Changed(u64, Result<Nanos, change::Error>),
 }
 
 pub(crate) struct Shared {
@@ -362,7 +366,7 @@ impl Engine {
             lost: aggregate.lost.info(),
             stale_reads: aggregate.redirects.count(),
             recovery: aggregate.recovery(),
-            devices: aggregate.devices.clone(),
+            devices: aggregate.media.devices.clone(),
         };
         let all = self.0.all();
         let listed = all.iter().filter(|aggregate| !aggregate.is_forgotten());
@@ -394,7 +398,7 @@ impl Engine {
         Some(self.0.aggregate(id).home)
     }
 
-    /// What administrators' programs keep in an aggregate ([`crate::admin::Change::SetNotes`]); nothing before it is
+    /// What administrators' programs keep in an aggregate ([`crate::change::Change::SetNotes`]); nothing before it is
     /// open.
     ///
     /// # Errors
@@ -425,16 +429,16 @@ impl Engine {
     #[must_use]
     pub fn snapshots(&self, volume: &str) -> Vec<SnapshotInfo> {
         let known = self.0.volume(volume);
-        known.map_or_else(Vec::new, |volume| info::all(&volume))
+        known.map_or_else(Vec::new, |volume| look::all(&volume))
     }
 
     /// One of them.
     #[must_use]
     pub fn snapshot(&self, volume: &str, name: &str) -> Option<SnapshotInfo> {
-        info::one(&*self.0.volume(volume)?, name)
+        look::one(&*self.0.volume(volume)?, name)
     }
 
-    /// Whether a snapshot has what a LUN could be restored to, as [`admin::Change::RestoreLun`] would find it now.
+    /// Whether a snapshot has what a LUN could be restored to, as [`change::Change::RestoreLun`] would find it now.
     ///
     /// # Errors
     /// What that would be refused with.
@@ -443,10 +447,10 @@ impl Engine {
         volume: &str,
         snapshot: &str,
         lun: &str,
-    ) -> Result<(), admin::Error> {
+    ) -> Result<(), change::Error> {
         let aggregates = self.0.all();
         let mut found = aggregates.iter().filter_map(|known| known.volume(volume));
-        let missing = || admin::Error::NotFound(format!("volume {volume}"));
+        let missing = || change::Error::NotFound(format!("volume {volume}"));
         let found = found.next().ok_or_else(missing)?;
         snapshot::lun::source(&found, snapshot, lun).map(drop)
     }
@@ -465,7 +469,7 @@ impl Engine {
                     sync: volume.sync,
                     base: volume
                         .base()
-                        .and_then(|base| clone::base_name(&known, base)),
+                        .and_then(|base| bases::base_name(&known, base)),
                     split: split::as_of_now(volume.split(), &aggregate),
                     used_blocks: volume.used_blocks.load(Ordering::Relaxed),
                     allocated_blocks: volume.allocated_blocks.load(Ordering::Relaxed),
@@ -491,7 +495,7 @@ impl Engine {
             .iter()
             .flat_map(|aggregate| aggregate.all_volumes())
         {
-            let info = |lun: &crate::volume::Lun| LunInfo {
+            let info = |lun: &crate::pool::volume::Lun| LunInfo {
                 name: lun.full_name(),
                 volume: VolumeId::of(&lun.volume),
                 size_bytes: lun.size_bytes(),

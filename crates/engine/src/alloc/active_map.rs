@@ -11,7 +11,7 @@ use everglade_env::Page;
 use everglade_format::planted::{self, Bug};
 use everglade_format::{BITS_PER_BLOCK, bitmap};
 
-use crate::load::BySpread;
+use crate::read::load::BySpread;
 use crate::tree::File;
 
 /// Safe copies of the running consistency point.

@@ -3,7 +3,7 @@
 //! Each operation has a load phase (`ensure_*`, `prepare_free_*`), which may stop and can be run again, and
 //! a modify phase (`take_*`, `free_*`), which cannot fail.
 
-use everglade_env::{Page, PageRef};
+use everglade_env::Page;
 use everglade_format::context::{self, CONTEXTS_PER_BLOCK};
 use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP};
 use everglade_format::planted::{self, Bug};
@@ -15,11 +15,13 @@ use everglade_freespace::Candidate;
 use everglade_target::Error;
 
 use crate::alloc::cursor::{OpenArea, chunk_end};
-use crate::alloc::host::Host;
-use crate::filesystem::FileSystem;
-use crate::load::{Gather, LoadCx, Stop, layer_name};
-use crate::snapshot::held::{self, Freed};
-use crate::snapshot::history::Node;
+use crate::alloc::filesystem::FileSystem;
+use crate::holders::fold;
+use crate::holders::held::Freed;
+use crate::holders::history::Node;
+use crate::holders::images::Images;
+use crate::media::host::Host;
+use crate::read::load::{Gather, LoadCx, Stop, layer_name};
 use crate::tree::Content;
 
 /// What a block is for: data and metadata go to different areas, so that frees of one leave no holes in
@@ -534,23 +536,22 @@ impl FileSystem {
             return self.modify_map(cx, block).map(|_| ());
         }
         let below = below.expect("a volume is in an aggregate");
-        let held = held::load(self, below, cx, block)?;
+        let summary = below.file(self.snapshots.summary());
+        let held = fold::load(self.images(), summary, cx, block)?;
         self.modify_map(cx, block)?;
         self.snapshots.held.insert(block, held);
         Ok(())
     }
 
-    /// Bits of a block of the active map, as of now.
-    pub(crate) fn active_bits(&self, cx: &mut LoadCx<'_>, block: u64) -> Result<PageRef, Stop> {
-        Ok(self.files[&ACTIVE_MAP].leaf(cx, block)?.to_page())
+    /// The volume's images, as far as their maps say who holds what.
+    pub(crate) fn images(&self) -> Images<'_> {
+        Images {
+            snapshots: &self.snapshots,
+            active_map: &self.files[&ACTIVE_MAP],
+        }
     }
 
-    /// Where a block of the active map is in the last committed tree.
-    pub(crate) fn map_place(&self, cx: &mut LoadCx<'_>, block: u64) -> Result<Pointer, Stop> {
-        self.files[&ACTIVE_MAP].pointer(cx, 0, block)
-    }
-
-    /// The same for a block of any level of the active map, unless it is changed.
+    /// Where a block of any level of the active map is in the last committed tree, unless it is changed.
     pub(crate) fn unchanged_map_place(
         &self,
         cx: &mut LoadCx<'_>,

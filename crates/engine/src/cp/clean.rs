@@ -5,19 +5,21 @@
 //! and a pvbn, the pointer, the container slot, the context; then the level-1 block itself is placed and
 //! sealed at once, since a region is cleaned once per consistency point.
 
+use crate::home::site::{record, store, take_virtual};
 use std::collections::HashMap;
 
 use everglade_env::PageRef;
 use everglade_format::planted::{self, Bug};
-use everglade_format::{Context, FileId, Owner, Pointer, Pvbn, SPAN, Tag, Vvbn};
+use everglade_format::{FileId, Pointer, SPAN};
 
 use crate::alloc::blocks::{Purpose, free_virtual, prepare_free_virtual};
 use crate::alloc::references::{prepare_release, release};
-use crate::cp::reclaim::leaves_of;
-use crate::cp::{Home, Job};
-use crate::load::{Gather, LoadCx, Stop};
+use crate::background::shrink::leaves_of;
+use crate::home::aggregate::Home;
+use crate::home::run::Job;
+use crate::pool::overlay::{Change, Region};
+use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::{Content, File, Lost};
-use crate::volume::overlay::{Change, Region};
 
 /// Regions cleaned in one step.
 const STEP_REGIONS: usize = 32;
@@ -27,7 +29,7 @@ const STEP_BLOCKS: usize = 128;
 /// Cleans the next few regions. True when nothing is left.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let run = home.run.as_mut().expect("under way");
-    run.writer.throttle(&home.aggregate)?;
+    run.writer.throttle(&home.aggregate.media)?;
     let Some(job) = run.plan.pop_front() else {
         return Ok(true);
     };
@@ -309,75 +311,4 @@ fn place_and_seal(
     let (pointer, page) = file.seal((1, region), cp, &home.aggregate.key);
     record(home, cx, volume_id, pointer, page);
     old
-}
-
-/// A new vvbn on a new pvbn, tag still missing. Both were ensured.
-pub(crate) fn take_virtual(
-    aggregate: &mut super::FileSystem,
-    volume: &mut super::FileSystem,
-    purpose: Purpose,
-) -> Pointer {
-    let vvbn = Vvbn(volume.take(purpose));
-    Pointer {
-        vvbn,
-        pvbn: Pvbn(aggregate.take(purpose)),
-        tag: Tag(0),
-    }
-}
-
-/// Stores a page in a new block of a volume.
-fn store(home: &mut Home, volume_id: FileId, purpose: Purpose, page: &PageRef) -> Pointer {
-    let volume = home
-        .volumes
-        .get_mut(&volume_id)
-        .expect("planned volumes exist");
-    let mut pointer = take_virtual(&mut home.fs, &mut volume.fs, purpose);
-    pointer.tag = Tag::of(everglade_journal::page_code(&home.aggregate.key, page));
-    enter(home, volume_id, pointer, page.clone());
-    pointer
-}
-
-/// Enters a sealed node of a volume into the container and the context map, and writes it.
-pub(crate) fn record(
-    home: &mut Home,
-    cx: &mut LoadCx<'_>,
-    volume: FileId,
-    pointer: Pointer,
-    page: PageRef,
-) {
-    cx.keep(pointer, page.clone());
-    enter(home, volume, pointer, page);
-}
-
-/// Enters a block with a new pvbn into the container and the context map, and writes it.
-pub(crate) fn enter(home: &mut Home, volume: FileId, pointer: Pointer, page: PageRef) {
-    let mut slot = Pointer {
-        vvbn: Vvbn(0),
-        ..pointer
-    };
-    if planted::is_now(Bug::ContainerSlotWrong) {
-        slot.tag = Tag(slot.tag.0 ^ 1);
-    }
-    let container = home.fs.file(volume);
-    let old = container
-        .set_leaf(pointer.vvbn.0, slot)
-        .expect("the slot was a hole");
-    assert!(
-        old.is_hole(),
-        "vvbn {} is written twice (it is write-once)",
-        pointer.vvbn
-    );
-    let owner = Owner::Container {
-        vvbn: pointer.vvbn.0 + u64::from(planted::is_now(Bug::ContextWrong)),
-    };
-    home.fs.set_context(
-        pointer.pvbn,
-        Context {
-            file: volume,
-            owner,
-            tag: pointer.tag,
-        },
-    );
-    let run = home.run.as_mut().expect("under way");
-    run.writer.push(&home.aggregate, pointer.pvbn, page);
 }

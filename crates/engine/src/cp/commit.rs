@@ -15,17 +15,21 @@ use everglade_format::planted::{self, Bug};
 use everglade_format::volume::Split;
 use everglade_format::{FileId, Superblock};
 
-use crate::cp::{Home, Run, VolumeHome};
-use crate::load::Stop;
-use crate::snapshot::lun_clone::{self, NewLun};
-use crate::snapshot::{scan, split};
-use crate::tree::Root;
+use crate::alloc::filesystem::FileSystem;
+use crate::background::lun_clone;
+use crate::background::{scan, split};
+use crate::home::aggregate::Home;
+use crate::home::publication::NewLun;
+use crate::home::run::Run;
+use crate::home::volume::VolumeHome;
+use crate::read::load::Stop;
+use crate::read::root::Root;
 
 /// Submits what is left and waits for all writes.
 pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
-    run.writer.finish(&home.aggregate)?;
-    for device in &home.aggregate.devices {
+    run.writer.finish(&home.aggregate.media)?;
+    for device in &home.aggregate.media.devices {
         if planted::is(Bug::FlushSkipped) {
             continue;
         }
@@ -39,7 +43,7 @@ pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
     let seconds = home.wall_seconds;
     let run = home.run.as_mut().expect("under way");
     if !planted::is(Bug::SuperblockBeforeFlush) {
-        run.writer.finish(&home.aggregate)?;
+        run.writer.finish(&home.aggregate.media)?;
     }
     let fs = &home.fs;
     let superblock = Superblock {
@@ -70,7 +74,7 @@ pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
         .config
         .members
         .iter()
-        .zip(&home.aggregate.devices)
+        .zip(&home.aggregate.media.devices)
     {
         let size = member.size_blocks * everglade_env::BLOCK_SIZE as u64;
         let offsets = label_offsets(size).map(|label| label + slot);
@@ -82,7 +86,7 @@ pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
 /// Waits until the superblock is on stable media everywhere.
 pub(crate) fn superblock(home: &mut Home) -> Result<bool, Stop> {
     let run = home.run.as_mut().expect("under way");
-    run.writer.finish(&home.aggregate)?;
+    run.writer.finish(&home.aggregate.media)?;
     home.tell_usage();
     let pending = home.pending_blocks();
     home.run.as_mut().expect("under way").pending = pending;
@@ -139,7 +143,7 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
 }
 
 /// Blocks of files under deletion.
-fn hidden_blocks(fs: &super::FileSystem) -> u64 {
+fn hidden_blocks(fs: &FileSystem) -> u64 {
     let of = |id: FileId| fs.files.get(&id).map_or(0, |file| file.inode.blocks);
     fs.deleted().map(of).sum()
 }
@@ -184,7 +188,7 @@ impl Home {
         }
     }
 
-    /// Lets everybody find blocks of volumes that were split ([`crate::aggregate::redirects`]).
+    /// Lets everybody find blocks of volumes that were split ([`crate::read::redirects`]).
     pub(crate) fn tell_moved(&self) {
         let is_split = |volume: &VolumeHome| volume.fs.snapshots.roots.split == Split::Done;
         let containers = self.volumes.iter().map(|(id, volume)| {

@@ -8,8 +8,9 @@ use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Pointer};
 
 use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
-use crate::cp::Home;
-use crate::load::{Gather, LoadCx, Stop};
+use crate::alloc::filesystem::FileSystem;
+use crate::home::aggregate::Home;
+use crate::read::load::{Gather, LoadCx, Stop};
 
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     if home.search_wanted {
@@ -66,7 +67,7 @@ fn drain_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), 
     Ok(())
 }
 
-fn overflowed(fs: &mut super::FileSystem, cx: &mut LoadCx<'_>) -> Result<Vec<Pointer>, Stop> {
+fn overflowed(fs: &mut FileSystem, cx: &mut LoadCx<'_>) -> Result<Vec<Pointer>, Stop> {
     let file = fs.file(OVERFLOW);
     if file.inode.blocks == 0 {
         Ok(Vec::new())
@@ -75,7 +76,7 @@ fn overflowed(fs: &mut super::FileSystem, cx: &mut LoadCx<'_>) -> Result<Vec<Poi
     }
 }
 
-fn forget(fs: &mut super::FileSystem) {
+fn forget(fs: &mut FileSystem) {
     let file = fs.file(OVERFLOW);
     if file.inode.blocks > 0 {
         file.reset();

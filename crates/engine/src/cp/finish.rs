@@ -8,52 +8,34 @@
 //! numbers and frees old ones; both change maps. So the maps come last, and free their own old places
 //! through the overflow file (see [`super::maps`]). Sealing allocates nothing.
 
+use crate::cp::place::place_physical;
 use std::sync::Arc;
 
 use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP, OVERFLOW, TOP_AREAS};
 use everglade_format::snapshot::State;
 use everglade_format::volume::SUPERBLOCK_VVBN;
-use everglade_format::{FileId, Owner, Pointer, Pvbn, SnapshotRecord, TopAreas, VolumeSuperblock};
+use everglade_format::{FileId, Pointer, Pvbn, SnapshotRecord, TopAreas, VolumeSuperblock};
 
 use crate::alloc::blocks::{Purpose, free_virtual, prepare_free_virtual};
-use crate::alloc::references;
-use crate::cp::clean::{record, take_virtual};
-use crate::cp::{Home, maps};
-use crate::filesystem::FileSystem;
-use crate::load::{Gather, LoadCx, Stop};
-use crate::snapshot::image::{self, Image};
-use crate::snapshot::info::SnapshotInfo;
-use crate::snapshot::{clone, lun, lun_clone, restore};
-use crate::tree::file::Position;
-use crate::tree::{Content, Root};
+use crate::alloc::filesystem::FileSystem;
+use crate::background::lun_clone;
+use crate::cp::maps;
+use crate::cp::prune;
+use crate::home::aggregate::Home;
+use crate::home::run::Part;
+use crate::home::site::{record, take_virtual};
+use crate::pool::image::Image;
+use crate::pool::info::SnapshotInfo;
+use crate::read::load::{Gather, LoadCx, Stop};
+use crate::read::root::Root;
+use crate::snapshot::{clone, lun, restore};
+use crate::tree::Content;
+use crate::tree::position::Position;
 
 /// Blocks placed, or sealed, in one step.
 const STEP_BLOCKS: usize = 256;
 /// Areas a volume remembers in its inode: 24 × 8 bytes fit (B-05).
 const TOP_AREAS_INLINE: usize = everglade_format::inode::INLINE_BYTES_MAX / 8;
-
-/// Steps of finishing one file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// Names go into directories, the inode file's blocks become changed, empty indirect blocks go.
-    Prepare,
-    /// Every changed block but those of the maps gets a place.
-    Place,
-    /// The maps get theirs.
-    Maps,
-    /// Tags and writes.
-    Seal,
-    /// A LUN is restored: its tree is compared with the snapshot's ([`lun`]). Volumes only.
-    Walk,
-    /// It gets the other tree, and all is done once more. Volumes only.
-    Swap,
-}
-
-impl Part {
-    pub(crate) fn first() -> Part {
-        Part::Prepare
-    }
-}
 
 /// Files placed last, because placing anything changes them.
 fn is_map(id: FileId) -> bool {
@@ -98,16 +80,16 @@ pub(crate) fn volume(
         .as_ref()
         .expect("under way")
         .writer
-        .throttle(&home.aggregate)?;
+        .throttle(&home.aggregate.media)?;
     match part {
         Part::Prepare => {
             clone::prepare(home, cx, id)?;
             restore::prepare(home, cx, id)?;
             prepare_superblock(home, cx, id)?;
-            references::prune(home, cx, id)?;
+            prune::prune(home, cx, id)?;
             prune_volume(home, cx, id)?;
             let fs = &mut home.volumes.get_mut(&id).expect("active volumes exist").fs;
-            references::remove_if_empty(fs);
+            prune::remove_if_empty(fs);
             fs.write_names(cx)?;
             fs.prepare_inodes(cx)?;
             Ok(Some(Part::Place))
@@ -348,6 +330,7 @@ fn close_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
         run.views.push((volume.shared.clone(), view));
     }
     volume.fs.finish_cp();
+    volume.discarding.clear();
     let page = everglade_env::Page::copy_of(&superblock.encode()).freeze();
     let pvbn = Pvbn(home.fs.take(Purpose::Metadata));
     let pointer = Pointer {
@@ -386,7 +369,7 @@ fn take_snapshots(home: &mut Home, cp: everglade_format::CpNumber, id: FileId) {
         active_map: fs.files[&ACTIVE_MAP].inode.clone(),
         holds: Vec::new(),
     });
-    let luns = image::of(fs);
+    let luns = fs.luns();
     let run = home.run.as_mut().expect("under way");
     if let (true, Some(newest)) = (run.create_scan, ids.last()) {
         snapshots.begin_create_scan(*newest);
@@ -413,7 +396,7 @@ pub(crate) fn aggregate(
         .as_ref()
         .expect("under way")
         .writer
-        .throttle(&home.aggregate)?;
+        .throttle(&home.aggregate.media)?;
     match part {
         Part::Prepare => {
             prune_aggregate(home, cx)?;
@@ -503,19 +486,6 @@ fn prune_aggregate(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A new place for a block of an aggregate file, its owner recorded.
-pub(crate) fn place_physical(
-    fs: &mut FileSystem,
-    file: FileId,
-    (level, index): Position,
-) -> Pointer {
-    let pvbn = fs.take_physical(Purpose::Metadata, (file, Owner::File { level, index }));
-    Pointer {
-        pvbn,
-        ..Pointer::HOLE
-    }
-}
-
 /// Seals some blocks. True when all are sealed.
 fn seal_aggregate(home: &mut Home, cx: &mut LoadCx<'_>) -> bool {
     let run = home.run.as_mut().expect("under way");
@@ -538,7 +508,7 @@ fn seal_aggregate(home: &mut Home, cx: &mut LoadCx<'_>) -> bool {
         home.fs.account_before_seal(file, position);
         let (pointer, page) = any_file(&mut home.fs, file).seal(position, cp, key);
         cx.keep(pointer, page.clone());
-        run.writer.push(&home.aggregate, pointer.pvbn, page);
+        run.writer.push(&home.aggregate.media, pointer.pvbn, page);
     }
     false
 }

@@ -14,17 +14,21 @@ use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, SPAN};
 use everglade_journal::Position;
 
-use crate::admin;
-use crate::aggregate::State;
-use crate::cp::{Home, Job, Phase, Run};
-use crate::load::Stop;
-use crate::snapshot::split;
+use crate::admin::execute as admin;
+use crate::background::split;
+use crate::change;
+use crate::home::aggregate::Home;
+use crate::home::run::{Job, Phase, Run};
+use crate::media::writer::Writer;
+use crate::pool::aggregate::State;
+use crate::pool::overlay::Overlay;
+use crate::read::load::Stop;
 
 /// Level-1 blocks of deleted files freed in one consistency point: about a GiB of data.
 pub const RECLAIM_REGIONS: u64 = 1024;
 
 /// Begins a consistency point. Returns what the affinity tree's owner must take out of it.
-pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Context<'_>) {
+pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Context<'_>) {
     assert!(home.run.is_none(), "one consistency point at a time");
     let number = home.aggregate.begin_cp();
     let position = match (home.replaying, &home.aggregate.log) {
@@ -46,7 +50,7 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
             }
             let mut state = volume.stripes[index].get(permit);
             if planted::is_now(Bug::FreezeLosesOverlay) {
-                state.active = super::Overlay::default();
+                state.active = Overlay::default();
                 continue;
             }
             assert!(
@@ -99,7 +103,7 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
         restored: Vec::new(),
         views: Vec::new(),
         answers,
-        writer: super::Writer::default(),
+        writer: Writer::default(),
         pending: 0,
         last: home.aggregate.state() == State::Stopping,
     });
@@ -110,8 +114,8 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
 pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
     home.healing.submit(&mut run.writer);
-    run.writer.finish(&home.aggregate)?;
-    type Regions = Vec<(u64, Arc<super::Overlay>)>;
+    run.writer.finish(&home.aggregate.media)?;
+    type Regions = Vec<(u64, Arc<Overlay>)>;
     let mut jobs: BTreeMap<(FileId, FileId), Regions> = BTreeMap::new();
     for (volume, _, overlay) in &run.frozen {
         let Some(known) = home.volumes.get(&volume.id) else {

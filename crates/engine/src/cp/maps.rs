@@ -13,13 +13,13 @@ use everglade_format::planted::{self, Bug};
 use everglade_format::{BLOCK_SIZE, FileId, Layer, Pointer, SPAN};
 
 use crate::alloc::blocks::Purpose;
-use crate::cp::Home;
-use crate::cp::clean::take_virtual;
-use crate::cp::finish::place_physical;
-use crate::filesystem::FileSystem;
-use crate::load::{LoadCx, Stop};
+use crate::alloc::filesystem::FileSystem;
+use crate::cp::place::place_physical;
+use crate::home::aggregate::Home;
+use crate::home::site::take_virtual;
+use crate::read::load::{LoadCx, Stop};
 use crate::tree::Content;
-use crate::tree::file::Position;
+use crate::tree::position::Position;
 
 /// Blocks placed in one step.
 const STEP_BLOCKS: usize = 64;

@@ -9,10 +9,10 @@ use everglade_format::{Layer, SPAN};
 use everglade_journal::Action;
 use everglade_target::Op;
 
-use crate::load::Stop;
 use crate::ops::{BLOCK, Client, OpCx, Outcome, is_mentioned, leave, note, throttle};
-use crate::volume::overlay::Change;
-use crate::volume::{Lun, STRIPE_BLOCKS};
+use crate::pool::overlay::Change;
+use crate::pool::volume::{Lun, STRIPE_BLOCKS};
+use crate::read::load::Stop;
 
 pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
     let Op::Discard {
@@ -75,7 +75,7 @@ pub(crate) fn present(
         return Ok(Vec::new());
     }
     let (first, last) = (from / SPAN, (to - 1) / SPAN);
-    let mut gather = crate::load::Gather::default();
+    let mut gather = crate::read::load::Gather::default();
     let mut present = Vec::new();
     for region in first..=last {
         let there = if is_mentioned(cx, lun, region) {

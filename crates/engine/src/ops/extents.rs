@@ -10,11 +10,11 @@ use everglade_format::planted::{self, Bug};
 use everglade_format::{Indirect, Layer, Pointer, SPAN};
 use everglade_target::{Allocation, Extents, Op, Reply};
 
-use crate::load::{Gather, Stop};
 use crate::ops::{BLOCK, Client, OpCx, Outcome, find_in_overlays, is_mentioned};
-use crate::tree::Root;
-use crate::volume::Lun;
-use crate::volume::overlay::Found;
+use crate::pool::overlay::Found;
+use crate::pool::volume::Lun;
+use crate::read::load::{Gather, Stop};
+use crate::read::root::Root;
 
 /// Stripes looked at for one answer: 8 GiB of data, or of LUN with changes that no consistency point has written yet.
 const STRIPES_MAX: u32 = 1024;

@@ -7,7 +7,7 @@ use everglade_format::planted::{self, Bug};
 use everglade_target::Reply;
 
 use crate::ops::{Durability, Outcome};
-use crate::volume::Lun;
+use crate::pool::volume::Lun;
 
 pub(crate) fn run(lun: &Lun) -> Outcome {
     let aggregate = &lun.volume.aggregate;

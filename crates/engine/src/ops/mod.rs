@@ -22,12 +22,12 @@ use everglade_format::{CpNumber, Indirect, Layer, Pointer, SPAN};
 use everglade_journal::{Action, Entry};
 use everglade_target::{Error, Op, ReadSpan, Reply};
 
-use crate::aggregate::Aggregate;
-use crate::aggregate::log::Log;
-use crate::load::{LoadCx, Pinned, Stop};
-use crate::tree::Shortcuts;
-use crate::volume::overlay::{Change, Found, Overlay};
-use crate::volume::{Lun, STRIPE_BLOCKS, StripeState};
+use crate::pool::aggregate::Aggregate;
+use crate::pool::log::Log;
+use crate::pool::overlay::{Change, Found, Overlay};
+use crate::pool::volume::{Lun, STRIPE_BLOCKS, StripeState};
+use crate::read::load::{LoadCx, Pinned, Stop};
+use crate::read::shortcuts::Shortcuts;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 

@@ -11,11 +11,11 @@ use everglade_env::{Page, PageRef};
 use everglade_format::CpNumber;
 use everglade_format::planted::{self, Bug};
 
-use crate::load::Stop;
 use crate::ops::{OpCx, Origin, content, find_in_active, leave};
-use crate::volume::fragment::{Fragment, Grown};
-use crate::volume::overlay::{Change, Found};
-use crate::volume::{Lun, STRIPE_BLOCKS};
+use crate::pool::fragment::{Fragment, Grown};
+use crate::pool::overlay::{Change, Found};
+use crate::pool::volume::{Lun, STRIPE_BLOCKS};
+use crate::read::load::Stop;
 
 /// What is known of a block that is written in part.
 pub(crate) enum Base {

@@ -12,12 +12,12 @@ use everglade_format::{CpNumber, Indirect, Layer, Pointer, SPAN};
 use everglade_target::span::block_count;
 use everglade_target::{ReadSpan, Reply};
 
-use crate::load::{Gather, Pinned, Stop};
 use crate::ops::{
     BLOCK, OpCx, Outcome, committed_pointer, content, find_in_overlays, is_mentioned,
 };
-use crate::volume::Lun;
-use crate::volume::overlay::Found;
+use crate::pool::overlay::Found;
+use crate::pool::volume::Lun;
+use crate::read::load::{Gather, Pinned, Stop};
 
 /// What is known of a region while its leaves are read.
 struct Below {

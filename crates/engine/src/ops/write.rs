@@ -8,15 +8,15 @@ use everglade_journal::Action;
 use everglade_target::span::parts;
 use everglade_target::{Error, Op, WriteSpan};
 
-use crate::aggregate::space::Class;
-use crate::load::{Gather, Stop};
 use crate::ops::part::Base;
 use crate::ops::{
     BLOCK, Client, OpCx, Origin, Outcome, charged_among, committed_pointer, find_in_overlays,
     leave_all, part, throttle,
 };
-use crate::volume::Lun;
-use crate::volume::overlay::Found;
+use crate::pool::overlay::Found;
+use crate::pool::space::Class;
+use crate::pool::volume::Lun;
+use crate::read::load::{Gather, Stop};
 
 pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
     let Op::Write { data, durable } = &mut client.op else {

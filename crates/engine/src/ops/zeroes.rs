@@ -7,11 +7,11 @@ use everglade_env::{Page, PageRef};
 use everglade_journal::Action;
 use everglade_target::{OP_BYTES_MAX, Op};
 
-use crate::load::Stop;
 use crate::ops::part::Base;
 use crate::ops::write::admit;
 use crate::ops::{BLOCK, Client, OpCx, Outcome, discard, leave_all, part, throttle};
-use crate::volume::Lun;
+use crate::pool::volume::Lun;
+use crate::read::load::Stop;
 
 pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome, Stop> {
     let Op::WriteZeroes {

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use everglade_env::{BLOCK_SIZE, Outside};
 use everglade_format::{Indirect, Layer, Pointer, SPAN};
 
-use crate::load::{Gather, LoadCx, Stop};
+use crate::pool::volume::Lun;
 use crate::reactor::{Core, OpenLun, Work};
-use crate::volume::Lun;
+use crate::read::load::{Gather, LoadCx, Stop};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Bytes in order that make a stream.
@@ -104,8 +104,9 @@ impl<O: Outside> Core<O> {
         let aggregate = lun.volume.aggregate.clone();
         let mut wants = Vec::new();
         let mut load = LoadCx {
-            aggregate: &aggregate,
-            volume: Some(&lun.volume),
+            aggregate: aggregate.id,
+            redirects: &aggregate.redirects,
+            volume: Some(lun.volume.followed()),
             cache: &self.shared.cache,
             pinned: &self.operations[id].pinned,
             wants: &mut wants,

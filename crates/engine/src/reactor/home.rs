@@ -8,14 +8,16 @@ use everglade_format::planted::{self, Bug};
 use everglade_journal::Position;
 use everglade_target::Error;
 
-use crate::admin;
-use crate::aggregate::log::Log;
-use crate::aggregate::mount::Mounting;
-use crate::aggregate::{Aggregate, State};
-use crate::cp::trigger::{Trigger, Wait};
-use crate::cp::{Home, Step, commit, freeze};
-use crate::load::{LoadCx, Stop};
+use crate::change;
+use crate::cp::{Step, commit, freeze};
+use crate::home::aggregate::Home;
+use crate::mount::mounting::Mounting;
+use crate::pool::aggregate::{Aggregate, State};
+use crate::pool::log::Log;
+use crate::pool::trigger::{Trigger, Wait};
+use crate::pool::volume::Volume;
 use crate::reactor::{Core, Work};
+use crate::read::load::{LoadCx, Stop};
 use crate::shared::Message;
 
 /// Steps of a consistency point in one slice.
@@ -43,7 +45,8 @@ impl<O: Outside> Core<O> {
         };
         let aggregate = mounting.aggregate.clone();
         let mut cx = LoadCx {
-            aggregate: &aggregate,
+            aggregate: aggregate.id,
+            redirects: &aggregate.redirects,
             volume: None,
             cache: &self.shared.cache,
             pinned: &operation.pinned,
@@ -228,7 +231,7 @@ impl<O: Outside> Core<O> {
             home.aggregate.counts.enter_phase(phase, now);
             let mut trigger = Trigger::Timer;
             let publish = match &home.run {
-                Some(run) => run.phase == crate::cp::Phase::Publish,
+                Some(run) => run.phase == crate::home::run::Phase::Publish,
                 None => {
                     let home = &self.homes[&aggregate];
                     match self.next_begin(home) {
@@ -298,14 +301,14 @@ impl<O: Outside> Core<O> {
             home.last_reclaim = now;
             reclaim_budget = options.reclaim_regions;
         }
-        home.aggregate.share.begin(now);
+        home.aggregate.media.share.begin(now);
         let is_back_to_back = trigger.is_pressure() && home.is_pressed;
         home.aggregate.counts.note(trigger, is_back_to_back);
         if home.aggregate.stop_requested() && home.aggregate.is_online() {
             home.aggregate.set_state(State::Stopping);
         }
         let mut stranded = Vec::new();
-        let mut context = admin::Context {
+        let mut context = change::Context {
             affinities: &self.shared.affinities,
             names: &self.shared.volume_names,
             stranded: &mut stranded,
@@ -349,8 +352,9 @@ impl<O: Outside> Core<O> {
         let known = known.and_then(|id| home.volumes.get(&id));
         let known = known.map(|volume| volume.shared.clone());
         let mut cx = LoadCx {
-            aggregate: &shared,
-            volume: known.as_deref(),
+            aggregate: shared.id,
+            redirects: &shared.redirects,
+            volume: known.as_deref().map(Volume::followed),
             cache: &self.shared.cache,
             pinned: &operation.pinned,
             wants: &mut wants,
@@ -360,7 +364,7 @@ impl<O: Outside> Core<O> {
             operation.pinned.clear();
         }
         let writer = &mut home.run.as_mut().expect("under way").writer;
-        let ops = writer.take_ready(shared.share.blocks());
+        let ops = writer.take_ready(shared.media.share.blocks());
         let wanted = home.host.wanted.filter(|_| !home.host.asked);
         let phase = home.run.as_ref().expect("under way").phase.name();
         let progress = home
@@ -370,7 +374,7 @@ impl<O: Outside> Core<O> {
             .progress(&shared.space);
         let is_awaited = shared.space.set_progress(progress);
         if !ops.is_empty() {
-            shared.share.set_writing(true);
+            shared.media.share.set_writing(true);
         }
         for op in ops {
             self.submit_cp(aggregate, op);

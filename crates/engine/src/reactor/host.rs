@@ -6,9 +6,10 @@ use everglade_format::Pvbn;
 use everglade_format::planted::{self, Bug};
 use everglade_freespace::Areas;
 
-use crate::aggregate::State;
-use crate::alloc::host::nearly_free;
-use crate::cp::Home;
+use crate::home::aggregate::Home;
+use crate::media::Place;
+use crate::media::host::nearly_free;
+use crate::pool::aggregate::State;
 use crate::reactor::Core;
 use crate::reactor::loading::Inflight;
 
@@ -45,8 +46,9 @@ impl<O: Outside> Core<O> {
     fn area_range(home: &Home, extent: usize, area: u64) -> (DeviceId, u64, u64) {
         let first = home.fs.bases[extent] + area * home.fs.area_blocks;
         // Number 0 has a place too, though it is never allocated.
-        let (device, offset, _) = home
+        let Place { device, offset, .. } = home
             .aggregate
+            .media
             .locate(Pvbn(first.max(1)))
             .expect("areas are in extents");
         let offset = if first == 0 {

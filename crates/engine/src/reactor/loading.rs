@@ -9,10 +9,11 @@ use everglade_env::{Completion, Nanos, Op, Outside, Page};
 use everglade_format::Pointer;
 use everglade_format::planted::{self, Bug};
 
-use crate::aggregate::Aggregate;
-use crate::cp::writer::blocks_of;
-use crate::load::Missing;
+use crate::media::Place;
+use crate::media::writer::blocks_of;
+use crate::pool::aggregate::Aggregate;
 use crate::reactor::{Core, Operation, Work};
+use crate::read::load::Missing;
 
 /// Blocks in one device read: 1 MiB.
 const RUN_BLOCKS: usize = 256;
@@ -156,7 +157,12 @@ impl<O: Outside> Core<O> {
         let since = self.outside.now();
         let mut done = 0;
         while let Some(first) = reads.get(done).copied() {
-            let Some((device, offset, run)) = shared.locate(first.pvbn) else {
+            let Some(Place {
+                device,
+                offset,
+                run,
+            }) = shared.media.locate(first.pvbn)
+            else {
                 done += 1;
                 self.ahead_blocks -= u64::from(reader == Reader::Nobody);
                 self.arrive(
@@ -199,7 +205,8 @@ impl<O: Outside> Core<O> {
     /// Reads one block once more.
     fn load_again(&mut self, aggregate: u32, pointer: Pointer, attempt: u32) {
         let shared = self.shared.aggregate(aggregate);
-        let (device, offset, _) = shared.locate(pointer.pvbn).expect("located before");
+        let Place { device, offset, .. } =
+            shared.media.locate(pointer.pvbn).expect("located before");
         let op = Op::Read {
             device,
             offset,
@@ -216,7 +223,7 @@ impl<O: Outside> Core<O> {
     }
 
     /// A page is here, or will not come.
-    fn arrive(&mut self, aggregate: u32, pointer: Pointer, arrival: crate::load::Arrival) {
+    fn arrive(&mut self, aggregate: u32, pointer: Pointer, arrival: crate::read::load::Arrival) {
         let waiters = self
             .loading
             .remove(&key(aggregate, pointer))
@@ -246,7 +253,7 @@ impl<O: Outside> Core<O> {
                     Reader::Nobody => self.ahead_blocks -= pointers.len() as u64,
                     Reader::Client => {
                         let now = self.outside.now();
-                        shared.share.note_read(now.saturating_sub(since), now);
+                        shared.media.share.note_read(now.saturating_sub(since), now);
                     }
                     Reader::Ourselves => {}
                 }
@@ -274,9 +281,12 @@ impl<O: Outside> Core<O> {
                     .expect("writes belong to the running consistency point");
                 let is_due = run
                     .writer
-                    .completed(&home.aggregate, blocks, completion.result);
-                let ops = run.writer.take_ready(home.aggregate.share.blocks());
-                home.aggregate.share.set_writing(run.writer.is_writing());
+                    .completed(&home.aggregate.media, blocks, completion.result);
+                let ops = run.writer.take_ready(home.aggregate.media.share.blocks());
+                home.aggregate
+                    .media
+                    .share
+                    .set_writing(run.writer.is_writing());
                 for op in ops {
                     self.submit_cp(aggregate, op);
                 }
@@ -314,7 +324,8 @@ impl<O: Outside> Core<O> {
                     self.arrive(aggregate, pointer, Err(Missing::Device(reason)));
                     continue;
                 }
-                let (device, offset, _) = shared.locate(pointer.pvbn).expect("located before");
+                let Place { device, offset, .. } =
+                    shared.media.locate(pointer.pvbn).expect("located before");
                 let op = Op::Read {
                     device,
                     offset: offset / PROBE_BYTES * PROBE_BYTES,

@@ -17,8 +17,8 @@ use everglade_env::{DiskError, Op, Outside};
 use everglade_format::planted::{self, Bug};
 use everglade_journal::Finished;
 
-use crate::aggregate::Aggregate;
-use crate::aggregate::log::Begun;
+use crate::pool::aggregate::Aggregate;
+use crate::pool::log::Begun;
 use crate::reactor::Core;
 use crate::reactor::loading::Inflight;
 use crate::shared::Message;

@@ -39,19 +39,19 @@ use everglade_format::planted::{self, Bug};
 use everglade_target as contract;
 use slab::Slab;
 
-use crate::admin;
-use crate::aggregate::State;
-use crate::aggregate::mount::Mounting;
-use crate::cp::Home;
-use crate::load::{BySpread, Pinned};
+use crate::change;
+use crate::home::aggregate::Home;
+use crate::mount::mounting::Mounting;
 use crate::ops::{Client, Durability};
+use crate::pool::aggregate::State;
+use crate::pool::volume::Lun;
+use crate::reactor::ahead::{Ahead, Stream};
+use crate::reactor::loading::{Inflight, LoadKey, Waiters};
+use crate::reactor::logging::LeadGroup;
+use crate::reactor::replay::Replay;
+use crate::read::load::{BySpread, Pinned};
+use crate::read::shortcuts::Shortcuts;
 use crate::shared::{Engine, Message, Shared};
-use crate::tree::Shortcuts;
-use crate::volume::Lun;
-use ahead::{Ahead, Stream};
-use loading::{Inflight, LoadKey, Waiters};
-use logging::LeadGroup;
-use replay::Replay;
 
 /// Operations run in one turn.
 const TURN_OPERATIONS: usize = 128;
@@ -62,7 +62,7 @@ pub struct AdminDone {
     /// Given with the change.
     pub token: u64,
     /// What happened. A success is durable.
-    pub result: Result<(), admin::Error>,
+    pub result: Result<(), change::Error>,
     /// When it was executed, which for a snapshot is when it was taken (F-05). Nothing if it was not, or if the
     /// aggregate was only to become durable.
     pub executed: Option<Nanos>,
@@ -255,10 +255,10 @@ impl<O: Outside> Core<O> {
 
     /// Starts an administrative change of the aggregate that holds (or, for a new volume, is to hold) it. One
     /// [`AdminDone`] follows.
-    pub fn change(&mut self, aggregate: u32, change: admin::Change, token: u64) {
+    pub fn change(&mut self, aggregate: u32, change: change::Change, token: u64) {
         let known = self.shared.all();
         let Some(found) = known.get(aggregate as usize) else {
-            let result = Err(admin::Error::NotFound(format!("aggregate {aggregate}")));
+            let result = Err(change::Error::NotFound(format!("aggregate {aggregate}")));
             self.admin_done.push(AdminDone {
                 token,
                 result,
@@ -266,7 +266,7 @@ impl<O: Outside> Core<O> {
             });
             return;
         };
-        let request = admin::Request {
+        let request = change::Request {
             change,
             reactor: self.index,
             token,

@@ -6,12 +6,12 @@ use everglade_affinity::{Entry, Permit};
 use everglade_env::Outside;
 use everglade_target::{Completion, Error, Reply};
 
-use crate::aggregate::State;
-use crate::aggregate::log::Log;
-use crate::load::{LoadCx, Stop};
 use crate::ops::{Client, OpCx, Origin, Outcome};
+use crate::pool::aggregate::State;
+use crate::pool::log::Log;
+use crate::pool::volume::{Lun, STRIPE_BLOCKS};
 use crate::reactor::{AdminDone, Answer, Core, Joined, Waiter, Work};
-use crate::volume::{Lun, STRIPE_BLOCKS};
+use crate::read::load::{LoadCx, Stop};
 
 /// How often an operation starts over because consistency points went by while it read.
 const ATTEMPTS_MAX: u32 = 8;
@@ -108,8 +108,9 @@ impl<O: Outside> Core<O> {
             None => Ok(crate::ops::flush::run(&lun)),
             Some(permit) => {
                 let mut load = LoadCx {
-                    aggregate: &lun.volume.aggregate,
-                    volume: Some(&lun.volume),
+                    aggregate: lun.volume.aggregate.id,
+                    redirects: &lun.volume.aggregate.redirects,
+                    volume: Some(lun.volume.followed()),
                     cache: &self.shared.cache,
                     pinned: &operation.pinned,
                     wants: &mut wants,
@@ -178,8 +179,9 @@ impl<O: Outside> Core<O> {
             Ok(())
         } else {
             let mut load = LoadCx {
-                aggregate: &aggregate,
-                volume: Some(&lun.volume),
+                aggregate: aggregate.id,
+                redirects: &aggregate.redirects,
+                volume: Some(lun.volume.followed()),
                 cache: &self.shared.cache,
                 pinned: &self.operations[id].pinned,
                 wants: &mut wants,
@@ -354,7 +356,7 @@ impl<O: Outside> Core<O> {
             }
             Answer::Admin(token) => {
                 let result =
-                    result.map_err(|error| crate::admin::Error::Unavailable(error.to_string()));
+                    result.map_err(|error| crate::change::Error::Unavailable(error.to_string()));
                 self.admin_done.push(AdminDone {
                     token,
                     result,

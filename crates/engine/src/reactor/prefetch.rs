@@ -13,8 +13,8 @@ use everglade_env::{BLOCK_SIZE, Outside, prefetch};
 use everglade_format::{Indirect, Layer, SPAN};
 use everglade_pagecache::Key;
 
-use crate::load;
 use crate::reactor::{Core, OpenLun};
+use crate::read::load;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
@@ -39,7 +39,9 @@ impl<O: Outside> Core<O> {
         let mut keys: Vec<Key> = Vec::with_capacity(known.len());
         keys.extend(known.iter().filter_map(|(block, slot)| {
             let pointer = Indirect(block).pointer(*slot, Layer::Volume).ok()?;
-            pointer.has_block().then(|| load::key(aggregate, pointer))
+            pointer
+                .has_block()
+                .then(|| load::key(aggregate.id, pointer))
         }));
         self.shared.cache.prefetch_cells(&keys);
         self.shared.cache.prefetch_pages(&keys);

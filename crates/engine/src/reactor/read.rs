@@ -16,10 +16,11 @@ use std::sync::Arc;
 use everglade_env::Outside;
 use everglade_target::{Completion, Error, Op};
 
-use crate::load::{LoadCx, Pinned};
-use crate::ops::{self, Client, OpCx, Origin, Outcome, read};
+use crate::ops;
+use crate::ops::{Client, OpCx, Origin, Outcome, read};
+use crate::pool::volume::Lun;
 use crate::reactor::{Core, Work};
-use crate::volume::Lun;
+use crate::read::load::{LoadCx, Pinned};
 
 /// True if a read of `lun` is to be refused, or to wait for a restore.
 fn is_held_up(lun: &Lun, (offset, length): (u64, u32)) -> bool {
@@ -64,8 +65,9 @@ impl<O: Outside> Core<O> {
         let (mut wants, mut rest) = (Vec::new(), None);
         let outcome = (!is_held_up(lun, range)).then(|| {
             let mut load = LoadCx {
-                aggregate: &lun.volume.aggregate,
-                volume: Some(&lun.volume),
+                aggregate: lun.volume.aggregate.id,
+                redirects: &lun.volume.aggregate.redirects,
+                volume: Some(lun.volume.followed()),
                 cache: &self.shared.cache,
                 pinned: &Pinned::default(),
                 wants: &mut wants,

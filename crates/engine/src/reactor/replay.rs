@@ -22,13 +22,13 @@ use everglade_journal::{Action, End, Entry, Position, Scan};
 use everglade_target::span::block_count;
 use everglade_target::{self as contract, Error, Reply, WriteSpan};
 
-use crate::aggregate::Aggregate;
-use crate::aggregate::State;
-use crate::aggregate::log::RecoveryInfo;
 use crate::ops::{Client, Origin};
+use crate::pool::aggregate::Aggregate;
+use crate::pool::aggregate::State;
+use crate::pool::log::RecoveryInfo;
+use crate::pool::volume::Lun;
 use crate::reactor::loading::Inflight;
 use crate::reactor::{Core, Work};
-use crate::volume::Lun;
 
 /// Operations done again in one slice.
 const SLICE_OPERATIONS: usize = 64;

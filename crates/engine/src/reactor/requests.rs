@@ -11,9 +11,10 @@
 
 use everglade_env::{Nanos, Outside};
 
-use crate::admin::{Change, Error, Request, must_wait};
-use crate::aggregate::State;
-use crate::aggregate::space::{Class, Space};
+use crate::admin::lun::must_wait;
+use crate::change::{Change, Error, Request};
+use crate::pool::aggregate::State;
+use crate::pool::space::{Class, Space};
 use crate::reactor::Core;
 use crate::shared::Message;
 

@@ -6,10 +6,10 @@ use everglade_env::Outside;
 use everglade_target::{Completion, Error, Export, Image, LunHandle, Op, Target, Token};
 
 use crate::ops::{Client, Origin};
+use crate::pool::image;
+use crate::pool::volume::{Lun, Volume};
 use crate::reactor::ahead::Stream;
 use crate::reactor::{Core, OpenLun};
-use crate::snapshot;
-use crate::volume::{Lun, Volume};
 
 impl<O: Outside> Core<O> {
     fn find_lun(&self, name: &str) -> Result<Arc<Lun>, Error> {
@@ -60,7 +60,7 @@ impl<O: Outside> Target for Core<O> {
             return Vec::new();
         };
         let images = lun.volume.images();
-        let same = |image: &snapshot::image::Image| {
+        let same = |image: &image::Image| {
             let same_file = image.luns.values().find(|known| known.file == lun.file);
             same_file
                 .or_else(|| image.luns.get(&*lun.name.get()))

@@ -16,75 +16,25 @@
 //! So a clone costs one consistency point and some blocks of metadata, whatever its size, and a clone of a clone is
 //! nothing special.
 //!
-//! A clone may get blocks of its own ([`super::split`]), and is none any more then.
+//! A clone may get blocks of its own ([`crate::background::split`]), and is none any more then.
 //!
 //! 1. The container of a clone has no slot for a vvbn of the base, but for the superblock's and those that a split has
 //!    copied.
 //! 2. The base cannot be deleted, neither in the parent nor in the clone, nor the parent, while the clone is one.
 
-use std::sync::Arc;
+use crate::pool::bases::BASE;
 
-use everglade_format::planted::{self, Bug};
 use everglade_format::snapshot::State;
-use everglade_format::volume::{CLONE_DEPTH_MAX, VOLUME_AREA_BLOCKS};
-use everglade_format::{CpNumber, FileId, SnapshotId, SnapshotRecord};
+use everglade_format::volume::VOLUME_AREA_BLOCKS;
+use everglade_format::{FileId, SnapshotRecord};
 
-use crate::admin::{Change, Context, Error, Request, create_volume, find};
-use crate::cp::Home;
-use crate::filesystem::FileSystem;
-use crate::load::{LoadCx, Stop};
-use crate::snapshot::change::{ensure_side_files, live};
-use crate::snapshot::image::{self, Image};
-use crate::snapshot::info::SnapshotInfo;
-use crate::snapshot::restore::{self, Restored};
-use crate::volume::Volume;
-
-/// The id of the base among the clone's own snapshots.
-pub(crate) const BASE: SnapshotId = SnapshotId(1);
-
-/// Begins a clone in the freeze; [`prepare`] gives it its image.
-pub(crate) fn create(
-    home: &mut Home,
-    context: &mut Context<'_>,
-    cp: CpNumber,
-    name: &str,
-    (parent, snapshot): (&str, &str),
-) -> Result<(), Error> {
-    let known = find(home, parent)?;
-    let (parent_id, sync) = (known.shared.id, known.sync);
-    let base = (parent_id, live(known, snapshot)?);
-    let above = |id: &FileId| {
-        let (parent, _) = home.volumes.get(id)?.fs.snapshots.roots.base?;
-        // A parent is older, so this ends.
-        (parent < *id).then_some(parent)
-    };
-    if std::iter::successors(Some(parent_id), above).count() > CLONE_DEPTH_MAX {
-        return Err(Error::Limit(format!(
-            "{parent}@{snapshot} is the end of a chain of {CLONE_DEPTH_MAX} clones, the most there can be"
-        )));
-    }
-    create_volume(home, context, cp, name, sync)?;
-    ensure_side_files(home, cp, context.seconds, name)?;
-    let snapshots = &mut find(home, name)?.fs.snapshots;
-    snapshots.roots.base = Some(base);
-    snapshots.cloning = Some(base);
-    snapshots.set_changed();
-    Ok(())
-}
-
-/// Names of the clones that need a snapshot of a volume, or any of them.
-pub(crate) fn of(home: &Home, volume: FileId, snapshot: Option<SnapshotId>) -> Vec<String> {
-    let needs = |base: Option<(FileId, SnapshotId)>| {
-        base.is_some_and(|(id, base)| id == volume && snapshot.is_none_or(|known| known == base))
-    };
-    let clones = home
-        .volumes
-        .values()
-        .filter(|v| needs(v.fs.snapshots.roots.base) && !planted::is(Bug::BaseNotLocked));
-    clones
-        .map(|volume| volume.shared.name.to_string())
-        .collect()
-}
+use crate::alloc::filesystem::FileSystem;
+use crate::change::{Change, Error, Request};
+use crate::home::aggregate::Home;
+use crate::home::publication::Restored;
+use crate::pool::image::Image;
+use crate::read::load::{LoadCx, Stop};
+use crate::snapshot::restore;
 
 /// Gives a new clone the image of its base, before anything of it is written.
 pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), Stop> {
@@ -135,7 +85,7 @@ fn begin(home: &mut Home, id: FileId, mut fs: FileSystem, base: SnapshotRecord) 
     });
     fs.snapshots = snapshots;
     fs.inode_file.inode_changed = true;
-    let luns = image::of(&fs);
+    let luns = fs.luns();
     volume.fs = fs;
     volume.is_new = false;
     let run = home.run.as_mut().expect("under way");
@@ -168,37 +118,4 @@ fn give_up(home: &mut Home, id: FileId, reason: &str) {
     // First, before somebody gives it another name.
     home.requests
         .push_front(Request::of_nobody(Change::DeleteVolume { name }));
-}
-
-/// Says of a volume's snapshots which are bases, for people.
-pub(crate) fn mark(snapshots: &mut [SnapshotInfo], volume: &Volume) {
-    let mut clones: Vec<(SnapshotId, String)> = Vec::new();
-    for other in volume.aggregate.all_volumes() {
-        if let Some((parent, base)) = other.base()
-            && parent == volume.id
-        {
-            clones.push((base, other.name.to_string()));
-        }
-    }
-    clones.sort();
-    for snapshot in snapshots {
-        let of = clones.iter().filter(|(base, _)| base.0 == snapshot.id);
-        snapshot.clones = of.map(|(_, name)| name.clone()).collect();
-        if volume.base().is_some() && snapshot.id == BASE.0 {
-            snapshot.is_base = true;
-            // What the active image freed of it stays where it is, in the parent's container.
-            snapshot.exclusive_bytes = 0;
-        }
-    }
-}
-
-/// What a volume is a clone of, for people: `parent@snapshot`.
-pub(crate) fn base_name(
-    volumes: &[Arc<Volume>],
-    (parent, snapshot): (FileId, SnapshotId),
-) -> Option<String> {
-    let parent = volumes.iter().find(|volume| volume.id == parent)?;
-    let snapshots = parent.snapshots();
-    let snapshot = snapshots.iter().find(|info| info.id == snapshot.0)?;
-    Some(format!("{}@{}", parent.name, snapshot.name))
 }

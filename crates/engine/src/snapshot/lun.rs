@@ -13,16 +13,18 @@
 //! block of data is copied.
 //!
 //! What is gained comes back to the active image though its parent does not have it. So the image descends from the
-//! snapshot too from then on: the history gets one more edge ([`super::history`]), and holders stay connected.
+//! snapshot too from then on: the history gets one more edge ([`crate::holders::history`]), and holders stay connected.
 //!
 //! 1. Clients see all of the LUN before, or all of it after, with its size; a power cut leaves one of the two.
 //! 2. A gained block is held by the snapshot, so nobody else can have taken its vvbn.
-//! 3. What it gains may be shared already, with a clone of it ([`super::lun_clone`]), and so may what it loses: then it is
+//! 3. What it gains may be shared already, with a clone of it ([`crate::background::lun_clone`]), and so may what it loses: then it is
 //!    a matter of counts ([`crate::alloc::references`]).
 //! 4. The work is bounded by the consistency point's share of changed metadata; what would need more is refused. Counts
 //!    are part of it: also where none was above zero before, what comes back may be another LUN's by now, so the blocks
 //!    of the refcount file are numbered before anything is changed.
 
+use crate::holders::alone::alone_with;
+use crate::holders::lun_restore::{Bits, LunRestore, Pair, Side, Stage, Walk};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -30,25 +32,25 @@ use everglade_format::indirect::BlockKind;
 use everglade_format::metafile::{ACTIVE_MAP, REFCOUNTS};
 use everglade_format::planted::{self, Bug};
 use everglade_format::{
-    BITS_PER_BLOCK, BLOCK_SIZE, Block, Damage, Entry, EntryKind, FileId, Header, Indirect, Inode,
-    Kind, Layer, Pointer, SPAN, SnapshotId, Vvbn, bitmap, refcount,
+    BITS_PER_BLOCK, BLOCK_SIZE, Block, Damage, Entry, EntryKind, FileId, Header, Inode, Kind,
+    Layer, SPAN, SnapshotId, Vvbn, bitmap, refcount,
 };
 
-use crate::admin::{Change, Error, find};
+use crate::alloc::filesystem::FileSystem;
 use crate::alloc::references::{prepare_release, release};
-use crate::cp::Home;
-use crate::cp::reclaim::CHANGED_MAX;
-use crate::filesystem::FileSystem;
-use crate::load::{Gather, LoadCx, Stop};
-use crate::snapshot::change::{check_new, check_room, live};
-use crate::snapshot::count;
-use crate::snapshot::held::maps_of;
-use crate::snapshot::history::Node;
-use crate::snapshot::restore::Restored;
-use crate::snapshot::table::Created;
-use crate::snapshot::{image, lun_clone};
+use crate::background::lun_clone;
+use crate::background::shrink::CHANGED_MAX;
+use crate::change::{Change, Error};
+use crate::holders::history::Node;
+use crate::holders::table::Created;
+use crate::home::aggregate::Home;
+use crate::home::find::find;
+use crate::home::find::{check_new, check_room, live};
+use crate::home::publication::Restored;
+use crate::pool::image;
+use crate::pool::volume::{Lun, Volume};
+use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::{File, Lost};
-use crate::volume::{Lun, Volume};
 
 /// Pairs of blocks compared in one step.
 const STEP_PAIRS: usize = 64;
@@ -56,101 +58,6 @@ const STEP_PAIRS: usize = 64;
 const STEP_MAPS: usize = 16;
 /// Blocks of the refcount file for one map block and its share of the summary map's.
 const COUNTS_OF_MAP: usize = 8;
-
-/// A LUN that is being restored with this consistency point.
-pub(crate) struct LunRestore {
-    target: SnapshotId,
-    file: FileId,
-    /// What it will be called.
-    name: String,
-    stage: Stage,
-}
-
-enum Stage {
-    /// The volume's image is being sealed.
-    Asked,
-    /// The trees are being compared.
-    Walk(Walk),
-    /// The safety snapshot is complete; these map blocks are left to change.
-    Swap {
-        inode: Inode,
-        maps: BTreeMap<u64, Bits>,
-        has_gained: bool,
-    },
-    /// The second image is being sealed.
-    Swapped,
-}
-
-/// What happens to vvbns of one map block.
-struct Bits {
-    gained: Box<Block>,
-    lost: Box<Block>,
-}
-
-struct Walk {
-    inode: Inode,
-    pairs: Vec<Pair>,
-    maps: BTreeMap<u64, Bits>,
-    /// Blocks of the LUN may be shared, now or in the snapshot.
-    may_share: bool,
-    /// Map blocks below this were looked at for what comes back and is another LUN's, and blocks of the refcount file that
-    /// those need.
-    looked_at: (u64, usize),
-    /// Blocks of the present tree below which nothing can be read.
-    unreadable: Vec<Lost>,
-}
-
-/// The same place in both trees.
-#[derive(Clone, Copy)]
-struct Pair {
-    level: u8,
-    index: u64,
-    now: Side,
-    then: Side,
-}
-
-/// A block, or what is left of a tree that is less high.
-#[derive(Clone, Copy)]
-struct Side {
-    level: u8,
-    pointer: Pointer,
-}
-
-impl Side {
-    const NONE: Side = Side {
-        level: 0,
-        pointer: Pointer::HOLE,
-    };
-
-    fn of(inode: &Inode) -> Side {
-        Side {
-            level: inode.levels,
-            pointer: inode.root,
-        }
-    }
-
-    /// The block at `level`; none in a tree that is less high.
-    fn at(&self, level: u8) -> Option<Pointer> {
-        (self.level == level && self.pointer.has_block()).then_some(self.pointer)
-    }
-
-    fn child(self, level: u8, slot: u64, index: u64, page: Option<&Block>) -> Result<Side, Stop> {
-        if self.level < level {
-            return Ok(match (index, slot) {
-                (0, 0) => self,
-                _ => Side::NONE,
-            });
-        }
-        let pointer = match page {
-            Some(page) => Indirect(page).pointer(slot, Layer::Volume)?,
-            None => Pointer::HOLE,
-        };
-        Ok(Side {
-            level: level - 1,
-            pointer,
-        })
-    }
-}
 
 /// How far a step came.
 pub(crate) enum Step {
@@ -237,7 +144,7 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
     };
     // What was just written is read again, perhaps from the devices.
     let run = home.run.as_mut().expect("under way");
-    run.writer.finish(&home.aggregate)?;
+    run.writer.finish(&home.aggregate.media)?;
     let (target, file) = (restore.target, restore.file);
     let mut walk = match std::mem::replace(&mut restore.stage, Stage::Asked) {
         Stage::Walk(walk) => walk,
@@ -316,7 +223,7 @@ fn number_counts(walk: &mut Walk, fs: &FileSystem, cx: &mut LoadCx<'_>) -> Resul
     let (mut from, mut counts) = walk.looked_at;
     for (block, bits) in walk.maps.range(from..).take(STEP_MAPS) {
         if *block < fs.files[&ACTIVE_MAP].inode.block_count()
-            && let Some(active) = gather.add(fs.active_bits(cx, *block))
+            && let Some(active) = gather.add(fs.images().active_bits(cx, *block))
         {
             counts += counts_of(*block, &shared(bits, &active));
         }
@@ -571,12 +478,12 @@ fn swap_some(
             gather.add(prepare_release(&mut home.fs, fs, id, cx, vvbn));
         }
         // What another LUN has already is shared with it.
-        let active = gather.add(fs.active_bits(cx, *block));
+        let active = gather.add(fs.images().active_bits(cx, *block));
         for bit in active.iter().flat_map(|active| shared(bits, active)) {
             let vvbn = Vvbn(block * BITS_PER_BLOCK + bit);
             gather.add(fs.prepare_reference(cx, stamp, vvbn));
         }
-        alone.extend(gather.add(alone_with(fs, cx, target, *block)));
+        alone.extend(gather.add(alone_with(fs.images(), cx, target, *block)));
     }
     gather.finish()?;
 
@@ -612,36 +519,6 @@ fn swap_some(
 fn shared(bits: &Bits, active: &Block) -> Vec<u64> {
     let gained = bitmap::ones(&bits.gained);
     gained.filter(|bit| bitmap::is_set(active, *bit)).collect()
-}
-
-/// Blocks of the snapshot that nobody else held before the LUN gained them.
-pub(crate) fn alone_with(
-    fs: &FileSystem,
-    cx: &mut LoadCx<'_>,
-    target: SnapshotId,
-    block: u64,
-) -> Result<Box<Block>, Stop> {
-    let first = block * BITS_PER_BLOCK;
-    let done = fs
-        .snapshots
-        .done_below()
-        .saturating_sub(first)
-        .min(BITS_PER_BLOCK);
-    let mut alone = Box::new([0; BLOCK_SIZE]);
-    for (is_done, (from, to)) in [(true, (0, done)), (false, (done, BITS_PER_BLOCK))] {
-        if from == to {
-            continue;
-        }
-        let node = Node::Snapshot(target);
-        let mut near = fs.snapshots.history(is_done).neighbours(node);
-        near.retain(|near| *near != Node::Active);
-        let wanted = near.iter().copied().chain([node]);
-        let maps = maps_of(fs, cx, wanted, block)?;
-        let mut part = count::alone(&maps, node, &near);
-        bitmap::keep_range(&mut part, from, to);
-        bitmap::unite(&mut alone, &part);
-    }
-    Ok(alone)
 }
 
 /// The LUN has the tree, the size and the name now.

@@ -6,7 +6,7 @@
 //! and puts the target's root into the volume's superblock. Publishing shows clients the target, whole, and lets
 //! them go on. That is all: no block is copied, and the cost does not depend on the volume's size. Later the fold
 //! scan puts the safety snapshot's blocks into the summary map; until then whoever changes the active map asks its
-//! snapmap too ([`super::held`]).
+//! snapmap too ([`crate::holders::fold`]).
 //!
 //! 1. Clients see all of the image before, or all of the one after; a power cut leaves one of the two.
 //! 2. If the target cannot be read, nothing happens: no safety snapshot, no change.
@@ -15,21 +15,19 @@
 //!    and get them back if the target cannot be read.
 //! 4. File ids and the frontier of the vvbn space are the volume's, not the image's: they never go back.
 
+use crate::home::publication::Restored;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::volume::VOLUME_AREA_BLOCKS;
 use everglade_format::{EntryKind, FileId, Layer, SnapshotRecord};
 use everglade_freespace::Areas;
 
-use crate::admin::{Change, Error};
-use crate::aggregate::mount::load_file_system;
-use crate::cp::Home;
-use crate::filesystem::FileSystem;
-use crate::load::{LoadCx, Stop};
-use crate::tree::Root;
-use crate::volume::{Lun, Volume};
+use crate::alloc::filesystem::FileSystem;
+use crate::alloc::load::load_file_system;
+use crate::change::{Change, Error};
+use crate::home::aggregate::Home;
+use crate::read::load::{LoadCx, Stop};
 
 /// Reads the target's inodes, once in the consistency point. A target that cannot be read ends the restore.
 pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), Stop> {
@@ -53,10 +51,9 @@ pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Resul
             volume.fs.snapshots.restoring = None;
             let safety = volume.fs.snapshots.created.pop();
             assert!(safety.is_some(), "a restore takes a safety snapshot");
-            let snapshots = &mut volume.fs.snapshots;
-            let kept = std::mem::take(&mut snapshots.discarding).into_iter();
-            let kept =
-                kept.filter_map(|(id, image)| Some((snapshots.get(id).name.clone(), image?)));
+            let kept = std::mem::take(&mut volume.discarding).into_iter();
+            let kept = kept
+                .filter_map(|(id, image)| Some((volume.fs.snapshots.get(id).name.clone(), image?)));
             volume.shared.images_mut().extend(kept);
             let name = volume.shared.name.to_string();
             volume.shared.is_paused.store(false, Ordering::Release);
@@ -120,7 +117,7 @@ pub(crate) fn switch(home: &mut Home, id: FileId) {
         snapshots.roots.parent = Some(target);
     }
     snapshots.roots.exclusive = 0;
-    for (id, _) in std::mem::take(&mut snapshots.discarding) {
+    for (id, _) in std::mem::take(&mut volume.discarding) {
         if !planted::is(Bug::DiscardedStays) {
             snapshots.delete(id);
         }
@@ -136,85 +133,4 @@ pub(crate) fn switch(home: &mut Home, id: FileId) {
     volume.fs = *next;
     let run = home.run.as_mut().expect("under way");
     run.restored.push(Restored::new(&volume.shared, &volume.fs));
-}
-
-/// A LUN as it will be: its handle, and what that gets.
-struct Next {
-    lun: Arc<Lun>,
-    name: String,
-    size_bytes: u64,
-    used_blocks: u64,
-    root: Root,
-}
-
-/// The LUNs as they will be: those of the target, with the handles of those that are the same, whatever they are
-/// called now.
-fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<Next> {
-    let known = shared.all_luns();
-    let lun = |entry: &everglade_format::Entry| {
-        let inode = &fs.files[&entry.file].inode;
-        let same = known.iter().find(|lun| lun.file == entry.file);
-        let root = Root::of(inode);
-        let lun = same.cloned().unwrap_or_else(|| {
-            Arc::new(Lun::new(
-                entry.file,
-                &entry.name,
-                shared.clone(),
-                inode.size_bytes,
-                root,
-            ))
-        });
-        Next {
-            lun,
-            name: entry.name.clone(),
-            size_bytes: inode.size_bytes,
-            used_blocks: inode.blocks,
-            root,
-        }
-    };
-    fs.directory.iter().map(lun).collect()
-}
-
-/// A volume whose restored image has yet to be shown to clients.
-pub(crate) struct Restored {
-    volume: Arc<Volume>,
-    luns: Vec<Next>,
-}
-
-impl Restored {
-    pub(crate) fn new(volume: &Arc<Volume>, fs: &FileSystem) -> Restored {
-        Restored {
-            volume: volume.clone(),
-            luns: luns(volume, fs),
-        }
-    }
-
-    /// Shows it. Inside the Aggregate affinity.
-    pub(crate) fn publish(self) {
-        let volume = self.volume;
-        assert_eq!(
-            volume.dirty_stripes.load(Ordering::Acquire),
-            0,
-            "operations wait while a volume is restored"
-        );
-        let mut luns = volume.luns.write().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::take(&mut *luns);
-        for next in self.luns {
-            let lun = next.lun;
-            lun.set_size_bytes(next.size_bytes);
-            lun.set_used_blocks(next.used_blocks);
-            lun.name.set(&next.name);
-            if !planted::is(Bug::RestoreShowsOldRoots) {
-                lun.set_root(next.root);
-            }
-            luns.insert(next.name, lun);
-        }
-        for lun in before.into_values() {
-            if !luns.values().any(|new| Arc::ptr_eq(new, &lun)) {
-                lun.set_gone();
-            }
-        }
-        drop(luns);
-        volume.is_paused.store(false, Ordering::Release);
-    }
 }

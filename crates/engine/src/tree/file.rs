@@ -14,6 +14,7 @@
 //! Every function that may stop changes nothing that a second run would not find done already, so the
 //! handlers of a consistency point can be run again from the top.
 
+use crate::tree::position::Position;
 use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_format::indirect::BlockKind;
 use everglade_format::metafile::{METAFILES, NOTES, TOP_AREAS};
@@ -22,11 +23,8 @@ use everglade_format::{
     metafile,
 };
 
-use super::blocks::Blocks;
-use crate::load::{LoadCx, Stop};
-
-/// Level and index of a block in its file.
-pub(crate) type Position = (u8, u64);
+use crate::read::load::{LoadCx, Stop};
+use crate::tree::changed::Blocks;
 
 /// What a changed block starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,92 @@
+//! Administrative changes: volumes and LUNs come, go, grow and get other names. Executed in the freeze, durable at
+//! commit. Renaming is in `rename`, snapshots are in `snapshot::change`.
+
+use everglade_affinity::Permit;
+use everglade_format::CpNumber;
+
+use crate::admin::lun::{create_lun, delete_lun, grow_lun, shrink_lun};
+use crate::admin::volume::{create_volume, delete_volume};
+use crate::admin::{clone, notes, rename, snapshot};
+use crate::background::{lun_clone, split};
+use crate::change::{Change, Context, Error};
+use crate::home::aggregate::Home;
+use crate::snapshot::lun;
+
+/// Executes a change. Allocates memory but loads nothing.
+pub(crate) fn execute(
+    home: &mut Home,
+    permit: &Permit,
+    context: &mut Context<'_>,
+    cp: CpNumber,
+    change: &Change,
+) -> Result<(), Error> {
+    match change {
+        Change::CreateVolume { name, sync } => create_volume(home, context, cp, name, *sync),
+        Change::DeleteVolume { name } => delete_volume(home, permit, context, name),
+        Change::RenameVolume { name, to } => rename::volume(home, context, name, to),
+        Change::RenameAggregate { to } => rename::aggregate(home, to),
+        Change::SetNotes { text } => notes::set(home, cp, context.seconds, text),
+        Change::RenameLun { volume, name, to } => rename::lun(home, volume, name, to),
+        Change::CreateLun {
+            volume,
+            name,
+            size_bytes,
+        } => create_lun(home, context, cp, volume, name, *size_bytes),
+        Change::DeleteLun { volume, name } => delete_lun(home, volume, name),
+        Change::ShrinkLun {
+            volume,
+            name,
+            size_bytes,
+        } => shrink_lun(home, volume, name, *size_bytes),
+        Change::GrowLun {
+            volume,
+            name,
+            size_bytes,
+        } => grow_lun(home, volume, name, *size_bytes),
+        Change::CreateSnapshot { volume, name } => {
+            snapshot::create(home, cp, context.seconds, volume, name)
+        }
+        Change::RenameSnapshot { volume, name, to } => snapshot::rename(home, volume, name, to),
+        Change::DeleteSnapshot { volume, name } => snapshot::delete(home, volume, name),
+        Change::HoldSnapshot { volume, name, tag } => {
+            snapshot::add_hold(home, context.seconds, volume, name, tag)
+        }
+        Change::SetScanPace { volume, percent } => snapshot::set_pace(home, volume, *percent),
+        Change::ReleaseSnapshot { volume, name, tag } => {
+            snapshot::release_hold(home, volume, name, tag)
+        }
+        Change::CloneVolume {
+            name,
+            parent,
+            snapshot: base,
+        } => clone::create(home, context, cp, name, (parent, base)),
+        Change::CloneLun {
+            volume,
+            lun,
+            name,
+            from,
+        } => {
+            let stamp = (cp, context.seconds);
+            lun_clone::begin(home, stamp, (volume, lun), name, from.as_deref())
+        }
+        Change::CancelLunClone { volume, name } => lun_clone::cancel(home, volume, name),
+        Change::StartSplit { volume } => split::start(home, volume),
+        Change::StopSplit { volume } => split::stop(home, volume),
+        Change::RestoreLun {
+            volume,
+            snapshot: target,
+            lun: name,
+            safety,
+        } => lun::begin(home, context.seconds, (volume, target), name, safety),
+        Change::RestoreVolume {
+            volume,
+            snapshot: target,
+            safety,
+        } => snapshot::restore(home, context.seconds, volume, target, safety),
+        Change::RollBackVolume {
+            volume,
+            snapshot: target,
+            discards,
+        } => snapshot::roll_back(home, context.seconds, volume, target, discards),
+    }
+}

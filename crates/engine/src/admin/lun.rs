@@ -1,0 +1,155 @@
+//! LUNs come, go, grow and shrink.
+
+use std::sync::{Arc, PoisonError};
+
+use everglade_format::planted::Bug;
+use everglade_format::{CpNumber, Entry, EntryKind, Inode, Kind, Layer, planted};
+
+use crate::background::lun_clone;
+use crate::change::{Change, Context, Error};
+use crate::home::aggregate::Home;
+use crate::home::find::{check_name, check_size, find, find_lun, set_size};
+use crate::pool::volume::Lun;
+use crate::read::root::Root;
+use crate::tree::File;
+
+pub(crate) fn create_lun(
+    home: &mut Home,
+    context: &Context<'_>,
+    cp: CpNumber,
+    volume: &str,
+    name: &str,
+    size: u64,
+) -> Result<(), Error> {
+    check_name(name)?;
+    check_size(size)?;
+    let volume = find(home, volume)?;
+    if volume.shared.lun(name).is_some() {
+        return Err(Error::Exists(format!("LUN {}/{name}", volume.shared.name)));
+    }
+    lun_clone::check_free(volume, name)?;
+    let id = volume.fs.new_file_id();
+    let mut file = File::new(
+        Inode::new(id, Kind::Lun, cp, context.seconds),
+        Layer::Volume,
+    );
+    set_size(&mut file, size);
+    file.inode_changed = true;
+    let root = Root::of(&file.inode);
+    volume.fs.files.insert(id, file);
+    volume.fs.directory.add(Entry {
+        file: id,
+        kind: EntryKind::Lun,
+        name: name.to_owned(),
+    });
+    let lun = Arc::new(Lun::new(id, name, volume.shared.clone(), size, root));
+    volume
+        .shared
+        .luns
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(name.to_owned(), lun);
+    Ok(())
+}
+
+/// What is beyond the new end is not seen from this moment on: operations are refused there, the frozen overlays'
+/// part of it is not cleaned, and the consistency points free what the tree has ([`crate::background::shrink`]).
+pub(crate) fn shrink_lun(
+    home: &mut Home,
+    volume: &str,
+    name: &str,
+    size: u64,
+) -> Result<(), Error> {
+    check_size(size)?;
+    let (volume, lun) = find_lun(home, volume, name)?;
+    let present = lun.size_bytes();
+    if size > present {
+        let problem = format!(
+            "{} has {present} bytes; shrinking does not make it larger",
+            lun.full_name()
+        );
+        return Err(Error::Invalid {
+            field: "size_bytes",
+            problem,
+        });
+    }
+    if size == present {
+        return Ok(());
+    }
+    lun_clone::check_held(volume, &lun)?;
+    volume.fs.cut.insert(lun.file);
+    let file = volume.fs.file(lun.file);
+    file.inode.is_cut = true;
+    file.inode.size_bytes = size;
+    file.inode_changed = true;
+    lun.set_size_bytes(size);
+    Ok(())
+}
+
+/// Whether a change must wait for a later freeze: a LUN grows after what was cut off of it is gone, or what was
+/// there would be seen again.
+pub(crate) fn must_wait(home: &Home, change: &Change) -> bool {
+    let Change::GrowLun { volume, name, .. } = change else {
+        return false;
+    };
+    let is_cut_next = home.requests.iter().any(|request| {
+        matches!(&request.change, Change::ShrinkLun { volume: v, name: n, .. }
+            if v == volume && n == name)
+    });
+    let known = home.volumes.values().find(|v| v.shared.name.is(volume));
+    let is_cut = known.is_some_and(|known| {
+        let lun = known.shared.lun(name);
+        lun.is_some_and(|lun| known.fs.cut.contains(&lun.file))
+    });
+    is_cut_next || is_cut
+}
+
+pub(crate) fn delete_lun(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
+    let (volume, lun) = find_lun(home, volume, name)?;
+    lun_clone::check_held(volume, &lun)?;
+    volume
+        .shared
+        .luns
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(name);
+    lun.set_gone();
+    let entry = volume
+        .fs
+        .directory
+        .remove(lun.file)
+        .expect("every LUN has a name");
+    volume.fs.cut.remove(&lun.file);
+    if !planted::is(Bug::HiddenEntryLost) {
+        volume.fs.hidden.add(entry);
+    }
+    Ok(())
+}
+
+pub(crate) fn grow_lun(home: &mut Home, volume: &str, name: &str, size: u64) -> Result<(), Error> {
+    check_size(size)?;
+    let (volume, lun) = find_lun(home, volume, name)?;
+    if size < lun.size_bytes() {
+        let problem = format!(
+            "{} has {} bytes already; growing does not make it smaller",
+            lun.full_name(),
+            lun.size_bytes()
+        );
+        return Err(Error::Invalid {
+            field: "size_bytes",
+            problem,
+        });
+    }
+    // Growth waits for this before it is admitted; a volume that was restored meanwhile may have it again.
+    if volume.fs.cut.contains(&lun.file) {
+        return Err(Error::Busy(format!(
+            "what was cut off of {} is being freed; try again",
+            lun.full_name()
+        )));
+    }
+    if !planted::is(Bug::GrowthLost) {
+        set_size(volume.fs.file(lun.file), size);
+    }
+    lun.set_size_bytes(size);
+    Ok(())
+}

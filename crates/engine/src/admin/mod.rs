@@ -1,0 +1,11 @@
+//! Administration: what operators change, executed in the freeze of a consistency point.
+
+pub(crate) mod clone;
+pub(crate) mod execute;
+pub(crate) mod lun;
+pub(crate) mod notes;
+pub(crate) mod rename;
+pub(crate) mod snapshot;
+pub(crate) mod volume;
+
+pub use crate::change::{Change, Error};

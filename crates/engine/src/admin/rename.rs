@@ -1,0 +1,84 @@
+//! Other names for aggregates, volumes and LUNs. Executed in the freeze, durable at commit.
+//!
+//! Files are known by their ids: overlays, the journal, trees, snapshots and clones name none of these. So a rename
+//! changes one entry of a directory, in its slot, or the superblock's name of the aggregate; and in memory the maps
+//! that look-ups go through.
+//!
+//! 1. Whoever has a LUN open goes on: the handle is the object's, whatever it is called. Who looks for the old name
+//!    finds nothing from the freeze on.
+//! 2. If power fails at any write, the old name or the new one is there, and nothing else is different: a directory
+//!    block, and a superblock, are written whole and become true with the superblock.
+//! 3. Snapshots of a volume keep the names that its LUNs had; a restore brings them back, for those who have the LUN
+//!    open too.
+
+use std::sync::PoisonError;
+
+use everglade_format::planted::{self, Bug};
+
+use crate::background::lun_clone;
+use crate::change::{Context, Error};
+use crate::home::aggregate::Home;
+use crate::home::find::{check_name, find, find_lun};
+
+pub(crate) fn aggregate(home: &mut Home, to: &str) -> Result<(), Error> {
+    check_name(to)?;
+    home.aggregate.name.set(to);
+    Ok(())
+}
+
+pub(crate) fn volume(
+    home: &mut Home,
+    context: &mut Context<'_>,
+    name: &str,
+    to: &str,
+) -> Result<(), Error> {
+    check_name(to)?;
+    let volume = find(home, name)?.shared.clone();
+    if name == to {
+        return Ok(());
+    }
+    let mut names = context.names.lock().unwrap_or_else(PoisonError::into_inner);
+    if names.contains_key(to) {
+        return Err(Error::Exists(format!("volume {to}")));
+    }
+    names.remove(name);
+    names.insert(to.to_owned(), home.aggregate.id);
+    drop(names);
+    let mut volumes = home
+        .aggregate
+        .volumes
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    volumes.remove(name);
+    volume.name.set(to);
+    let id = volume.id;
+    volumes.insert(to.to_owned(), volume);
+    drop(volumes);
+    home.fs.directory.rename(id, to);
+    Ok(())
+}
+
+pub(crate) fn lun(home: &mut Home, volume: &str, name: &str, to: &str) -> Result<(), Error> {
+    check_name(to)?;
+    let (volume, lun) = find_lun(home, volume, name)?;
+    if name == to {
+        return Ok(());
+    }
+    lun_clone::check_free(volume, to)?;
+    let mut luns = volume
+        .shared
+        .luns
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    if luns.contains_key(to) {
+        return Err(Error::Exists(format!("LUN {}/{to}", volume.shared.name)));
+    }
+    luns.remove(name);
+    lun.name.set(to);
+    luns.insert(to.to_owned(), lun.clone());
+    drop(luns);
+    if !planted::is(Bug::RenameForgotten) {
+        volume.fs.directory.rename(lun.file, to);
+    }
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! Administrative changes to snapshots. Executed in the freeze, durable at commit; none of them loads anything.
+
+use crate::home::bases;
+use crate::home::find::{check_new, check_room, ensure_side_files, live};
+use crate::pool::bases::BASE;
+use std::sync::atomic::Ordering;
+
+use everglade_format::planted::{self, Bug};
+use everglade_format::snapshot::HOLDS_MAX;
+use everglade_format::{CpNumber, SnapshotId, SnapshotRecord};
+
+use crate::change::Error;
+use crate::holders::table::{Created, hold};
+use crate::home::aggregate::Home;
+use crate::home::find::{check_name, find};
+use crate::home::volume::VolumeHome;
+use crate::pool::image::Image;
+
+pub(crate) fn create(
+    home: &mut Home,
+    cp: CpNumber,
+    seconds: u64,
+    volume: &str,
+    name: &str,
+) -> Result<(), Error> {
+    let known = find(home, volume)?;
+    check_new(known, name)?;
+    check_room(known)?;
+    ensure_side_files(home, cp, seconds, volume)?;
+    let name = name.to_owned();
+    find(home, volume)?.fs.snapshots.created.push(Created {
+        name,
+        seconds,
+        is_nameless: false,
+    });
+    Ok(())
+}
+
+pub(crate) fn rename(home: &mut Home, volume: &str, name: &str, to: &str) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let id = live(volume, name)?;
+    check_new(volume, to)?;
+    let mut images = volume.shared.images_mut();
+    if let Some(image) = images.remove(name) {
+        if image.is_open() {
+            let error = in_use(volume, name, "renamed");
+            images.insert(name.to_owned(), image);
+            return Err(error);
+        }
+        images.insert(to.to_owned(), image.renamed(to));
+    }
+    drop(images);
+    volume.fs.snapshots.rename(id, to);
+    Ok(())
+}
+
+fn in_use(volume: &VolumeHome, name: &str, what: &str) -> Error {
+    Error::Busy(format!(
+        "snapshot {}@{name} is exported to a client and cannot be {what}; disconnect the client first",
+        volume.shared.name
+    ))
+}
+
+pub(crate) fn delete(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
+    let id = live(find(home, volume)?, name)?;
+    check_expendable(home, volume, id)?;
+    let volume = find(home, volume)?;
+    take_images(volume, &[id])?;
+    volume.fs.snapshots.delete(id);
+    Ok(())
+}
+
+/// Refuses to delete a snapshot that somebody needs.
+fn check_expendable(home: &mut Home, volume: &str, id: SnapshotId) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let record = volume.fs.snapshots.get(id);
+    let object = format!("snapshot {}@{}", volume.shared.name, record.name);
+    let holders = held_by(record).filter(|_| !planted::is(Bug::HoldIgnored));
+    if let Some(tags) = holders {
+        return Err(Error::Busy(format!(
+            "{object} is held by {tags}; release the holds first"
+        )));
+    }
+    if id == BASE && volume.fs.snapshots.roots.base.is_some() {
+        return Err(Error::Busy(format!(
+            "{object} is what this clone is based on; split the clone first, or delete it"
+        )));
+    }
+    let volume_id = volume.shared.id;
+    let clones = bases::of(home, volume_id, Some(id));
+    if !clones.is_empty() {
+        return Err(Error::Busy(format!(
+            "{object} is the base of {}; split or delete what is cloned from it first",
+            clones.join(", ")
+        )));
+    }
+    Ok(())
+}
+
+/// The tags of the holds on a snapshot, if there are any.
+fn held_by(record: &SnapshotRecord) -> Option<String> {
+    let tags: Vec<&str> = record.holds.iter().map(|hold| hold.tag.as_str()).collect();
+    (!tags.is_empty()).then(|| tags.join(", "))
+}
+
+/// Refuses to delete a volume as long as somebody holds one of its snapshots.
+pub(crate) fn check_unheld(volume: &VolumeHome) -> Result<(), Error> {
+    let mut live = volume.fs.snapshots.live();
+    let held = live.find_map(|record| Some((&record.name, held_by(record)?)));
+    held.map_or(Ok(()), |(name, tags)| {
+        Err(Error::Busy(format!(
+            "snapshot {}@{name} is held by {tags}, and goes with its volume; release the holds first",
+            volume.shared.name
+        )))
+    })
+}
+
+/// Takes from clients the images of snapshots that are deleted: of all or, if one is open, of none.
+fn take_images(
+    volume: &VolumeHome,
+    ids: &[SnapshotId],
+) -> Result<Vec<(SnapshotId, Option<Image>)>, Error> {
+    let name = |id: &SnapshotId| volume.fs.snapshots.get(*id).name.as_str();
+    let mut images = volume.shared.images_mut();
+    let is_open = |id: &&SnapshotId| images.get(name(id)).is_some_and(Image::is_open);
+    if let Some(open) = ids.iter().find(is_open) {
+        return Err(in_use(volume, name(open), "deleted"));
+    }
+    let taken = ids.iter().map(|id| (*id, images.remove(name(id))));
+    Ok(taken.collect())
+}
+
+pub(crate) fn add_hold(
+    home: &mut Home,
+    seconds: u64,
+    volume: &str,
+    name: &str,
+    tag: &str,
+) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let id = live(volume, name)?;
+    check_name(tag)?;
+    let record = volume.fs.snapshots.get(id);
+    if record.holds.iter().any(|hold| hold.tag == tag) {
+        return Err(Error::Exists(format!(
+            "hold {tag} on {}@{name}",
+            volume.shared.name
+        )));
+    }
+    if record.holds.len() == HOLDS_MAX {
+        return Err(Error::Limit(format!(
+            "snapshot {}@{name} has {HOLDS_MAX} holds, the most there can be; release one first",
+            volume.shared.name
+        )));
+    }
+    volume
+        .fs
+        .snapshots
+        .get_mut(id)
+        .holds
+        .push(hold(tag, seconds));
+    Ok(())
+}
+
+pub(crate) fn release_hold(
+    home: &mut Home,
+    volume: &str,
+    name: &str,
+    tag: &str,
+) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let id = live(volume, name)?;
+    let record = volume.fs.snapshots.get(id);
+    if !record.holds.iter().any(|hold| hold.tag == tag) {
+        return Err(Error::NotFound(format!(
+            "hold {tag} on {}@{name}",
+            volume.shared.name
+        )));
+    }
+    volume
+        .fs
+        .snapshots
+        .get_mut(id)
+        .holds
+        .retain(|hold| hold.tag != tag);
+    Ok(())
+}
+
+/// Begins a restore (see [`crate::snapshot::restore`]).
+pub(crate) fn restore(
+    home: &mut Home,
+    seconds: u64,
+    volume: &str,
+    name: &str,
+    safety: &str,
+) -> Result<(), Error> {
+    let volume = find(home, volume)?;
+    let id = live(volume, name)?;
+    check_new(volume, safety)?;
+    check_room(volume)?;
+    let safety = Created {
+        name: safety.to_owned(),
+        seconds,
+        is_nameless: false,
+    };
+    begin_restore(volume, id, safety);
+    Ok(())
+}
+
+fn begin_restore(volume: &mut VolumeHome, target: SnapshotId, safety: Created) {
+    let snapshots = &mut volume.fs.snapshots;
+    snapshots.created.push(safety);
+    snapshots.restoring = Some(target);
+    let is_paused = !planted::is(Bug::PauseMissing);
+    volume.shared.is_paused.store(is_paused, Ordering::Release);
+}
+
+/// Begins a restore after which nothing newer is left (see [`crate::snapshot::restore`]).
+pub(crate) fn roll_back(
+    home: &mut Home,
+    seconds: u64,
+    volume: &str,
+    name: &str,
+    discards: &[String],
+) -> Result<(), Error> {
+    let known = find(home, volume)?;
+    let target = live(known, name)?;
+    check_room(known)?;
+    let snapshots = &known.fs.snapshots;
+    let mut taken = snapshots.created.iter().filter(|it| !it.is_nameless);
+    if let Some(taken) = taken.next() {
+        return Err(Error::Busy(format!(
+            "snapshot {volume}@{} is just being taken; try again",
+            taken.name
+        )));
+    }
+    let newer = snapshots.live().filter(|record| record.id > target);
+    let mut doomed = Vec::new();
+    for record in newer {
+        if !discards.contains(&record.name) {
+            return Err(Error::Busy(format!(
+                "snapshot {volume}@{} is newer, and nobody said that it may go; look again",
+                record.name
+            )));
+        }
+        doomed.push(record.id);
+    }
+    for id in &doomed {
+        check_expendable(home, volume, *id)?;
+    }
+    let volume = find(home, volume)?;
+    volume.discarding = take_images(volume, &doomed)?;
+    let safety = Created {
+        name: name.to_owned(),
+        seconds,
+        is_nameless: true,
+    };
+    begin_restore(volume, target, safety);
+    Ok(())
+}
+
+/// Holds scans back, or lets them go on (see [`crate::background::scan`]).
+pub(crate) fn set_pace(home: &mut Home, volume: &str, percent: u8) -> Result<(), Error> {
+    if percent > 100 {
+        return Err(Error::Invalid {
+            field: "pace_percent",
+            problem: format!("{percent} is not possible; use 0, at which scans rest, to 100"),
+        });
+    }
+    let snapshots = &mut find(home, volume)?.fs.snapshots;
+    snapshots.roots.held_back = 100 - percent;
+    snapshots.set_changed();
+    Ok(())
+}

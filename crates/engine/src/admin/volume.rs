@@ -1,0 +1,196 @@
+//! Volumes come and go.
+
+use std::sync::{Arc, PoisonError};
+
+use everglade_affinity::{Affinities, Partitioned, Permit, STRIPES, VolumeAffinities};
+use everglade_format::volume::{Sync, VOLUME_AREA_BLOCKS};
+use everglade_format::{CpNumber, Entry, EntryKind, FileId, Inode, Kind, Layer};
+use everglade_freespace::Areas;
+
+use crate::admin::snapshot;
+use crate::alloc::filesystem::FileSystem;
+use crate::change::{Context, Error};
+use crate::home::aggregate::Home;
+use crate::home::bases;
+use crate::home::find::check_name;
+use crate::home::volume::VolumeHome;
+use crate::pool::name::Name;
+use crate::pool::volume::{StripeState, Volume};
+use crate::tree::File;
+
+pub(crate) fn create_volume(
+    home: &mut Home,
+    context: &mut Context<'_>,
+    cp: CpNumber,
+    name: &str,
+    sync: Sync,
+) -> Result<(), Error> {
+    check_name(name)?;
+    let mut names = context.names.lock().unwrap_or_else(PoisonError::into_inner);
+    if names.contains_key(name) {
+        return Err(Error::Exists(format!("volume {name}")));
+    }
+    let affinities = volume_affinities(context.affinities, home)?;
+    names.insert(name.to_owned(), home.aggregate.id);
+    drop(names);
+    let id = home.fs.new_file_id();
+    let mut container = File::new(
+        Inode::new(id, Kind::Container, cp, context.seconds),
+        Layer::Aggregate,
+    );
+    container.grow(VOLUME_AREA_BLOCKS);
+    container.inode_changed = true;
+    home.fs.files.insert(id, container);
+    home.fs.directory.add(Entry {
+        file: id,
+        kind: EntryKind::Volume,
+        name: name.to_owned(),
+    });
+
+    let areas = Areas::new(1, VOLUME_AREA_BLOCKS, 1);
+    let inode_file = FileSystem::empty_inode_file(cp, context.seconds);
+    let mut fs = FileSystem::new(
+        Layer::Volume,
+        VOLUME_AREA_BLOCKS,
+        vec![0],
+        vec![areas],
+        inode_file,
+    );
+    fs.container = Some(id);
+    fs.create_metafiles(cp, context.seconds);
+    let shared = new_volume(home, affinities, id, name, sync);
+    home.volumes.insert(
+        id,
+        VolumeHome {
+            shared: shared.clone(),
+            fs,
+            sync,
+            is_new: true,
+            next: None,
+            discarding: Vec::new(),
+        },
+    );
+    let mut volumes = home
+        .aggregate
+        .volumes
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    volumes.insert(name.to_owned(), shared);
+    Ok(())
+}
+
+/// The affinities of a volume about to appear.
+pub(crate) fn volume_affinities(
+    affinities: &Affinities<u64>,
+    home: &Home,
+) -> Result<VolumeAffinities, Error> {
+    let aggregate = &home.aggregate.affinities.aggregate;
+    VolumeAffinities::add(affinities, aggregate, STRIPES, everglade_affinity::RANGES)
+        .map_err(|gone| Error::Unavailable(gone.to_string()))
+}
+
+/// A volume without LUNs, as clients see it.
+pub(crate) fn new_volume(
+    home: &Home,
+    affinities: VolumeAffinities,
+    id: FileId,
+    name: &str,
+    sync: Sync,
+) -> Arc<Volume> {
+    let stripes = affinities
+        .stripes()
+        .iter()
+        .map(|stripe| Partitioned::new(stripe, StripeState::default()));
+    Arc::new(Volume {
+        id,
+        name: Name::new(name),
+        sync,
+        aggregate: home.aggregate.clone(),
+        stripes: stripes.collect(),
+        affinities,
+        dirty_stripes: 0.into(),
+        frozen_stripes: 0.into(),
+        traffic: crate::pool::volume::Traffic::default(),
+        luns: std::sync::RwLock::default(),
+        images: std::sync::RwLock::default(),
+        snapshots: std::sync::RwLock::default(),
+        used_blocks: 0.into(),
+        allocated_blocks: 0.into(),
+        pending_blocks: 0.into(),
+        scan: std::sync::Mutex::default(),
+        lun_clone: std::sync::Mutex::default(),
+        base: std::sync::Mutex::default(),
+        split: std::sync::Mutex::default(),
+        is_moved: false.into(),
+        is_paused: false.into(),
+    })
+}
+
+pub(crate) fn delete_volume(
+    home: &mut Home,
+    permit: &Permit,
+    context: &mut Context<'_>,
+    name: &str,
+) -> Result<(), Error> {
+    let not_found = || Error::NotFound(format!("volume {name}"));
+    let volume = home.aggregate.volume(name).ok_or_else(not_found)?;
+    let clones = bases::of(home, volume.id, None);
+    if !clones.is_empty() {
+        return Err(Error::Busy(format!(
+            "{} is cloned from snapshots of volume {name}; split or delete what is cloned first",
+            clones.join(", ")
+        )));
+    }
+    // Also while it is restored, which a deletion ends.
+    home.volumes
+        .get(&volume.id)
+        .map_or(Ok(()), snapshot::check_unheld)?;
+    let mut volumes = home
+        .aggregate
+        .volumes
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    volumes.remove(name);
+    drop(volumes);
+    for lun in volume.all_luns() {
+        lun.set_gone();
+    }
+    for stripe in &volume.stripes {
+        // Handles may keep the volume for long; its pages must not stay with it.
+        *stripe.get(permit) = StripeState::default();
+    }
+    if let Ok(stranded) = context.affinities.remove(&volume.affinities.volume, permit) {
+        context.stranded.extend(stranded);
+    }
+    context
+        .names
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(name);
+    for image in std::mem::take(&mut *volume.images_mut()).into_values() {
+        image.luns.values().for_each(|lun| lun.set_gone());
+    }
+    let removed = home.volumes.remove(&volume.id);
+    let entry = home
+        .fs
+        .directory
+        .remove(volume.id)
+        .expect("every volume has a name");
+    home.fs.hidden.add(entry);
+    // Snapshots go with the container; their side files are nobody's now.
+    let roots = removed
+        .map(|removed| removed.fs.snapshots.roots)
+        .unwrap_or_default();
+    let files = roots
+        .files
+        .into_iter()
+        .flat_map(|(summary, table)| [summary, table]);
+    for file in files.chain(roots.release) {
+        home.fs.hidden.add(Entry {
+            file,
+            kind: EntryKind::Side,
+            name: name.to_owned(),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,644 @@
+//! Background passes over a volume's maps, a little in each consistency point (F-06, F-10 … F-14).
+//!
+//! ```text
+//!            ┌─ a snapshot is unfolded ─▶ fold ─────────────────────┐
+//! none ──────┼─ snapshots were deleted ─▶ delete ──▶ release ──▶ ───┼─▶ none
+//!            └──────────────────────────────────────────────────────┘
+//! ```
+//!
+//! **Fold.** The map of a snapshot goes into the summary map: after a restore that of the safety snapshot; and, as an
+//! ablation ([`crate::Options::create_scan`]), of every new snapshot, which is how it was done before F-05.
+//!
+//! **Delete.** One pass for all snapshots that were deleted when it began; those deleted while it runs share the next
+//! one. For each vvbn, in ascending order, the victims leave the history, by subtraction or by addition, whichever
+//! loads fewer maps ([`crate::holders::plan`]). Blocks of the maps in which nothing changes are skipped, and so are all 255
+//! below a block above them that everybody shares. Up to the cursor the victims are ghosts, from
+//! there on they are nodes like others: who changes the active map meanwhile takes either view ([`crate::holders::held`]).
+//!
+//! The scan reads the victims' snapmaps to the end, so their blocks must not be reused before (Theorem 3). Instead
+//! of protecting all blocks of the victims until then, it protects only those that it needs: while it passes, it
+//! leaves them in the summary map. In the consistency point that removes the victims, those among them that nobody
+//! holds are listed in the *release file*, whose entries go a few at a time.
+//!
+//! **Pace.** A consistency point does so much for deleted files and scans ([`crate::background::shrink`]). An operator may hold
+//! the scans of a volume back to a part of that, or let them rest; the volume's superblock says so, so it lasts. Whatever
+//! was said, scans go on at full pace while the pool is short of space: who waits for it waits for them.
+//!
+//! 1. Cursor and effects are committed together, so a pass goes on after a restart where it was.
+//! 2. A vvbn that was released in a consistency point is not allocated in it.
+//! 3. A snapshot is released only when all are folded.
+
+use std::collections::BTreeMap;
+
+use everglade_format::planted::{self, Bug};
+use everglade_format::snapshot::State;
+use everglade_format::volume::Scan;
+use everglade_format::{
+    BITS_PER_BLOCK, BLOCK_SIZE, Block, Entry, EntryKind, FileId, Indirect, Inode, Kind, Layer,
+    Pointer, SPAN, SnapshotId, SnapshotRecord, bitmap, release,
+};
+
+use crate::alloc::filesystem::FileSystem;
+use crate::holders::count;
+use crate::holders::fold;
+use crate::holders::fold::{maps_of, unite_summary};
+use crate::holders::history::Node;
+use crate::holders::plan::{Place, Plan, Way};
+use crate::holders::snapmap::{snapmap_block, snapmap_place};
+use crate::holders::table::Snapshots;
+use crate::home::aggregate::Home;
+use crate::home::volume::VolumeHome;
+use crate::pool::info;
+use crate::pool::info::ScanInfo;
+use crate::read::load::{Gather, LoadCx, Stop};
+use crate::tree::{Content, File};
+
+/// Blocks released in one step.
+const STEP_RELEASES: usize = 512;
+/// Map blocks looked at in one step that has nothing to release.
+const STEP_MAPS: u64 = 16;
+
+/// The first volume with anything to do in the background now.
+pub(crate) fn next_volume(home: &Home) -> Option<FileId> {
+    let is_short = home.aggregate.space.is_short();
+    let run = home.run.as_ref().expect("under way");
+    let regions = run.reclaim_regions;
+    let is_due = |snapshots: &Snapshots| {
+        let is_held_back =
+            snapshots.rests(is_short) || snapshots.has_done_its_share(regions, is_short);
+        snapshots.has_scan() && !is_held_back
+    };
+    // Space may have become short since the consistency point was planned.
+    let mut volumes = home
+        .volumes
+        .iter()
+        .filter(|(id, _)| run.active.contains(*id));
+    volumes
+        .find(|(_, volume)| is_due(&volume.fs.snapshots))
+        .map(|(id, _)| *id)
+}
+
+/// What people are told.
+pub(crate) fn describe(home: &Home, volume: &VolumeHome) -> ScanInfo {
+    let snapshots = &volume.fs.snapshots;
+    let space = |maps: &mut dyn Iterator<Item = &SnapshotRecord>| {
+        let ends = maps.map(|record| record.active_map.block_count());
+        ends.max().unwrap_or(0).saturating_mul(BITS_PER_BLOCK)
+    };
+    let (kind, done, total) = match snapshots.roots.scan {
+        Scan::None => ("none", 0, 0),
+        Scan::Fold { next } => {
+            let mut all = snapshots.all().filter(|record| record.is_unfolded).take(1);
+            ("fold", next, space(&mut all))
+        }
+        Scan::Delete { next } => {
+            let mut all = snapshots.all().filter(|record| record.is_in_pass);
+            ("delete", next, space(&mut all))
+        }
+        Scan::Release { next } => {
+            let release = snapshots
+                .roots
+                .release
+                .and_then(|id| home.fs.files.get(&id));
+            let blocks = release.map_or(0, |file| file.inode.block_count());
+            ("release", next, blocks * release::RELEASES_PER_BLOCK as u64)
+        }
+    };
+    let victims = snapshots.victims().len() as u64;
+    let eta_seconds = snapshots.since.and_then(|(since, from)| {
+        let took = home.wall_seconds.saturating_sub(since);
+        info::eta_seconds(took, from, done, total)
+    });
+    let is_deleting = kind == "delete" && victims > 0;
+    ScanInfo {
+        kind,
+        way: is_deleting.then(|| snapshots.plan().way.name()),
+        done,
+        total,
+        eta_seconds: eta_seconds.filter(|_| kind != "none" && snapshots.roots.held_back < 100),
+        victims,
+        waiting: (snapshots.deleting().count() as u64).saturating_sub(victims),
+        pace_percent: 100 - snapshots.roots.held_back.min(100),
+        counts: snapshots.counts,
+    }
+}
+
+/// Loads again what a scan made out of date.
+pub(crate) fn refresh(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    let mut gather = Gather::default();
+    for volume in home.volumes.values_mut() {
+        for block in volume.fs.snapshots.stale.clone() {
+            let summary = home.fs.file(volume.fs.snapshots.summary());
+            let held = fold::load(volume.fs.images(), summary, cx, block);
+            if let Some(held) = gather.add(held) {
+                volume.fs.snapshots.held.insert(block, held);
+                volume.fs.snapshots.stale.remove(&block);
+            }
+        }
+    }
+    gather.finish()
+}
+
+/// Does a little for a volume that has something to do. Returns what it cost, in blocks that changed hands.
+pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<usize, Stop> {
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    let scan = volume.snapshots.roots.scan;
+    if let Scan::Fold { next } | Scan::Delete { next } | Scan::Release { next } = scan {
+        volume
+            .snapshots
+            .since
+            .get_or_insert((home.wall_seconds, next));
+    }
+    match volume.snapshots.roots.scan {
+        Scan::None => {
+            begin(volume);
+            Ok(0)
+        }
+        Scan::Fold { next } => fold(volume, &mut home.fs, cx, next / BITS_PER_BLOCK),
+        Scan::Delete { next } => delete(home, cx, id, next),
+        Scan::Release { next } => release_some(home, cx, id, next),
+    }
+}
+
+fn set(volume: &mut FileSystem, scan: Scan) {
+    volume.snapshots.set_scan(scan);
+}
+
+/// Always, but for a mistake that was planted.
+fn must_fold(snapshots: &Snapshots, id: SnapshotId) -> bool {
+    let is_victim = snapshots.get(id).state == State::Deleting;
+    !(is_victim && planted::is(Bug::VictimNotFolded))
+}
+
+/// Finds the next pass.
+fn begin(volume: &mut FileSystem) {
+    let snapshots = &mut volume.snapshots;
+    let scan = if snapshots.roots.release.is_some() {
+        Scan::Release { next: 0 }
+    } else if snapshots
+        .unfolded()
+        .is_some_and(|id| must_fold(snapshots, id))
+    {
+        Scan::Fold { next: 0 }
+    } else {
+        let victims: Vec<SnapshotId> = snapshots.deleting().map(|record| record.id).collect();
+        for victim in victims {
+            snapshots.get_mut(victim).is_in_pass = true;
+        }
+        snapshots.protected = None;
+        Scan::Delete { next: 0 }
+    };
+    set(volume, scan);
+}
+
+/// Puts blocks of the first unfolded snapshot into the summary map.
+fn fold(
+    volume: &mut FileSystem,
+    aggregate: &mut FileSystem,
+    cx: &mut LoadCx<'_>,
+    first: u64,
+) -> Result<usize, Stop> {
+    let Some(id) = volume.snapshots.unfolded() else {
+        set(volume, Scan::None);
+        return Ok(0);
+    };
+    let map = volume.snapshots.get(id).active_map.clone();
+    let end = map.block_count();
+    let last = (first + STEP_MAPS).min(end);
+    let mut gather = Gather::default();
+    for block in first..last {
+        gather.add(snapmap_block(cx, &map, block));
+    }
+    gather.finish()?;
+    for block in first..last {
+        if let Some(bits) = snapmap_block(cx, &map, block)? {
+            unite_summary(aggregate.file(volume.snapshots.summary()), cx, block, &bits)?;
+            go_stale(volume, block);
+        }
+        set(
+            volume,
+            Scan::Fold {
+                next: (block + 1) * BITS_PER_BLOCK,
+            },
+        );
+    }
+    if last == end {
+        volume.snapshots.get_mut(id).is_unfolded = false;
+        set(volume, Scan::None);
+    }
+    Ok(1)
+}
+
+/// What is known of a block of the active map may be wrong now.
+fn go_stale(volume: &mut FileSystem, block: u64) {
+    if volume.snapshots.held.contains_key(&block) && !planted::is(Bug::HeldNotRefreshed) {
+        volume.snapshots.stale.insert(block);
+    }
+}
+
+/// Goes on with the delete scan.
+fn delete(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, next: u64) -> Result<usize, Stop> {
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    let victims = volume.snapshots.victims();
+    if volume.snapshots.protected.is_none() {
+        volume.snapshots.protected = Some(blocks_of_snapmaps(volume, cx, &victims)?);
+    }
+    let maps = victims
+        .iter()
+        .map(|victim| &volume.snapshots.get(*victim).active_map);
+    let end = maps.map(Inode::block_count).max().unwrap_or(0);
+    let plan = volume.snapshots.plan();
+    let mut block = next / BITS_PER_BLOCK;
+    let mut bit = next % BITS_PER_BLOCK;
+    for _ in 0..STEP_MAPS {
+        if block >= end {
+            return finish_pass(home, cx, id, &victims);
+        }
+        let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+        let is_first = bit == 0 && block.is_multiple_of(SPAN);
+        let blocks = if is_first && !matters(volume, cx, &plan, (1, block / SPAN))? {
+            SPAN.min(end - block)
+        } else if matters(volume, cx, &plan, (0, block))? {
+            return release_range(home, cx, id, &plan, (block, bit));
+        } else {
+            1
+        };
+        pass(volume, block + blocks);
+        volume.snapshots.counts.skipped += blocks;
+        (block, bit) = (block + blocks, 0);
+    }
+    Ok(1)
+}
+
+/// Nothing has to be done in the blocks of the maps before `block`.
+fn pass(volume: &mut FileSystem, block: u64) {
+    let from = volume.snapshots.done_below() / BITS_PER_BLOCK;
+    let next = block * BITS_PER_BLOCK;
+    set(volume, Scan::Delete { next });
+    let known = volume.snapshots.held.range(from..block);
+    let known: Vec<u64> = known.map(|(block, _)| *block).collect();
+    known.into_iter().for_each(|block| go_stale(volume, block));
+}
+
+/// True if blocks of victims' snapmaps are among the vvbns of these blocks of the maps.
+fn has_protected(volume: &FileSystem, from: u64, to: u64) -> bool {
+    let protected = volume.snapshots.protected.as_ref();
+    let protected = protected.expect("looked up first");
+    let first = protected.partition_point(|(vvbn, _)| *vvbn < from * BITS_PER_BLOCK);
+    let found = protected.get(first);
+    found.is_some_and(|(vvbn, _)| *vvbn < to.saturating_mul(BITS_PER_BLOCK))
+        && !planted::is(Bug::SnapmapReleasedEarly)
+}
+
+/// Protected blocks among the vvbns of one map block, as bits.
+fn protected_bits(volume: &FileSystem, block: u64) -> Box<Block> {
+    let protected = volume
+        .snapshots
+        .protected
+        .as_ref()
+        .expect("looked up first");
+    let (from, to) = (block * BITS_PER_BLOCK, (block + 1) * BITS_PER_BLOCK);
+    let first = protected.partition_point(|(vvbn, _)| *vvbn < from);
+    let mut bits = Box::new([0; BLOCK_SIZE]);
+    if planted::is(Bug::SnapmapReleasedEarly) {
+        return bits;
+    }
+    for (vvbn, _) in protected[first..].iter().take_while(|(vvbn, _)| *vvbn < to) {
+        bitmap::set(&mut bits, vvbn - from);
+    }
+    bits
+}
+
+/// False if releasing the victims changes nothing in this block of the maps or, at level 1, in all blocks below it
+/// (see [`Plan::changes_nothing`]).
+fn matters(
+    volume: &FileSystem,
+    cx: &mut LoadCx<'_>,
+    plan: &Plan,
+    (level, index): (u8, u64),
+) -> Result<bool, Stop> {
+    let reach = Inode::reach(level);
+    if has_protected(volume, index * reach, (index + 1) * reach) {
+        return Ok(true);
+    }
+    let mut gather = Gather::default();
+    let mut places: BTreeMap<Node, Option<Place>> = BTreeMap::new();
+    for node in &plan.nodes {
+        let pointer = match node {
+            Node::Snapshot(id) => {
+                snapmap_place(cx, &volume.snapshots.get(*id).active_map, level, index).map(Some)
+            }
+            Node::Active => volume.unchanged_map_place(cx, level, index),
+        };
+        let Some(pointer) = gather.add(pointer) else {
+            continue;
+        };
+        let place = pointer.and_then(|pointer| match pointer.is_hole() {
+            // A tree with fewer levels has nothing there, and may have a leaf below.
+            true if level > 0 => None,
+            true => Some(Place::Empty),
+            false => Some(Place::At(pointer.vvbn.0)),
+        });
+        places.insert(*node, place);
+    }
+    gather.finish()?;
+    let least = match planted::is(Bug::SharedSubtreeSkipped) {
+        true => 1,
+        false => 2,
+    };
+    Ok(!plan.changes_nothing(least, |node| places[&node]))
+}
+
+/// Releases what only the victims hold, from a bit of a map block on.
+fn release_range(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    id: FileId,
+    plan: &Plan,
+    (block, from): (u64, u64),
+) -> Result<usize, Stop> {
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    let maps = maps_of(volume.images(), cx, plan.nodes.iter().copied(), block)?;
+    let protected = protected_bits(volume, block);
+    let active = maps[&Node::Active]
+        .clone()
+        .expect("the active image has a map");
+    let summary_file = volume.snapshots.summary();
+    let summary = home.fs.file(summary_file).leaf(cx, block)?.to_page();
+
+    let gone_in = |effect: &count::Effect| {
+        let mut gone = effect.cleared.clone();
+        bitmap::subtract(&mut gone, &protected);
+        bitmap::subtract(&mut gone, &active);
+        bitmap::intersect(&mut gone, &summary);
+        bitmap::ones(&gone).collect::<Vec<u64>>()
+    };
+    let mut to = BITS_PER_BLOCK;
+    let mut effect = count::effect(plan, &maps, &summary, (from, to));
+    let mut gone = gone_in(&effect);
+    if gone.len() > STEP_RELEASES {
+        to = gone[STEP_RELEASES];
+        effect = count::effect(plan, &maps, &summary, (from, to));
+        gone = gone_in(&effect);
+    }
+    let mut after = Box::new(*summary);
+    bitmap::subtract(&mut after, &effect.cleared);
+    bitmap::unite(&mut after, &protected);
+    let first = block * BITS_PER_BLOCK;
+    let gone: Vec<u64> = gone.into_iter().map(|bit| first + bit).collect();
+    prepare_punch(home, cx, id, &gone)?;
+    if *after != *summary {
+        let file = home.fs.file(summary_file);
+        file.grow((block + 1).max(2));
+        **file.modify(cx, 0, block, Content::Keep)? = *after;
+    }
+
+    // Modify.
+    punch(home, id, &active, block, &gone);
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    for (node, blocks) in effect.exclusive {
+        volume.snapshots.add_exclusive(node, blocks);
+    }
+    if to == BITS_PER_BLOCK {
+        volume.score_after_scan(block, &active, &after);
+        match plan.way {
+            Way::Subtraction => volume.snapshots.counts.subtracted += 1,
+            Way::Addition => volume.snapshots.counts.added += 1,
+        }
+    }
+    let done = match planted::is(Bug::ScanCursorAhead) {
+        true => BITS_PER_BLOCK,
+        false => to,
+    };
+    set(volume, Scan::Delete { next: first + done });
+    go_stale(volume, block);
+    Ok(1 + gone.len())
+}
+
+/// Load phase of punching vvbns that no image holds.
+fn prepare_punch(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    id: FileId,
+    vvbns: &[u64],
+) -> Result<(), Stop> {
+    let mut gather = Gather::default();
+    for vvbn in vvbns {
+        gather.add(home.fs.prepare_punch(cx, id, *vvbn));
+    }
+    gather.finish()
+}
+
+/// Punches vvbns of one map block. They are not allocated in this consistency point.
+fn punch(home: &mut Home, id: FileId, active: &Block, block: u64, vvbns: &[u64]) {
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    for vvbn in vvbns {
+        volume.safe.withhold(active, block, *vvbn);
+        home.fs.punch(id, *vvbn);
+    }
+}
+
+/// All blocks of the victims' snapmaps, each with a victim that has it, ascending.
+fn blocks_of_snapmaps(
+    volume: &FileSystem,
+    cx: &mut LoadCx<'_>,
+    victims: &[SnapshotId],
+) -> Result<Vec<(u64, SnapshotId)>, Stop> {
+    let mut found: BTreeMap<u64, SnapshotId> = BTreeMap::new();
+    let mut gather = Gather::default();
+    for victim in victims {
+        let map = &volume.snapshots.get(*victim).active_map;
+        let mut row = vec![map.root];
+        for level in (0..=map.levels).rev() {
+            let mut next = Vec::new();
+            for pointer in row.into_iter().filter(Pointer::has_block) {
+                // What an elder victim shares was looked at with it.
+                if found.insert(pointer.vvbn.0, *victim).is_some() || level == 0 {
+                    continue;
+                }
+                let Some(page) = gather.add(cx.page(pointer)) else {
+                    continue;
+                };
+                for slot in 0..SPAN {
+                    next.push(Indirect(&page).pointer(slot, Layer::Volume)?);
+                }
+            }
+            row = next;
+        }
+    }
+    gather.finish()?;
+    Ok(found.into_iter().collect())
+}
+
+/// All vvbns are done: the victims go, and what was protected for the scan is left to be released.
+fn finish_pass(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    id: FileId,
+    victims: &[SnapshotId],
+) -> Result<usize, Stop> {
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    let history = volume.snapshots.history(true);
+    let mut by_block: BTreeMap<u64, Vec<(u64, SnapshotId)>> = BTreeMap::new();
+    for (vvbn, victim) in volume
+        .snapshots
+        .protected
+        .as_ref()
+        .expect("looked up first")
+    {
+        let blocks = by_block.entry(vvbn / BITS_PER_BLOCK).or_default();
+        blocks.push((vvbn % BITS_PER_BLOCK, *victim));
+    }
+    let (mut releases, mut owned) = (Vec::new(), BTreeMap::new());
+    let mut gather = Gather::default();
+    for (block, entries) in &by_block {
+        let near = |victim: SnapshotId| history.neighbours(Node::Snapshot(victim));
+        let nodes = entries
+            .iter()
+            .flat_map(|(_, victim)| near(*victim))
+            .chain([Node::Active]);
+        let Some(maps) = gather.add(maps_of(volume.images(), cx, nodes, *block)) else {
+            continue;
+        };
+        let has = |node: &Node, bit: u64| {
+            maps[node]
+                .as_ref()
+                .is_some_and(|map| bitmap::is_set(map, bit))
+        };
+        for (bit, victim) in entries {
+            let near = near(*victim);
+            let mut snapshots = near.iter().filter(|node| **node != Node::Active);
+            if snapshots.any(|node| has(node, *bit)) {
+                continue;
+            }
+            if has(&Node::Active, *bit) {
+                owned.entry(*block).or_insert_with(Vec::new).push(*bit);
+            } else {
+                releases.push(block * BITS_PER_BLOCK + bit);
+            }
+        }
+    }
+    gather.finish()?;
+    // What the active image holds is its own again.
+    let summary = volume.snapshots.summary();
+    let file = home.fs.file(summary);
+    let mut gather = Gather::default();
+    for block in owned.keys() {
+        gather.add(file.modify(cx, 0, *block, Content::Keep).map(|_| ()));
+    }
+    gather.finish()?;
+    let release = match releases.is_empty() {
+        true => None,
+        false => Some(add_release_file(home, cx, &releases)?),
+    };
+
+    // Modify: from here on nothing stops.
+    let file = home.fs.file(summary);
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    for (block, bits) in owned {
+        let page = file.changed_page(0, block).expect("made changed above");
+        for bit in bits {
+            if !planted::is(Bug::OwnedStaysInSummary) {
+                bitmap::clear(page, bit);
+            }
+        }
+        go_stale(volume, block);
+    }
+    volume.snapshots.bury(victims);
+    volume.snapshots.protected = None;
+    volume.snapshots.roots.release = release;
+    volume.snapshots.set_changed();
+    set(volume, Scan::None);
+    Ok(1)
+}
+
+/// Adds a release file with these entries. Does not stop: all of its blocks are new.
+fn add_release_file(home: &mut Home, cx: &mut LoadCx<'_>, vvbns: &[u64]) -> Result<FileId, Stop> {
+    let cp = home.run.as_ref().expect("under way").number;
+    let id = home.fs.new_file_id();
+    let inode = Inode::new(id, Kind::Release, cp, home.wall_seconds);
+    let mut file = File::new(inode, Layer::Aggregate);
+    let blocks = vvbns.len().div_ceil(release::RELEASES_PER_BLOCK) as u64;
+    // At least one level, so that the file can shrink like any deleted one.
+    file.grow(blocks.max(2));
+    for (index, vvbns) in (0..).zip(vvbns.chunks(release::RELEASES_PER_BLOCK)) {
+        release::encode_into(file.modify(cx, 0, index, Content::Fresh)?, vvbns);
+    }
+    file.inode_changed = true;
+    home.fs.files.insert(id, file);
+    Ok(id)
+}
+
+/// Releases the blocks of the next block of the release file.
+fn release_some(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    id: FileId,
+    next: u64,
+) -> Result<usize, Stop> {
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    let Some(release) = volume.snapshots.roots.release else {
+        set(volume, Scan::None);
+        return Ok(0);
+    };
+    let per_block = release::RELEASES_PER_BLOCK as u64;
+    let leaf = next / per_block;
+    let page = home.fs.file(release).leaf(cx, leaf)?;
+    let entries = release::decode(page.bytes())?;
+    if entries.is_empty() || leaf >= home.fs.file(release).inode.block_count() {
+        let entry = Entry {
+            file: release,
+            kind: EntryKind::Side,
+            name: home.volumes[&id].shared.name.to_string(),
+        };
+        home.fs.hidden.add(entry);
+        let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+        volume.snapshots.roots.release = None;
+        volume.snapshots.set_changed();
+        set(volume, Scan::None);
+        return Ok(0);
+    }
+    // Those of one map block at a time.
+    let skipped = usize::try_from(next % per_block).expect("below 509");
+    let rest = entries.get(skipped..).unwrap_or_default();
+    let Some(block) = rest.first().map(|vvbn| vvbn / BITS_PER_BLOCK) else {
+        set(
+            volume,
+            Scan::Release {
+                next: (leaf + 1) * per_block,
+            },
+        );
+        return Ok(0);
+    };
+    let some: Vec<u64> = rest
+        .iter()
+        .copied()
+        .take_while(|vvbn| vvbn / BITS_PER_BLOCK == block)
+        .collect();
+    let active = volume.images().active_bits(cx, block)?;
+    let summary = volume.snapshots.summary();
+    prepare_punch(home, cx, id, &some)?;
+    home.fs.file(summary).modify(cx, 0, block, Content::Keep)?;
+
+    // Modify.
+    let page = home
+        .fs
+        .file(summary)
+        .changed_page(0, block)
+        .expect("made changed above");
+    for vvbn in &some {
+        bitmap::clear(page, vvbn % BITS_PER_BLOCK);
+    }
+    let after = Box::new(**page);
+    punch(home, id, &active, block, &some);
+    let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
+    volume.score_after_scan(block, &active, &after);
+    set(
+        volume,
+        Scan::Release {
+            next: next + some.len() as u64,
+        },
+    );
+    go_stale(volume, block);
+    Ok(1 + some.len())
+}

@@ -1,0 +1,395 @@
+//! Splits: a clone gets blocks of its own for all that its base holds, and is no clone any more
+//! (B-10, docs/design/design.md §8).
+//!
+//! ```text
+//!            ┌────────stop───────▶ stopped ──┐
+//! a clone ──start──▶ copying ◀────start──────┘
+//!                       └──all slots filled──▶ done: no base, and the container has everything
+//! ```
+//!
+//! For each vvbn of the base, ascending, the content is copied to a new block, and (pvbn, tag) go into the clone's own
+//! slot of that vvbn. Nothing in the clone's trees changes: a vvbn says what it always said, and the pvbns beside it
+//! are hints ([`crate::read::redirects`]). A little is done in each consistency point, after deletions, and
+//! nothing while space is short.
+//!
+//! All of the base is copied, not only what the active image or a later snapshot has of it. So it does not matter
+//! what is freed, restored, snapshotted or cloned meanwhile; the base itself stays, as an ordinary snapshot that can
+//! be deleted; and a container has a hole exactly where nobody holds anything, as that of any volume (decision 0015).
+//!
+//! 1. Below the cursor each vvbn of the base, but for the superblock's, has a slot of the clone's container; above it
+//!    none has.
+//! 2. Slots and cursor are committed together, so a split goes on after a restart where it was.
+//! 3. The base goes in the consistency point that fills the last slot. The parent may free its blocks from the next
+//!    freeze on, so they are not used again before that is committed.
+//! 4. At most one clone of an aggregate is copied to in a consistency point. So what is copied is never what another
+//!    split has just written and not committed.
+//! 5. What cannot be read is not lost in secret: the new block has other content than its slot says, so whoever reads
+//!    it is told, as before. Metadata that cannot be read stops the split, and nothing else.
+
+use everglade_env::PageRef;
+use everglade_format::planted::{self, Bug};
+use everglade_format::volume::{SUPERBLOCK_VVBN, Split};
+use everglade_format::{BITS_PER_BLOCK, FileId, Pointer, Pvbn, SPAN, SnapshotRecord, Vvbn, bitmap};
+
+use crate::alloc::blocks::Purpose;
+use crate::change::Error;
+use crate::holders::snapmap::snapmap_block;
+use crate::holders::table::Snapshots;
+use crate::home::aggregate::Home;
+use crate::home::find::find;
+use crate::home::site::enter;
+use crate::home::volume::VolumeHome;
+use crate::pool::aggregate::Aggregate;
+use crate::pool::bases::BASE;
+use crate::pool::info::{SplitInfo, SplitState, eta_seconds};
+use crate::pool::space::Space;
+use crate::read::load::{Gather, LoadCx, Stop};
+use crate::tree::Content;
+
+/// Blocks copied in one step.
+const STEP_BLOCKS: usize = 512;
+/// Map blocks looked at in one step that finds nothing to copy.
+const STEP_MAPS: u64 = 16;
+/// Blocks copied in one consistency point: 32 MiB, so that it takes no longer than usual.
+const CP_BLOCKS_MAX: u64 = 8192;
+
+/// Blocks that a consistency point may copy which may do so many regions for deletions.
+pub(crate) fn budget(regions: u64) -> u64 {
+    (regions.saturating_mul(SPAN) / 16).clamp(1, CP_BLOCKS_MAX)
+}
+
+/// Blocks that copying so many may take: each may be alone in its level-1 block of the container.
+fn cost(blocks: usize) -> u64 {
+    2 * blocks as u64 + 16
+}
+
+/// Blocks copied in one step in a pool with such areas. What a step takes is not more than what the host is asked for
+/// ahead of need, so that there is space again for the next one.
+fn step_blocks(area_blocks: u64) -> usize {
+    STEP_BLOCKS.min(usize::try_from(area_blocks).unwrap_or(STEP_BLOCKS))
+}
+
+/// True if there is space for a step. Clients that wait for space come first.
+pub(crate) fn may_copy(space: &Space, area_blocks: u64) -> bool {
+    space.has_room_beside(cost(step_blocks(area_blocks)))
+}
+
+/// Begins a split, or goes on with one that was stopped.
+pub(crate) fn start(home: &mut Home, volume: &str) -> Result<(), Error> {
+    let known = find(home, volume)?;
+    let snapshots = &mut known.fs.snapshots;
+    if snapshots.roots.base.is_none() {
+        let problem = format!("{volume} is no clone: all of its blocks are its own already");
+        return Err(Error::Invalid {
+            field: "volume",
+            problem,
+        });
+    }
+    if base_of(snapshots).is_none() {
+        return Err(Error::Unavailable(format!(
+            "clone {volume} has no record of what it is based on; stop the daemon and run 'everglade check'"
+        )));
+    }
+    let next = match snapshots.roots.split {
+        Split::Copying { .. } => {
+            return Err(Error::Busy(format!(
+                "{volume} is being split already; 'clone split show {volume}' says how far it is"
+            )));
+        }
+        Split::Stopped { next } => next,
+        Split::None | Split::Done => 0,
+    };
+    snapshots.split_since = None;
+    snapshots.set_split(Split::Copying { next });
+    Ok(())
+}
+
+/// Stops a split.
+pub(crate) fn stop(home: &mut Home, volume: &str) -> Result<(), Error> {
+    let snapshots = &mut find(home, volume)?.fs.snapshots;
+    match snapshots.roots.split {
+        Split::Copying { next } => {
+            snapshots.set_split(Split::Stopped { next });
+            Ok(())
+        }
+        Split::None | Split::Stopped { .. } | Split::Done => Err(Error::Busy(format!(
+            "{volume} is not being split, so there is nothing to stop; 'clone split show {volume}' says more"
+        ))),
+    }
+}
+
+fn base_of(snapshots: &Snapshots) -> Option<&SnapshotRecord> {
+    snapshots.all().find(|record| record.id == BASE)
+}
+
+/// The volume that a step is to be done for now.
+pub(crate) fn next_volume(home: &Home) -> Option<FileId> {
+    let run = home.run.as_ref().expect("under way");
+    let mut volumes = home.volumes.iter().filter(|(id, volume)| {
+        run.active.contains(*id)
+            && run.splitting.is_none_or(|other| other == **id)
+            && volume.fs.snapshots.is_splitting()
+    });
+    let (id, _) = volumes.next()?;
+    let (space, area_blocks) = (&home.aggregate.space, home.fs.area_blocks);
+    // What this consistency point has taken by itself counts too, such as for clones of LUNs.
+    let may_copy = may_copy(space, area_blocks)
+        && space.fits_beside_reserve(home.fs.used, cost(step_blocks(area_blocks)));
+    (run.split_budget > 0 && may_copy).then_some(*id)
+}
+
+/// Copies a little. Returns how many blocks.
+pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<usize, Stop> {
+    let run = home.run.as_ref().expect("under way");
+    let most = step_blocks(home.fs.area_blocks);
+    let most = most.min(usize::try_from(run.split_budget).unwrap_or(most));
+    let snapshots = &home.volumes[&id].fs.snapshots;
+    let (Some(base), Split::Copying { next }) = (base_of(snapshots), snapshots.roots.split) else {
+        give_up(home, id, "the clone has no record of what it is based on");
+        return Ok(0);
+    };
+    let map = base.active_map.clone();
+    let end = map.block_count();
+    let (mut block, mut from) = (next / BITS_PER_BLOCK, next % BITS_PER_BLOCK);
+    let mut vvbns: Vec<u64> = Vec::new();
+    for _ in 0..STEP_MAPS {
+        if block >= end || !vvbns.is_empty() {
+            break;
+        }
+        let bits = match snapmap_block(cx, &map, block) {
+            Err(Stop::Failed(error)) => {
+                give_up(
+                    home,
+                    id,
+                    &format!("the map of its base cannot be read: {error}"),
+                );
+                return Ok(0);
+            }
+            bits => bits?,
+        };
+        if let Some(bits) = bits {
+            let is_left = active_only(home, cx, id, block)?;
+            let numbers = bitmap::ones(&bits).filter(|bit| *bit >= from && is_left(*bit));
+            let numbers = numbers.map(|bit| block * BITS_PER_BLOCK + bit);
+            vvbns.extend(numbers.filter(|it| *it != SUPERBLOCK_VVBN.0).take(most + 1));
+        }
+        (block, from) = (block + 1, 0);
+    }
+    // Everything below is done with this step.
+    let mut done = match vvbns.get(most) {
+        Some(first_left) if !planted::is(Bug::SplitCursorAhead) => *first_left,
+        _ => block * BITS_PER_BLOCK,
+    };
+    vvbns.truncate(most);
+
+    // Load: own slots, sources, their content, numbers.
+    let mut sources = match sources(home, cx, id, &vvbns) {
+        Err(Stop::Failed(error)) => {
+            give_up(home, id, &format!("a container cannot be read: {error}"));
+            return Ok(0);
+        }
+        sources => sources?,
+    };
+    if let Some(absent) = sources.iter().position(Option::is_none) {
+        sources.truncate(absent);
+        done = vvbns[absent];
+        if absent == 0 {
+            let text =
+                format!("vvbn {done} of its base is in use, but no container has a block for it");
+            give_up(home, id, &text);
+            return Ok(0);
+        }
+    }
+    let copies: Vec<(u64, Pointer)> = vvbns
+        .into_iter()
+        .zip(sources.into_iter().flatten())
+        .filter_map(|(vvbn, source)| Some((vvbn, source.slot()?)))
+        .collect();
+    let mut gather = Gather::default();
+    let mut pages = Vec::with_capacity(copies.len());
+    for (_, slot) in &copies {
+        pages.extend(gather.add(cx.data_or_damage(*slot)));
+    }
+    gather.finish()?;
+    home.fs
+        .ensure(None, cx, &mut home.host, Purpose::Data, copies.len())?;
+
+    // Modify.
+    let run = home.run.as_mut().expect("under way");
+    run.splitting = Some(id);
+    run.split_budget = run.split_budget.saturating_sub(copies.len() as u64);
+    let space = &home.aggregate.space;
+    space.charge_again(cost(copies.len()), run.number);
+    for ((vvbn, slot), page) in copies.iter().zip(pages) {
+        let page = page.unwrap_or_else(|reason| {
+            let name = format!("volume {}", home.volumes[&id].shared.name);
+            home.aggregate.lost.unreadable(&name, &reason);
+            PageRef::zero()
+        });
+        let pointer = Pointer {
+            vvbn: Vvbn(*vvbn),
+            pvbn: Pvbn(home.fs.take(Purpose::Data)),
+            tag: slot.tag,
+        };
+        enter(home, id, pointer, page);
+    }
+    let seconds = home.wall_seconds;
+    let snapshots = &mut home
+        .volumes
+        .get_mut(&id)
+        .expect("found by its id")
+        .fs
+        .snapshots;
+    snapshots.split_since.get_or_insert((seconds, next));
+    if done >= end * BITS_PER_BLOCK || planted::is(Bug::SplitLetsGoEarly) {
+        snapshots.roots.base = None;
+        snapshots.split_since = None;
+        snapshots.set_split(Split::Done);
+    } else {
+        snapshots.set_split(Split::Copying { next: done });
+    }
+    Ok(copies.len())
+}
+
+/// Always, but for a mistake that was planted: then only what the active image has.
+fn active_only(
+    home: &Home,
+    cx: &mut LoadCx<'_>,
+    id: FileId,
+    block: u64,
+) -> Result<impl Fn(u64) -> bool + use<>, Stop> {
+    let active = match planted::is(Bug::SplitLeavesHoles) {
+        true => Some(home.volumes[&id].fs.images().active_bits(cx, block)?),
+        false => None,
+    };
+    Ok(move |bit| {
+        active
+            .as_ref()
+            .is_none_or(|active| bitmap::is_set(active, bit))
+    })
+}
+
+/// Where a vvbn of the base is.
+enum Source {
+    /// In the clone's own container.
+    Own,
+    /// In that of the nearest parent that has it.
+    Above(Pointer),
+}
+
+impl Source {
+    /// What is to be copied.
+    fn slot(self) -> Option<Pointer> {
+        match self {
+            Source::Own => None,
+            Source::Above(slot) => Some(slot),
+        }
+    }
+}
+
+/// Where vvbns of the base are, and makes the level-1 blocks changed where their slots will be.
+fn sources(
+    home: &mut Home,
+    cx: &mut LoadCx<'_>,
+    id: FileId,
+    vvbns: &[u64],
+) -> Result<Vec<Option<Source>>, Stop> {
+    let above = containers_above(home, id);
+    let mut gather = Gather::default();
+    let mut sources = Vec::with_capacity(vvbns.len());
+    for vvbn in vvbns {
+        let own = home.fs.file(id);
+        if *vvbn >= own.inode.block_count() {
+            sources.push(None);
+            continue;
+        }
+        let changed = own.modify(cx, 1, vvbn / SPAN, Content::Keep).map(|_| ());
+        if gather.add(changed).is_none() {
+            continue;
+        }
+        if home.fs.file(id).leaf_pointer(*vvbn)?.has_block() {
+            sources.push(Some(Source::Own));
+            continue;
+        }
+        let mut source = None;
+        for container in &above {
+            let slot = gather.add(home.fs.file(*container).pointer(cx, 0, *vvbn));
+            source = slot.filter(Pointer::has_block).map(Source::Above);
+            if slot.is_none_or(|slot| slot.has_block()) {
+                break;
+            }
+        }
+        sources.push(source);
+    }
+    gather.finish()?;
+    Ok(sources)
+}
+
+/// Containers of a clone's parents, the nearest first.
+fn containers_above(home: &Home, id: FileId) -> Vec<FileId> {
+    let parent = |id: &FileId| {
+        let base = home.volumes.get(id)?.fs.snapshots.roots.base?;
+        // A parent is older, so this ends.
+        (base.0 < *id && home.volumes.contains_key(&base.0)).then_some(base.0)
+    };
+    std::iter::successors(parent(&id), parent).collect()
+}
+
+/// It cannot go on: what is on media contradicts itself, or cannot be read.
+fn give_up(home: &mut Home, id: FileId, reason: &str) {
+    let volume = home.volumes.get_mut(&id).expect("found by its id");
+    let text =
+        format!("its split was stopped: {reason}; stop the daemon and run 'everglade check'");
+    let name = format!("volume {}", volume.shared.name);
+    home.aggregate.lost.unreadable(&name, &text);
+    let snapshots = &mut volume.fs.snapshots;
+    let next = snapshots.roots.split.next().unwrap_or(0);
+    snapshots.set_split(Split::Stopped { next });
+}
+
+/// What people are told.
+pub(crate) fn describe(home: &Home, id: FileId, volume: &VolumeHome) -> SplitInfo {
+    let snapshots = &volume.fs.snapshots;
+    let is_first = || {
+        let mut splitting = home.volumes.iter();
+        let first = splitting.find(|(_, other)| other.fs.snapshots.is_splitting());
+        first.is_some_and(|(first, _)| *first == id)
+    };
+    let state = match snapshots.roots.split {
+        Split::None => SplitState::None,
+        Split::Stopped { .. } => SplitState::Stopped,
+        Split::Done => SplitState::Done,
+        Split::Copying { .. } if !is_first() => SplitState::WaitingForOther,
+        Split::Copying { .. } => SplitState::Copying,
+    };
+    let (Some(base), true) = (base_of(snapshots), snapshots.roots.base.is_some()) else {
+        return SplitInfo {
+            state,
+            ..SplitInfo::default()
+        };
+    };
+    let end = base.active_map.block_count().saturating_mul(BITS_PER_BLOCK);
+    let next = snapshots.roots.split.next().unwrap_or(0).min(end);
+    let total_blocks = base.blocks_used;
+    let done = u128::from(total_blocks) * u128::from(next);
+    let done = done.checked_div(u128::from(end)).unwrap_or(0);
+    let eta_seconds = snapshots.split_since.and_then(|(since, from)| {
+        let took = home.wall_seconds.saturating_sub(since);
+        eta_seconds(took, from, next, end)
+    });
+    SplitInfo {
+        state,
+        done_blocks: u64::try_from(done).unwrap_or(total_blocks),
+        total_blocks,
+        eta_seconds: eta_seconds.filter(|_| state == SplitState::Copying),
+    }
+}
+
+/// The same as of now: whether there is space may have changed since.
+pub(crate) fn as_of_now(mut info: SplitInfo, aggregate: &Aggregate) -> SplitInfo {
+    let area_blocks = aggregate.media.geometry.area_blocks();
+    if info.state == SplitState::Copying && !may_copy(&aggregate.space, area_blocks) {
+        (info.state, info.eta_seconds) = (SplitState::WaitingForSpace, None);
+    }
+    info
+}

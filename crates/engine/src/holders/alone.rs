@@ -1,0 +1,39 @@
+//! Blocks that one image holds alone.
+
+use everglade_format::{BITS_PER_BLOCK, BLOCK_SIZE, Block, SnapshotId, bitmap};
+
+use crate::holders::count;
+use crate::holders::fold::maps_of;
+use crate::holders::history::Node;
+use crate::holders::images::Images;
+use crate::read::load::{LoadCx, Stop};
+
+/// Blocks of the snapshot that nobody else held before the LUN gained them.
+pub(crate) fn alone_with(
+    images: Images<'_>,
+    cx: &mut LoadCx<'_>,
+    target: SnapshotId,
+    block: u64,
+) -> Result<Box<Block>, Stop> {
+    let first = block * BITS_PER_BLOCK;
+    let done = images
+        .snapshots
+        .done_below()
+        .saturating_sub(first)
+        .min(BITS_PER_BLOCK);
+    let mut alone = Box::new([0; BLOCK_SIZE]);
+    for (is_done, (from, to)) in [(true, (0, done)), (false, (done, BITS_PER_BLOCK))] {
+        if from == to {
+            continue;
+        }
+        let node = Node::Snapshot(target);
+        let mut near = images.snapshots.history(is_done).neighbours(node);
+        near.retain(|near| *near != Node::Active);
+        let wanted = near.iter().copied().chain([node]);
+        let maps = maps_of(images, cx, wanted, block)?;
+        let mut part = count::alone(&maps, node, &near);
+        bitmap::keep_range(&mut part, from, to);
+        bitmap::unite(&mut alone, &part);
+    }
+    Ok(alone)
+}

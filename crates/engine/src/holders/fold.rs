@@ -1,0 +1,168 @@
+//! Loading what a block of the active map needs to know before it changes, and folding.
+//!
+//! **Fold** (F-05). If the block is still the one that the parent snapshot has (headerless map blocks have no
+//! stamp; the same vvbn means the same block, because vvbns are written once), it is about to differ from it for
+//! the first time: its bits go into the summary map, and with that the snapshot needs the active map no more.
+//! Snapshots that are not on the way from the active image to its ancestors are folded by a scan; until that has
+//! passed, whoever changes a block folds them first (F-06 on demand).
+
+use everglade_env::{Page, PageRef};
+use everglade_format::planted::Bug;
+use everglade_format::{BITS_PER_BLOCK, BLOCK_SIZE, Block, SnapshotId, bitmap, planted};
+
+use crate::holders::count;
+use crate::holders::count::Maps;
+use crate::holders::held::Held;
+use crate::holders::history::{History, Node};
+use crate::holders::images::Images;
+use crate::holders::snapmap::{snapmap_block, snapmap_pointer};
+use crate::read::load::{Gather, LoadCx, Stop};
+use crate::tree::{Content, File};
+
+/// Loads what block `block` of the volume's active map needs to know, and folds.
+pub(crate) fn load(
+    images: Images<'_>,
+    summary: &mut File,
+    cx: &mut LoadCx<'_>,
+    block: u64,
+) -> Result<Held, Stop> {
+    let summary = fold(images, summary, cx, block)?;
+    let first = block * BITS_PER_BLOCK;
+    let done = images
+        .snapshots
+        .done_below()
+        .saturating_sub(first)
+        .min(BITS_PER_BLOCK);
+    let (mut near, mut only) = (Box::new([0; BLOCK_SIZE]), Vec::new());
+    for (is_done, (from, to)) in [(true, (0, done)), (false, (done, BITS_PER_BLOCK))] {
+        if from == to {
+            continue;
+        }
+        let history = images.snapshots.history(is_done);
+        let (part, parts) = neighbours(images, cx, &history, block, (from, to))?;
+        bitmap::unite(&mut near, &part);
+        only.extend(parts);
+    }
+    Ok(Held {
+        summary,
+        near: Page::copy_of(&near).freeze(),
+        only,
+    })
+}
+
+pub(crate) type Neighbours = (Box<Block>, Vec<(SnapshotId, PageRef)>);
+
+/// Blocks that neighbours of the active image hold, and those that each of them holds alone, in a range.
+pub(crate) fn neighbours(
+    images: Images<'_>,
+    cx: &mut LoadCx<'_>,
+    history: &History,
+    block: u64,
+    (from, to): (u64, u64),
+) -> Result<Neighbours, Stop> {
+    let nodes = history.neighbours(Node::Active);
+    let beside: Vec<(Node, Vec<Node>)> = nodes
+        .iter()
+        .map(|node| {
+            let mut others = history.neighbours(*node);
+            others.retain(|other| *other != Node::Active);
+            (*node, others)
+        })
+        .collect();
+    let wanted = beside
+        .iter()
+        .flat_map(|(node, others)| others.iter().chain([node]));
+    let maps = maps_of(images, cx, wanted.copied(), block)?;
+    let mut near = Box::new([0; BLOCK_SIZE]);
+    let mut only = Vec::new();
+    for (node, others) in beside {
+        bitmap::unite(&mut near, &count::alone(&maps, node, &[]));
+        let mut own = count::alone(&maps, node, &others);
+        bitmap::keep_range(&mut own, from, to);
+        if let Node::Snapshot(id) = node
+            && bitmap::ones(&own).next().is_some()
+        {
+            only.push((id, Page::copy_of(&own).freeze()));
+        }
+    }
+    bitmap::keep_range(&mut near, from, to);
+    Ok((near, only))
+}
+
+/// Map blocks of these nodes, snapshots and the active image alike.
+pub(crate) fn maps_of(
+    images: Images<'_>,
+    cx: &mut LoadCx<'_>,
+    nodes: impl Iterator<Item = Node>,
+    block: u64,
+) -> Result<Maps, Stop> {
+    let mut gather = Gather::default();
+    let mut maps = Maps::new();
+    for node in nodes {
+        if maps.contains_key(&node) {
+            continue;
+        }
+        let found = match node {
+            Node::Snapshot(id) => snapmap_block(cx, &images.snapshots.get(id).active_map, block),
+            Node::Active => images.active_bits(cx, block).map(Some),
+        };
+        maps.extend(gather.add(found).map(|page| (node, page)));
+    }
+    gather.finish()?;
+    Ok(maps)
+}
+
+/// Makes invariant 1 of [`crate::snapshot`] true for whatever is done next to block `block` of the active map.
+/// Returns the summary map's block.
+pub(crate) fn fold(
+    images: Images<'_>,
+    summary: &mut File,
+    cx: &mut LoadCx<'_>,
+    block: u64,
+) -> Result<PageRef, Stop> {
+    let snapshots = images.snapshots;
+    let place = images.map_place(cx, block)?;
+    let mut gather = Gather::default();
+    let mut bits = Box::new([0; BLOCK_SIZE]);
+    for (id, from) in snapshots.ancestors(block) {
+        let map = &snapshots.get(id).active_map;
+        let Some(pointer) = gather.add(snapmap_pointer(cx, map, block)) else {
+            continue;
+        };
+        let is_same = pointer.vvbn == place.vvbn && !planted::is(Bug::FoldSkipped);
+        if pointer.is_hole() || !is_same {
+            continue;
+        }
+        if let Some(page) = gather.add(cx.page(pointer)) {
+            let mut part = Box::new(*page);
+            bitmap::keep_range(&mut part, from, BITS_PER_BLOCK);
+            bitmap::unite(&mut bits, &part);
+        }
+    }
+    for record in snapshots.all().filter(|record| record.is_unfolded) {
+        let map = gather.add(snapmap_block(cx, &record.active_map, block));
+        if let Some(page) = map.flatten() {
+            bitmap::unite(&mut bits, &page);
+        }
+    }
+    gather.finish()?;
+    unite_summary(summary, cx, block, &bits)
+}
+
+/// Sets bits of the summary map. Returns its block as it is then.
+pub(crate) fn unite_summary(
+    summary: &mut File,
+    cx: &mut LoadCx<'_>,
+    block: u64,
+    bits: &Block,
+) -> Result<PageRef, Stop> {
+    let known = summary.leaf(cx, block)?;
+    if bitmap::is_within(bits, known.bytes()) {
+        return Ok(known.to_page());
+    }
+    // At least one level, so that the file can shrink like any deleted one.
+    summary.grow((block + 1).max(2));
+    let page = summary.modify(cx, 0, block, Content::Keep)?;
+    bitmap::unite(page, bits);
+    Ok(Page::copy_of(page).freeze())
+}

@@ -1,0 +1,14 @@
+//! A LUN's clone under way, as far as the volume's image keeps it.
+
+use everglade_format::Inode;
+
+/// What is known of a clone besides what the superblock says.
+#[derive(Default)]
+pub(crate) struct Job {
+    /// The inode of the source.
+    pub(crate) source: Option<Inode>,
+    /// When it was begun, or the volume opened, seconds since 1970 UTC, and how far it was then.
+    pub(crate) since: Option<(u64, u64)>,
+    /// How the last one ended that did not succeed: its name, and why.
+    pub(crate) failed: Option<(String, String)>,
+}

@@ -1,0 +1,287 @@
+//! How a delete pass finds out what its victims leave (F-10, F-11, F-14): worked out once for a history, used for
+//! each block of the maps.
+//!
+//! | way | a summary bit goes if | maps loaded for each block |
+//! | --- | --- | --- |
+//! | *subtraction* | a victim has it, and none of the snapshots next to it | all victims, who is next to them, and next to those |
+//! | *addition* | no snapshot that stays has it | all who stay, and the victims next to one of them |
+//!
+//! The other half of the work, who becomes the only holder of what a victim shared, needs connected holders
+//! ([`crate::holders::history`]) either way: subtraction takes the victims out of the history one by one; by addition, a block
+//! that one survivor has, no other has, and a victim next to it has, is its own from now on. A victim farther away
+//! cannot have it unless one next to it does, so victims in the middle need not be looked at.
+//!
+//! So addition loads fewer maps when most snapshots go: the old ones of a long policy, what is newer than a restore,
+//! all of them (of 1,000 in a row all but the last ten: 12 maps, against 993). Subtraction does when few of many go
+//! (one of 1,000: 6, against 1,001). The number of maps decides, as the paper has it (F-14).
+//!
+//! Unlike there, the choice can be made anew, in both directions, whenever the history changes: with the paper's
+//! addition the deleted snapshot is gone, so nobody can go back. Here every pass keeps what its victims' snapmaps
+//! consist of to its end ([`crate::background::scan`]), which costs little: only the victims' map blocks, one for 32,768 blocks
+//! and victim at most, and none that a neighbour shares. What the paper must force addition for when space is low,
+//! that subtraction protects *all* blocks of a victim, does not happen.
+//!
+//! 1. Both ways clear the same bits of the summary map, and give every survivor the same blocks: what one has begun
+//!    the other may go on with, after a restart too, and nothing on media says which it was.
+//! 2. A block of the maps is skipped only if that is what both would do with it: nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use everglade_format::SnapshotId;
+
+use crate::holders::history::{History, Node};
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From the summary map goes what only victims have.
+    Subtraction,
+    /// In the summary map stays what survivors have.
+    Addition,
+}
+
+impl Way {
+    /// Name in metrics and answers.
+    #[must_use]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Way::Subtraction => "subtraction",
+            Way::Addition => "addition",
+        }
+    }
+}
+
+/// A plan for one history.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) way: Way,
+    /// Whose map blocks are needed. The active image is always among them.
+    pub(crate) nodes: Vec<Node>,
+    /// By subtraction: one victim after the other.
+    pub(crate) eliminations: Vec<Elimination>,
+    /// By addition: who stays, the active image among them.
+    pub(crate) survivors: Vec<Node>,
+    /// By addition: survivors next to victims, with those.
+    pub(crate) heirs: Vec<(Node, Vec<Node>)>,
+    /// By addition: victims that are next to each other.
+    groups: Vec<Group>,
+}
+
+/// What it means that a victim leaves the history, after those before it have.
+#[derive(Clone, Debug)]
+pub(crate) struct Elimination {
+    pub(crate) victim: Node,
+    /// Who is next to it, each with who is next to that once it is gone.
+    pub(crate) near: Vec<(Node, Vec<Node>)>,
+}
+
+/// Victims that are next to each other.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    /// Survivors next to it, and its members that they are next to.
+    ends: BTreeSet<Node>,
+    rim: BTreeSet<Node>,
+    /// Nobody in it has more than two neighbours.
+    is_path: bool,
+}
+
+impl Plan {
+    /// The cheaper way.
+    pub(crate) fn new(history: &History, victims: &[SnapshotId]) -> Plan {
+        let addition = Plan::addition(history, victims);
+        let mut close: BTreeSet<Node> = victims.iter().copied().map(Node::Snapshot).collect();
+        close.insert(Node::Active);
+        for (heir, _) in &addition.heirs {
+            close.insert(*heir);
+            close.extend(history.neighbours(*heir));
+        }
+        match addition.nodes.len() < close.len() {
+            true => addition,
+            false => Plan::subtraction(history, victims),
+        }
+    }
+
+    /// By subtraction.
+    pub(crate) fn subtraction(history: &History, victims: &[SnapshotId]) -> Plan {
+        let mut nodes = BTreeSet::from([Node::Active]);
+        let mut later = history.clone();
+        let mut eliminations = Vec::new();
+        for id in victims {
+            let victim = Node::Snapshot(*id);
+            let near = later.neighbours(victim);
+            later.bury(*id);
+            let near = near.into_iter().map(|node| (node, later.neighbours(node)));
+            let elimination = Elimination {
+                victim,
+                near: near.collect(),
+            };
+            nodes.insert(victim);
+            for (node, others) in &elimination.near {
+                nodes.insert(*node);
+                nodes.extend(others);
+            }
+            eliminations.push(elimination);
+        }
+        Plan {
+            way: Way::Subtraction,
+            nodes: nodes.into_iter().collect(),
+            eliminations,
+            survivors: Vec::new(),
+            heirs: Vec::new(),
+            groups: Vec::new(),
+        }
+    }
+
+    /// By addition.
+    pub(crate) fn addition(history: &History, victims: &[SnapshotId]) -> Plan {
+        let victims: BTreeSet<Node> = victims.iter().copied().map(Node::Snapshot).collect();
+        let survivors: Vec<Node> = history
+            .nodes()
+            .filter(|node| !victims.contains(node))
+            .collect();
+        let mut heirs: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
+        let mut groups = Vec::new();
+        let mut rest = victims.clone();
+        while let Some(first) = rest.pop_first() {
+            let mut group = Group {
+                is_path: true,
+                ..Group::default()
+            };
+            let mut todo = vec![first];
+            while let Some(member) = todo.pop() {
+                let near = history.neighbours(member);
+                group.is_path &= near.len() <= 2;
+                for node in near {
+                    if !victims.contains(&node) {
+                        group.ends.insert(node);
+                        group.rim.insert(member);
+                        heirs.entry(node).or_default().push(member);
+                    } else if rest.remove(&node) {
+                        todo.push(node);
+                    }
+                }
+            }
+            groups.push(group);
+        }
+        let mut nodes: BTreeSet<Node> = survivors.iter().copied().collect();
+        nodes.extend(heirs.values().flatten());
+        Plan {
+            way: Way::Addition,
+            nodes: nodes.into_iter().collect(),
+            eliminations: Vec::new(),
+            survivors,
+            heirs: heirs.into_iter().collect(),
+            groups,
+        }
+    }
+
+    /// True if releasing the victims changes nothing in a block of the maps, or below a block above them, told by
+    /// where everybody has it. `place` says so, or `None` if that cannot be told.
+    ///
+    /// Where two neighbours have the very block that a victim has, they go on sharing it, and everybody's exclusive
+    /// blocks stay what they are. A path of victims has what both of its ends have, if those and the survivors beside
+    /// them have it: the holders of the map block itself are connected.
+    pub(crate) fn changes_nothing(
+        &self,
+        least: usize,
+        place: impl Fn(Node) -> Option<Place>,
+    ) -> bool {
+        let is_shared = |elimination: &Elimination| match place(elimination.victim) {
+            None => false,
+            Some(Place::Empty) => true,
+            here => {
+                let near = elimination.near.iter();
+                near.filter(|(node, _)| place(*node) == here).count() >= least
+            }
+        };
+        let is_alike = |group: &Group| {
+            let mut all = group.ends.iter().chain(&group.rim).map(|node| place(*node));
+            let first = all.next().flatten();
+            let is_block = matches!(first, Some(Place::At(_)));
+            group.is_path && group.ends.len() == 2 && is_block && all.all(|it| it == first)
+        };
+        self.eliminations.iter().all(is_shared) && self.groups.iter().all(is_alike)
+    }
+}
+
+/// Where somebody has a block of the maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nowhere: there are no bits.
+    Empty,
+    /// At this vvbn.
+    At(u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(count: u32) -> History {
+        let parent = |number: u32| (number > 1).then(|| SnapshotId(number - 1));
+        let nodes = (1..=count).map(|number| (SnapshotId(number), parent(number)));
+        History::new(nodes, [], Some(SnapshotId(count)))
+    }
+
+    fn ids(numbers: impl IntoIterator<Item = u32>) -> Vec<SnapshotId> {
+        numbers.into_iter().map(SnapshotId).collect()
+    }
+
+    #[test]
+    fn few_of_many_go_by_subtraction_and_many_by_addition() {
+        let history = chain(1000);
+        let one = Plan::new(&history, &ids([500]));
+        assert_eq!((one.way, one.nodes.len()), (Way::Subtraction, 6));
+        let old = Plan::new(&history, &ids(1..=990));
+        // The ten that stay, the active image, and the newest of those that go.
+        assert_eq!((old.way, old.nodes.len()), (Way::Addition, 12));
+        let all = Plan::new(&history, &ids(1..=1000));
+        assert_eq!((all.way, all.nodes.len()), (Way::Addition, 2));
+        let middle = Plan::new(&history, &ids(10..=990));
+        assert_eq!((middle.way, middle.nodes.len()), (Way::Addition, 22));
+        let every_other = Plan::new(&history, &ids((1..=1000).step_by(2)));
+        assert_eq!(every_other.way, Way::Subtraction);
+    }
+
+    #[test]
+    fn a_map_block_that_both_sides_share_changes_nothing() {
+        let history = chain(5);
+        for plan in [
+            Plan::subtraction(&history, &ids([2, 3])),
+            Plan::addition(&history, &ids([2, 3])),
+        ] {
+            let at = |places: [u64; 6]| {
+                plan.changes_nothing(2, |node| match node {
+                    Node::Active => Some(Place::At(places[5])),
+                    Node::Snapshot(id) => Some(Place::At(places[id.0 as usize - 1])),
+                })
+            };
+            assert!(at([7, 7, 7, 7, 8, 9]));
+            assert!(!at([6, 7, 7, 7, 7, 7]), "1 has another");
+            assert!(!at([7, 7, 7, 8, 8, 8]), "4 has another");
+            assert!(!at([6, 7, 7, 8, 8, 8]), "only the victims have it");
+            assert!(!plan.changes_nothing(2, |_| None), "nobody can tell");
+        }
+    }
+
+    #[test]
+    fn victims_beside_a_ghost_are_looked_at_themselves() {
+        // 1 ← 2 ← {3, 4, active}, 2 is a ghost: 1, 3, 4 and the active image are next to each other.
+        let tree = [(1, None), (2, Some(1)), (3, Some(2)), (4, Some(2))];
+        let tree = tree.map(|(id, parent)| (SnapshotId(id), parent.map(SnapshotId)));
+        let history = History::new(tree, ids([2]), Some(SnapshotId(2)));
+        let plan = Plan::addition(&history, &ids([3]));
+        assert!(
+            !plan.changes_nothing(2, |_| Some(Place::At(7))),
+            "three are beside it"
+        );
+        let history = History::new(tree, ids([2, 4]), Some(SnapshotId(2)));
+        let plan = Plan::addition(&history, &ids([3]));
+        assert!(plan.changes_nothing(2, |_| Some(Place::At(7))));
+        let other = |node| match node {
+            Node::Snapshot(SnapshotId(3)) => Some(Place::At(8)),
+            _ => Some(Place::At(7)),
+        };
+        assert!(!plan.changes_nothing(2, other), "the victim has another");
+    }
+}

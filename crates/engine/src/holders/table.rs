@@ -1,0 +1,662 @@
+//! A volume's snapshots in memory, their records written by the consistency point.
+//!
+//! ```text
+//! (freeze) ──create──▶ created ──image sealed──▶ live ──delete──▶ deleting ──scan──▶ gone ──not needed──▶ (no record)
+//! ```
+//!
+//! 1. What was created in a freeze has no record until the consistency point knows its image; until then the
+//!    active image still descends from the snapshot before.
+//! 2. Every record keeps its slot while it lives. A record is written when it changed.
+//! 3. Nothing that a client can still name is deleting or gone.
+//! 4. `names` has the names of the live ones, each with its id, and no others.
+//!
+//! Deletions and their like happen in the freeze, which everybody waits for
+//! (docs/design/design.md §6): a name is found without looking at a thousand records, and what had
+//! been worked out from them is let go of when somebody asks for it the next time.
+
+use std::cell::{RefCell, RefMut};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use everglade_format::metafile::ACTIVE_MAP;
+use everglade_format::planted::{self, Bug};
+use everglade_format::snapshot::{ALSO_MAX, Hold, RECORDS_PER_BLOCK, SNAPSHOTS_MAX, State};
+use everglade_format::volume::{Scan, SnapshotRoots, Split};
+use everglade_format::{BITS_PER_BLOCK, Damage, FileId, SnapshotId, SnapshotRecord};
+
+use crate::holders::held::Held;
+use crate::holders::history;
+use crate::holders::history::{History, Line};
+use crate::holders::lun_clone;
+use crate::holders::lun_restore::LunRestore;
+use crate::holders::plan::Plan;
+use crate::read::load::{Gather, LoadCx, Stop};
+use crate::tree::{Content, File};
+
+/// A snapshot of the image that the running consistency point writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Created {
+    pub(crate) name: String,
+    pub(crate) seconds: u64,
+    /// Nobody can name it: it is a deleted one from the beginning, and goes when what it was taken for is done.
+    pub(crate) is_nameless: bool,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    /// Summary map, table, release file, parent of the active image, scan: what the superblock says.
+    pub(crate) roots: SnapshotRoots,
+    records: BTreeMap<SnapshotId, (u64, SnapshotRecord)>,
+    slots: BTreeMap<u64, SnapshotId>,
+    names: BTreeMap<String, SnapshotId>,
+    changed: BTreeSet<u64>,
+    /// Snapshots of this consistency point, oldest first.
+    pub(crate) created: Vec<Created>,
+    /// The snapshot whose image becomes the active one with this consistency point.
+    pub(crate) restoring: Option<SnapshotId>,
+    /// The volume is a new clone: parent and snapshot whose image it is to get.
+    pub(crate) cloning: Option<(FileId, SnapshotId)>,
+    /// A LUN that becomes what it was with this consistency point.
+    pub(crate) lun: Option<LunRestore>,
+    /// What is known of the LUN that is being cloned, besides what the superblock says.
+    pub(crate) lun_clone: lun_clone::Job,
+    /// What is known about blocks of the active map that change in this consistency point.
+    pub(crate) held: BTreeMap<u64, Held>,
+    /// Of these, those that the scan made out of date.
+    pub(crate) stale: BTreeSet<u64>,
+    /// Blocks of the victims' snapmaps, ascending; nothing until a delete scan has looked.
+    pub(crate) protected: Option<Vec<(u64, SnapshotId)>>,
+    /// What delete passes did since the volume was opened.
+    pub(crate) counts: Counts,
+    /// What scans did in this consistency point, as its budget has it.
+    pub(crate) spent: u64,
+    /// When the pass under way, or the volume, was begun, seconds since 1970 UTC, and how far it was then.
+    pub(crate) since: Option<(u64, u64)>,
+    /// When the split began, or went on, seconds since 1970 UTC, and how far it was then.
+    pub(crate) split_since: Option<(u64, u64)>,
+    /// Something that the superblock or the table says was changed.
+    is_changed: bool,
+    /// What follows from the records, until they change: there may be a thousand, and every map block asks.
+    known: RefCell<Known>,
+}
+
+/// Blocks of the maps that delete passes dealt with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// By subtraction.
+    pub subtracted: u64,
+    /// By addition.
+    pub added: u64,
+    /// Not looked into, because nothing changes there.
+    pub skipped: u64,
+}
+
+/// What was worked out from the records.
+#[derive(Default)]
+struct Known {
+    /// The records have changed since.
+    is_stale: bool,
+    has_scan: Option<bool>,
+    /// How the pass goes on.
+    plan: Option<Arc<Plan>>,
+    /// While vvbns are not done, and once they are.
+    history: [Option<Arc<History>>; 2],
+}
+
+impl Snapshots {
+    /// Reads the table of a volume.
+    pub(crate) fn load(
+        roots: SnapshotRoots,
+        table: Option<&File>,
+        cx: &mut LoadCx<'_>,
+    ) -> Result<Snapshots, Stop> {
+        let mut snapshots = Snapshots {
+            roots,
+            ..Snapshots::default()
+        };
+        let Some(table) = table else {
+            return Ok(snapshots);
+        };
+        let most = 4 * SNAPSHOTS_MAX as u64;
+        if table.inode.block_count() > most {
+            let found = table.inode.block_count();
+            return Err(
+                Damage::new("snapshot table", format!("at most {most} blocks"), found).into(),
+            );
+        }
+        let mut gather = Gather::default();
+        for block in 0..table.inode.block_count() {
+            let Some(leaf) = gather.add(table.leaf(cx, block)) else {
+                continue;
+            };
+            for (slot, record) in SnapshotRecord::decode(leaf.bytes())? {
+                let (slot, id) = (block * RECORDS_PER_BLOCK + slot, record.id);
+                if id >= snapshots.next_id() {
+                    let expected = format!("below {}", snapshots.next_id());
+                    return Err(Damage::new("snapshot id", expected, id).into());
+                }
+                if snapshots.has(id) {
+                    return Err(Damage::new("snapshot table", "one record for each id", id).into());
+                }
+                if !record.is_sound() {
+                    let expected = "state, flags and holds that go together";
+                    return Err(Damage::new("snapshot record", expected, id).into());
+                }
+                if record.state == State::Live && snapshots.names.contains_key(&record.name) {
+                    let expected = "one live record for each name";
+                    return Err(Damage::new("snapshot table", expected, &record.name).into());
+                }
+                snapshots.enter(slot, record);
+            }
+        }
+        gather.finish()?;
+        snapshots.check_tree()?;
+        Ok(snapshots)
+    }
+
+    /// Parents exist and are older, so that the history is a tree.
+    fn check_tree(&self) -> Result<(), Stop> {
+        let lines = self
+            .all()
+            .map(|record| (record.id, record.parent, &record.also));
+        let active = (self.next_id(), self.roots.parent, &self.roots.also);
+        for (id, parent, also) in lines.chain([active]) {
+            for parent in parent.iter().chain(also) {
+                if *parent >= id || !self.records.contains_key(parent) {
+                    return Err(Damage::new("parent of a snapshot", "an older one", parent).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// True if there is a record of this id.
+    pub(crate) fn has(&self, id: SnapshotId) -> bool {
+        self.records.contains_key(&id)
+    }
+
+    /// The id that the next snapshot will get that is taken in this freeze.
+    pub(crate) fn id_of_next(&self) -> SnapshotId {
+        let before = u32::try_from(self.created.len()).expect("a volume has few snapshots");
+        SnapshotId(self.next_id().0.saturating_add(before))
+    }
+
+    /// The active image descends from this one too. False if it descends from too many already.
+    pub(crate) fn descend_from(&mut self, id: SnapshotId) -> bool {
+        let mut line = Line {
+            parent: self.roots.parent,
+            also: std::mem::take(&mut self.roots.also),
+        };
+        let is_one_more = line.parent != Some(id) && !line.also.contains(&id);
+        let has_room = line.also.len() < ALSO_MAX;
+        if is_one_more && has_room {
+            line.add(id);
+        }
+        self.roots.also = line.also;
+        self.set_changed();
+        !is_one_more || has_room
+    }
+
+    /// The LUN that is being cloned is shared below this level-1 block.
+    pub(crate) fn lun_clone_is_at(&mut self, next: u64) {
+        let cloning = self.roots.lun_clone.as_mut();
+        cloning.expect("it is being made").next = next;
+        self.is_changed = true;
+    }
+
+    fn next_id(&self) -> SnapshotId {
+        self.roots.next.max(SnapshotId(1))
+    }
+
+    /// True if the volume has, or had and not yet released, any snapshot.
+    pub(crate) fn any(&self) -> bool {
+        !self.records.is_empty() || self.roots.release.is_some()
+    }
+
+    /// The summary map, a file of the aggregate.
+    pub(crate) fn summary(&self) -> FileId {
+        self.roots
+            .files
+            .expect("a volume with snapshots has side files")
+            .0
+    }
+
+    /// Every record, ghosts included.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &SnapshotRecord> {
+        self.records.values().map(|(_, record)| record)
+    }
+
+    pub(crate) fn get(&self, id: SnapshotId) -> &SnapshotRecord {
+        &self
+            .records
+            .get(&id)
+            .expect("known snapshots have records")
+            .1
+    }
+
+    /// Takes a new record in.
+    fn enter(&mut self, slot: u64, record: SnapshotRecord) {
+        let id = record.id;
+        if record.state == State::Live {
+            let twin = self.names.insert(record.name.clone(), id);
+            assert_eq!(twin, None, "names of live snapshots are unique");
+        }
+        self.slots.insert(slot, id);
+        self.records.insert(id, (slot, record));
+    }
+
+    /// A live snapshot is called that from now on, which no other is.
+    pub(crate) fn rename(&mut self, id: SnapshotId, to: &str) {
+        self.forget_name(id);
+        let twin = self.names.insert(to.to_owned(), id);
+        assert_eq!(twin, None, "names of live snapshots are unique");
+        to.clone_into(&mut self.get_mut(id).name);
+    }
+
+    /// A live snapshot is deleted: nobody can name it any more, and a scan is to release what it holds.
+    pub(crate) fn delete(&mut self, id: SnapshotId) {
+        self.forget_name(id);
+        self.get_mut(id).state = State::Deleting;
+    }
+
+    fn forget_name(&mut self, id: SnapshotId) {
+        let (_, record) = &self.records[&id];
+        let known = self.names.remove(&record.name);
+        assert_eq!(known, Some(id), "live snapshots have names");
+    }
+
+    /// To change a record, but for its name, or that it is live: it is written with this consistency point.
+    pub(crate) fn get_mut(&mut self, id: SnapshotId) -> &mut SnapshotRecord {
+        let (slot, record) = self
+            .records
+            .get_mut(&id)
+            .expect("known snapshots have records");
+        self.changed.insert(*slot);
+        self.is_changed = true;
+        self.known.get_mut().is_stale = true;
+        record
+    }
+
+    /// A live snapshot by its name.
+    pub(crate) fn find(&self, name: &str) -> Option<&SnapshotRecord> {
+        self.names.get(name).map(|id| self.get(*id))
+    }
+
+    /// Snapshots that clients can name.
+    pub(crate) fn live(&self) -> impl Iterator<Item = &SnapshotRecord> {
+        self.all().filter(|record| record.state == State::Live)
+    }
+
+    /// Those that the delete scan under way releases, or the next one will if none is.
+    pub(crate) fn victims(&self) -> Vec<SnapshotId> {
+        let victims = self.all().filter(|record| record.is_in_pass);
+        victims.map(|record| record.id).collect()
+    }
+
+    /// Those that wait for a delete scan, or are in it; not one that a LUN is being cloned from.
+    pub(crate) fn deleting(&self) -> impl Iterator<Item = &SnapshotRecord> {
+        let source = self.roots.lun_clone.map(|cloning| cloning.source);
+        let source = source.filter(|_| !planted::is(Bug::CloneSourceReleased));
+        let deleting = self.all().filter(|record| record.state == State::Deleting);
+        deleting.filter(move |record| Some(record.id) != source)
+    }
+
+    /// The first one that the summary map may lack blocks of.
+    pub(crate) fn unfolded(&self) -> Option<SnapshotId> {
+        self.all()
+            .find(|record| record.is_unfolded)
+            .map(|record| record.id)
+    }
+
+    /// True while there is anything to do in the background.
+    pub(crate) fn has_scan(&self) -> bool {
+        *self.known().has_scan.get_or_insert_with(|| {
+            self.roots.scan != Scan::None
+                || self.roots.release.is_some()
+                || self.unfolded().is_some()
+                || self.deleting().next().is_some()
+        })
+    }
+
+    /// True while scans are not to do anything: they were told to rest. Not when space is short, because then
+    /// clients wait for what they give back.
+    pub(crate) fn rests(&self, is_short: bool) -> bool {
+        self.roots.held_back == 100 && !is_short
+    }
+
+    /// True if scans have done their share of a consistency point that may do so much. At least one step each, so
+    /// that they end.
+    pub(crate) fn has_done_its_share(&self, regions: u64, is_short: bool) -> bool {
+        let share = regions * u64::from(100 - self.roots.held_back) / 100;
+        !is_short && self.roots.held_back > 0 && self.spent >= share.max(1)
+    }
+
+    /// True if the consistency point has anything to write for the snapshots.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.is_changed || !self.created.is_empty() || self.restoring.is_some()
+    }
+
+    /// The superblock is to be written.
+    pub(crate) fn set_changed(&mut self) {
+        self.is_changed = true;
+        self.known.get_mut().is_stale = true;
+    }
+
+    /// What follows from the records as they are.
+    fn known(&self) -> RefMut<'_, Known> {
+        let mut known = self.known.borrow_mut();
+        if known.is_stale {
+            *known = Known::default();
+        }
+        known
+    }
+
+    /// The scan is here now.
+    pub(crate) fn set_scan(&mut self, scan: Scan) {
+        let is_another = std::mem::discriminant(&scan) != std::mem::discriminant(&self.roots.scan);
+        self.roots.scan = scan;
+        self.is_changed = true;
+        if is_another {
+            self.since = None;
+            self.set_changed();
+        }
+    }
+
+    /// The split is here now.
+    pub(crate) fn set_split(&mut self, split: Split) {
+        self.roots.split = split;
+        self.is_changed = true;
+    }
+
+    /// True while what the base holds is to be copied.
+    pub(crate) fn is_splitting(&self) -> bool {
+        matches!(self.roots.split, Split::Copying { .. })
+    }
+
+    /// Who descends from whom, as it matters for vvbns that the delete scan has, or has not, done.
+    pub(crate) fn history(&self, is_done: bool) -> Arc<History> {
+        let known = &mut self.known().history[usize::from(is_done)];
+        let history = known.get_or_insert_with(|| {
+            let parents = self.all().map(|record| (record.id, record.parent));
+            let ghosts = self
+                .all()
+                .filter(|record| record.state == State::Gone || record.is_in_pass && is_done);
+            let ghosts = ghosts.map(|record| record.id);
+            let mut history = History::new(parents, ghosts, self.roots.parent);
+            let lines = self
+                .all()
+                .map(|record| (history::Node::Snapshot(record.id), &record.also));
+            for (node, also) in lines.chain([(history::Node::Active, &self.roots.also)]) {
+                also.iter().for_each(|id| history.join(node, *id));
+            }
+            Arc::new(history)
+        });
+        history.clone()
+    }
+
+    /// How the delete pass goes on as the history is now.
+    pub(crate) fn plan(&self) -> Arc<Plan> {
+        if let Some(plan) = &self.known().plan {
+            return plan.clone();
+        }
+        let plan = Arc::new(Plan::new(&self.history(false), &self.victims()));
+        self.known().plan = Some(plan.clone());
+        plan
+    }
+
+    /// Where the delete scan is: vvbns below are done.
+    pub(crate) fn done_below(&self) -> u64 {
+        match self.roots.scan {
+            Scan::Delete { next } => next,
+            _ => 0,
+        }
+    }
+
+    /// The nearest ancestors of the active image whose blocks may be in the active map only, for a block of the
+    /// map: each with the first bit that counts.
+    pub(crate) fn ancestors(&self, block: u64) -> Vec<(SnapshotId, u64)> {
+        let mut found = Vec::new();
+        let done = self
+            .done_below()
+            .saturating_sub(block * BITS_PER_BLOCK)
+            .min(BITS_PER_BLOCK);
+        let mut at = self.roots.parent;
+        while let Some(id) = at {
+            let record = self.get(id);
+            at = record.parent;
+            match record.state {
+                State::Gone => {}
+                _ if !record.is_in_pass => {
+                    found.push((id, 0));
+                    break;
+                }
+                _ if done < BITS_PER_BLOCK => found.push((id, done)),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// The slot for a new record.
+    fn free_slot(&self) -> u64 {
+        (0..)
+            .find(|slot| !self.slots.contains_key(slot) || planted::is(Bug::RecordSlotReused))
+            .expect("slots do not run out")
+    }
+
+    /// Enters the snapshots of this consistency point, now that their image is known. `image` fills in what is
+    /// the image's; ids, names and the place in the history are set here. Returns their ids.
+    pub(crate) fn complete(
+        &mut self,
+        image: &dyn Fn(SnapshotId) -> SnapshotRecord,
+    ) -> Vec<SnapshotId> {
+        let mut ids = Vec::new();
+        let is_restoring = self.restoring.is_some();
+        let last = self.created.len();
+        for (index, created) in std::mem::take(&mut self.created).into_iter().enumerate() {
+            let id = self.next_id();
+            self.roots.next = SnapshotId(id.0.checked_add(1).expect("2^32 snapshots were taken"));
+            let slot = self.free_slot();
+            let record = SnapshotRecord {
+                id,
+                name: created.name,
+                seconds: created.seconds,
+                parent: self.roots.parent,
+                also: std::mem::take(&mut self.roots.also),
+                // Whatever it holds the active image holds too, unless that goes elsewhere.
+                exclusive: match is_restoring && index + 1 == last {
+                    true => self.roots.exclusive,
+                    false => 0,
+                },
+                ..image(id)
+            };
+            let record = match created.is_nameless {
+                true => SnapshotRecord {
+                    state: State::Deleting,
+                    ..record
+                },
+                false => record,
+            };
+            assert_eq!(
+                record.active_map.id, ACTIVE_MAP,
+                "a snapmap is an active map"
+            );
+            self.changed.insert(slot);
+            self.enter(slot, record);
+            // What is active has just one edge then.
+            self.roots.parent = Some(id);
+            self.roots.exclusive = 0;
+            self.set_changed();
+            ids.push(id);
+        }
+        // What is taken from it from now on is not in what was just taken.
+        if let Some(cloning) = self.roots.lun_clone
+            && !planted::is(Bug::LunCloneForgetsEdge)
+        {
+            let is_known = self.descend_from(cloning.source);
+            assert!(
+                is_known || ids.is_empty(),
+                "a new snapshot took over all edges"
+            );
+        }
+        ids
+    }
+
+    /// The newest snapshot's map is to be scanned (F-06). If its parent's is, that ends: what the parent holds, the newest
+    /// holds too, or somebody freed it and folded it first (F-07). A snapshot that is deleted meanwhile is scanned
+    /// to the end before anything of it is released, so nobody else's scan has to be done again (F-08).
+    pub(crate) fn begin_create_scan(&mut self, newest: SnapshotId) {
+        let scanned = self.unfolded();
+        self.get_mut(newest).is_unfolded = true;
+        let Some(parent) = self.get(newest).parent else {
+            return;
+        };
+        if self.get(parent).is_unfolded {
+            self.get_mut(parent).is_unfolded = false;
+            if scanned == Some(parent) && matches!(self.roots.scan, Scan::Fold { .. }) {
+                self.set_scan(Scan::None);
+            }
+        }
+    }
+
+    /// Enters the snapshot that a clone begins as.
+    pub(crate) fn adopt(&mut self, record: SnapshotRecord) {
+        assert!(self.records.is_empty(), "a clone begins with its base");
+        let (id, slot) = (record.id, self.free_slot());
+        self.roots.next = SnapshotId(id.0 + 1);
+        if !planted::is(Bug::CloneForgetsBase) {
+            self.roots.parent = Some(id);
+        }
+        self.changed.insert(slot);
+        self.enter(slot, record);
+        self.set_changed();
+    }
+
+    /// Counts blocks that a node has, or has not any more, for itself.
+    pub(crate) fn add_exclusive(&mut self, node: history::Node, blocks: i64) {
+        if blocks == 0 {
+            return;
+        }
+        // What was read from media may be wrong, so it does not stop the process.
+        match node {
+            history::Node::Active if self.records.is_empty() => {}
+            history::Node::Active => {
+                self.roots.exclusive = self.roots.exclusive.saturating_add_signed(blocks);
+            }
+            history::Node::Snapshot(_) if planted::is_now(Bug::ExclusiveNotCounted) => {}
+            history::Node::Snapshot(id) => {
+                let (slot, record) = self
+                    .records
+                    .get_mut(&id)
+                    .expect("known snapshots have records");
+                self.changed.insert(*slot);
+                record.exclusive = record.exclusive.saturating_add_signed(blocks);
+            }
+        }
+        self.is_changed = true;
+    }
+
+    /// Removes the records of victims that hold nothing any more, and ghosts that are not needed.
+    pub(crate) fn bury(&mut self, victims: &[SnapshotId]) {
+        for id in victims {
+            let record = self.get_mut(*id);
+            (record.state, record.is_in_pass) = (State::Gone, false);
+            record.holds.clear();
+        }
+        let line = |parent: Option<SnapshotId>, also: &[SnapshotId]| Line {
+            parent,
+            also: also.to_vec(),
+        };
+        let mut lines = self
+            .all()
+            .map(|record| (record.id, line(record.parent, &record.also)))
+            .collect();
+        let gone = self.all().filter(|record| record.state == State::Gone);
+        let mut ghosts = gone.map(|record| record.id).collect();
+        let mut active = line(self.roots.parent, &self.roots.also);
+        for id in history::prune(&mut lines, &mut ghosts, &mut active) {
+            let (slot, _) = self.records.remove(&id).expect("ghosts have records");
+            self.slots.remove(&slot);
+            self.changed.insert(slot);
+        }
+        (self.roots.parent, self.roots.also) = (active.parent, active.also);
+        for (id, after) in lines {
+            let record = self.get(id);
+            if (record.parent, &record.also) != (after.parent, &after.also) {
+                let record = self.get_mut(id);
+                (record.parent, record.also) = (after.parent, after.also);
+            }
+        }
+        if self.records.is_empty() {
+            self.roots.exclusive = 0;
+        }
+        self.set_changed();
+    }
+
+    /// Puts changed records into the blocks of the table.
+    pub(crate) fn write(&mut self, table: &mut File, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+        while let Some(slot) = self.changed.first().copied() {
+            let (block, place) = SnapshotRecord::place(slot);
+            // At least one level, so that the file can shrink like any deleted one.
+            table.grow((block + 1).max(2));
+            let page = table.modify(cx, 0, block, Content::Keep)?;
+            let id = self.slots.get(&slot);
+            let record = id
+                .and_then(|id| self.records.get(id))
+                .map(|(_, record)| record);
+            SnapshotRecord::encode_into(page, place, record);
+            self.changed.remove(&slot);
+        }
+        Ok(())
+    }
+
+    /// Ends a consistency point.
+    pub(crate) fn finish_cp(&mut self) {
+        assert!(
+            self.created.is_empty(),
+            "a snapshot was taken but has no image"
+        );
+        self.held.clear();
+        self.stale.clear();
+        assert!(self.cloning.is_none(), "a clone has no image");
+        assert!(self.lun.is_none(), "a LUN was not restored");
+        self.restoring = None;
+        self.spent = 0;
+        self.is_changed = false;
+    }
+
+    /// True if a record has yet to be written.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// A name for a snapshot: of those that are, or are just being taken.
+    pub(crate) fn is_taken(&self, name: &str) -> bool {
+        let mut created = self.created.iter().filter(|created| !created.is_nameless);
+        self.find(name).is_some() || created.any(|created| created.name == name)
+    }
+
+    /// Snapshots that count for the most a volume may have.
+    pub(crate) fn count(&self) -> usize {
+        let held = self
+            .all()
+            .filter(|record| record.state != State::Gone)
+            .count();
+        held + self.created.len()
+    }
+
+    /// Blocks that scans have yet to release, about: a victim's own count is as high as before the pass where that
+    /// adds up.
+    pub(crate) fn pending_blocks(&self) -> u64 {
+        self.deleting().map(|record| record.exclusive).sum()
+    }
+}
+
+/// A hold placed now.
+pub(crate) fn hold(tag: &str, seconds: u64) -> Hold {
+    Hold {
+        tag: tag.to_owned(),
+        seconds,
+    }
+}

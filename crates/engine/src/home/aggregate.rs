@@ -1,0 +1,54 @@
+//! What one aggregate's consistency points own between and during them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use everglade_env::Nanos;
+
+use crate::home::run::Run;
+use crate::home::volume::VolumeHome;
+use everglade_format::FileId;
+use everglade_journal::Position;
+
+use crate::alloc::filesystem::FileSystem;
+use crate::change;
+use crate::home::leaving::Leaving;
+use crate::media::heal::Healing;
+use crate::media::host::Host;
+use crate::pool::aggregate::Aggregate;
+
+/// Everything about an aggregate that only its consistency point touches.
+pub(crate) struct Home {
+    pub(crate) aggregate: Arc<Aggregate>,
+    pub(crate) fs: FileSystem,
+    pub(crate) volumes: BTreeMap<FileId, VolumeHome>,
+    pub(crate) host: Host,
+    /// For the next freeze.
+    pub(crate) requests: VecDeque<change::Request>,
+    /// Requests that have yet to be admitted.
+    pub(crate) arrived: VecDeque<change::Request>,
+    pub(crate) run: Option<Run>,
+    /// While the journal is being replayed: where the replay would have to begin again. Superblocks go on
+    /// saying so until all of it is committed.
+    pub(crate) replaying: Option<Position>,
+    /// When the last consistency point was published, there was pressure for the next.
+    pub(crate) is_pressed: bool,
+    pub(crate) last_begin: Nanos,
+    /// When one began that gave something back of what was deleted.
+    pub(crate) last_reclaim: Nanos,
+    /// What was published and holds memory yet.
+    pub(crate) leaving: Leaving,
+    /// The driver waits for the Aggregate affinity.
+    pub(crate) is_entering: bool,
+    /// An area whose space is being asked for ahead of need, and when to ask again after a refusal.
+    pub(crate) preparing: Option<(usize, u64)>,
+    pub(crate) prepare_after: Nanos,
+    /// The next consistency point looks for free areas that were not seen since start.
+    pub(crate) search_wanted: bool,
+    /// Time of day, for stamps that people read.
+    pub(crate) wall_seconds: u64,
+    /// An area whose space is being given back.
+    pub(crate) punching: Option<(usize, u64)>,
+    /// What an interrupted commit left to do.
+    pub(crate) healing: Healing,
+}

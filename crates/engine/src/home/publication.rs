@@ -1,0 +1,109 @@
+//! What a consistency point shows clients when it is published: restored volumes and new LUNs.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use everglade_format::planted;
+use everglade_format::planted::Bug;
+
+use crate::alloc::filesystem::FileSystem;
+use crate::pool::volume::{Lun, Volume};
+use crate::read::root::Root;
+
+/// A LUN that is complete and has yet to be shown to clients.
+pub(crate) struct NewLun {
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) lun: Arc<Lun>,
+}
+
+impl NewLun {
+    /// Shows it to clients. Inside the Aggregate affinity.
+    pub(crate) fn publish(self) {
+        let name = self.lun.name.get().to_string();
+        let mut luns = self.volume.luns.write();
+        let luns = luns.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut());
+        // A LUN was restored in the same consistency point, and with it all were shown.
+        luns.entry(name).or_insert(self.lun);
+    }
+}
+
+/// A LUN as it will be: its handle, and what that gets.
+pub(crate) struct Next {
+    lun: Arc<Lun>,
+    name: String,
+    size_bytes: u64,
+    used_blocks: u64,
+    root: Root,
+}
+
+/// The LUNs as they will be: those of the target, with the handles of those that are the same, whatever they are
+/// called now.
+pub(crate) fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<Next> {
+    let known = shared.all_luns();
+    let lun = |entry: &everglade_format::Entry| {
+        let inode = &fs.files[&entry.file].inode;
+        let same = known.iter().find(|lun| lun.file == entry.file);
+        let root = Root::of(inode);
+        let lun = same.cloned().unwrap_or_else(|| {
+            Arc::new(Lun::new(
+                entry.file,
+                &entry.name,
+                shared.clone(),
+                inode.size_bytes,
+                root,
+            ))
+        });
+        Next {
+            lun,
+            name: entry.name.clone(),
+            size_bytes: inode.size_bytes,
+            used_blocks: inode.blocks,
+            root,
+        }
+    };
+    fs.directory.iter().map(lun).collect()
+}
+
+/// A volume whose restored image has yet to be shown to clients.
+pub(crate) struct Restored {
+    volume: Arc<Volume>,
+    luns: Vec<Next>,
+}
+
+impl Restored {
+    pub(crate) fn new(volume: &Arc<Volume>, fs: &FileSystem) -> Restored {
+        Restored {
+            volume: volume.clone(),
+            luns: luns(volume, fs),
+        }
+    }
+
+    /// Shows it. Inside the Aggregate affinity.
+    pub(crate) fn publish(self) {
+        let volume = self.volume;
+        assert_eq!(
+            volume.dirty_stripes.load(Ordering::Acquire),
+            0,
+            "operations wait while a volume is restored"
+        );
+        let mut luns = volume.luns.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut *luns);
+        for next in self.luns {
+            let lun = next.lun;
+            lun.set_size_bytes(next.size_bytes);
+            lun.set_used_blocks(next.used_blocks);
+            lun.name.set(&next.name);
+            if !planted::is(Bug::RestoreShowsOldRoots) {
+                lun.set_root(next.root);
+            }
+            luns.insert(next.name, lun);
+        }
+        for lun in before.into_values() {
+            if !luns.values().any(|new| Arc::ptr_eq(new, &lun)) {
+                lun.set_gone();
+            }
+        }
+        drop(luns);
+        volume.is_paused.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,163 @@
+//! One consistency point under way: its phase, its plan, and what it will publish.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use everglade_format::{CpNumber, FileId};
+use everglade_journal::Position;
+
+use crate::change;
+use crate::home::publication::{NewLun, Restored};
+use crate::media::writer::Writer;
+use crate::pool::image::Image;
+use crate::pool::info::SnapshotInfo;
+use crate::pool::overlay::{Overlay, RegionId};
+use crate::pool::space::{Space, WHOLE};
+use crate::pool::volume::{Lun, Volume};
+use crate::read::root::Root;
+
+/// One consistency point under way.
+pub(crate) struct Run {
+    pub(crate) number: CpNumber,
+    /// Where the superblock says that replay begins: after what is part of it.
+    pub(crate) position: Position,
+    /// The journal's operations before `position` are committed with it; not while they are replayed.
+    pub(crate) frees_log: bool,
+    pub(crate) phase: Phase,
+    pub(crate) frozen: Vec<(Arc<Volume>, usize, Arc<Overlay>)>,
+    pub(crate) plan: VecDeque<Job>,
+    /// How many pages of the frozen overlays were cleaned.
+    pub(crate) cleaned: u64,
+    /// Volumes that have anything to write.
+    pub(crate) active: BTreeSet<FileId>,
+    /// Level-1 blocks of deleted files that may still be freed in this consistency point.
+    pub(crate) reclaim_budget: u64,
+    /// What it began with.
+    pub(crate) reclaim_regions: u64,
+    /// Level-1 blocks that were given to clones of LUNs.
+    pub(crate) cloned_regions: u64,
+    /// Clones of LUNs wait for space.
+    pub(crate) cloning_waits: bool,
+    /// Those that are complete.
+    pub(crate) new_luns: Vec<NewLun>,
+    /// Blocks that may still be copied for clones that are being split.
+    pub(crate) split_budget: u64,
+    /// The clone that blocks were copied for.
+    pub(crate) splitting: Option<FileId>,
+    /// New snapshots are scanned.
+    pub(crate) create_scan: bool,
+    pub(crate) roots: Vec<(Arc<Lun>, Root)>,
+    /// New snapshots, for clients.
+    pub(crate) images: Vec<(Arc<Volume>, String, Image)>,
+    /// Restored volumes.
+    pub(crate) restored: Vec<Restored>,
+    /// What people are told of volumes' snapshots.
+    pub(crate) views: Vec<(Arc<Volume>, Arc<Vec<SnapshotInfo>>)>,
+    pub(crate) answers: Vec<(change::Request, Result<(), change::Error>)>,
+    pub(crate) writer: Writer,
+    /// Blocks that deletions have yet to give back after this one.
+    pub(crate) pending: u64,
+    /// The aggregate stops after this one.
+    pub(crate) last: bool,
+}
+
+impl Run {
+    /// The volume whose trees the present phase follows, if it is just one.
+    pub(crate) fn volume(&self) -> Option<FileId> {
+        match self.phase {
+            Phase::Clean => self.plan.front().map(|job| job.volume),
+            Phase::FinishVolume(volume, _) => Some(volume),
+            _ => None,
+        }
+    }
+
+    /// How much of it is done, of [`WHOLE`]: cleaning is most of the work, then the containers' blocks.
+    pub(crate) fn progress(&self, space: &Space) -> u32 {
+        const CLEANED: u32 = WHOLE - 6;
+        match self.phase {
+            Phase::Plan | Phase::Drain | Phase::Reclaim => 0,
+            Phase::Clean => {
+                let pages = space.dirty_in(self.number).max(1);
+                let parts = self.cleaned * u64::from(CLEANED) / pages;
+                u32::try_from(parts).map_or(CLEANED, |parts| parts.min(CLEANED))
+            }
+            Phase::FinishVolume(..) => CLEANED,
+            Phase::FinishAggregate(Part::Prepare | Part::Place) => CLEANED + 1,
+            Phase::FinishAggregate(Part::Maps) => CLEANED + 2,
+            Phase::FinishAggregate(_) => CLEANED + 3,
+            Phase::Write | Phase::Flush | Phase::Superblock => CLEANED + 4,
+            Phase::Publish => WHOLE,
+        }
+    }
+}
+
+/// Regions of one LUN that changed.
+pub(crate) struct Job {
+    pub(crate) volume: FileId,
+    pub(crate) lun: FileId,
+    /// Region and the frozen overlay that has it, ascending.
+    pub(crate) regions: VecDeque<(u64, Arc<Overlay>)>,
+}
+
+impl Job {
+    pub(crate) fn key(&self, region: u64) -> RegionId {
+        (self.lun, region)
+    }
+}
+
+/// Where a consistency point is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Plan,
+    Drain,
+    Reclaim,
+    Clean,
+    FinishVolume(FileId, Part),
+    FinishAggregate(Part),
+    Write,
+    Flush,
+    Superblock,
+    /// Everything is durable: publish inside the Aggregate affinity.
+    Publish,
+}
+
+impl Phase {
+    /// Name in metrics and messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Phase::Plan => "plan",
+            Phase::Drain => "drain",
+            Phase::Reclaim => "reclaim",
+            Phase::Clean => "clean",
+            Phase::FinishVolume(..) => "finish_volume",
+            Phase::FinishAggregate(..) => "finish_aggregate",
+            Phase::Write => "write",
+            Phase::Flush => "flush",
+            Phase::Superblock => "superblock",
+            Phase::Publish => "publish",
+        }
+    }
+}
+
+/// Steps of finishing one file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Names go into directories, the inode file's blocks become changed, empty indirect blocks go.
+    Prepare,
+    /// Every changed block but those of the maps gets a place.
+    Place,
+    /// The maps get theirs.
+    Maps,
+    /// Tags and writes.
+    Seal,
+    /// A LUN is restored: its tree is compared with the snapshot's. Volumes only.
+    Walk,
+    /// It gets the other tree, and all is done once more. Volumes only.
+    Swap,
+}
+
+impl Part {
+    pub(crate) fn first() -> Part {
+        Part::Prepare
+    }
+}

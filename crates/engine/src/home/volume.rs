@@ -1,0 +1,50 @@
+//! What the home reactor knows of a volume.
+
+use std::sync::Arc;
+
+use everglade_format::volume::Sync;
+use everglade_format::{FileId, Inode};
+
+use crate::alloc::filesystem::FileSystem;
+use crate::pool::aggregate::Aggregate;
+use crate::pool::image::Image;
+use crate::pool::volume::Volume;
+use crate::tree::Lost;
+use everglade_format::SnapshotId;
+
+/// What the home reactor knows of a volume.
+pub(crate) struct VolumeHome {
+    pub(crate) shared: Arc<Volume>,
+    pub(crate) fs: FileSystem,
+    pub(crate) sync: Sync,
+    /// Its superblock is not in the container yet.
+    pub(crate) is_new: bool,
+    /// The image that a restore is about to put in the place of `fs`.
+    pub(crate) next: Option<Box<FileSystem>>,
+    /// Snapshots that go with that restore, and the images that clients had of them until it was asked for.
+    pub(crate) discarding: Vec<(SnapshotId, Option<Image>)>,
+}
+
+impl VolumeHome {
+    /// Takes note of blocks of a LUN that became lost.
+    pub(crate) fn note_lost(&mut self, aggregate: &Aggregate, lun: FileId, lost: Vec<Lost>) {
+        let name = self.fs.directory.iter().find(|entry| entry.file == lun);
+        let name = name.map_or("a deleted LUN", |entry| &entry.name);
+        for Lost {
+            level,
+            index,
+            reason,
+        } in lost
+        {
+            self.fs.lost += 1;
+            let reach = Inode::reach(level);
+            let bytes = |leaf: u64| leaf.saturating_mul(everglade_env::BLOCK_SIZE as u64);
+            aggregate.lost.lost(format!(
+                "{}/{name}: bytes {} up to {} are lost, except where they were overwritten: {reason}",
+                self.shared.name,
+                bytes(index.saturating_mul(reach)),
+                bytes((index + 1).saturating_mul(reach)),
+            ));
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Device writes of a consistency point: collected, sorted into runs, bounded in memory.
+//!
+//! ```text
+//! push ─▶ collected ─▶ a batch, sorted into runs ─▶ queued ─▶ under way: what the device share has room for
+//! ```
+//!
+//! 1. Nothing is reported done before every write submitted here has completed.
+//! 2. The first failure is remembered and fails the consistency point (docs/design/design.md §5).
+//! 3. Beyond the share is under way at most one operation. What is queued goes on when another completes, without
+//!    waiting for the next step; so a share smaller than a batch is kept too, and clients' reads wait behind no more.
+
+use std::collections::VecDeque;
+
+use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Op, PageRef};
+use everglade_format::Pvbn;
+use everglade_format::planted::{self, Bug};
+use everglade_target::Error;
+
+use crate::media::{Media, Place};
+use crate::read::load::Stop;
+
+/// Blocks collected before they are sorted and submitted.
+const BATCH_BLOCKS: usize = 1024;
+/// Most blocks in one device write: 1 MiB; the least that a run is cut to where the share is small: 128 KiB. A read
+/// that comes behind a write waits for all of it.
+const RUN_BLOCKS: usize = 256;
+const RUN_BLOCKS_LEAST: usize = 32;
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Writer {
+    collected: Vec<(Pvbn, PageRef)>,
+    /// In the order in which they came, but not handed to the reactor.
+    queued: VecDeque<Op>,
+    queued_blocks: usize,
+    inflight_ops: usize,
+    inflight_blocks: usize,
+    failure: Option<DiskError>,
+    pub(crate) blocks_written: u64,
+}
+
+impl Writer {
+    /// Takes a block to write.
+    pub(crate) fn push(&mut self, media: &Media, pvbn: Pvbn, page: PageRef) {
+        self.collected.push((pvbn, page));
+        self.blocks_written += 1;
+        if self.collected.len() >= BATCH_BLOCKS {
+            self.submit_collected(media);
+        }
+    }
+
+    /// Waits while too much is under way, or about to be.
+    pub(crate) fn throttle(&self, media: &Media) -> Result<(), Stop> {
+        if self.is_ahead(media.share.blocks()) {
+            Err(Stop::Io)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Fails if a write failed.
+    pub(crate) fn check(&self) -> Result<(), Stop> {
+        match self.failure {
+            Some(error) => Err(Stop::Failed(Error::Io(format!(
+                "consistency point: {error}"
+            )))),
+            None => Ok(()),
+        }
+    }
+
+    /// Submits everything collected and waits until nothing is under way.
+    pub(crate) fn finish(&mut self, media: &Media) -> Result<(), Stop> {
+        self.submit_collected(media);
+        self.check()?;
+        if self.inflight_ops > 0 || !self.queued.is_empty() {
+            Err(Stop::Io)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A batch may be queued beside a small share, so that the device has the next write when one completes.
+    fn is_ahead(&self, share: u64) -> bool {
+        let blocks = self.queued_blocks + self.inflight_blocks;
+        blocks as u64 >= share.max(BATCH_BLOCKS as u64)
+    }
+
+    /// What the reactor should submit now; each is under way from then on.
+    pub(crate) fn take_ready(&mut self, share: u64) -> Vec<Op> {
+        let mut ready = Vec::new();
+        if self.failure.is_some() {
+            return ready;
+        }
+        while self.inflight_ops == 0 || (self.inflight_blocks as u64) < share {
+            let Some(op) = self.queued.pop_front() else {
+                break;
+            };
+            self.queued_blocks -= blocks_of(&op);
+            self.inflight_blocks += blocks_of(&op);
+            self.inflight_ops += 1;
+            ready.push(op);
+        }
+        ready
+    }
+
+    fn submit_collected(&mut self, media: &Media) {
+        let quarter = usize::try_from(media.share.blocks() / 4).unwrap_or(RUN_BLOCKS);
+        let most = quarter.clamp(RUN_BLOCKS_LEAST, RUN_BLOCKS);
+        let mut blocks = std::mem::take(&mut self.collected);
+        blocks.sort_unstable_by_key(|(pvbn, _)| *pvbn);
+        let mut blocks = blocks.into_iter().peekable();
+        while let Some((first, page)) = blocks.next() {
+            let Place {
+                device,
+                offset,
+                run,
+            } = media
+                .locate(first)
+                .expect("allocated blocks are in an extent");
+            let mut pages = vec![page];
+            while let Some((next, _)) = blocks.peek() {
+                let length = pages.len() as u64;
+                assert!(
+                    next.0 >= first.0 + length,
+                    "block {next} is written twice in one consistency point"
+                );
+                if next.0 != first.0 + length || pages.len() == most || length == run {
+                    break;
+                }
+                pages.push(blocks.next().expect("peeked").1);
+            }
+            if planted::is_now(Bug::WriteForgotten) {
+                continue;
+            }
+            self.submit(Op::Write {
+                device,
+                offset,
+                pages,
+                durable: false,
+            });
+        }
+    }
+
+    /// Queues one operation for the reactor.
+    pub(crate) fn submit(&mut self, op: Op) {
+        self.queued_blocks += blocks_of(&op);
+        self.queued.push_back(op);
+    }
+
+    /// A write of both copies of the superblock to one device.
+    pub(crate) fn submit_superblock(
+        &mut self,
+        device: DeviceId,
+        offsets: [u64; 2],
+        page: &PageRef,
+    ) {
+        for offset in offsets {
+            if planted::is(Bug::SuperblockOneCopy) && offset == offsets[0] {
+                continue;
+            }
+            assert!(offset.is_multiple_of(BLOCK_SIZE as u64));
+            self.submit(Op::Write {
+                device,
+                offset,
+                pages: vec![page.clone()],
+                durable: true,
+            });
+        }
+    }
+
+    /// An operation of `blocks` blocks has completed. True if the consistency point should look again.
+    pub(crate) fn completed(
+        &mut self,
+        media: &Media,
+        blocks: usize,
+        result: Result<(), DiskError>,
+    ) -> bool {
+        self.inflight_ops -= 1;
+        self.inflight_blocks -= blocks;
+        if let Err(error) = result {
+            self.failure.get_or_insert(error);
+        }
+        let left = (self.queued_blocks + self.inflight_blocks) as u64;
+        let is_done = self.inflight_ops == 0 && self.queued.is_empty();
+        let share = media.share.blocks().max(BATCH_BLOCKS as u64);
+        self.failure.is_some() || is_done || left <= share / 2
+    }
+
+    /// True if the devices have something to write.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.inflight_ops > 0
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.inflight_ops == 0 && self.queued.is_empty() && self.collected.is_empty()
+    }
+}
+
+/// Blocks an operation counts for.
+pub(crate) fn blocks_of(op: &Op) -> usize {
+    match op {
+        Op::Write { pages, .. } => pages.len(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,366 @@
+//! Making an aggregate: labels and an empty superblock. The first consistency point does the rest.
+
+use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
+use everglade_format::config::{JournalRegion, name_is_valid};
+use everglade_format::geometry::AREA_BLOCKS;
+use everglade_format::label::{
+    CONFIG_OFFSETS, LABEL_BLOCKS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, data_region,
+    label_offsets, size_for, superblock_slot,
+};
+use everglade_format::tag::SECRET_BYTES;
+use everglade_format::{Config, CpNumber, Dbn, Extent, Member, Superblock, TagKey};
+use everglade_journal::Position;
+
+use crate::alloc::filesystem::FileSystem;
+
+/// What a new aggregate is to be.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Its name (docs/reference/conventions.md#names).
+    pub name: String,
+    /// Its UUID.
+    pub uuid: [u8; 16],
+    /// Random bytes that never leave the labels.
+    pub secret: [u8; SECRET_BYTES],
+    /// One random UUID for each device.
+    pub device_uuids: Vec<[u8; 16]>,
+    /// Seconds since 1970 UTC.
+    pub created_seconds: u64,
+    /// Blocks in an allocation area: [`AREA_BLOCKS`], smaller for tests with tiny devices.
+    pub area_blocks: u64,
+    /// Blocks in each half of the journal; 0 for none. `None`: the usual size, see [`usual_half_blocks`].
+    pub journal_half_blocks: Option<u64>,
+    /// The device, of those given, that is for the journal only. `None`: it is on the first device.
+    pub journal_device: Option<usize>,
+}
+
+/// Blocks in each half of the journal of a pool whose devices have `total` blocks, with the journal on one of
+/// `own` (docs/reference/conventions.md#defaults): 2 % of the pool, 16 to 256 MiB; none where that
+/// would be an eighth of the device, as it is with the tiny ones of tests.
+#[must_use]
+pub fn usual_half_blocks(total: u64, own: u64) -> u64 {
+    let mib = (1 << 20) / BLOCK_SIZE as u64;
+    let half = (total / 50).clamp(16 * mib, 256 * mib);
+    if half > own / 16 { 0 } else { half }
+}
+
+impl Plan {
+    /// A plan with areas of the usual size.
+    #[must_use]
+    pub fn new(
+        name: &str,
+        uuid: [u8; 16],
+        secret: [u8; SECRET_BYTES],
+        device_uuids: Vec<[u8; 16]>,
+    ) -> Self {
+        let name = name.to_owned();
+        Plan {
+            name,
+            uuid,
+            secret,
+            device_uuids,
+            created_seconds: 0,
+            area_blocks: AREA_BLOCKS,
+            journal_half_blocks: None,
+            journal_device: None,
+        }
+    }
+}
+
+/// Why an aggregate cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// The name is not one.
+    #[error("{0:?} cannot name an aggregate: use 1 to 64 letters, digits, '.', '_' and '-'")]
+    Name(String),
+    /// A device is too small.
+    #[error("device {device} has {bytes} bytes; use one of at least {least}")]
+    TooSmall {
+        /// Which.
+        device: usize,
+        /// Its size.
+        bytes: u64,
+        /// The smallest that will do.
+        least: u64,
+    },
+    /// A device has a label already.
+    #[error("device {0} has an Everglade label already; destroy that aggregate first")]
+    InUse(usize),
+    /// The host refused.
+    #[error("device {device}: {error}")]
+    Disk {
+        /// Which.
+        device: usize,
+        /// Why.
+        error: DiskError,
+    },
+}
+
+/// Blocks kept back for consistency points and releases (docs/reference/conventions.md#defaults,
+/// docs/design/design.md §8): the larger of 64 MiB and 1 % (at most 64 GiB), as whole areas, but no
+/// more than a quarter of a small pool.
+pub(crate) fn reserve_for(blocks: u64, area_blocks: u64) -> u64 {
+    let share = (blocks / 100).min((64 << 30) / BLOCK_SIZE as u64);
+    let wanted = share
+        .max((64 << 20) / BLOCK_SIZE as u64)
+        .div_ceil(area_blocks)
+        * area_blocks;
+    wanted.min(blocks / 4 / area_blocks * area_blocks)
+}
+
+/// Writes the labels of a new aggregate, and asks the host for the space of labels and reserve. The devices'
+/// other contents are left as they are: nothing refers to them.
+///
+/// # Errors
+/// See [`CreateError`]. After a disk error the devices may have some of the labels; mounting refuses them
+/// unless all were written.
+pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Result<(), CreateError> {
+    if !name_is_valid(&plan.name) {
+        return Err(CreateError::Name(plan.name.clone()));
+    }
+    assert_eq!(
+        devices.len(),
+        plan.device_uuids.len(),
+        "one UUID for each device"
+    );
+    let mut members = Vec::new();
+    let mut extents: Vec<Extent> = Vec::new();
+    let mut base = 0;
+    let log_member = plan.journal_device.unwrap_or(0);
+    let journal = plan_journal(storage, devices, plan, log_member);
+    for (index, (device, uuid)) in devices.iter().zip(&plan.device_uuids).enumerate() {
+        let size_blocks = storage.size_bytes(*device) / BLOCK_SIZE as u64;
+        let log_blocks = if index == log_member {
+            journal.blocks
+        } else {
+            0
+        };
+        if plan.journal_device == Some(index) {
+            // Labels at both ends, the journal in between, no data.
+            let least = LABEL_BLOCKS * 2 + log_blocks;
+            check_size(index, size_blocks, least)?;
+            refuse_labelled(storage, *device, index)?;
+            members.push(Member {
+                uuid: *uuid,
+                size_blocks,
+                data_first: Dbn(LABEL_BLOCKS + log_blocks),
+            });
+            continue;
+        }
+        let least = size_for(4, plan.area_blocks, log_blocks);
+        check_size(index, size_blocks, least)?;
+        refuse_labelled(storage, *device, index)?;
+        let (first, length) =
+            data_region(size_blocks, plan.area_blocks, log_blocks).expect("checked above");
+        let member = u32::try_from(index).expect("few devices");
+        members.push(Member {
+            uuid: *uuid,
+            size_blocks,
+            data_first: first,
+        });
+        extents.push(Extent {
+            base,
+            length,
+            group: 0,
+            column: member,
+            member,
+            first_dbn: first,
+        });
+        base += length;
+    }
+    let blocks: u64 = extents.iter().map(|extent| extent.length).sum();
+    let config = Config {
+        member_index: 0,
+        epoch: 1,
+        compatible: 0,
+        uuid: plan.uuid,
+        secret: plan.secret,
+        created_seconds: plan.created_seconds,
+        area_blocks: plan.area_blocks,
+        reserve_blocks: reserve_for(blocks, plan.area_blocks),
+        journal,
+        name: plan.name.clone(),
+        members,
+        extents,
+    };
+    let superblock = Superblock {
+        cp: CpNumber(0),
+        uuid: plan.uuid,
+        epoch: config.epoch,
+        name: None,
+        written_seconds: plan.created_seconds,
+        clean: true,
+        blocks_used: 0,
+        areas_used: 0,
+        frontiers: vec![0; config.extents.len()],
+        next_file: everglade_format::metafile::FIRST_FILE,
+        inode_file: FileSystem::empty_inode_file(CpNumber(0), plan.created_seconds),
+        journal_generation: Position::FIRST.generation,
+        journal_sequence: Position::FIRST.sequence,
+    };
+    let superblock = superblock.encode(&TagKey::new(&plan.secret));
+    allocate_reserve(storage, devices, &config)?;
+    write_journal(storage, devices, &config.journal)?;
+    // Config records come last: a device without one was never part of an aggregate.
+    for_each_label(storage, devices, |device, label| {
+        storage.allocate(device, label, LABEL_BYTES)?;
+        storage.write(
+            device,
+            label + SUPERBLOCK_OFFSETS[superblock_slot(CpNumber(0))],
+            &superblock,
+        )
+    })?;
+    for_each_label(storage, devices, |device, label| {
+        let member = devices
+            .iter()
+            .position(|d| *d == device)
+            .expect("one of them");
+        let member_index = u32::try_from(member).expect("few devices");
+        let record = Config {
+            member_index,
+            ..config.clone()
+        }
+        .encode();
+        storage.write(
+            device,
+            label + CONFIG_OFFSETS[config_slot(config.epoch)],
+            &record,
+        )
+    })
+}
+
+fn check_size(device: usize, blocks: u64, least: u64) -> Result<(), CreateError> {
+    if blocks >= least {
+        return Ok(());
+    }
+    Err(CreateError::TooSmall {
+        device,
+        bytes: blocks * BLOCK_SIZE as u64,
+        least: least * BLOCK_SIZE as u64,
+    })
+}
+
+/// Where the journal is to be: behind the first label of its device.
+fn plan_journal(
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    plan: &Plan,
+    member: usize,
+) -> JournalRegion {
+    let blocks = |device: &DeviceId| storage.size_bytes(*device) / BLOCK_SIZE as u64;
+    let own = match plan.journal_device {
+        // All of it may be journal.
+        Some(_) => u64::MAX,
+        None => devices.get(member).map_or(0, blocks),
+    };
+    let total = devices.iter().map(blocks).sum();
+    let half = plan
+        .journal_half_blocks
+        .unwrap_or_else(|| usual_half_blocks(total, own));
+    if half == 0 {
+        return JournalRegion::default();
+    }
+    JournalRegion {
+        member: u32::try_from(member).expect("few devices"),
+        first: Dbn(LABEL_BLOCKS),
+        blocks: half * 2,
+    }
+}
+
+/// Writes zeroes to all of the journal, so that later writes there change contents only: no host file
+/// system has to allocate or convert anything when a flush waits (docs/design/design.md §5).
+fn write_journal(
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    journal: &JournalRegion,
+) -> Result<(), CreateError> {
+    const CHUNK: u64 = (1 << 20) / BLOCK_SIZE as u64;
+    if journal.blocks == 0 {
+        return Ok(());
+    }
+    let index = journal.member as usize;
+    let failed = |error| CreateError::Disk {
+        device: index,
+        error,
+    };
+    let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+    let first = bytes(journal.first.0);
+    storage
+        .allocate(devices[index], first, bytes(journal.blocks))
+        .map_err(failed)?;
+    let zeroes = vec![0; usize::try_from(bytes(CHUNK)).expect("1 MiB")];
+    let mut block = 0;
+    while block < journal.blocks {
+        let count = CHUNK.min(journal.blocks - block);
+        let chunk = &zeroes[..usize::try_from(bytes(count)).expect("1 MiB at most")];
+        storage
+            .write(devices[index], first + bytes(block), chunk)
+            .map_err(failed)?;
+        block += count;
+    }
+    Ok(())
+}
+
+/// Asks the host for the space of the reserve: the first areas of each device, which take turns.
+fn allocate_reserve(
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    config: &Config,
+) -> Result<(), CreateError> {
+    let areas = (config.reserve_blocks / config.area_blocks).div_ceil(config.extents.len() as u64);
+    for extent in &config.extents {
+        let index = extent.member as usize;
+        let device = &devices[index];
+        let length = (areas * config.area_blocks).min(extent.length);
+        let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+        storage
+            .allocate(*device, bytes(extent.first_dbn.0), bytes(length))
+            .map_err(|error| CreateError::Disk {
+                device: index,
+                error,
+            })?;
+    }
+    Ok(())
+}
+
+fn refuse_labelled(
+    storage: &dyn Storage,
+    device: DeviceId,
+    index: usize,
+) -> Result<(), CreateError> {
+    for label in label_offsets(storage.size_bytes(device)) {
+        for slot in CONFIG_OFFSETS {
+            let mut magic = [0; BLOCK_SIZE];
+            storage
+                .read(device, label + slot, &mut magic)
+                .map_err(|error| CreateError::Disk {
+                    device: index,
+                    error,
+                })?;
+            if magic.starts_with(b"EVGLCONF") {
+                return Err(CreateError::InUse(index));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn for_each_label(
+    storage: &dyn Storage,
+    devices: &[DeviceId],
+    mut act: impl FnMut(DeviceId, u64) -> Result<(), DiskError>,
+) -> Result<(), CreateError> {
+    for (index, device) in devices.iter().enumerate() {
+        for label in label_offsets(storage.size_bytes(*device)) {
+            act(*device, label).map_err(|error| CreateError::Disk {
+                device: index,
+                error,
+            })?;
+        }
+        storage.flush(*device).map_err(|error| CreateError::Disk {
+            device: index,
+            error,
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,292 @@
+//! Aggregates: what all reactors share about one pool (B-01).
+//!
+//! The consistency point's own state ([`crate::home::aggregate::Home`]) is not here: it belongs to the home reactor.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use everglade_affinity::AggregateAffinities;
+use everglade_env::DeviceId;
+use everglade_format::{Config, CpNumber, Geometry, Superblock, TagKey};
+
+use crate::media::Media;
+use crate::pool::log::{Log, RecoveryInfo};
+use crate::pool::lost::LostBlocks;
+use crate::pool::name::Name;
+use crate::pool::space::Space;
+use crate::pool::trigger::Counts;
+use crate::pool::volume::Volume;
+use crate::read::redirects::Redirects;
+use crate::tree::notes;
+
+/// How an aggregate is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Its metadata is being read.
+    Mounting,
+    /// Serving.
+    Online,
+    /// Its last consistency point is being written.
+    Stopping,
+    /// Everything is on media; nothing more happens.
+    Stopped,
+    /// It cannot be used; the text says why.
+    Failed(String),
+}
+
+/// Shared state of an aggregate.
+pub(crate) struct Aggregate {
+    /// Its number in this process, part of the page cache's key.
+    pub(crate) id: u32,
+    /// What its label says; its name there is the first one it had.
+    pub(crate) config: Config,
+    /// As of the last consistency point, or the one being written.
+    pub(crate) name: Name,
+    pub(crate) key: TagKey,
+    /// Its devices, and where its blocks are on them.
+    pub(crate) media: Media,
+    pub(crate) affinities: AggregateAffinities,
+    /// The reactor that runs its consistency points.
+    pub(crate) home: usize,
+    /// By name. Changed in the freeze only.
+    pub(crate) volumes: RwLock<BTreeMap<String, Arc<Volume>>>,
+    pub(crate) space: Space,
+    /// The consistency point it was opened with.
+    pub(crate) opened: CpNumber,
+    /// The journal, unless it has none.
+    pub(crate) log: Option<Log>,
+    pub(crate) counts: Counts,
+    pub(crate) lost: LostBlocks,
+    /// What administrators' programs keep here. Changed in the freeze only.
+    notes: Mutex<notes::Text>,
+    pub(crate) redirects: Redirects,
+    /// The last consistency point with which a volume or LUN came, or grew.
+    topology: AtomicU64,
+    /// What replaying the journal gave.
+    recovery: Mutex<Option<RecoveryInfo>>,
+    /// The consistency point that operations join now. Changed in the freeze only.
+    joining: AtomicU64,
+    committed: AtomicU64,
+    /// Waiters want every consistency point up to this one.
+    wanted: AtomicU64,
+    /// Operations since the last freeze changed something.
+    changes: AtomicU64,
+    /// The home reactor should be woken.
+    alarm: AtomicBool,
+    stopping: AtomicBool,
+    /// It was deleted; nothing lists it any more.
+    forgotten: AtomicBool,
+    state: Mutex<State>,
+    /// The state is [`State::Online`]: what every request asks, without the lock. Written under it.
+    online: AtomicBool,
+}
+
+impl Aggregate {
+    #[expect(clippy::too_many_arguments, reason = "the parts of an aggregate, once")]
+    pub(crate) fn new(
+        id: u32,
+        config: Config,
+        geometry: Geometry,
+        devices: Vec<DeviceId>,
+        affinities: AggregateAffinities,
+        home: usize,
+        superblock: &Superblock,
+        space: Space,
+    ) -> Self {
+        let committed = superblock.cp;
+        Aggregate {
+            id,
+            name: Name::new(superblock.name.as_ref().unwrap_or(&config.name)),
+            key: TagKey::new(&config.secret),
+            log: Log::new(&config, &devices),
+            counts: Counts::default(),
+            lost: LostBlocks::default(),
+            notes: Mutex::new(Ok(Arc::default())),
+            redirects: Redirects::default(),
+            opened: committed,
+            topology: AtomicU64::new(0),
+            recovery: Mutex::new(None),
+            media: Media::new(geometry, devices),
+            config,
+            affinities,
+            home,
+            volumes: RwLock::default(),
+            space,
+            joining: AtomicU64::new(committed.0 + 1),
+            committed: AtomicU64::new(committed.0),
+            wanted: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            alarm: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            forgotten: AtomicBool::new(false),
+            state: Mutex::new(State::Mounting),
+            online: AtomicBool::new(false),
+        }
+    }
+
+    /// Its name, if that is not the one in the labels.
+    pub(crate) fn changed_name(&self) -> Option<String> {
+        let name = self.name.to_string();
+        (name != self.config.name).then_some(name)
+    }
+
+    /// The consistency point an operation joins; stable while inside any of the aggregate's affinities.
+    pub(crate) fn joining(&self) -> CpNumber {
+        CpNumber(self.joining.load(Ordering::Acquire))
+    }
+
+    /// In the freeze only. Returns the number of the consistency point that begins.
+    pub(crate) fn begin_cp(&self) -> CpNumber {
+        // In this order, for [`Aggregate::covering`].
+        let number = self.joining.fetch_add(1, Ordering::AcqRel);
+        self.changes.store(0, Ordering::Release);
+        CpNumber(number)
+    }
+
+    pub(crate) fn committed(&self) -> CpNumber {
+        CpNumber(self.committed.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_committed(&self, cp: CpNumber) {
+        assert_eq!(
+            self.committed.swap(cp.0, Ordering::AcqRel) + 1,
+            cp.0,
+            "consistency points in order"
+        );
+    }
+
+    /// Asks for every consistency point up to `cp`. True if that is news for the home reactor.
+    pub(crate) fn want_cp(&self, cp: CpNumber) -> bool {
+        self.wanted.fetch_max(cp.0, Ordering::AcqRel) < cp.0
+    }
+
+    pub(crate) fn wanted(&self) -> CpNumber {
+        CpNumber(self.wanted.load(Ordering::Acquire))
+    }
+
+    /// The last consistency point with which a volume or LUN came, or grew. What is logged for it is of no
+    /// use before that is committed.
+    pub(crate) fn topology(&self) -> CpNumber {
+        CpNumber(self.topology.load(Ordering::Acquire))
+    }
+
+    /// In the freeze only.
+    pub(crate) fn set_topology(&self, cp: CpNumber) {
+        self.topology.store(cp.0, Ordering::Release);
+    }
+
+    pub(crate) fn notes(&self) -> notes::Text {
+        self.notes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn set_notes(&self, text: notes::Text) {
+        *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+
+    pub(crate) fn recovery(&self) -> Option<RecoveryInfo> {
+        *self.recovery.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_recovery(&self, info: RecoveryInfo) {
+        *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = Some(info);
+    }
+
+    /// Notes that an operation changed something in the current consistency point. True if it is the first.
+    pub(crate) fn note_change(&self) -> bool {
+        self.changes.fetch_add(1, Ordering::AcqRel) == 0
+    }
+
+    /// Something happened that the home reactor should know: it may sleep.
+    pub(crate) fn raise_alarm(&self) {
+        self.alarm.store(true, Ordering::Release);
+    }
+
+    /// True once after an alarm.
+    pub(crate) fn take_alarm(&self) -> bool {
+        self.alarm.load(Ordering::Acquire) && self.alarm.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn has_changes(&self) -> bool {
+        self.changes.load(Ordering::Acquire) > 0
+    }
+
+    /// The consistency point that makes everything done so far durable.
+    pub(crate) fn covering(&self) -> CpNumber {
+        // Outside any affinity: a freeze may happen in between. Looked at in the order opposite to that of
+        // the freeze, so that then one consistency point too many is waited for, never one too few.
+        let has_changes = self.has_changes();
+        let joining = self.joining();
+        if has_changes {
+            joining
+        } else {
+            CpNumber(joining.0 - 1)
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn is_online(&self) -> bool {
+        self.online.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        let mut now = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.online.store(state == State::Online, Ordering::Release);
+        *now = state;
+    }
+
+    pub(crate) fn request_stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn stop_requested(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_forgotten(&self) {
+        self.forgotten.store(true, Ordering::Release);
+    }
+
+    /// Why operations are refused, if they are.
+    pub(crate) fn refusal(&self) -> Option<everglade_target::Error> {
+        use everglade_target::Error;
+        if self.is_online() {
+            return None;
+        }
+        match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
+            State::Online => None,
+            State::Failed(reason) => Some(Error::Io(format!("aggregate failed: {reason}"))),
+            State::Mounting | State::Stopping | State::Stopped => Some(Error::Gone),
+        }
+    }
+
+    pub(crate) fn volume(&self, name: &str) -> Option<Arc<Volume>> {
+        self.volumes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(name)
+            .cloned()
+    }
+
+    pub(crate) fn all_volumes(&self) -> Vec<Arc<Volume>> {
+        self.volumes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
+    }
+}

@@ -1,0 +1,44 @@
+//! Bases: the snapshots that clones began as, for people.
+
+use std::sync::Arc;
+
+use everglade_format::{FileId, SnapshotId};
+
+use crate::pool::info::SnapshotInfo;
+use crate::pool::volume::Volume;
+
+/// The id of the base among the clone's own snapshots.
+pub(crate) const BASE: SnapshotId = SnapshotId(1);
+
+/// Says of a volume's snapshots which are bases, for people.
+pub(crate) fn mark(snapshots: &mut [SnapshotInfo], volume: &Volume) {
+    let mut clones: Vec<(SnapshotId, String)> = Vec::new();
+    for other in volume.aggregate.all_volumes() {
+        if let Some((parent, base)) = other.base()
+            && parent == volume.id
+        {
+            clones.push((base, other.name.to_string()));
+        }
+    }
+    clones.sort();
+    for snapshot in snapshots {
+        let of = clones.iter().filter(|(base, _)| base.0 == snapshot.id);
+        snapshot.clones = of.map(|(_, name)| name.clone()).collect();
+        if volume.base().is_some() && snapshot.id == BASE.0 {
+            snapshot.is_base = true;
+            // What the active image freed of it stays where it is, in the parent's container.
+            snapshot.exclusive_bytes = 0;
+        }
+    }
+}
+
+/// What a volume is a clone of, for people: `parent@snapshot`.
+pub(crate) fn base_name(
+    volumes: &[Arc<Volume>],
+    (parent, snapshot): (FileId, SnapshotId),
+) -> Option<String> {
+    let parent = volumes.iter().find(|volume| volume.id == parent)?;
+    let snapshots = parent.snapshots();
+    let snapshot = snapshots.iter().find(|info| info.id == snapshot.0)?;
+    Some(format!("{}@{}", parent.name, snapshot.name))
+}

@@ -1,0 +1,157 @@
+//! Snapshots, for people.
+
+use everglade_format::{BLOCK_SIZE, SnapshotRecord};
+
+use crate::holders::table::Counts;
+
+/// What is done in the background for a volume's snapshots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScanInfo {
+    /// The pass under way: `none`, `fold`, `delete` or `release`.
+    pub kind: &'static str,
+    /// How a delete pass goes on: `subtraction` or `addition`.
+    pub way: Option<&'static str>,
+    /// How far the pass is, and how far it goes: blocks of vvbn space or, of a release, entries.
+    pub done: u64,
+    /// See above; 0 if none is under way.
+    pub total: u64,
+    /// Seconds until the pass ends, if it goes on as it did since it began or the volume was opened.
+    pub eta_seconds: Option<u64>,
+    /// Deleted snapshots that the pass is for.
+    pub victims: u64,
+    /// Those that were deleted later; the next pass is for them.
+    pub waiting: u64,
+    /// Of what a consistency point may do for scans, 0 to 100; at 0 they rest.
+    pub pace_percent: u8,
+    /// Blocks of the maps that delete passes dealt with since the volume was opened.
+    pub counts: Counts,
+}
+
+/// Seconds until `done` is `total`, if it goes on as it did since it was `from`, so many seconds ago; unknown where it
+/// did not get on. Less than a second counts as one, both of what it took and of what is left: that is not nothing.
+pub(crate) fn eta_seconds(took: u64, from: u64, done: u64, total: u64) -> Option<u64> {
+    let rest = u128::from(total.saturating_sub(done)) * u128::from(took.max(1));
+    let did = u128::from(done.checked_sub(from).filter(|did| *did > 0)?);
+    u64::try_from(rest.div_ceil(did)).ok()
+}
+
+/// A LUN that is being cloned inside its volume, or how that ended without one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LunCloneInfo {
+    /// The name that the clone will have in its volume.
+    pub name: String,
+    /// How far it is, in bytes of the LUN.
+    pub done_bytes: u64,
+    /// The LUN's size.
+    pub total_bytes: u64,
+    /// Seconds until it is there, if it goes on as it did since it began or the volume was opened.
+    pub eta_seconds: Option<u64>,
+    /// It ended, and nothing was cloned: why. Known until the next one begins or the volume is closed.
+    pub failed: Option<String>,
+}
+
+/// How a clone's split is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SplitState {
+    /// It never began, or the volume was never a clone.
+    #[default]
+    None,
+    /// What the base holds is being copied.
+    Copying,
+    /// The pool is short of space; it goes on when there is more.
+    WaitingForSpace,
+    /// Another clone of the aggregate is being split.
+    WaitingForOther,
+    /// An administrator stopped it, or it cannot go on.
+    Stopped,
+    /// The volume is no clone any more.
+    Done,
+}
+
+/// A clone's way to blocks of its own, as of the last consistency point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SplitInfo {
+    /// How it is doing.
+    pub state: SplitState,
+    /// Blocks of the base that were copied, about. Of a volume that is no clone 0.
+    pub done_blocks: u64,
+    /// Blocks that the base holds: what a split takes from the pool. Of a volume that is no clone 0.
+    pub total_blocks: u64,
+    /// Seconds until it ends, if it goes on as it did since it began or the volume was opened.
+    pub eta_seconds: Option<u64>,
+}
+
+/// A snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Its name; with its volume `volume@name`.
+    pub name: String,
+    /// Its number in the volume; never reused.
+    pub id: u32,
+    /// The number of the snapshot it descends from.
+    pub parent: Option<u32>,
+    /// The name of that one, if it is still there.
+    pub parent_name: Option<String>,
+    /// When it was taken, seconds since 1970 UTC.
+    pub created_seconds: u64,
+    /// The consistency point whose image it is.
+    pub cp: u64,
+    /// Bytes of its image: all blocks that it holds, shared or not.
+    pub logical_bytes: u64,
+    /// Bytes that deleting it frees.
+    pub exclusive_bytes: u64,
+    /// Bytes of its image that belonged to LUNs under deletion when it was taken.
+    pub pending_delete_bytes: u64,
+    /// Tags of the holds on it.
+    pub holds: Vec<String>,
+    /// A client has one of its LUNs open.
+    pub is_exported: bool,
+    /// LUNs of its image that clients can open, by name.
+    pub luns: Vec<String>,
+    /// Volumes that are clones of it, by name: as long as there are any it cannot be deleted.
+    pub clones: Vec<String>,
+    /// It is what its volume, a clone, began as, and goes with it only. Its blocks are the parent's.
+    pub is_base: bool,
+}
+
+impl SnapshotInfo {
+    pub(crate) fn of(record: &SnapshotRecord) -> SnapshotInfo {
+        let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_SIZE as u64);
+        SnapshotInfo {
+            name: record.name.clone(),
+            id: record.id.0,
+            parent: record.parent.map(|id| id.0),
+            parent_name: None,
+            created_seconds: record.seconds,
+            cp: record.cp.0,
+            logical_bytes: bytes(record.blocks_used),
+            exclusive_bytes: bytes(record.exclusive),
+            pending_delete_bytes: bytes(record.pending),
+            holds: record.holds.iter().map(|hold| hold.tag.clone()).collect(),
+            is_exported: false,
+            luns: Vec::new(),
+            clones: Vec::new(),
+            is_base: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_eta_goes_by_what_was_done_since_it_was_looked_at_first() {
+        assert_eq!(eta_seconds(10, 20, 40, 100), Some(30));
+        assert_eq!(eta_seconds(0, 0, 10, 100), Some(9), "not at once");
+        assert_eq!(eta_seconds(1, 0, 60, 100), Some(1), "nor at the end");
+        assert_eq!(eta_seconds(10, 40, 40, 100), None);
+        assert_eq!(eta_seconds(10, 40, 30, 100), None, "it began anew");
+        assert_eq!(
+            eta_seconds(u64::MAX, 0, 1, u64::MAX),
+            None,
+            "too long to say"
+        );
+        assert_eq!(eta_seconds(10, 0, 100, 100), Some(0));
+    }
+}

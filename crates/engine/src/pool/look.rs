@@ -1,0 +1,44 @@
+//! What people are told of a volume's snapshots, as they are now.
+
+use crate::pool::bases;
+use crate::pool::info::SnapshotInfo;
+use crate::pool::volume::Volume;
+
+/// The snapshots of a volume, as they are now, by their numbers.
+pub(crate) fn all(volume: &Volume) -> Vec<SnapshotInfo> {
+    let known = volume.snapshots();
+    let mut all: Vec<SnapshotInfo> = known.iter().map(|info| with_parent(info, &known)).collect();
+    look(&mut all, volume);
+    all
+}
+
+/// One of them. Costs about the same however many there are.
+pub(crate) fn one(volume: &Volume, name: &str) -> Option<SnapshotInfo> {
+    let known = volume.snapshots();
+    let found = known.iter().find(|info| info.name == name)?;
+    let mut found = [with_parent(found, &known)];
+    look(&mut found, volume);
+    let [found] = found;
+    Some(found)
+}
+
+pub(crate) fn with_parent(info: &SnapshotInfo, all: &[SnapshotInfo]) -> SnapshotInfo {
+    let number = info.parent;
+    let place = number.and_then(|number| all.binary_search_by_key(&number, |known| known.id).ok());
+    SnapshotInfo {
+        parent_name: place.map(|place| all[place].name.clone()),
+        ..info.clone()
+    }
+}
+
+/// Fills in what is not as of the last consistency point, but as it is now.
+pub(crate) fn look(snapshots: &mut [SnapshotInfo], volume: &Volume) {
+    bases::mark(snapshots, volume);
+    for snapshot in snapshots {
+        // Freezes and publications want to change them, and would wait for who looks at a thousand at once.
+        if let Some(image) = volume.images().get(&snapshot.name) {
+            snapshot.is_exported = image.is_open();
+            snapshot.luns = image.luns.keys().cloned().collect();
+        }
+    }
+}

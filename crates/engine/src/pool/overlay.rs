@@ -1,0 +1,307 @@
+//! Overlays: what client operations left for the cleaner, by leaf (docs/design/design.md §6).
+//!
+//! An overlay belongs to one stripe affinity and one consistency point. It maps a *region* (the 255 leaves
+//! of one level-1 block) to entries. A region may also be punched as a whole: then what the tree has there
+//! is hidden, and only the entries count.
+//!
+//! 1. A page in an overlay never changes; overwriting replaces the entry. So a page under I/O is safe.
+//! 2. Entries are sorted by slot and unique.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use everglade_env::PageRef;
+use everglade_format::{FileId, SPAN};
+
+use crate::pool::fragment::Fragment;
+
+/// What became of one leaf.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// It has this content.
+    Data(PageRef),
+    /// Some of its bytes are these, the others are as below.
+    Fragment(Fragment),
+    /// It is a hole.
+    Punched,
+}
+
+impl Change {
+    /// True if the leaf will have a block.
+    pub(crate) fn is_block(&self) -> bool {
+        !matches!(self, Change::Punched)
+    }
+}
+
+/// A LUN and the index of a level-1 block in it.
+pub(crate) type RegionId = (FileId, u64);
+
+/// Changes below one level-1 block.
+#[derive(Default, Debug)]
+pub(crate) struct Region {
+    /// Whatever the tree has below this block is gone.
+    pub(crate) punched_whole: bool,
+    entries: Vec<(u8, Change)>,
+    /// How many of the entries are blocks.
+    blocks: usize,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Overlay {
+    pub(crate) regions: BTreeMap<RegionId, Region>,
+}
+
+/// Where the newest content of a leaf is.
+pub(crate) enum Found {
+    Data(PageRef),
+    /// Over what is older.
+    Fragment(Fragment),
+    Hole,
+    /// Not here: look at older overlays and the tree.
+    Older,
+}
+
+/// How an insertion changed the amount of dirty memory, in pages: data pages and, as one page each,
+/// regions that hold nothing but holes (their level-1 block will be loaded and changed).
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct Growth {
+    pub(crate) pages: i64,
+}
+
+impl Region {
+    fn place(&self, slot: u8) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&slot, |(slot, _)| *slot)
+    }
+
+    /// Changes in ascending order of their slots.
+    pub(crate) fn entries(&self) -> &[(u8, Change)] {
+        &self.entries
+    }
+
+    /// Pages this region counts for.
+    pub(crate) fn weight(&self) -> i64 {
+        let holes = self.punched_whole || self.blocks < self.entries.len();
+        i64::try_from(self.blocks).expect("at most 255") + i64::from(holes)
+    }
+
+    fn put(&mut self, slot: u8, change: Change) {
+        self.blocks += usize::from(change.is_block());
+        // What is written in order comes in order.
+        if self.entries.last().is_none_or(|(last, _)| *last < slot) {
+            return self.entries.push((slot, change));
+        }
+        match self.place(slot) {
+            Ok(index) => {
+                let old = std::mem::replace(&mut self.entries[index].1, change);
+                self.blocks -= usize::from(old.is_block());
+            }
+            Err(index) => self.entries.insert(index, (slot, change)),
+        }
+    }
+}
+
+fn split(leaf: u64) -> (u64, u8) {
+    (leaf / SPAN, u8::try_from(leaf % SPAN).expect("below 255"))
+}
+
+/// Regions of leaves that follow each other, and the slots in each.
+fn by_region(leaves: Range<u64>) -> impl Iterator<Item = (u64, Range<u8>)> {
+    let regions = leaves.start / SPAN..leaves.end.div_ceil(SPAN);
+    let regions = regions.map(move |region| {
+        let slot = |leaf: u64| u8::try_from(leaf - region * SPAN).expect("at most 255");
+        let from = leaves.start.max(region * SPAN);
+        let to = leaves.end.min((region + 1) * SPAN);
+        (region, slot(from)..slot(to))
+    });
+    regions.filter(|(_, slots)| !slots.is_empty())
+}
+
+impl Overlay {
+    pub(crate) fn find(&self, file: FileId, leaf: u64) -> Found {
+        let (region, slot) = split(leaf);
+        let Some(region) = self.regions.get(&(file, region)) else {
+            return Found::Older;
+        };
+        match region.place(slot) {
+            Ok(index) => match &region.entries[index].1 {
+                Change::Data(page) => Found::Data(page.clone()),
+                Change::Fragment(fragment) if region.punched_whole => {
+                    Found::Data(fragment.over(&PageRef::zero()))
+                }
+                Change::Fragment(fragment) => Found::Fragment(fragment.clone()),
+                Change::Punched => Found::Hole,
+            },
+            Err(_) if region.punched_whole => Found::Hole,
+            Err(_) => Found::Older,
+        }
+    }
+
+    /// Records the newest content of a leaf.
+    pub(crate) fn insert(&mut self, file: FileId, leaf: u64, change: Change) -> Growth {
+        let (region, slot) = split(leaf);
+        let region = self.regions.entry((file, region)).or_default();
+        let before = region.weight();
+        region.put(slot, change);
+        Growth {
+            pages: region.weight() - before,
+        }
+    }
+
+    /// Records the newest content of leaves that follow each other, all in this stripe. Each region is looked up once.
+    pub(crate) fn insert_all(
+        &mut self,
+        file: FileId,
+        leaves: Range<u64>,
+        changes: &mut impl Iterator<Item = Change>,
+    ) -> Growth {
+        let mut growth = Growth::default();
+        for (region, slots) in by_region(leaves) {
+            let region = self.regions.entry((file, region)).or_default();
+            let before = region.weight();
+            region.entries.reserve(slots.len());
+            for slot in slots {
+                region.put(slot, changes.next().expect("one for each leaf"));
+            }
+            growth.pages += region.weight() - before;
+        }
+        growth
+    }
+
+    /// How many of the leaves have data or a fragment here.
+    pub(crate) fn blocks_among(&self, file: FileId, leaves: Range<u64>) -> u64 {
+        let mut count = 0;
+        for (region, slots) in by_region(leaves) {
+            let Some(region) = self.regions.get(&(file, region)) else {
+                continue;
+            };
+            let from = region
+                .entries
+                .partition_point(|(slot, _)| *slot < slots.start);
+            let among = region.entries[from..].iter();
+            let among = among.take_while(|(slot, _)| *slot < slots.end);
+            count += among.filter(|(_, change)| change.is_block()).count() as u64;
+        }
+        count
+    }
+
+    /// Punches all 255 leaves of a region.
+    pub(crate) fn punch_region(&mut self, file: FileId, region: u64) -> Growth {
+        let region = self.regions.entry((file, region)).or_default();
+        let before = region.weight();
+        region.punched_whole = true;
+        region.entries.clear();
+        region.blocks = 0;
+        Growth {
+            pages: region.weight() - before,
+        }
+    }
+
+    /// True if the overlay says anything about leaves of this region.
+    pub(crate) fn mentions(&self, file: FileId, region: u64) -> bool {
+        self.regions.contains_key(&(file, region))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everglade_env::Page;
+
+    const FILE: FileId = FileId(70);
+
+    fn data(byte: u8) -> Change {
+        let mut page = Page::zeroed();
+        page[0] = byte;
+        Change::Data(page.freeze())
+    }
+
+    fn first_byte(found: Found) -> Option<u8> {
+        match found {
+            Found::Data(page) => Some(page[0]),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_newest_change_wins_and_memory_is_counted_once() {
+        let mut overlay = Overlay::default();
+        assert_eq!(overlay.insert(FILE, 300, data(1)).pages, 1);
+        assert_eq!(overlay.insert(FILE, 300, data(2)).pages, 0);
+        assert_eq!(overlay.insert(FILE, 255, data(3)).pages, 1);
+        assert_eq!(first_byte(overlay.find(FILE, 300)), Some(2));
+        assert_eq!(first_byte(overlay.find(FILE, 255)), Some(3));
+        assert!(matches!(overlay.find(FILE, 256), Found::Older));
+        assert!(
+            matches!(overlay.find(FileId(71), 300), Found::Older),
+            "another LUN"
+        );
+        assert_eq!(
+            overlay.insert(FILE, 300, Change::Punched).pages,
+            0,
+            "a page less, a hole more"
+        );
+        assert!(matches!(overlay.find(FILE, 300), Found::Hole));
+    }
+
+    #[test]
+    fn a_run_leaves_what_its_blocks_would_leave_one_by_one() {
+        let before = [
+            (3, data(1)),
+            (254, Change::Punched),
+            (256, data(2)),
+            (600, data(3)),
+        ];
+        for (first, count) in [
+            (0, 4),
+            (3, 1),
+            (250, 10),
+            (254, 2),
+            (255, 255),
+            (1, 700),
+            (800, 0),
+        ] {
+            let (mut run, mut single) = (Overlay::default(), Overlay::default());
+            for (leaf, change) in &before {
+                run.insert(FILE, *leaf, change.clone());
+                single.insert(FILE, *leaf, change.clone());
+            }
+            let leaves = first..first + count;
+            let charged = leaves.clone().filter(|leaf| {
+                let found = single.find(FILE, *leaf);
+                matches!(found, Found::Data(_) | Found::Fragment(_))
+            });
+            assert_eq!(
+                run.blocks_among(FILE, leaves.clone()),
+                charged.count() as u64
+            );
+            let mut changes = leaves.clone().map(|_| data(9));
+            let growth = run.insert_all(FILE, leaves.clone(), &mut changes);
+            let grown = leaves.map(|leaf| single.insert(FILE, leaf, data(9)).pages);
+            assert_eq!(growth.pages, grown.sum::<i64>(), "{first} + {count}");
+            for region in 0..4 {
+                assert_eq!(run.mentions(FILE, region), single.mentions(FILE, region));
+            }
+            for leaf in 0..1020 {
+                let (found, expected) = (run.find(FILE, leaf), single.find(FILE, leaf));
+                assert_eq!(first_byte(found), first_byte(expected), "leaf {leaf}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_punched_region_hides_the_tree_but_not_later_writes() {
+        let mut overlay = Overlay::default();
+        overlay.insert(FILE, 10, data(1));
+        overlay.insert(FILE, 11, data(1));
+        assert_eq!(overlay.punch_region(FILE, 0).pages, -1);
+        assert!(matches!(overlay.find(FILE, 10), Found::Hole));
+        assert!(matches!(overlay.find(FILE, 200), Found::Hole));
+        overlay.insert(FILE, 200, data(9));
+        assert_eq!(first_byte(overlay.find(FILE, 200)), Some(9));
+        assert!(
+            matches!(overlay.find(FILE, 255), Found::Older),
+            "the next region"
+        );
+    }
+}

@@ -1,0 +1,338 @@
+//! Volumes and LUNs as clients see them: committed roots, and overlays of what came since (B-02).
+//!
+//! A client operation runs inside the stripe affinities of the file stripes it touches. It finds a
+//! block's newest content in this order: the active overlay (consistency point n + 1), the frozen overlay
+//! (n, while it is being written), the committed tree (n − 1). The consistency point publishes new roots
+//! and drops frozen overlays together, inside the Aggregate affinity, so no reader sees one without the
+//! other.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use everglade_affinity::{Affinity, Partitioned, Permit, STRIPES, Stripe, VolumeAffinities};
+use everglade_env::BLOCK_SIZE;
+use everglade_format::planted::{self, Bug};
+use everglade_format::volume::Sync;
+use everglade_format::{FileId, SPAN, SnapshotId};
+
+use crate::pool::aggregate::Aggregate;
+use crate::pool::image::Image;
+use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
+use crate::pool::name::Name;
+use crate::pool::overlay::{Found, Overlay};
+use crate::read::redirects::Followed;
+use crate::read::root::Root;
+
+/// Level-1 blocks in a file stripe (docs/reference/conventions.md#defaults): an operation of 1 MiB
+/// touches at most two stripes.
+pub(crate) const STRIPE_REGIONS: u64 = 8;
+/// Leaves in a file stripe.
+pub(crate) const STRIPE_BLOCKS: u64 = STRIPE_REGIONS * SPAN;
+
+/// A volume's stripes have a bit each.
+const _: () = assert!(STRIPES <= u64::BITS as usize);
+
+/// What belongs to one stripe affinity of a volume.
+#[derive(Default)]
+pub(crate) struct StripeState {
+    /// Changes of the consistency point that operations join now.
+    pub(crate) active: Overlay,
+    /// Changes of the one being written.
+    pub(crate) frozen: Option<Arc<Overlay>>,
+}
+
+impl StripeState {
+    /// What the frozen overlay has for a leaf.
+    pub(crate) fn find_in_frozen(&self, file: FileId, leaf: u64) -> Found {
+        match &self.frozen {
+            Some(frozen) if !planted::is(Bug::FrozenNotRead) => frozen.find(file, leaf),
+            _ => Found::Older,
+        }
+    }
+}
+
+/// A volume.
+pub(crate) struct Volume {
+    pub(crate) id: FileId,
+    pub(crate) name: Name,
+    pub(crate) sync: Sync,
+    pub(crate) aggregate: Arc<Aggregate>,
+    pub(crate) affinities: VolumeAffinities,
+    pub(crate) stripes: Vec<Partitioned<StripeState, Stripe>>,
+    /// Stripes with something in their active overlay, one bit each.
+    pub(crate) dirty_stripes: AtomicU64,
+    /// Stripes with a frozen overlay. Changed in the Aggregate affinity only.
+    pub(crate) frozen_stripes: AtomicU64,
+    pub(crate) traffic: Traffic,
+    /// By name. Changed in the freeze only.
+    pub(crate) luns: RwLock<BTreeMap<String, Arc<Lun>>>,
+    /// Snapshots that clients can open, by name. Changed in the Aggregate affinity only.
+    pub(crate) images: RwLock<BTreeMap<String, Image>>,
+    /// Snapshots, for people. Changed when a consistency point is published only.
+    pub(crate) snapshots: RwLock<Arc<Vec<SnapshotInfo>>>,
+    /// Blocks of its active image, for people: as of the last consistency point.
+    pub(crate) used_blocks: AtomicU64,
+    /// Blocks of its files of the aggregate, likewise: container with all that is in it, and side files.
+    pub(crate) allocated_blocks: AtomicU64,
+    /// Blocks that deletions in it have yet to give back, likewise.
+    pub(crate) pending_blocks: AtomicU64,
+    /// What its snapshots' scans do, likewise.
+    pub(crate) scan: std::sync::Mutex<ScanInfo>,
+    /// A LUN that is being cloned, as of the last consistency point, for people.
+    pub(crate) lun_clone: std::sync::Mutex<Option<LunCloneInfo>>,
+    /// Of a clone: its parent and the snapshot of it that it began as. As of the last consistency point.
+    pub(crate) base: Mutex<Option<(FileId, SnapshotId)>>,
+    /// What is told of its split, likewise.
+    pub(crate) split: Mutex<SplitInfo>,
+    /// It, or what it is a clone of, was split: most of its blocks are not where its trees say
+    /// ([`crate::read::redirects`]).
+    pub(crate) is_moved: AtomicBool,
+    /// Operations wait for the next commit: another image is about to take the place of this one. Set in the
+    /// freeze, cleared when the consistency point is published.
+    pub(crate) is_paused: AtomicBool,
+}
+
+/// Bytes that clients read and wrote since the volume was opened.
+#[derive(Default)]
+pub(crate) struct Traffic {
+    pub(crate) read: AtomicU64,
+    pub(crate) written: AtomicU64,
+}
+
+impl Traffic {
+    pub(crate) fn note_read(&self, bytes: u32) {
+        self.read.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_written(&self, bytes: u32) {
+        self.written.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    }
+}
+
+/// A LUN.
+pub(crate) struct Lun {
+    pub(crate) file: FileId,
+    /// In the image that it is part of.
+    pub(crate) name: Name,
+    /// The snapshot whose image it is part of; of the active image if there is none.
+    pub(crate) snapshot: Option<String>,
+    pub(crate) volume: Arc<Volume>,
+    size_bytes: AtomicU64,
+    /// Blocks of its tree as of the last consistency point, for people.
+    used_blocks: AtomicU64,
+    root: Mutex<Root>,
+    gone: AtomicBool,
+}
+
+impl Volume {
+    pub(crate) fn stripe_index(&self, file: FileId, stripe: u64) -> usize {
+        let count = self.stripes.len() as u64;
+        usize::try_from(stripe.wrapping_add(u64::from(file.0)) % count).expect("below the count")
+    }
+
+    pub(crate) fn stripe(&self, file: FileId, stripe: u64) -> &Affinity<Stripe> {
+        self.stripes[self.stripe_index(file, stripe)].affinity()
+    }
+
+    /// False if a stripe has no overlay. Exact inside its affinity: who leaves something there says so before it leaves.
+    /// Panics if the permit does not cover the stripe, as looking into it does.
+    pub(crate) fn has_overlay(&self, stripe_index: usize, permit: &Permit) -> bool {
+        let stripe = self.stripes[stripe_index].affinity();
+        assert!(
+            permit.covers(stripe),
+            "{permit:?} does not cover {stripe:?}"
+        );
+        let dirty = self.dirty_stripes.load(Ordering::Acquire);
+        (dirty | self.frozen_stripes.load(Ordering::Acquire)) >> stripe_index & 1 == 1
+    }
+
+    /// True if no stripe has an overlay, so that the committed trees say everything.
+    pub(crate) fn is_clean(&self) -> bool {
+        let dirty = self.dirty_stripes.load(Ordering::Acquire);
+        dirty | self.frozen_stripes.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) fn lun(&self, name: &str) -> Option<Arc<Lun>> {
+        self.luns
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .get(name)
+            .cloned()
+    }
+
+    pub(crate) fn images(&self) -> RwLockReadGuard<'_, BTreeMap<String, Image>> {
+        self.images.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn images_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Image>> {
+        self.images.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What people are told of its scans.
+    pub(crate) fn scan(&self) -> ScanInfo {
+        let scan = self.scan.lock().unwrap_or_else(PoisonError::into_inner);
+        scan.clone()
+    }
+
+    pub(crate) fn set_scan(&self, info: ScanInfo) {
+        *self.scan.lock().unwrap_or_else(PoisonError::into_inner) = info;
+    }
+
+    /// What people are told of a LUN that is being cloned.
+    pub(crate) fn lun_clone(&self) -> Option<LunCloneInfo> {
+        let cloning = self.lun_clone.lock();
+        cloning.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_lun_clone(&self, info: Option<LunCloneInfo>) {
+        let mut cloning = self
+            .lun_clone
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *cloning = info;
+    }
+
+    /// What it is a clone of.
+    pub(crate) fn base(&self) -> Option<(FileId, SnapshotId)> {
+        *self.base.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_base(&self, base: Option<(FileId, SnapshotId)>) {
+        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = base;
+    }
+
+    /// What people are told of its split.
+    pub(crate) fn split(&self) -> SplitInfo {
+        *self.split.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_split(&self, info: SplitInfo) {
+        *self.split.lock().unwrap_or_else(PoisonError::into_inner) = info;
+    }
+
+    /// For those who follow its pointers.
+    pub(crate) fn followed(&self) -> Followed<'_> {
+        Followed {
+            id: self.id,
+            is_moved: &self.is_moved,
+        }
+    }
+
+    /// At a mount, and when a consistency point is published.
+    pub(crate) fn set_moved(&self, is_moved: bool) {
+        self.is_moved.store(is_moved, Ordering::Relaxed);
+    }
+
+    /// What people are told of its snapshots, by their numbers. Nobody who publishes waits for who looks at a thousand.
+    pub(crate) fn snapshots(&self) -> Arc<Vec<SnapshotInfo>> {
+        let known = self.snapshots.read();
+        known.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What people are told from now on. Leaves in `view` what they were told before: a thousand are not let go of in a
+    /// moment that clients wait for.
+    pub(crate) fn swap_snapshots(&self, view: &mut Arc<Vec<SnapshotInfo>>) {
+        let known = self.snapshots.write();
+        std::mem::swap(&mut *known.unwrap_or_else(PoisonError::into_inner), view);
+    }
+
+    pub(crate) fn all_luns(&self) -> Vec<Arc<Lun>> {
+        let luns = self
+            .luns
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        luns.values().cloned().collect()
+    }
+}
+
+impl Lun {
+    pub(crate) fn new(file: FileId, name: &str, volume: Arc<Volume>, size: u64, root: Root) -> Lun {
+        Lun {
+            file,
+            name: Name::new(name),
+            snapshot: None,
+            volume,
+            size_bytes: AtomicU64::new(size),
+            used_blocks: AtomicU64::new(0),
+            root: Mutex::new(root),
+            gone: AtomicBool::new(false),
+        }
+    }
+
+    /// A LUN of a snapshot.
+    pub(crate) fn of_snapshot(
+        file: FileId,
+        name: &str,
+        snapshot: &str,
+        volume: Arc<Volume>,
+        size: u64,
+        root: Root,
+    ) -> Lun {
+        Lun {
+            snapshot: (!planted::is(Bug::ImageShowsOverlays)).then(|| snapshot.to_owned()),
+            ..Lun::new(file, name, volume, size, root)
+        }
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Acquire)
+    }
+
+    /// Operations on it wait: it is part of the active image, and another one is about to take the place of that.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.snapshot.is_none() && self.volume.is_paused.load(Ordering::Acquire)
+    }
+
+    /// The stripe that a range of bytes lies in, if it is only one.
+    pub(crate) fn only_stripe(&self, offset: u64, length: u32) -> Option<&Affinity<Stripe>> {
+        let last = offset.checked_add(u64::from(length))?.checked_sub(1)?;
+        let stripe = |at: u64| at / BLOCK_SIZE as u64 / STRIPE_BLOCKS;
+        (stripe(offset) == stripe(last)).then(|| self.volume.stripe(self.file, stripe(offset)))
+    }
+
+    pub(crate) fn used_blocks(&self) -> u64 {
+        self.used_blocks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_used_blocks(&self, blocks: u64) {
+        self.used_blocks.store(blocks, Ordering::Relaxed);
+    }
+
+    /// In the freeze only.
+    pub(crate) fn set_size_bytes(&self, size: u64) {
+        self.size_bytes.store(size, Ordering::Release);
+    }
+
+    pub(crate) fn root(&self) -> Root {
+        *self
+            .root
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// When a consistency point is published only.
+    pub(crate) fn set_root(&self, root: Root) {
+        *self
+            .root
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = root;
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// In the freeze only.
+    pub(crate) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
+    /// `volume/lun`, or `volume/lun@snapshot`.
+    pub(crate) fn full_name(&self) -> String {
+        match &self.snapshot {
+            None => format!("{}/{}", self.volume.name, self.name),
+            Some(snapshot) => format!("{}/{}@{snapshot}", self.volume.name, self.name),
+        }
+    }
+}

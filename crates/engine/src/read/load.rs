@@ -1,0 +1,414 @@
+//! The load phase of a handler: pages it needs, and how it stops when one is missing.
+//!
+//! A handler asks [`LoadCx::page`] for each page; if one is not in memory the request is noted and the
+//! handler returns [`Stop`]. It lets go of everything and runs again from the top when all requested
+//! pages are there. The pages it waited for stay pinned until it is done, so that it makes progress
+//! however small the cache is.
+//!
+//! What a pointer of a volume names may have moved since it was written ([`crate::read::redirects`]). Then it is
+//! found here by way of the containers, and no handler knows.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use everglade_env::PageRef;
+use everglade_format::planted::{self, Bug};
+use everglade_format::{Damage, Layer, Pointer};
+use everglade_pagecache::{Key, PageCache};
+use everglade_target::Error;
+
+use crate::read::redirects::{Followed, Redirects};
+
+/// Why a handler cannot go on now.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Pages were requested; run again when they are here.
+    Load,
+    /// Run again after the next commit of the aggregate, or when a consistency point has got on.
+    Commit,
+    /// Run again when the journal has got on.
+    Log,
+    /// Run again when there may be more space: after the next commit, or when the host gave some.
+    Space,
+    /// Run again when device operations of the consistency point have completed.
+    Io,
+    /// It will never go on.
+    Failed(Error),
+}
+
+impl From<Damage> for Stop {
+    fn from(damage: Damage) -> Self {
+        Stop::Failed(Error::Io(format!("damaged metadata: {damage}")))
+    }
+}
+
+/// Why a page did not come.
+#[derive(Clone, Debug)]
+pub(crate) enum Missing {
+    /// The device answers, but this block is not what was written there, or cannot be read.
+    Damaged(String),
+    /// The device does not answer now; it may again.
+    Device(String),
+}
+
+impl From<Missing> for Stop {
+    fn from(missing: Missing) -> Self {
+        let (Missing::Damaged(reason) | Missing::Device(reason)) = missing;
+        Stop::Failed(Error::Io(reason))
+    }
+}
+
+/// What became of a page that was waited for.
+pub(crate) type Arrival = Result<PageRef, Missing>;
+
+/// Hashes places and contents of blocks. The contents' tags are keyed codes, so nobody can choose them to
+/// collide, and a multiplication spreads what they leave.
+#[derive(Default)]
+pub(crate) struct Spread(u64);
+
+/// For hash tables with blocks as keys.
+pub(crate) type BySpread = BuildHasherDefault<Spread>;
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes
+            .iter()
+            .for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// Pages a handler waited for, by place and content.
+#[derive(Default)]
+pub(crate) struct Pinned {
+    /// The first ones: most handlers wait for one or two.
+    few: Vec<((u64, u64), Arrival)>,
+    others: HashMap<(u64, u64), Arrival, BySpread>,
+}
+
+impl Pinned {
+    /// What is looked through faster than hashed.
+    const FEW: usize = 4;
+
+    pub(crate) fn insert(&mut self, pointer: Pointer, arrival: Arrival) {
+        let key = (pointer.pvbn.0, pointer.tag.0);
+        if let Some((_, known)) = self.few.iter_mut().find(|(known, _)| *known == key) {
+            *known = arrival;
+        } else if self.few.len() < Self::FEW {
+            self.few.push((key, arrival));
+        } else {
+            self.others.insert(key, arrival);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.few.clear();
+        if self.others.len() > 64 {
+            self.others = HashMap::default();
+        } else {
+            self.others.clear();
+        }
+    }
+
+    /// A page that came as it should be.
+    pub(crate) fn arrived(&self, pointer: Pointer) -> Option<PageRef> {
+        self.get(pointer)?.as_ref().ok().cloned()
+    }
+
+    fn get(&self, pointer: Pointer) -> Option<&Arrival> {
+        let key = (pointer.pvbn.0, pointer.tag.0);
+        let few = self.few.iter().find(|(known, _)| *known == key);
+        match few {
+            Some((_, arrival)) => Some(arrival),
+            None if self.others.is_empty() => None,
+            None => self.others.get(&key),
+        }
+    }
+}
+
+/// How a page is looked up in the cache.
+type Get = fn(&PageCache, &Key) -> Option<PageRef>;
+
+/// What a handler may do in its load phase.
+pub(crate) struct LoadCx<'a> {
+    /// The aggregate, by its number in this process.
+    pub(crate) aggregate: u32,
+    /// Where its blocks are that moved.
+    pub(crate) redirects: &'a Redirects,
+    /// The volume whose pointers are followed, if it is always the same.
+    pub(crate) volume: Option<Followed<'a>>,
+    pub(crate) cache: &'a PageCache,
+    pub(crate) pinned: &'a Pinned,
+    pub(crate) wants: &'a mut Vec<Pointer>,
+}
+
+impl LoadCx<'_> {
+    /// The node a pointer names: a block that says where others are, or how they are.
+    pub(crate) fn page(&mut self, pointer: Pointer) -> Result<PageRef, Stop> {
+        self.page_or_damage(pointer)?
+            .map_err(|reason| Missing::Damaged(reason).into())
+    }
+
+    /// The data a pointer names.
+    pub(crate) fn data(&mut self, pointer: Pointer) -> Result<PageRef, Stop> {
+        self.find(pointer, PageCache::get)?
+            .map_err(|reason| Missing::Damaged(reason).into())
+    }
+
+    /// The data that many pointers name; `found` gets it by their places in `pointers`. Neighbours are looked up
+    /// together. All that is missing is asked for before this stops.
+    pub(crate) fn data_all(
+        &mut self,
+        pointers: &[Pointer],
+        mut found: impl FnMut(usize, PageRef),
+    ) -> Result<(), Stop> {
+        let mut gather = Gather::default();
+        let mut places = Vec::with_capacity(pointers.len());
+        let mut keys = Vec::with_capacity(pointers.len());
+        for (place, pointer) in pointers.iter().enumerate() {
+            if pointer.is_lost() || self.pinned.get(*pointer).is_some() {
+                if let Some(page) = gather.add(self.data(*pointer)) {
+                    found(place, page);
+                }
+            } else {
+                places.push(place);
+                keys.push(self.key(*pointer));
+            }
+        }
+        let before = self.wants.len();
+        self.cache.get_all(&keys, |index, page| match page {
+            Some(page) => found(places[index], page),
+            None => self.wants.push(pointers[places[index]]),
+        });
+        let absent = self.wants.len() > before;
+        if absent && self.is_moved() {
+            // In the order of their places.
+            let mut absent = self.wants.split_off(before).into_iter().peekable();
+            for place in places {
+                if absent.next_if_eq(&pointers[place]).is_some()
+                    && let Some(page) = gather.add(self.data(pointers[place]))
+                {
+                    found(place, page);
+                }
+            }
+        } else {
+            gather.add(if absent { Err(Stop::Load) } else { Ok(()) });
+        }
+        gather.finish()
+    }
+
+    /// The node a pointer names, or how it is damaged for good.
+    pub(crate) fn page_or_damage(
+        &mut self,
+        pointer: Pointer,
+    ) -> Result<Result<PageRef, String>, Stop> {
+        let found = self.find(pointer, PageCache::get_node)?;
+        if found.is_ok() && self.pinned.get(pointer).is_some() {
+            // It came from the device, where nobody knew what it is.
+            self.cache.hold_node(&self.key(pointer));
+        }
+        Ok(found)
+    }
+
+    /// The data a pointer names, or how it is damaged for good.
+    pub(crate) fn data_or_damage(
+        &mut self,
+        pointer: Pointer,
+    ) -> Result<Result<PageRef, String>, Stop> {
+        self.find(pointer, PageCache::get)
+    }
+
+    fn find(&mut self, pointer: Pointer, get: Get) -> Result<Result<PageRef, String>, Stop> {
+        assert!(!pointer.is_hole(), "a hole has no page");
+        if pointer.is_lost() {
+            return Ok(Err(
+                "it was lost with a block that could not be read".to_owned()
+            ));
+        }
+        match self.look(pointer, get) {
+            Some(Ok(page)) => Ok(Ok(page)),
+            Some(Err(missing)) => match self.elsewhere(pointer, get, false)? {
+                Some(page) => Ok(Ok(page)),
+                None => match missing {
+                    Missing::Damaged(reason) => Ok(Err(reason)),
+                    Missing::Device(_) => Err(missing.into()),
+                },
+            },
+            None => {
+                if self.is_moved()
+                    && let Some(page) = self.elsewhere(pointer, get, true)?
+                {
+                    return Ok(Ok(page));
+                }
+                self.wants.push(pointer);
+                Err(Stop::Load)
+            }
+        }
+    }
+
+    /// What is known of a page: it is here, or it did not come.
+    fn look(&self, pointer: Pointer, get: Get) -> Option<Arrival> {
+        let known = self.pinned.get(pointer).cloned();
+        known.or_else(|| get(self.cache, &self.key(pointer)).map(Ok))
+    }
+
+    /// True if most of what a handler looks for is not where its pointers say. Asked only before something is read.
+    fn is_moved(&self) -> bool {
+        self.volume.is_some_and(Followed::is_moved)
+    }
+
+    /// Looks for what a pointer of a volume names where containers have it. Nothing if they do not, or if what they have
+    /// is damaged. With `believes`, only containers of volumes that were split are asked, and nothing is found if one
+    /// of them says that the pointer is right.
+    fn elsewhere(
+        &mut self,
+        pointer: Pointer,
+        get: Get,
+        believes: bool,
+    ) -> Result<Option<PageRef>, Stop> {
+        // Blocks of the aggregate itself have no vvbn, and are where they are.
+        if pointer.vvbn.0 == 0 || planted::is(Bug::RedirectMissing) {
+            return Ok(None);
+        }
+        let redirects = self.redirects;
+        let known = redirects.containers();
+        let others = if believes { &[] } else { &known.others[..] };
+        for (id, root) in known.split.iter().chain(others) {
+            // Those made later cannot be parents.
+            if self.volume.is_some_and(|volume| *id > volume.id) {
+                continue;
+            }
+            let slot = match root.pointer(self, Layer::Aggregate, 0, pointer.vvbn.0) {
+                Ok(slot) => slot,
+                // Whoever needs the container itself will be told.
+                Err(Stop::Failed(_)) => continue,
+                Err(stop) => return Err(stop),
+            };
+            if slot.tag != pointer.tag || !slot.has_block() {
+                continue;
+            }
+            if slot.pvbn == pointer.pvbn {
+                if believes {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let moved = Pointer {
+                pvbn: slot.pvbn,
+                ..pointer
+            };
+            match self.look(moved, get) {
+                Some(Ok(page)) => {
+                    redirects.note();
+                    return Ok(Some(page));
+                }
+                Some(Err(_)) => {}
+                None => {
+                    self.wants.push(moved);
+                    return Err(Stop::Load);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Those whose pages are not in memory, as they are to be read. Nothing is noted of them.
+    pub(crate) fn missing(&mut self, pointers: &[Pointer]) -> Result<Vec<Pointer>, Stop> {
+        let keys: Vec<Key> = pointers.iter().map(|pointer| self.key(*pointer)).collect();
+        let missing = self.cache.missing(&keys).into_iter();
+        let mut missing: Vec<Pointer> = missing.map(|place| pointers[place]).collect();
+        if !missing.is_empty() && self.is_moved() {
+            for pointer in std::mem::take(&mut missing) {
+                match self.find(pointer, PageCache::get) {
+                    Ok(_) | Err(Stop::Load) => {}
+                    Err(stop) => return Err(stop),
+                }
+            }
+            let wanted = std::mem::take(self.wants);
+            // Where a block is has to be known before it is read for nobody.
+            let (nodes, blocks) = wanted.into_iter().partition(|it| it.vvbn.0 == 0);
+            *self.wants = nodes;
+            missing = blocks;
+        }
+        match self.wants.is_empty() {
+            true => Ok(missing),
+            false => Err(Stop::Load),
+        }
+    }
+
+    /// Remembers a node just written under its new place (C-10).
+    pub(crate) fn keep(&self, pointer: Pointer, page: PageRef) {
+        self.cache.insert_node(self.key(pointer), page);
+    }
+
+    /// A node has another place from the next image on. Whoever reads this one meanwhile still finds it.
+    pub(crate) fn replaced(&self, old: Pointer) {
+        if old.has_block() {
+            self.cache.release_node(&self.key(old));
+        }
+    }
+
+    /// The same for data, which comes in the order of its places.
+    pub(crate) fn keep_data(&self, stored: Vec<(Pointer, PageRef)>) {
+        let stored = stored.into_iter();
+        let pages = stored.map(|(pointer, page)| (self.key(pointer), page));
+        self.cache.insert_all(pages.collect());
+    }
+
+    fn key(&self, pointer: Pointer) -> Key {
+        key(self.aggregate, pointer)
+    }
+}
+
+/// What the block that a pointer names is found by in the cache.
+pub(crate) fn key(aggregate: u32, pointer: Pointer) -> Key {
+    Key {
+        aggregate,
+        pvbn: pointer.pvbn,
+        tag: pointer.tag,
+    }
+}
+
+/// Collects the requests of several independent loads before stopping, so that they wait together.
+#[derive(Default)]
+pub(crate) struct Gather(Option<Stop>);
+
+impl Gather {
+    /// Notes the outcome of one load; the value if it is there.
+    pub(crate) fn add<T>(&mut self, outcome: Result<T, Stop>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(stop) => {
+                // Anything graver than waiting for pages wins.
+                if self.0.is_none() || !matches!(stop, Stop::Load) {
+                    self.0 = Some(stop);
+                }
+                None
+            }
+        }
+    }
+
+    /// Stops if anything was missing.
+    pub(crate) fn finish(self) -> Result<(), Stop> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
+/// The layer's name in messages.
+pub(crate) fn layer_name(layer: Layer) -> &'static str {
+    match layer {
+        Layer::Aggregate => "aggregate",
+        Layer::Volume => "volume",
+    }
+}

@@ -1,0 +1,11 @@
+//! Reading: from a pointer to the page it names.
+//!
+//! [`load`] is the load phase of every handler, [`walk`] follows pointers from a committed root, [`shortcuts`]
+//! remembers where a walk led, and [`redirects`] finds a block that moved since its pointer was written. Nothing
+//! here knows aggregates or volumes: a [`load::LoadCx`] says where its pointers lead.
+
+pub(crate) mod load;
+pub(crate) mod redirects;
+pub(crate) mod root;
+pub(crate) mod shortcuts;
+pub(crate) mod walk;

@@ -1,0 +1,103 @@
+//! Redirects: where the blocks of volumes are whose pointers may be out of date (B-10).
+//!
+//! A pointer in a volume's tree names a block twice: its vvbn, which is the truth by way of the container, and its
+//! pvbn, which saves asking the container. When a clone is split every block that it shared gets a new pvbn, and
+//! nothing in its trees changes. The old pvbns go on naming the parent's blocks, which may be freed and used for
+//! something else. So the pvbn in a pointer is a hint, and whoever finds something else there asks the containers:
+//!
+//! ```text
+//! page in memory ──no──▶ of a volume that was split: container first ──▶ read there
+//!                        of others: read where the pointer says ──another content──▶ containers ──▶ read there
+//! ```
+//!
+//! 1. A page found by way of any container has the tag of the pointer, so it has the right content whoever's slot
+//!    it was found by. Which containers are asked, and in which order, is a matter of speed only.
+//! 2. Only committed containers are asked. A block that moves in a consistency point is still where it was until
+//!    that is committed and the next one began, so nobody needs the slots that it has not committed yet.
+//! 3. Volumes that were never split, and are no clones of such, pay nothing until a block is not where a pointer says.
+//!    Nothing but a split makes that so today. But the container is the truth in any volume (B-10), so whatever moves
+//!    blocks in times to come is understood by a build that only knows splits: then all containers are asked.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use everglade_format::FileId;
+
+use crate::read::root::Root;
+
+/// Committed containers, the latest made first: a clone comes before its parent.
+#[derive(Default)]
+pub(crate) struct Containers {
+    /// Of volumes that were split.
+    pub(crate) split: Vec<(FileId, Root)>,
+    /// Of the others.
+    pub(crate) others: Vec<(FileId, Root)>,
+}
+
+/// A volume whose pointers are followed.
+#[derive(Clone, Copy)]
+pub(crate) struct Followed<'a> {
+    pub(crate) id: FileId,
+    /// Most of its blocks are not where its pointers say.
+    pub(crate) is_moved: &'a AtomicBool,
+}
+
+impl Followed<'_> {
+    pub(crate) fn is_moved(self) -> bool {
+        self.is_moved.load(Ordering::Relaxed)
+    }
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Redirects {
+    containers: RwLock<Arc<Containers>>,
+    is_any: AtomicBool,
+    /// Pages that were found elsewhere.
+    count: AtomicU64,
+}
+
+impl Redirects {
+    /// At a mount, and when a consistency point is published. Each container comes with whether its volume was split.
+    pub(crate) fn set(&self, containers: impl Iterator<Item = (bool, FileId, Root)>) {
+        let mut all = Containers::default();
+        for (is_split, id, root) in containers {
+            let list = if is_split {
+                &mut all.split
+            } else {
+                &mut all.others
+            };
+            list.push((id, root));
+        }
+        for list in [&mut all.split, &mut all.others] {
+            list.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
+        }
+        self.is_any.store(!all.split.is_empty(), Ordering::Relaxed);
+        let mut known = self
+            .containers
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *known = Arc::new(all);
+    }
+
+    /// True if any volume was split.
+    pub(crate) fn is_any(&self) -> bool {
+        self.is_any.load(Ordering::Relaxed)
+    }
+
+    /// The containers to ask.
+    pub(crate) fn containers(&self) -> Arc<Containers> {
+        let known = self.containers.read();
+        known.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A page was found elsewhere.
+    pub(crate) fn note(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Pages that were found elsewhere since the aggregate was opened.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
