@@ -68,6 +68,7 @@
 use crate::class::{Kind, ParentOf, Serial};
 use crate::counters::Counts;
 use crate::node::{Affinity, Node};
+use crate::outcome::{Gone, Granted, Stranded};
 use crate::permit::{Hold, Permit};
 use crate::queues::{Queues, Turn};
 use crate::reactors::Reactors;
@@ -92,34 +93,6 @@ pub enum Entry {
     /// The affinity has left the tree. The message was not kept; restart it from the top.
     Gone,
 }
-
-/// A message whose turn has come, on its way to its home reactor. It holds the permit already.
-#[derive(Debug)]
-#[must_use = "a granted message must be posted to its reactor"]
-pub struct Granted<M> {
-    /// The reactor that asked to enter.
-    pub reactor: usize,
-    /// The message it asked for.
-    pub message: M,
-    /// The permit; whoever runs the message leaves with it.
-    pub permit: Permit,
-}
-
-/// A message that waited in an affinity that left the tree. Post it to its reactor, which restarts it
-/// from the top and finds out what is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a stranded message must be posted to its reactor"]
-pub struct Stranded<M> {
-    /// The reactor that asked to enter.
-    pub reactor: usize,
-    /// The message it asked for.
-    pub message: M,
-}
-
-/// The affinity has left the tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the affinity was removed")]
-pub struct Gone;
 
 impl<M: Copy> Affinities<M> {
     /// A tree that is only a root, for reactors 0 to `reactors` − 1.

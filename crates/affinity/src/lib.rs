@@ -25,6 +25,7 @@ mod affinities;
 mod class;
 mod counters;
 mod node;
+mod outcome;
 mod partitioned;
 mod permit;
 mod queues;
@@ -35,13 +36,14 @@ mod sync;
 mod tests;
 mod word;
 
-pub use affinities::{Affinities, Entry, Gone, Granted, Stranded};
-pub use class::{
+pub use crate::affinities::{Affinities, Entry};
+pub use crate::class::{
     Aggregate, AggregateVbn, Class, Contains, Kind, ParentOf, Range, Serial, Stripe, Volume,
     VolumeLogical, VolumeVbn,
 };
-pub use counters::{Count, Counts};
-pub use node::{Affinity, Node};
-pub use partitioned::Partitioned;
-pub use permit::{Covers, Lent, Permit};
-pub use shape::{AggregateAffinities, RANGES, STRIPES, STRIPES_ABLATION, VolumeAffinities};
+pub use crate::counters::{Count, Counts};
+pub use crate::node::{Affinity, Node};
+pub use crate::outcome::{Gone, Granted, Stranded};
+pub use crate::partitioned::Partitioned;
+pub use crate::permit::{Covers, Lent, Permit};
+pub use crate::shape::{AggregateAffinities, RANGES, STRIPES, STRIPES_ABLATION, VolumeAffinities};

@@ -28,9 +28,9 @@
 use std::collections::VecDeque;
 use std::iter;
 
-use crate::affinities::{Gone, Granted, Stranded};
 use crate::class::Class;
 use crate::node::{Node, NodeId};
+use crate::outcome::{Gone, Granted, Stranded};
 use crate::permit::{Hold, Permit};
 use crate::reactors::Reactors;
 

@@ -3,11 +3,12 @@
 //! Routing is static: equal inputs give equal affinities for as long as the node lives, which is what
 //! makes two messages on one block meet. The counts change only by removing and adding anew.
 
-use crate::affinities::{Affinities, Gone};
+use crate::affinities::Affinities;
 use crate::class::{
     Aggregate, AggregateVbn, Kind, ParentOf, Range, Stripe, Volume, VolumeLogical, VolumeVbn,
 };
 use crate::node::Affinity;
+use crate::outcome::Gone;
 
 /// Stripe affinities per volume.
 pub const STRIPES: usize = 64;

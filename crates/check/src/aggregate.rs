@@ -1,5 +1,6 @@
 //! The aggregate: its trees, Definition 1 over pvbns, contexts and contents; then each volume.
 
+use crate::bad::{Bad, BadBlocks, report_bad};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -22,15 +23,6 @@ use crate::volume;
 /// Bad blocks of volumes that are kept to be named by the files they belong to; further ones are
 /// reported under their containers.
 const BAD_BLOCKS_MAX: usize = 1 << 16;
-
-/// A block of a volume whose content is not what the container expects.
-pub(crate) struct Bad {
-    pub(crate) reference: Reference,
-    pub(crate) fault: Fault,
-}
-
-/// Bad blocks by container and vvbn.
-pub(crate) type BadBlocks = BTreeMap<(FileId, u64), Bad>;
 
 /// Verifies everything below the superblock.
 pub(crate) fn check(
@@ -212,19 +204,6 @@ impl<'b> Blocks<'b> {
             done(*verified);
         });
     }
-}
-
-/// Reports a bad block under the file of the aggregate that owns it.
-pub(crate) fn report_bad(
-    fs: &FileSystem<'_>,
-    files: &Files,
-    reference: &Reference,
-    fault: &Fault,
-    findings: &mut Findings,
-) {
-    let object = files.object_of(fs, reference.file);
-    let place = reference.place_in_aggregate();
-    tree::content_fault(findings, &object, place, reference.tag, fault);
 }
 
 fn expected_context(reference: &Reference) -> Context {

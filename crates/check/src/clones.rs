@@ -20,12 +20,12 @@ use everglade_format::snapshot::State;
 use everglade_format::volume::CLONE_DEPTH_MAX;
 use everglade_format::{CpNumber, FileId, Inode, Kind as FileKind, SnapshotId, SnapshotRecord};
 
-use crate::aggregate::BadBlocks;
+use crate::bad::BadBlocks;
 use crate::files::Files;
 use crate::filesystem::{FileSystem, Inside};
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
-use crate::volume::read_superblock;
+use crate::superblock::read_superblock;
 
 /// The id of the base among the clone's own snapshots.
 pub(crate) const BASE: SnapshotId = SnapshotId(1);

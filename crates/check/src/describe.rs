@@ -22,10 +22,10 @@ use crate::labels::{self, Labels};
 use crate::media::Media;
 use crate::problem::Object;
 use crate::reference::References;
+use crate::superblock::read_superblock;
 use crate::tree::{self, File, Leaves, Visit};
 use crate::unreadable::Unreadable;
 use crate::usage::counts_of;
-use crate::volume::read_superblock;
 
 /// A heading, named facts under it, and further descriptions under those.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! All files of a file system: every tree is walked, every reference noted. One walk for both layers.
 
+use crate::reference::note_reference;
+use crate::side_kinds;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,8 +17,7 @@ use crate::inodes::{self, Inodes, check_block_count};
 use crate::names::{self, Names};
 use crate::notes::Notes;
 use crate::problem::{Kind, Object, Place};
-use crate::reference::{Reference, References};
-use crate::sides;
+use crate::reference::References;
 use crate::tree::{self, File, Leaves, Visit};
 
 /// What a walk over a file system found.
@@ -76,7 +77,7 @@ impl Files {
     pub(crate) fn is_whole(&self, id: FileId) -> bool {
         match self.names.of.get(&id) {
             Some(name) => !name.hidden,
-            None => id < metafile::FIRST_FILE || sides::is_side(self.inodes.all[&id].kind),
+            None => id < metafile::FIRST_FILE || side_kinds::is_side(self.inodes.all[&id].kind),
         }
     }
 
@@ -178,7 +179,7 @@ impl Files {
         self.bits_partial |= walked.partial && id == metafile::ACTIVE_MAP;
         if id == metafile::OVERFLOW {
             self.overflow = walked.leaves;
-        } else if id >= metafile::FIRST_FILE && visible && !sides::is_side(inode.kind) {
+        } else if id >= metafile::FIRST_FILE && visible && !side_kinds::is_side(inode.kind) {
             self.mapped += walked.leaves;
             self.holes += inode.block_count().saturating_sub(walked.leaves);
         }
@@ -201,7 +202,11 @@ impl Files {
             Layer::Aggregate => "container of",
             Layer::Volume => "LUN",
         };
-        let side = self.inodes.all.get(&id).and_then(|it| sides::name(it.kind));
+        let side = self
+            .inodes
+            .all
+            .get(&id)
+            .and_then(|it| side_kinds::name(it.kind));
         let name: Arc<str> = match self.names.of.get(&id) {
             Some(name) if name.hidden && side.is_some() => {
                 format!("deleted side file of {}", name.text).into()
@@ -228,38 +233,4 @@ fn leaves_of(inode: &Inode) -> Leaves {
         metafile::NOTES => Leaves::Headed(BlockKind::Notes),
         _ => Leaves::Opaque,
     }
-}
-
-/// Notes the reference of a visit under the number that counts at the layer.
-pub(crate) fn note_reference(
-    fs: &FileSystem<'_>,
-    file: &File<'_>,
-    visit: &Visit<'_>,
-    findings: &mut Findings,
-    references: &mut References,
-) {
-    let Visit::Reference {
-        level,
-        index,
-        pointer,
-    } = visit
-    else {
-        return;
-    };
-    let number = match fs.layer() {
-        Layer::Aggregate => pointer.pvbn.0,
-        Layer::Volume => pointer.vvbn.0,
-    };
-    if fs.layer() == Layer::Aggregate && fs.media.geometry.locate(pointer.pvbn).is_none() {
-        let place = Place::in_tree(*level, *index, pointer);
-        let expected = "a block of an extent";
-        let found = pointer.pvbn;
-        findings.add(Kind::OutsideExtents, file.object, place, expected, found);
-        return;
-    }
-    let reference = Reference::new(number, file.inode.id, *level, *index, pointer);
-    references.push(match sides::is_side(file.inode.kind) {
-        true => reference.of_side(),
-        false => reference,
-    });
 }

@@ -3,11 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use everglade_format::{Block, CpNumber, FileId, Inode, Layer, Pointer, Pvbn, metafile};
+use everglade_format::indirect::BlockKind;
+use everglade_format::{
+    Block, CpNumber, Damage, FileId, Header, Indirect, Inode, Layer, Pointer, Pvbn, SPAN, metafile,
+};
 
 use crate::media::{Fault, Media};
 use crate::problem::Object;
-use crate::tree;
 
 /// What makes a file system a volume.
 #[derive(Clone)]
@@ -23,12 +25,12 @@ pub(crate) struct Inside<'a> {
 impl Inside<'_> {
     /// The slot of a vvbn: its own, or of a block of the base that of a parent.
     pub(crate) fn slot(&self, vvbn: u64) -> Result<Pointer, Fault> {
-        let own = tree::pointer_at(self.aggregate, self.container, vvbn)?;
+        let own = pointer_at(self.aggregate, self.container, vvbn)?;
         if !own.is_hole() {
             return Ok(own);
         }
         for container in &self.above {
-            let slot = tree::pointer_at(self.aggregate, container, vvbn)?;
+            let slot = pointer_at(self.aggregate, container, vvbn)?;
             if !slot.is_hole() {
                 return Ok(slot);
             }
@@ -113,4 +115,27 @@ impl FileSystem<'_> {
         }
         self.media.read(slot.pvbn, slot.tag)
     }
+}
+
+/// The pointer to leaf `fbn`, all blocks on the way to it being what they should.
+pub(crate) fn pointer_at(fs: &FileSystem<'_>, inode: &Inode, fbn: u64) -> Result<Pointer, Fault> {
+    if fbn >= Inode::reach(inode.levels) {
+        return Ok(Pointer::HOLE);
+    }
+    let mut pointer = inode.root;
+    let unknown = |_: Damage| Fault::Unknown;
+    for level in (1..=inode.levels).rev() {
+        if pointer.is_hole() {
+            break;
+        }
+        let block = fs.read(&pointer).map_err(|_| Fault::Unknown)?;
+        let kind = BlockKind::indirect(fs.layer());
+        let index = fbn / Inode::reach(level);
+        Header::expect(&block, kind, level, inode.id, index).map_err(unknown)?;
+        let slot = fbn / Inode::reach(level - 1) % SPAN;
+        pointer = Indirect(&block)
+            .pointer(slot, fs.layer())
+            .map_err(unknown)?;
+    }
+    Ok(pointer)
 }

@@ -6,12 +6,12 @@ use everglade_format::indirect::BlockKind;
 use everglade_format::inode::INODES_PER_BLOCK;
 use everglade_format::{Block, CpNumber, FileId, Inode, Kind as FileKind, Layer, metafile};
 
-use crate::files::note_reference;
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
 use crate::reference::References;
-use crate::sides;
+use crate::reference::note_reference;
+use crate::side_kinds;
 use crate::tree::{self, File, Leaves, Visit, Walked};
 
 /// All inodes and how much of their file could be read.
@@ -107,7 +107,7 @@ fn check(fs: &FileSystem<'_>, inode: &Inode, next_file: FileId, findings: &mut F
     let id = inode.id;
     let object = fs.file(id, "inode".into());
     let user_kind = match fs.layer() {
-        Layer::Aggregate if sides::is_side(inode.kind) => inode.kind,
+        Layer::Aggregate if side_kinds::is_side(inode.kind) => inode.kind,
         Layer::Aggregate => FileKind::Container,
         Layer::Volume => FileKind::Lun,
     };
@@ -131,7 +131,7 @@ fn check(fs: &FileSystem<'_>, inode: &Inode, next_file: FileId, findings: &mut F
         let found = "data in the inode";
         findings.add(Kind::InodeUnexpected, &object, Place::NONE, expected, found);
     }
-    if sides::is_side(inode.kind) && inode.levels == 0 {
+    if side_kinds::is_side(inode.kind) && inode.levels == 0 {
         let expected = "at least one level, so that it can shrink";
         findings.add(Kind::LevelsTooFew, &object, Place::NONE, expected, 0);
     }

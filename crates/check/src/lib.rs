@@ -31,6 +31,7 @@
 //! seem unnamed) is not reported.
 
 mod aggregate;
+mod bad;
 mod clones;
 mod contents;
 pub mod describe;
@@ -46,8 +47,10 @@ mod notes;
 pub mod problem;
 mod reference;
 pub mod report;
+mod side_kinds;
 mod sides;
 mod snapshots;
+mod superblock;
 mod tree;
 mod unreadable;
 mod usage;

@@ -9,13 +9,13 @@ use everglade_format::{
     BLOCK_SIZE, Directory, EntryKind, FileId, Inode, Layer, directory, metafile,
 };
 
-use crate::files::note_reference;
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
 use crate::inodes::{Inodes, check_block_count};
 use crate::problem::{Kind, Object, Place};
 use crate::reference::References;
-use crate::sides;
+use crate::reference::note_reference;
+use crate::side_kinds;
 use crate::tree::{self, File, Leaves, Visit};
 
 /// Bytes of an entry, also where the entries are in the inode (B-05): one after the other from the
@@ -74,7 +74,7 @@ pub(crate) fn walk(
     if !names.partial {
         for id in inodes.all.keys() {
             // Volumes name their side files.
-            let is_side = |id: &FileId| sides::is_side(inodes.all[id].kind);
+            let is_side = |id: &FileId| side_kinds::is_side(inodes.all[id].kind);
             if *id >= metafile::FIRST_FILE && !names.of.contains_key(id) && !is_side(id) {
                 let object = fs.file(*id, "file".into());
                 let expected = "an entry in directory or hidden namespace";
@@ -143,7 +143,7 @@ impl Reader<'_> {
         let (id, object) = (entry.file, &self.object);
         let named = format_args!("{:?} of file {id}", entry.name);
         let file = self.inodes.all.get(&id);
-        let is_side = file.is_some_and(|inode| sides::is_side(inode.kind));
+        let is_side = file.is_some_and(|inode| side_kinds::is_side(inode.kind));
         let kind = match self.fs.layer() {
             // Nobody can name a side file but its volume, until it is deleted.
             Layer::Aggregate if is_side && hidden => EntryKind::Side,

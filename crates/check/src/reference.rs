@@ -3,9 +3,13 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use everglade_format::{FileId, Pointer, Pvbn, Tag, Vvbn, metafile};
+use everglade_format::{FileId, Layer, Pointer, Pvbn, Tag, Vvbn, metafile};
 
-use crate::problem::Place;
+use crate::filesystem::FileSystem;
+use crate::findings::Findings;
+use crate::problem::{Kind, Place};
+use crate::side_kinds;
+use crate::tree::{File, Visit};
 
 /// Blocks in a window: 640 MiB of references when all are in use.
 pub(crate) const WINDOW_BLOCKS: u64 = 1 << 24;
@@ -141,4 +145,38 @@ impl References {
         let to = self.list.partition_point(|r| r.number < range.end);
         &self.list[from..to]
     }
+}
+
+/// Notes the reference of a visit under the number that counts at the layer.
+pub(crate) fn note_reference(
+    fs: &FileSystem<'_>,
+    file: &File<'_>,
+    visit: &Visit<'_>,
+    findings: &mut Findings,
+    references: &mut References,
+) {
+    let Visit::Reference {
+        level,
+        index,
+        pointer,
+    } = visit
+    else {
+        return;
+    };
+    let number = match fs.layer() {
+        Layer::Aggregate => pointer.pvbn.0,
+        Layer::Volume => pointer.vvbn.0,
+    };
+    if fs.layer() == Layer::Aggregate && fs.media.geometry.locate(pointer.pvbn).is_none() {
+        let place = Place::in_tree(*level, *index, pointer);
+        let expected = "a block of an extent";
+        let found = pointer.pvbn;
+        findings.add(Kind::OutsideExtents, file.object, place, expected, found);
+        return;
+    }
+    let reference = Reference::new(number, file.inode.id, *level, *index, pointer);
+    references.push(match side_kinds::is_side(file.inode.kind) {
+        true => reference.of_side(),
+        false => reference,
+    });
 }

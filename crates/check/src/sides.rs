@@ -3,6 +3,7 @@
 //! No directory names them: the volume's superblock does, until they are deleted. Then they are in the hidden
 //! namespace, as side files. So each is named exactly once, by one of the two.
 
+use crate::side_kinds::{is_side, name};
 use std::collections::BTreeSet;
 
 use everglade_format::{FileId, Inode, Kind as FileKind};
@@ -11,21 +12,6 @@ use crate::files::Files;
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
-
-/// True for the kinds of side files.
-pub(crate) fn is_side(kind: FileKind) -> bool {
-    name(kind).is_some()
-}
-
-/// What people call it.
-pub(crate) fn name(kind: FileKind) -> Option<&'static str> {
-    match kind {
-        FileKind::Summary => Some("summary map"),
-        FileKind::Snapshots => Some("snapshot table"),
-        FileKind::Release => Some("release file"),
-        FileKind::Metafile | FileKind::Lun | FileKind::Container => None,
-    }
-}
 
 /// Which side files were named by volumes.
 #[derive(Default)]

@@ -3,11 +3,12 @@
 //! Block (level l, index i) covers the leaves from i × 255^l on; slot s of it is (l − 1, i × 255 + s).
 //! Depth is at most six, and a block is descended from only if its header names just this place.
 
+use crate::filesystem::pointer_at;
 use std::ops::Range;
 use std::rc::Rc;
 
 use everglade_format::indirect::BlockKind;
-use everglade_format::{Block, Damage, FileId, Header, Indirect, Inode, Pointer, SPAN, Tag};
+use everglade_format::{Block, FileId, Header, Indirect, Inode, Pointer, SPAN, Tag};
 
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
@@ -256,29 +257,6 @@ pub(crate) fn content_fault(
         }
         Fault::Outside | Fault::Unmapped | Fault::Disagreement | Fault::Unknown => {}
     }
-}
-
-/// The pointer to leaf `fbn`, all blocks on the way to it being what they should.
-pub(crate) fn pointer_at(fs: &FileSystem<'_>, inode: &Inode, fbn: u64) -> Result<Pointer, Fault> {
-    if fbn >= Inode::reach(inode.levels) {
-        return Ok(Pointer::HOLE);
-    }
-    let mut pointer = inode.root;
-    let unknown = |_: Damage| Fault::Unknown;
-    for level in (1..=inode.levels).rev() {
-        if pointer.is_hole() {
-            break;
-        }
-        let block = fs.read(&pointer).map_err(|_| Fault::Unknown)?;
-        let kind = BlockKind::indirect(fs.layer());
-        let index = fbn / Inode::reach(level);
-        Header::expect(&block, kind, level, inode.id, index).map_err(unknown)?;
-        let slot = fbn / Inode::reach(level - 1) % SPAN;
-        pointer = Indirect(&block)
-            .pointer(slot, fs.layer())
-            .map_err(unknown)?;
-    }
-    Ok(pointer)
 }
 
 /// Leaf `fbn` of a file of plain leaves; `None` for a hole.

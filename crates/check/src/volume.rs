@@ -1,16 +1,17 @@
 //! Volumes: each one's trees, Definition 1 over vvbns, and the container beside them (O-04).
 
+use crate::superblock::read_superblock;
 use std::sync::Arc;
 
 use everglade_format::volume::{SUPERBLOCK_VVBN, VOLUME_AREA_BLOCKS};
-use everglade_format::{FileId, Inode, Kind as FileKind, Pointer, VolumeSuperblock, metafile};
+use everglade_format::{FileId, Inode, Kind as FileKind, Pointer, metafile};
 
-use crate::aggregate::{Bad, BadBlocks, report_bad};
+use crate::bad::{Bad, BadBlocks, report_bad};
 use crate::clones::{self, Clones};
 use crate::files::{self, Files};
 use crate::filesystem::{FileSystem, Inside};
 use crate::findings::Findings;
-use crate::problem::{Kind, Object, Place};
+use crate::problem::{Kind, Object};
 use crate::reference::{Reference, References};
 use crate::report::Counts;
 use crate::sides::Sides;
@@ -177,46 +178,6 @@ fn touch_container(fs: &FileSystem<'_>, references: &mut References) {
             }
         },
     );
-}
-
-pub(crate) fn read_superblock(
-    fs: &FileSystem<'_>,
-    bad: &mut BadBlocks,
-    findings: &mut Findings,
-) -> Option<(VolumeSuperblock, Pointer)> {
-    let inside = fs.inside.as_ref()?;
-    let object = fs.object();
-    let kind = Kind::VolumeSuperblockDamaged;
-    let vvbn = SUPERBLOCK_VVBN.0;
-    // A container that cannot be read was reported.
-    let slot = tree::pointer_at(inside.aggregate, inside.container, vvbn).ok()?;
-    let mut place = Place::at_vvbn(vvbn);
-    if slot.is_hole() {
-        findings.add(kind, &object, place, "a superblock", "a hole");
-        return None;
-    }
-    place.pvbn = Some(slot.pvbn);
-    let block = match fs.media.read(slot.pvbn, slot.tag) {
-        Ok(block) => block,
-        Err(fault) => {
-            // Reported here, under the volume.
-            bad.remove(&(inside.volume, vvbn));
-            tree::content_fault(findings, &object, place, slot.tag, &fault);
-            return None;
-        }
-    };
-    let superblock = match VolumeSuperblock::decode(&block, inside.volume, &fs.media.uuid) {
-        Ok(superblock) => superblock,
-        Err(damage) => {
-            findings.damage(kind, &object, place, &damage);
-            return None;
-        }
-    };
-    if superblock.cp > fs.cp {
-        let expected = format_args!("consistency point {} at most", fs.cp);
-        findings.add(Kind::StampAhead, &object, place, expected, superblock.cp);
-    }
-    Some((superblock, slot))
 }
 
 /// Compares what a volume says of its blocks with what its container says.

@@ -5,6 +5,7 @@
 //! with io_uring (or worker threads where io_uring is forbidden), and the seeded world of
 //! `everglade-testing`. Nothing else in the workspace calls the operating system for these things.
 
+mod action;
 mod clock;
 pub mod device;
 pub mod disk;

@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use crate::transfer::Action;
+use crate::action::Action;
 
 static SKIPS_FLUSHES: LazyLock<bool> = LazyLock::new(|| match std::env::var("EVERGLADE_PLANTED") {
     Ok(name) if name == "flush-skipped" => true,

@@ -25,7 +25,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use io_uring::{IoUring, opcode, types};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::transfer::{Action, Outcome, Transfer};
+use crate::action::Action;
+use crate::transfer::{Outcome, Transfer};
 
 /// Transfers the kernel is given before it must take them.
 const ENTRIES: u32 = 256;

@@ -8,6 +8,7 @@
     reason = "vectored I/O on memory that others keep in place"
 )]
 
+use crate::action::Action;
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -15,17 +16,6 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::{BLOCK_SIZE, DiskError, Page, PageRef};
-
-/// What a transfer does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    Read,
-    Write,
-    /// A write that is on stable storage when it completes.
-    WriteDurable,
-    /// fdatasync; has no pieces.
-    Sync,
-}
 
 /// One call to the host.
 #[derive(Debug)]

@@ -26,6 +26,9 @@ use crate::bytes::{array_at, put, u32_at, u64_at};
 use crate::tag::SECRET_BYTES;
 use crate::{Damage, Dbn, FORMAT_VERSION, Geometry};
 
+/// Most extents an aggregate may have: a superblock has room for so many frontiers.
+pub const EXTENTS_MAX: usize = 894;
+
 /// Bytes of a record.
 pub const CONFIG_BYTES: usize = 64 << 10;
 const MAGIC: [u8; 8] = *b"EVGLCONF";
@@ -234,12 +237,8 @@ impl Config {
         }
         Damage::unless_equal("RAID kind", 0, u32_at(bytes, 108))?;
         let (members, extents) = (u32_at(bytes, 144) as usize, u32_at(bytes, 148) as usize);
-        if extents > crate::superblock::EXTENTS_MAX {
-            return Err(Damage::new(
-                "number of extents",
-                crate::superblock::EXTENTS_MAX,
-                extents,
-            ));
+        if extents > EXTENTS_MAX {
+            return Err(Damage::new("number of extents", EXTENTS_MAX, extents));
         }
         if members == 0 || members.saturating_add(extents) > ENTRIES_MAX {
             return Err(Damage::new(

@@ -21,6 +21,7 @@
 //! | 4,088 | 8 | keyed code of the block with these bytes zero |
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
+use crate::config::EXTENTS_MAX;
 use crate::config::{NAME_BYTES_MAX, Uuid, hex, name_is_valid};
 use crate::inode::INODE_BYTES;
 use crate::{BLOCK_SIZE, Block, CpNumber, Damage, FORMAT_VERSION, FileId, Inode, Layer, TagKey};
@@ -32,8 +33,8 @@ const NAME_AT: usize = 384;
 const FRONTIERS_AT: usize = 512;
 /// One more than the largest generation or sequence of a journal: counting on never overflows.
 pub const JOURNAL_END: u64 = 1 << 63;
-/// Most extents an aggregate may have.
-pub const EXTENTS_MAX: usize = (CODE_AT - FRONTIERS_AT) / 4;
+/// Each extent has its frontier in the superblock.
+const _: () = assert!(EXTENTS_MAX == (CODE_AT - FRONTIERS_AT) / 4);
 
 /// Root of an aggregate as of one consistency point.
 #[derive(Clone, Debug, PartialEq, Eq)]

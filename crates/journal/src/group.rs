@@ -9,7 +9,7 @@ use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_format::TagKey;
 use everglade_format::journal::Header;
 
-use crate::log::Settings;
+use crate::settings::Settings;
 use crate::{Action, Entry, RUN_BLOCKS};
 
 /// Where one record of a group goes.

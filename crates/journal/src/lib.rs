@@ -45,11 +45,13 @@ mod entry;
 mod group;
 mod log;
 mod scan;
+mod settings;
 
-pub use entry::{Action, Entry};
-pub use group::{Finished, Group, GroupWrite, page_code};
-pub use log::{Journal, Position, Settings};
-pub use scan::{End, Outcome, Scan};
+pub use crate::entry::{Action, Entry};
+pub use crate::group::{Finished, Group, GroupWrite, page_code};
+pub use crate::log::{Journal, Position};
+pub use crate::scan::{End, Outcome, Scan};
+pub use crate::settings::Settings;
 
 /// Most pages of one read or write: what `env` carries in one piece.
 pub const RUN_BLOCKS: u64 = 256;

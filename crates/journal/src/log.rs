@@ -16,10 +16,10 @@
 //! Lives under one short lock of the aggregate, so nothing here copies or hashes a page; the bytes are made by
 //! `group`, outside.
 
+use crate::settings::Settings;
 use std::collections::VecDeque;
 
 use everglade_format::Superblock;
-use everglade_format::config::Uuid;
 use everglade_format::journal::fits;
 use everglade_format::planted::{self, Bug};
 
@@ -56,19 +56,6 @@ impl Position {
             sequence: superblock.journal_sequence,
         }
     }
-}
-
-/// What a journal is told once.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// Blocks of each half.
-    pub half_blocks: u64,
-    /// The aggregate.
-    pub uuid: Uuid,
-    /// Epoch of membership.
-    pub epoch: u64,
-    /// A random number that names this mount.
-    pub life: u64,
 }
 
 /// A generation and how many blocks of its half have records.

@@ -15,6 +15,8 @@ mod class;
 mod counters;
 #[path = "../../src/node.rs"]
 mod node;
+#[path = "../../src/outcome.rs"]
+mod outcome;
 #[path = "../../src/partitioned.rs"]
 mod partitioned;
 #[path = "../../src/permit.rs"]
@@ -36,8 +38,9 @@ mod sync {
 }
 
 /// What `src/lib.rs` exports and the modules name by it.
-pub use affinities::{Affinities, Entry, Gone, Granted, Stranded};
+pub use affinities::{Affinities, Entry};
 pub use class::{Class, Range, Stripe};
+pub use outcome::{Gone, Granted, Stranded};
 pub use permit::Permit;
 
 mod races;

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use shuttle::thread;
 
-use crate::affinities::{Affinities, Entry, Granted};
+use crate::affinities::{Affinities, Entry};
 use crate::node::Node;
+use crate::outcome::Granted;
 use crate::permit::Permit;
 use crate::shape::{AggregateAffinities, VolumeAffinities};
 

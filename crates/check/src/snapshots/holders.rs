@@ -13,6 +13,7 @@ use super::column::{self, Hold, Station, without, zero};
 use super::table::Table;
 use super::{SideFiles, Volume, release, table};
 use crate::clones::BASE;
+use crate::filesystem::pointer_at;
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
 use crate::tree::{self, Leaves, Visit};
@@ -170,7 +171,7 @@ impl Holders<'_> {
             };
             let mut place = Pointer::HOLE;
             if from.is_some() {
-                place = tree::pointer_at(fs, map, block).ok()?;
+                place = pointer_at(fs, map, block).ok()?;
             }
             let parent = self.table.parents[node];
             let same = parent.filter(|parent| {

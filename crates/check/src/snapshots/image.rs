@@ -23,7 +23,7 @@ use everglade_format::{
 
 use super::Volume;
 use super::pair::{self, Pair, Visit};
-use crate::aggregate::{Bad, BadBlocks};
+use crate::bad::{Bad, BadBlocks};
 use crate::files::Files;
 use crate::filesystem::{FileSystem, Inside};
 use crate::findings::Findings;

@@ -37,7 +37,7 @@ use everglade_format::snapshot::State;
 use everglade_format::volume::Scan;
 use everglade_format::{Inode, Kind as FileKind, VolumeSuperblock};
 
-use crate::aggregate::BadBlocks;
+use crate::bad::BadBlocks;
 use crate::clones::Clones;
 use crate::files::Files;
 use crate::filesystem::FileSystem;

@@ -9,8 +9,9 @@
 
 use std::sync::Arc;
 
+use crate::action::Action;
 use crate::device::{Device, Handle, Piece};
-use crate::transfer::{Action, Gather};
+use crate::transfer::Gather;
 use crate::{DiskError, Page, PageRef};
 
 pub(super) struct Job {

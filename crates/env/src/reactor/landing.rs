@@ -9,7 +9,8 @@ use super::launch::pages_of;
 use super::slots::Slots;
 use super::{IN_LANE_MAX, Real};
 use crate::DiskError;
-use crate::transfer::{Action, Fault, Outcome, Step};
+use crate::action::Action;
+use crate::transfer::{Fault, Outcome, Step};
 
 impl Real {
     pub(super) fn push_queued(&mut self) {

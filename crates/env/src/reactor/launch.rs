@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::Real;
 use super::flight::{Job, Part, Report};
+use crate::action::Action;
 use crate::device::{Budget, Device, Handle, Piece};
-use crate::transfer::{Action, Gather};
+use crate::transfer::Gather;
 use crate::{BLOCK_SIZE, DiskError, Op, Page, PageRef};
 
 /// Pages of one operation: 1 MiB.

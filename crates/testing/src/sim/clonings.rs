@@ -19,12 +19,15 @@ use everglade_engine::admin::{self, Change};
 use everglade_env::BLOCK_SIZE;
 use everglade_target::Op;
 
-use super::Failure;
-use super::asker::{Asker, Ended, Lun};
-use super::changes::Side;
-use super::words::{self, Beginning, Cases, Life as _, Story, Words};
 use crate::SimWorld;
 use crate::engine::{EngineMaker, EngineSystem};
+use crate::sim::Failure;
+use crate::sim::asker::{Asker, Ended, Lun};
+use crate::sim::changes::Side;
+use crate::sim::story;
+use crate::sim::story::Beginning;
+use crate::sim::story::{Life as _, Story};
+use crate::sim::words::{Cases, Words};
 use crate::system::System;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
@@ -556,7 +559,7 @@ impl Story for Clones {
     }
 }
 
-impl<'a> words::Life<'a, Clones> for Life<'a> {
+impl<'a> story::Life<'a, Clones> for Life<'a> {
     fn new(world: &'a SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'a> {
         Life {
             asker: Asker::new(world, system),
@@ -640,8 +643,8 @@ impl<'a> words::Life<'a, Clones> for Life<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::words::tests::{are_numbered, survive};
     use super::*;
+    use crate::sim::words::tests::{are_numbered, survive};
 
     #[test]
     fn cases_are_numbered_without_gaps() {

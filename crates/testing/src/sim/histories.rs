@@ -4,11 +4,14 @@
 //! ghost; scans about to begin), and afterwards rests, so that its scans are cut too. One thing is asked at a time,
 //! as in [`super::snapshots`], but for clones of LUNs, which go on meanwhile. `words` says how it is cut and judged.
 
-use super::Failure;
-use super::snapshots::{Life, State, Step};
-use super::words::{self, Beginning, Cases, Story, Words};
 use crate::SimWorld;
 use crate::engine::{EngineMaker, EngineSystem};
+use crate::sim::Failure;
+use crate::sim::snapshots::{Life, State, Step};
+use crate::sim::story;
+use crate::sim::story::Beginning;
+use crate::sim::story::Story;
+use crate::sim::words::{Cases, Words};
 use everglade_engine::admin::Change;
 use everglade_env::BLOCK_SIZE;
 
@@ -336,7 +339,7 @@ impl Story for Volume {
     }
 }
 
-impl<'a> words::Life<'a, Volume> for Life<'a> {
+impl<'a> story::Life<'a, Volume> for Life<'a> {
     fn new(world: &'a SimWorld, system: EngineSystem, states: Vec<State>) -> Life<'a> {
         Life::new(world, system, states)
     }
@@ -363,8 +366,8 @@ impl<'a> words::Life<'a, Volume> for Life<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::words::tests::{are_numbered, survive};
     use super::*;
+    use crate::sim::words::tests::{are_numbered, survive};
 
     #[test]
     fn cases_are_numbered_without_gaps() {

@@ -36,6 +36,7 @@ mod report;
 mod silent;
 pub mod small;
 pub mod snapshots;
+mod story;
 mod trouble;
 mod words;
 

@@ -5,7 +5,7 @@
 //! are not mounted again ([`Footprint`]), unless they tell of something that goes on in the background: how far that is,
 //! is no matter of the state.
 
-use super::words::{Life as _, Story};
+use super::story::{Life as _, Story};
 use super::{Failure, Report};
 use crate::engine::{EngineMaker, EngineSystem};
 use crate::system::Maker;

@@ -1,0 +1,12 @@
+//! What a thread does to a file descriptor.
+
+/// What a transfer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Read,
+    Write,
+    /// A write that is on stable storage when it completes.
+    WriteDurable,
+    /// fdatasync; has no pieces.
+    Sync,
+}
