@@ -6,7 +6,9 @@
 
 mod citations;
 mod dependencies;
+mod folders;
 mod headers;
+mod imports;
 mod leftovers;
 mod links;
 mod mechanisms;
@@ -74,9 +76,10 @@ impl Source {
 /// A check.
 type Check = fn(&[Source]) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("tidy: citations lead somewhere", citations::check),
     ("tidy: crate table respected", dependencies::check),
+    ("tidy: no room imports a higher one", folders::check),
     ("tidy: module headers present", headers::check),
     ("tidy: no leftovers", leftovers::check),
     ("tidy: links alive", links::check),
@@ -110,6 +113,7 @@ pub(crate) fn all(tally: &mut Tally) {
         end(name, begun, false);
         tally.fail(format!("{name}: {} problems", problems.len()));
     }
+    println!("{}", folders::summary(&sources));
 }
 
 fn sources() -> Vec<Source> {
