@@ -83,3 +83,85 @@ impl SafeCopies {
         assert!(bitmap::clear(page, bit), "{number} is freed twice");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use everglade_format::metafile::ACTIVE_MAP;
+    use everglade_format::{CpNumber, Inode, Kind, Layer};
+
+    use super::*;
+    use crate::read::fixture::Shelf;
+    use crate::tree::Content;
+
+    /// A map of two blocks, both changed, in which everything is free.
+    fn map() -> File {
+        let inode = Inode::new(ACTIVE_MAP, Kind::Metafile, CpNumber(1), 0);
+        let mut map = File::new(inode, Layer::Volume);
+        map.grow(2);
+        let (outcome, _) = Shelf::new().load(|cx| {
+            for block in 0..2 {
+                map.modify(cx, 0, block, Content::Fresh)?;
+            }
+            Ok::<_, crate::read::load::Stop>(())
+        });
+        outcome.expect("nothing is loaded for fresh blocks");
+        map
+    }
+
+    #[test]
+    fn a_number_freed_in_a_consistency_point_is_not_allocated_in_it() {
+        let (mut map, mut safe) = (map(), SafeCopies::default());
+        safe.allocate(&mut map, 5);
+        safe.drop_all();
+        safe.free(&mut map, 5);
+        assert_eq!(safe.first_free(&map, 5, 9), Some(6));
+        safe.drop_all();
+        assert_eq!(safe.first_free(&map, 5, 9), Some(5));
+    }
+
+    #[test]
+    fn a_number_allocated_after_a_free_in_its_block_is_not_allocated_again() {
+        let (mut map, mut safe) = (map(), SafeCopies::default());
+        safe.allocate(&mut map, 1);
+        safe.drop_all();
+        safe.free(&mut map, 1);
+        safe.allocate(&mut map, 2);
+        assert_eq!(safe.first_free(&map, 1, 9), Some(3));
+        safe.drop_all();
+        assert_eq!(safe.first_free(&map, 1, 9), Some(1));
+        assert_eq!(safe.first_free(&map, 2, 9), Some(3));
+    }
+
+    #[test]
+    fn what_a_snapshot_held_until_now_is_withheld_for_one_consistency_point() {
+        let (map, mut safe) = (map(), SafeCopies::default());
+        let bits = **map.peek(0, 1).expect("changed");
+        safe.withhold(&bits, 1, BITS_PER_BLOCK + 3);
+        let (from, to) = (BITS_PER_BLOCK + 3, BITS_PER_BLOCK + 5);
+        assert_eq!(safe.first_free(&map, from, to), Some(from + 1));
+        safe.drop_all();
+        assert_eq!(safe.first_free(&map, from, to), Some(from));
+    }
+
+    #[test]
+    fn adopting_says_whether_it_was_news() {
+        let (mut map, mut safe) = (map(), SafeCopies::default());
+        assert!(safe.adopt(&mut map, 8));
+        assert!(!safe.adopt(&mut map, 8));
+        assert_eq!(safe.first_free(&map, 8, 9), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "7 is freed twice")]
+    fn freeing_twice_stops_the_process() {
+        let (mut map, mut safe) = (map(), SafeCopies::default());
+        safe.free(&mut map, 7);
+    }
+
+    #[test]
+    #[should_panic(expected = "spans map blocks")]
+    fn a_search_stays_in_one_map_block() {
+        let (map, safe) = (map(), SafeCopies::default());
+        safe.first_free(&map, BITS_PER_BLOCK - 1, BITS_PER_BLOCK + 1);
+    }
+}

@@ -42,3 +42,41 @@ impl Media {
         })
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use everglade_format::Dbn;
+    use everglade_format::config::Extent;
+
+    use super::*;
+
+    /// Two devices: pvbns 0 to 511 on the first, 512 to 1,023 on the second.
+    pub(crate) fn two_devices() -> Media {
+        let extent = |base, member, first| Extent {
+            base,
+            length: 512,
+            member,
+            group: 0,
+            column: 0,
+            first_dbn: Dbn(first),
+        };
+        let geometry = Geometry::new(256, vec![extent(0, 0, 300), extent(512, 1, 700)]);
+        Media::new(
+            geometry.expect("a sound table"),
+            vec![DeviceId(4), DeviceId(5)],
+        )
+    }
+
+    #[test]
+    fn a_block_is_where_its_extent_begins_plus_its_distance() {
+        let media = two_devices();
+        let place = media.locate(Pvbn(10)).expect("in the first extent");
+        assert_eq!(place.device, DeviceId(4));
+        assert_eq!(place.offset, 310 * BLOCK_SIZE as u64);
+        assert_eq!(place.run, 502);
+        let place = media.locate(Pvbn(1023)).expect("the last one");
+        assert_eq!((place.device, place.run), (DeviceId(5), 1));
+        assert_eq!(place.offset, (700 + 511) * BLOCK_SIZE as u64);
+        assert_eq!(media.locate(Pvbn(1024)), None);
+    }
+}

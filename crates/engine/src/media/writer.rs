@@ -203,3 +203,83 @@ pub(crate) fn blocks_of(op: &Op) -> usize {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::devices::tests::two_devices;
+
+    fn write(writer: &mut Writer, media: &Media, pvbns: impl IntoIterator<Item = u64>) {
+        for pvbn in pvbns {
+            writer.push(media, Pvbn(pvbn), PageRef::zero());
+        }
+        assert!(matches!(writer.finish(media), Err(Stop::Io)));
+    }
+
+    /// Device, first block and number of blocks of each write.
+    fn runs(ops: &[Op]) -> Vec<(u32, u64, usize)> {
+        let run = |op: &Op| match op {
+            Op::Write {
+                device,
+                offset,
+                pages,
+                ..
+            } => (device.0, offset / BLOCK_SIZE as u64, pages.len()),
+            _ => panic!("the writer only writes"),
+        };
+        ops.iter().map(run).collect()
+    }
+
+    #[test]
+    fn blocks_are_sorted_into_runs_that_end_with_their_extent() {
+        let (media, mut writer) = (two_devices(), Writer::default());
+        write(&mut writer, &media, [512, 20, 511, 10, 11, 513, 510]);
+        let ops = writer.take_ready(1 << 20);
+        assert_eq!(
+            runs(&ops),
+            [(4, 310, 2), (4, 320, 1), (4, 810, 2), (5, 700, 2)]
+        );
+        assert_eq!(writer.blocks_written, 7);
+    }
+
+    #[test]
+    fn a_run_is_at_most_a_mebibyte() {
+        let (media, mut writer) = (two_devices(), Writer::default());
+        write(&mut writer, &media, 1..401);
+        assert_eq!(
+            runs(&writer.take_ready(1 << 20)),
+            [(4, 301, 256), (4, 557, 144)]
+        );
+    }
+
+    #[test]
+    fn one_write_may_exceed_the_share_and_the_next_waits_for_it() {
+        let (media, mut writer) = (two_devices(), Writer::default());
+        write(&mut writer, &media, (1..401).step_by(2));
+        let first = writer.take_ready(1);
+        assert_eq!(first.len(), 1);
+        assert!(writer.take_ready(1).is_empty(), "the share is used up");
+        assert!(!writer.is_idle());
+        writer.completed(&media, 1, Ok(()));
+        assert_eq!(writer.take_ready(1).len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_written_after_a_failure_and_the_step_is_told() {
+        let (media, mut writer) = (two_devices(), Writer::default());
+        write(&mut writer, &media, [1, 3, 5]);
+        assert_eq!(writer.take_ready(1).len(), 1);
+        assert!(writer.check().is_ok());
+        assert!(writer.completed(&media, 1, Err(DiskError::Io(5))));
+        assert!(writer.take_ready(1 << 20).is_empty());
+        assert!(matches!(writer.check(), Err(Stop::Failed(_))));
+        assert!(matches!(writer.finish(&media), Err(Stop::Failed(_))));
+    }
+
+    #[test]
+    #[should_panic(expected = "is written twice")]
+    fn a_block_is_written_once() {
+        let (media, mut writer) = (two_devices(), Writer::default());
+        write(&mut writer, &media, [9, 9]);
+    }
+}

@@ -73,3 +73,36 @@ fn note(lines: &mut Vec<String>, line: String) {
         lines.push(line);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreadable_block_is_counted_once_for_each_reason() {
+        let lost = LostBlocks::default();
+        for _ in 0..3 {
+            lost.unreadable("vol0/a", "pvbn 7 is not what was written there");
+        }
+        lost.unreadable("vol0/a", "pvbn 8 is not what was written there");
+        let info = lost.info();
+        assert_eq!((info.lost, info.unreadable, info.lines.len()), (0, 2, 2));
+        assert_eq!(
+            info.lines[0],
+            "vol0/a: pvbn 7 is not what was written there"
+        );
+    }
+
+    #[test]
+    fn lines_have_a_bound_and_counts_have_none() {
+        let lost = LostBlocks::default();
+        lost.found(10);
+        for block in 0..LINES_MAX + 50 {
+            lost.lost(format!("block {block}"));
+        }
+        let info = lost.info();
+        assert_eq!(info.lost, 10 + LINES_MAX as u64 + 50);
+        assert_eq!(info.lines.len(), LINES_MAX);
+        assert_eq!(info.lines.last().map(String::as_str), Some("block 255"));
+    }
+}

@@ -4,6 +4,8 @@
 //! remembers where a walk led, and [`redirects`] finds a block that moved since its pointer was written. Nothing
 //! here knows aggregates or volumes: a [`load::LoadCx`] says where its pointers lead.
 
+#[cfg(test)]
+pub(crate) mod fixture;
 pub(crate) mod load;
 pub(crate) mod redirects;
 pub(crate) mod root;

@@ -208,3 +208,109 @@ fn next_below(
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use everglade_format::FileId;
+
+    use super::*;
+    use crate::read::fixture::Shelf;
+
+    const FILE: FileId = FileId(9);
+    const LAYER: Layer = Layer::Volume;
+
+    /// A tree of two levels with leaves in the first level-1 block and in the third.
+    fn two_levels(shelf: &mut Shelf) -> (Root, [Pointer; 3]) {
+        let leaves = [1, 2, 3].map(|byte| shelf.put_bytes(byte));
+        let first = shelf.put_indirect(FILE, (1, 0), &[(0, leaves[0]), (7, leaves[1])]);
+        let third = shelf.put_indirect(FILE, (1, 2), &[(5, leaves[2])]);
+        let pointer = shelf.put_indirect(FILE, (2, 0), &[(0, first), (2, third)]);
+        (Root { pointer, levels: 2 }, leaves)
+    }
+
+    fn found<R>(shelf: &Shelf, run: impl FnOnce(&mut LoadCx<'_>) -> Result<R, Stop>) -> R {
+        let (outcome, wants) = shelf.load(run);
+        assert_eq!(wants, [], "all is in memory");
+        outcome.unwrap_or_else(|stop| panic!("{stop:?}"))
+    }
+
+    #[test]
+    fn a_leaf_is_found_by_its_number_and_holes_are_holes() {
+        let mut shelf = Shelf::new();
+        let (root, leaves) = two_levels(&mut shelf);
+        let leaf = |index| found(&shelf, |cx| root.pointer(cx, LAYER, 0, index));
+        assert_eq!(leaf(0), leaves[0]);
+        assert_eq!(leaf(7), leaves[1]);
+        assert_eq!(leaf(2 * SPAN + 5), leaves[2]);
+        assert!(leaf(1).is_hole());
+        assert!(leaf(SPAN).is_hole(), "its level-1 block is a hole");
+        assert!(leaf(SPAN * SPAN).is_hole(), "beyond the tree");
+    }
+
+    #[test]
+    fn the_next_mapped_block_skips_holes_on_every_level() {
+        let mut shelf = Shelf::new();
+        let (root, _) = two_levels(&mut shelf);
+        let next = |level, index| found(&shelf, |cx| root.next_mapped(cx, LAYER, level, index));
+        assert_eq!(next(0, 0), Some(0));
+        assert_eq!(next(0, 1), Some(7));
+        assert_eq!(next(0, 8), Some(2 * SPAN + 5));
+        assert_eq!(next(0, 2 * SPAN + 6), None);
+        assert_eq!(next(1, 1), Some(2));
+        assert_eq!(next(1, 3), None);
+    }
+
+    #[test]
+    fn a_missing_page_is_asked_for_and_nothing_else() {
+        let mut shelf = Shelf::new();
+        let absent = shelf.vacant();
+        let pointer = shelf.put_indirect(FILE, (2, 0), &[(4, absent)]);
+        let root = Root { pointer, levels: 2 };
+        let (outcome, wants) = shelf.load(|cx| root.pointer(cx, LAYER, 0, 4 * SPAN));
+        assert!(matches!(outcome, Err(Stop::Load)));
+        assert_eq!(wants, [absent]);
+    }
+
+    #[test]
+    fn a_subtree_that_two_trees_share_is_not_looked_into() {
+        let mut shelf = Shelf::new();
+        let shared = shelf.vacant();
+        let leaves = [1, 2].map(|byte| shelf.put_bytes(byte));
+        let ones = leaves.map(|leaf| shelf.put_indirect(FILE, (1, 1), &[(3, leaf)]));
+        let roots = ones.map(|one| Root {
+            pointer: shelf.put_indirect(FILE, (2, 0), &[(0, shared), (1, one)]),
+            levels: 2,
+        });
+        let next = |index| {
+            let [one, other] = roots;
+            found(&shelf, |cx| one.next_different(other, cx, LAYER, 0, index))
+        };
+        assert_eq!(next(0), Some(SPAN + 3));
+        assert_eq!(next(SPAN + 4), None);
+    }
+
+    #[test]
+    fn trees_of_different_heights_are_compared_leaf_by_leaf() {
+        let mut shelf = Shelf::new();
+        let leaf = shelf.put_bytes(1);
+        let one = shelf.put_indirect(FILE, (1, 0), &[(3, leaf)]);
+        let low = Root {
+            pointer: one,
+            levels: 1,
+        };
+        let high = Root {
+            pointer: shelf.put_indirect(FILE, (2, 0), &[(0, one)]),
+            levels: 2,
+        };
+        let different = found(&shelf, |cx| low.next_different(high, cx, LAYER, 0, 0));
+        assert_eq!(different, None);
+        let other = shelf.put_bytes(2);
+        let one = shelf.put_indirect(FILE, (1, 1), &[(0, other)]);
+        let high = Root {
+            pointer: shelf.put_indirect(FILE, (2, 0), &[(0, low.pointer), (1, one)]),
+            levels: 2,
+        };
+        let different = found(&shelf, |cx| low.next_different(high, cx, LAYER, 0, 0));
+        assert_eq!(different, Some(SPAN));
+    }
+}

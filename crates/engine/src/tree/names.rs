@@ -110,3 +110,79 @@ impl Names {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use everglade_format::metafile::DIRECTORY;
+    use everglade_format::{CpNumber, EntryKind, Inode, Kind, Layer};
+
+    use super::*;
+    use crate::read::fixture::Shelf;
+
+    fn entry(file: u32, name: &str) -> Entry {
+        Entry {
+            file: FileId(file),
+            kind: EntryKind::Lun,
+            name: name.to_owned(),
+        }
+    }
+
+    /// Writes the changes into blocks, and reads a directory from them.
+    fn read_again(names: &mut Names, file: &mut File) -> Vec<(u64, String)> {
+        let (outcome, _) = Shelf::new().load(|cx| {
+            names.write(file, cx)?;
+            Names::load(file, cx)
+        });
+        let read = outcome.unwrap_or_else(|stop| panic!("{stop:?}"));
+        let mut all: Vec<(u64, String)> = read
+            .entries
+            .values()
+            .map(|(slot, entry)| (*slot, entry.name.clone()))
+            .collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn entries_keep_their_slots_and_new_ones_take_the_first_free_slot() {
+        let inode = Inode::new(DIRECTORY, Kind::Metafile, CpNumber(1), 0);
+        let mut file = File::new(inode, Layer::Volume);
+        let mut names = Names::default();
+        for (number, name) in [(20, "a"), (21, "b"), (22, "c")] {
+            names.add(entry(number, name));
+        }
+        names.remove(FileId(21)).expect("it is there");
+        names.rename(FileId(22), "d");
+        assert!(names.is_changed());
+        let named = |slot, name: &str| (slot, name.to_owned());
+        assert_eq!(
+            read_again(&mut names, &mut file),
+            [named(0, "a"), named(2, "d")]
+        );
+        assert!(!names.is_changed(), "all of it was written");
+        names.add(entry(23, "e"));
+        assert_eq!(
+            read_again(&mut names, &mut file),
+            [named(0, "a"), named(1, "e"), named(2, "d")]
+        );
+    }
+
+    #[test]
+    fn names_fill_several_blocks() {
+        let inode = Inode::new(DIRECTORY, Kind::Metafile, CpNumber(1), 0);
+        let mut file = File::new(inode, Layer::Volume);
+        let mut names = Names::default();
+        for number in 0..100 {
+            names.add(entry(100 + number, &format!("lun{number}")));
+        }
+        assert_eq!(read_again(&mut names, &mut file).len(), 100);
+        let blocks = 100_u64.div_ceil(ENTRIES_PER_BLOCK as u64);
+        assert_eq!(file.inode.block_count(), blocks);
+        assert_eq!(names.first(), Some(FileId(100)));
+    }
+
+    #[test]
+    fn what_has_no_name_cannot_lose_it() {
+        assert_eq!(Names::default().remove(FileId(20)), None);
+    }
+}
