@@ -5,6 +5,9 @@
 //! If power fails before the rename is durable, the old file stands and `NAME.new` is a leftover
 //! that the next start removes; nobody ever reads it. The fsync before the rename is what keeps a
 //! file system from making the name durable before the contents.
+//!
+//! This needs space on the host. What must be written on a full host is a
+//! [`SmallFile`](super::SmallFile).
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -21,8 +24,16 @@ pub const SUFFIX: &str = ".new";
 /// The system refused; the old file stands.
 pub fn replace(path: &Path, contents: &[u8]) -> Result<(), DataDirError> {
     let new = leftover(path);
-    write_synced(&new, contents).map_err(|error| DataDirError::io("write", &new, error))?;
-    fs::rename(&new, path).map_err(|error| DataDirError::io("replace", path, error))?;
+    let written = write_synced(&new, contents)
+        .map_err(|error| DataDirError::io("write", &new, error))
+        .and_then(|()| {
+            fs::rename(&new, path).map_err(|error| DataDirError::io("replace", path, error))
+        });
+    if written.is_err() {
+        // What a full host has taken of it is needed elsewhere. The first error is the one to tell.
+        let _ = remove_if_present(&new);
+    }
+    written?;
     match path.parent() {
         Some(parent) => sync_dir(parent),
         None => Ok(()),

@@ -1,16 +1,19 @@
 //! `run/endpoints.json`: where the running daemon listens, for scripts and for our own client.
 //!
 //! Present only while a daemon is ready: written after the sockets are open, removed at an orderly
-//! stop and at every start. A reader still has to expect that the daemon was killed.
+//! stop and at every start. A reader still has to expect that the daemon was killed. Its space is
+//! kept while it is absent ([`SmallFile`]), so that a start on a full host can write it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::{DataDirError, atomic};
+use super::{DataDirError, SmallFile};
 
 const NAME: &str = "endpoints.json";
+/// Scripts of everybody may read it.
+const MODE: u32 = 0o644;
 
 /// Where the running daemon listens. `None` where that door is shut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,15 +48,11 @@ impl Endpoints {
     }
 
     pub(super) fn write(&self, run_dir: &Path) -> Result<(), DataDirError> {
-        atomic::replace(
-            &run_dir.join(NAME),
-            format!("{:#}\n", self.json()).as_bytes(),
-        )
+        file(run_dir).replace(format!("{:#}\n", self.json()).as_bytes())
     }
 }
 
-pub(super) fn remove(run_dir: &Path) -> Result<(), DataDirError> {
-    let path = run_dir.join(NAME);
-    atomic::remove_leftover(&path)?;
-    atomic::remove_if_present(&path)
+/// The file in the folder `run`.
+pub(super) fn file(run_dir: &Path) -> SmallFile {
+    SmallFile::new(run_dir.join(NAME), MODE)
 }

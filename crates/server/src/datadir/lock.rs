@@ -2,19 +2,20 @@
 //!
 //! The lock is a flock on the open file: the kernel drops it with the process, so a crash never
 //! leaves one behind and a pid in the file proves nothing. The pid is there only so that a refusal
-//! can name the holder, and is checked against what the kernel lists in `/proc/locks` first.
+//! can name the holder, and is checked against what the kernel lists in `/proc/locks` first. It is
+//! written over the last one in place, which needs no space; that it cannot be written refuses nothing.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use super::DataDirError;
 
 /// Name of the file.
 pub const NAME: &str = "LOCK";
-/// A pid and a line end fit well.
-const BYTES_MAX: u64 = 32;
+/// A pid and a line end fit well. The file always has this length.
+const BYTES: usize = 32;
 
 /// A held lock.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl Lock {
     /// [`DataDirError::InUse`], or the system refused.
     pub fn exclusive(directory: &Path) -> Result<Lock, DataDirError> {
         let path = directory.join(NAME);
-        let mut file = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
@@ -37,7 +38,9 @@ impl Lock {
             .open(&path)
             .map_err(|error| DataDirError::io("open", &path, error))?;
         held(file.try_lock(), &file, directory)?;
-        write_pid(&mut file).map_err(|error| DataDirError::io("write", &path, error))?;
+        if let Err(error) = write_pid(&file) {
+            tracing::warn!("{} will not name this process: {error}", path.display());
+        }
         Ok(Lock { _file: file })
     }
 
@@ -74,10 +77,9 @@ fn held(
     }
 }
 
-fn write_pid(file: &mut File) -> io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    writeln!(file, "{}", std::process::id())
+fn write_pid(file: &File) -> io::Result<()> {
+    let pid = format!("{:<width$}\n", std::process::id(), width = BYTES - 1);
+    file.write_all_at(pid.as_bytes(), 0)
 }
 
 /// Who holds the lock, as well as this machine can say.
@@ -110,7 +112,7 @@ fn written_holder(file: &File) -> Option<u32> {
     let mut text = String::new();
     let mut file = file;
     file.rewind().ok()?;
-    file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+    file.take(BYTES as u64).read_to_string(&mut text).ok()?;
     let pid: u32 = text.trim().parse().ok()?;
     Path::new(&format!("/proc/{pid}")).exists().then_some(pid)
 }

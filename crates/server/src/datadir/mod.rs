@@ -7,6 +7,7 @@
 //! aggregates/A/devN/          directory devices
 //! run/{nbd,api}.sock          sockets, stale after a crash
 //! run/endpoints.json          where the running daemon listens
+//! *.spare                     space that is set aside for the next contents of the file beside it
 //! ```
 //!
 //! State of volumes, LUNs and exports is in the pool, not here: losing this directory's small files
@@ -19,7 +20,9 @@
 //! 2. What was recognised before the lock is recognised again under it: two first starts may race.
 //! 3. `FORMAT` is the first file made and the lock is the only one that may precede it, so a crash in
 //!    a first start leaves either a blank directory or one of ours.
-//! 4. Files are replaced whole ([`atomic`]): power loss leaves the old or the new one.
+//! 4. Files are replaced whole: power loss leaves the old or the new one. What a start, a stop or a
+//!    deletion writes is a [`SmallFile`], whose space was set aside before; so none of these fails
+//!    because the host is full. What only a first start writes ([`atomic`]) needs space.
 //! 5. The lock is the kernel's: it ends with the process, however that ends. The pid in the file is
 //!    never trusted for exclusion.
 
@@ -29,6 +32,7 @@ pub mod error;
 pub mod format_file;
 pub mod lock;
 pub mod offline;
+pub mod small_file;
 pub mod socket;
 pub mod state;
 pub mod uuid;
@@ -41,6 +45,7 @@ use std::path::{Path, PathBuf};
 pub use endpoints::Endpoints;
 pub use error::DataDirError;
 pub use offline::{Offline, OfflineError};
+pub use small_file::SmallFile;
 pub use state::{AggregateState, Device, DeviceKind, Phase, State};
 pub use uuid::Uuid;
 
@@ -94,11 +99,22 @@ impl DataDir {
         for name in ["nbd.sock", "api.sock"] {
             socket::unlink_stale(&self.run_dir().join(name))?;
         }
-        endpoints::remove(&self.run_dir())?;
-        for name in [format_file::NAME, state::NAME] {
+        endpoints::file(&self.run_dir()).remove()?;
+        for name in [format_file::NAME, state::NAME, "run/endpoints.json"] {
             atomic::remove_leftover(&self.path.join(name))?;
         }
+        self.set_aside();
         Ok(())
+    }
+
+    /// Sets space aside for the small files. A directory of an earlier version on a full host has none,
+    /// and does without until there is some: each replacement tries again.
+    fn set_aside(&self) {
+        for file in [state::file(&self.path), endpoints::file(&self.run_dir())] {
+            if let Err(error) = file.prepare() {
+                tracing::warn!("the data directory has no space set aside for its files: {error}");
+            }
+        }
     }
 
     /// Absolute, as configured.
@@ -198,7 +214,7 @@ impl DataDir {
 
     /// Nobody listens any more. Failing to say so is not worth failing the stop.
     pub fn withdraw(&self) {
-        if let Err(error) = endpoints::remove(&self.run_dir()) {
+        if let Err(error) = endpoints::file(&self.run_dir()).remove() {
             tracing::warn!("{error}");
         }
     }

@@ -24,9 +24,10 @@
 //!    devices that carry its UUID. What is *ready* is never formatted.
 //!    What is recorded as *deleting* holds nothing anybody wants: it is never opened, and the next start goes on
 //!    clearing it.
-//! 2. The file ends with a mark, because a torn TOML file is often a shorter valid one, and a state
-//!    with fewer devices than the truth is the one error that could cost data. Files are replaced
-//!    whole, so only a damaged host file system tears one.
+//! 2. The text ends with a mark, because a torn TOML file is often a shorter valid one, and a state
+//!    with fewer devices than the truth is the one error that could cost data. It is replaced whole
+//!    ([`SmallFile`]), so only a damaged host file system tears it. Spaces follow the mark, so that the
+//!    file keeps its length.
 //! 3. Without the file, directories below `aggregates/` mean that it was lost: refused, since a first
 //!    start would lay a new pool over the old one.
 //!
@@ -34,19 +35,21 @@
 //! epoch, whether what is found there is the newest (docs/design/design.md §4, mount).
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use everglade_format::config::name_is_valid;
 
-use super::{DataDirError, Uuid, atomic};
+use super::{DataDirError, SmallFile, Uuid};
 
 /// Name of the file.
 pub const NAME: &str = "state.toml";
 const VERSION: u64 = 0;
+/// Everybody may see where the devices are.
+const MODE: u32 = 0o644;
 const END: &str = "# end of state";
 const HEADER: &str =
     "# Written by everglade. Edit only while it is stopped, and keep the last line.";
@@ -138,56 +141,47 @@ impl State {
     /// # Errors
     /// Torn, garbage, inconsistent, or missing beside a pool.
     pub(super) fn read(directory: &Path) -> Result<State, DataDirError> {
-        let path = directory.join(NAME);
+        let file = file(directory);
+        let path = file.path();
         // A first start records an aggregate before it makes anything below `aggregates/`; so if
         // there is a pool and was no file, either it has come since or it was lost.
-        let bytes = match read_bytes(&path)? {
+        let bytes = match file.read(BYTES_MAX)? {
             None if !has_pool(directory) => return Ok(State::default()),
-            None => read_bytes(&path)?,
+            None => file.read(BYTES_MAX)?,
             some => some,
         };
         let Some(bytes) = bytes else {
-            return Err(damaged(&path, "no such file beside existing aggregates"));
+            return Err(damaged(path, "no such file beside existing aggregates"));
         };
-        parse(&bytes).map_err(|found| damaged(&path, &found))
+        parse(&bytes).map_err(|found| damaged(path, &found))
     }
 
     /// Replaces the file.
     pub(super) fn write(&self, directory: &Path) -> Result<(), DataDirError> {
-        let path = directory.join(NAME);
+        let file = file(directory);
+        let path = file.path();
         let document = Document {
             version: VERSION,
             aggregates: self.aggregates.clone(),
         };
         let body = toml::to_string(&document)
-            .map_err(|error| DataDirError::io("write", &path, io::Error::other(error)))?;
+            .map_err(|error| DataDirError::io("write", path, io::Error::other(error)))?;
         let mut text = String::new();
         writeln!(text, "{HEADER}\n{body}{END}")
-            .map_err(|error| DataDirError::io("write", &path, io::Error::other(error)))?;
+            .map_err(|error| DataDirError::io("write", path, io::Error::other(error)))?;
         let readable = parse(text.as_bytes());
         assert_eq!(
             readable.as_ref(),
             Ok(self),
             "a state that cannot be read back must not be kept"
         );
-        atomic::replace(&path, text.as_bytes())
+        file.replace(text.as_bytes())
     }
 }
 
-/// The file, but no more than is needed to see that it is too long; `None` if there is none.
-fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, DataDirError> {
-    let read = || {
-        let mut bytes = Vec::new();
-        File::open(path)?
-            .take(BYTES_MAX + 1)
-            .read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    match read() {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if io::Error::kind(&error) == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(DataDirError::io("read", path, error)),
-    }
+/// The file in a data directory.
+pub(super) fn file(directory: &Path) -> SmallFile {
+    SmallFile::new(directory.join(NAME), MODE)
 }
 
 fn damaged(path: &Path, found: &str) -> DataDirError {
@@ -313,7 +307,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         state.write(directory.path()).expect("written");
         assert_eq!(&State::read(directory.path()).expect("read back"), state);
-        fs::read_to_string(directory.path().join(NAME)).expect("text")
+        let bytes = file(directory.path()).read(BYTES_MAX).expect("read");
+        String::from_utf8(bytes.expect("a file")).expect("text")
     }
 
     #[test]

@@ -89,7 +89,7 @@ fn a_lost_format_file_is_told_from_a_foreign_directory() {
 fn a_torn_or_garbage_state_is_refused() {
     let world = World::served();
     let good = world.text("state.toml");
-    let half = &good[..good.len() / 2];
+    let half = &good[..good.trim_end().len() / 2];
     for contents in [
         "",
         half,
