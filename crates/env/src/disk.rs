@@ -39,7 +39,8 @@ pub enum Op {
         device: DeviceId,
     },
     /// Makes the host reserve real space for the range, so that later writes there cannot fail for
-    /// lack of it. Contents are kept. Completes with [`DiskError::NoSpace`] if the host is full.
+    /// lack of it. Contents are kept, unless this completes with [`DiskError::NoSpace`] because the
+    /// host is full: then the host has all of the range back, and its contents are undefined.
     Allocate {
         /// Which device.
         device: DeviceId,

@@ -64,6 +64,6 @@ pub trait Storage: Send + Sync {
     /// Reserves host space for the range (see [`Op::Allocate`]).
     ///
     /// # Errors
-    /// [`DiskError::NoSpace`] if the host is full.
+    /// [`DiskError::NoSpace`] if the host is full; it has the range back.
     fn allocate(&self, device: DeviceId, offset: u64, length: u64) -> Result<(), DiskError>;
 }

@@ -76,9 +76,7 @@ impl Storage for World {
     fn allocate(&self, device: DeviceId, offset: u64, length: u64) -> Result<(), DiskError> {
         let device = self.opened(device)?;
         device.assert_range(offset, length);
-        device
-            .pieces(offset, length)
-            .try_for_each(|piece| device.allocate(piece, self.budget()))
+        device.allocate(offset, length, self.budget())
     }
 }
 

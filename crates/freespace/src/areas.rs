@@ -1,13 +1,16 @@
 //! Scores of the allocation areas of one extent (or of one volume's vvbn space).
 //!
 //! ```text
-//! untouched ──frontier──▶ empty ──prepare──▶ ready ──open──▶ open ──score──▶ partial or ready
-//!                           ▲                  │
-//!                           └──────punch───────┘
+//! untouched ──prepare──▶ ready ──open──▶ open ──score──▶ partial or ready
+//!                        ▲ ▲  └──punch──▶ bare
+//!              prepare ──┘ └── prepare      ▲
+//!                 empty ─────── refuse ─────┘
 //! ```
 //!
 //! * *untouched*: at or above the frontier, never allocated from; takes no memory;
-//! * *empty*: all blocks free; the host may have to be asked for space first;
+//! * *empty*: all blocks free; nobody knows whether the host has given the space. After a start every
+//!   free area is empty, the reserve included, so a full host must be asked for each of them;
+//! * *bare*: all blocks free, and the host has not given the space;
 //! * *ready*: all blocks free and the host has given the space;
 //! * *partial*: some blocks in use, so the host has given the space;
 //! * *open*: lent to a cursor; known to nobody else until it is scored again (O-14).
@@ -39,6 +42,7 @@ pub struct Areas {
     frontier: u64,
     ready: BTreeSet<u64>,
     empty: BTreeSet<u64>,
+    bare: BTreeSet<u64>,
     partial: BTreeSet<(u64, std::cmp::Reverse<u64>)>,
     scores: BTreeMap<u64, u64>,
     open: BTreeSet<u64>,
@@ -57,6 +61,7 @@ impl Areas {
             frontier,
             ready: BTreeSet::new(),
             empty: BTreeSet::new(),
+            bare: BTreeSet::new(),
             partial: BTreeSet::new(),
             scores: BTreeMap::new(),
             open: BTreeSet::new(),
@@ -109,10 +114,13 @@ impl Areas {
             return;
         }
         let was_empty = self.empty.contains(&area);
+        let was_bare = self.bare.contains(&area);
         let was_ready = self.ready.contains(&area);
         self.forget(area);
         if free == self.area_blocks {
-            if (given_back || was_empty) && !was_ready {
+            if was_bare {
+                self.bare.insert(area);
+            } else if (given_back || was_empty) && !was_ready {
                 self.empty.insert(area);
             } else {
                 self.ready.insert(area);
@@ -132,6 +140,7 @@ impl Areas {
     fn forget(&mut self, area: u64) {
         self.ready.remove(&area);
         self.empty.remove(&area);
+        self.bare.remove(&area);
         if let Some(free) = self.scores.remove(&area) {
             self.partial.remove(&(free, std::cmp::Reverse(area)));
         }
@@ -165,19 +174,37 @@ impl Areas {
         self.partial.last().is_some_and(|(most, _)| *most >= free)
     }
 
-    /// The next area that could be prepared: an empty one before an untouched one.
+    /// The next area that could be prepared: an empty one, which may have its space, then a bare one,
+    /// then an untouched one.
     #[must_use]
     pub fn unprepared(&self) -> Option<u64> {
         let untouched = (self.frontier < self.count).then_some(self.frontier);
-        self.empty.first().copied().or(untouched)
+        let bare = self.bare.first().copied();
+        self.empty().or(bare).or(untouched)
     }
 
-    /// Records that the host gave space for an empty or untouched area. Returns false, and changes
+    /// The next area of which nobody knows whether it has its space.
+    #[must_use]
+    pub fn empty(&self) -> Option<u64> {
+        self.empty.first().copied()
+    }
+
+    /// Records that the host gave no space for an area. True if that was not known: another empty area
+    /// may have its space.
+    pub fn refused(&mut self, area: u64) -> bool {
+        let is_news = self.empty.remove(&area);
+        if is_news {
+            self.bare.insert(area);
+        }
+        is_news
+    }
+
+    /// Records that the host gave space for an empty, bare or untouched area. Returns false, and changes
     /// nothing, if the area is no longer one.
     pub fn prepared(&mut self, area: u64) -> bool {
         if area == self.frontier && area < self.count {
             self.frontier += 1;
-        } else if !self.empty.remove(&area) {
+        } else if !self.empty.remove(&area) && !self.bare.remove(&area) {
             return false;
         }
         self.ready.insert(area);
@@ -188,7 +215,7 @@ impl Areas {
     pub fn give_back(&mut self, area: u64) -> bool {
         let was_ready = self.ready.remove(&area);
         if was_ready {
-            self.empty.insert(area);
+            self.bare.insert(area);
         }
         was_ready
     }
@@ -232,6 +259,7 @@ impl Areas {
             .ready
             .iter()
             .chain(&self.empty)
+            .chain(&self.bare)
             .map(|area| (*area, self.area_blocks));
         let partial = self
             .partial
@@ -297,6 +325,28 @@ mod tests {
         assert!(areas.give_back(0));
         assert!(!areas.give_back(0));
         assert_eq!(areas.best(1), Some(Candidate::Unprepared(0)));
+    }
+
+    #[test]
+    fn on_a_full_host_every_empty_area_is_asked_for_once() {
+        let mut areas = Areas::new(6, 256, 5);
+        for area in [1, 3, 4] {
+            areas.score(area, 256, true);
+        }
+        assert!(areas.refused(1), "it had been given back");
+        assert_eq!(areas.best(1), Some(Candidate::Unprepared(3)));
+        assert!(areas.prepared(3), "it had not");
+        assert!(areas.refused(4));
+        assert_eq!(areas.empty(), None);
+        assert!(!areas.refused(4), "that is known");
+        areas.score(4, 256, true);
+        areas.score(4, 256, false);
+        assert_eq!(areas.empty(), None, "seeing it again tells nothing");
+        assert_eq!(areas.unprepared(), Some(1), "before an untouched one");
+        assert!(!areas.refused(5), "an untouched area never had any");
+        assert_eq!(areas.top(9).len(), 3);
+        assert!(areas.prepared(1));
+        assert_eq!(areas.ready().collect::<Vec<_>>(), [1, 3]);
     }
 
     #[test]

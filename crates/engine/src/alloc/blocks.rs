@@ -11,7 +11,7 @@ use everglade_format::{
     BITS_PER_BLOCK, Block, Context, FileId, Indirect, Layer, Owner, Pointer, Pvbn, SPAN, Tag, Vvbn,
     bitmap,
 };
-use everglade_freespace::Candidate;
+use everglade_freespace::{Areas, Candidate};
 use everglade_target::Error;
 
 use crate::alloc::cursor::{OpenArea, chunk_end};
@@ -313,7 +313,9 @@ impl FileSystem {
                 );
                 area
             }
-            Some(Candidate::Unprepared(area)) if !host.full => {
+            Some(Candidate::Unprepared(area))
+                if !host.full || self.areas[extent].empty() == Some(area) =>
+            {
                 // Whoever woke the consistency point meanwhile does not make it want another one.
                 host.wanted.get_or_insert((extent, area));
                 return Err(Stop::Io);
@@ -369,11 +371,16 @@ impl FileSystem {
         Ok(is_last)
     }
 
-    /// Looks for areas that were not known since start until one is found that could be prepared or used.
-    pub(crate) fn search(&mut self, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    /// Looks for areas that were not known since start until one is found that could be prepared or used. A full host
+    /// can be asked in vain for bare and untouched areas, so only one counts that may have its space.
+    pub(crate) fn search(&mut self, cx: &mut LoadCx<'_>, host: &Host) -> Result<(), Stop> {
+        let is_usable = |areas: &Areas| match host.full || host.refuses {
+            true => areas.empty().is_some(),
+            false => areas.unprepared().is_some(),
+        };
         for extent in 0..self.areas.len() {
             while !self.areas[extent].is_complete()
-                && self.areas[extent].unprepared().is_none()
+                && !is_usable(&self.areas[extent])
                 && self.areas[extent].ready_count() == 0
             {
                 if self.scan(None, cx, extent)? {

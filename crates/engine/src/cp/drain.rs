@@ -14,8 +14,9 @@ use crate::read::load::{Gather, LoadCx, Stop};
 
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     if home.search_wanted {
-        home.fs.search(cx)?;
+        home.fs.search(cx, &home.host)?;
         home.search_wanted = false;
+        home.host.searched = true;
     }
     let active: Vec<FileId> = home
         .run

@@ -12,11 +12,18 @@
 //! | nothing: it refused | any part |
 //!
 //! 1. Whoever watches the host is not alarmed by what could have been avoided: `status` warns at a twentieth.
-//! 2. An area that is worth preferring is worth knowing: maps are searched for old areas only when no new one is
+//! 2. What is free beyond what may be asked for soon goes back: promptly while the host has not plenty, else only what
+//!    is more than a few areas, because what is soon rewritten is not worth punching.
+//! 3. A full host keeps what it gave. After a start nobody knows which free areas have their space, so each is asked for
+//!    once, refused or not; the reserve is among them.
+//! 4. An area that is worth preferring is worth knowing: maps are searched for old areas only when no new one is
 //!    better than what a search may find.
 
 /// Part of an aggregate that its host must have left for new areas to be preferred: one in so many.
 const PLENTY_PART: u64 = 10;
+
+/// Left to the host when the last of its space is asked for, unless the reserve lacks it.
+pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
 
 /// What the consistency point knows about its host.
 #[derive(Default)]
@@ -27,6 +34,10 @@ pub(crate) struct Host {
     pub(crate) asked: bool,
     /// The host refused the last request; until it grants one, only areas it gave before are used.
     pub(crate) full: bool,
+    /// It was found to have nothing when the next search was asked for.
+    pub(crate) refuses: bool,
+    /// Areas that were not known since start were looked for since it last gave any.
+    pub(crate) searched: bool,
     /// There is space for new areas, as far as the host says.
     pub(crate) has_plenty: bool,
 }

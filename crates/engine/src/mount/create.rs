@@ -126,8 +126,9 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
     let mut members = Vec::new();
     let mut extents: Vec<Extent> = Vec::new();
     let mut base = 0;
+    let sizes: Vec<u64> = devices.iter().map(|id| storage.size_bytes(*id)).collect();
     let log_member = plan.journal_device.unwrap_or(0);
-    let journal = plan_journal(storage, devices, plan, log_member);
+    let journal = plan_journal(&sizes, plan, log_member);
     for (index, (device, uuid)) in devices.iter().zip(&plan.device_uuids).enumerate() {
         let size_blocks = storage.size_bytes(*device) / BLOCK_SIZE as u64;
         let log_blocks = if index == log_member {
@@ -240,20 +241,45 @@ fn check_size(device: usize, blocks: u64, least: u64) -> Result<(), CreateError>
     })
 }
 
+/// Bytes that the host of each device, of these sizes, must be able to give for a new aggregate: labels, journal,
+/// the areas of the reserve, and an area for what clients write first.
+#[must_use]
+pub fn host_bytes(sizes: &[u64], plan: &Plan) -> Vec<u64> {
+    let log_member = plan.journal_device.unwrap_or(0);
+    let journal = plan_journal(sizes, plan, log_member);
+    let members = sizes.iter().enumerate().map(|(index, size)| {
+        let log_blocks = if index == log_member {
+            journal.blocks
+        } else {
+            0
+        };
+        let data = match plan.journal_device {
+            Some(device) if device == index => None,
+            _ => data_region(size / BLOCK_SIZE as u64, plan.area_blocks, log_blocks),
+        };
+        (log_blocks, data.map_or(0, |(_, length)| length))
+    });
+    let members: Vec<(u64, u64)> = members.collect();
+    let total = members.iter().map(|(_, data)| data).sum();
+    let extents = members.iter().filter(|(_, data)| *data > 0).count() as u64;
+    let reserve = reserve_for(total, plan.area_blocks) / plan.area_blocks;
+    let areas = reserve.div_ceil(extents.max(1)) + 1;
+    let blocks = members.iter().map(|(log_blocks, data)| {
+        let taken = (areas * plan.area_blocks).min(*data);
+        2 * LABEL_BLOCKS + log_blocks + taken
+    });
+    blocks.map(|blocks| blocks * BLOCK_SIZE as u64).collect()
+}
+
 /// Where the journal is to be: behind the first label of its device.
-fn plan_journal(
-    storage: &dyn Storage,
-    devices: &[DeviceId],
-    plan: &Plan,
-    member: usize,
-) -> JournalRegion {
-    let blocks = |device: &DeviceId| storage.size_bytes(*device) / BLOCK_SIZE as u64;
+fn plan_journal(sizes: &[u64], plan: &Plan, member: usize) -> JournalRegion {
+    let blocks = |bytes: &u64| bytes / BLOCK_SIZE as u64;
     let own = match plan.journal_device {
         // All of it may be journal.
         Some(_) => u64::MAX,
-        None => devices.get(member).map_or(0, blocks),
+        None => sizes.get(member).map_or(0, blocks),
     };
-    let total = devices.iter().map(blocks).sum();
+    let total = sizes.iter().map(blocks).sum();
     let half = plan
         .journal_half_blocks
         .unwrap_or_else(|| usual_half_blocks(total, own));

@@ -8,7 +8,7 @@ use everglade_freespace::Areas;
 
 use crate::home::aggregate::Home;
 use crate::media::Place;
-use crate::media::host::nearly_free;
+use crate::media::host::{HOST_MARGIN_BYTES, nearly_free};
 use crate::pool::aggregate::State;
 use crate::reactor::Core;
 use crate::reactor::loading::Inflight;
@@ -17,23 +17,39 @@ use crate::reactor::loading::Inflight;
 const REFUSAL: Nanos = 1_000_000_000;
 /// Areas kept ready beyond the reserve, and in each extent where a new one is taken next.
 const READY_AHEAD: u64 = 2;
-/// Ready areas beyond which space goes back to the host: what is soon rewritten is not worth punching.
+/// Ready areas beyond which space goes back to a host that has plenty: what is soon rewritten is not worth punching.
 const READY_MOST: u64 = 8;
-/// Left to the host when the last of its space is asked for.
-const HOST_MARGIN_BYTES: u64 = 64 << 20;
 
 impl Home {
     /// True if what the host has given is enough for all that may be asked for soon.
     fn has_enough(&self) -> bool {
+        self.has_enough_without(0)
+    }
+
+    /// True if it would be with so many blocks less.
+    fn has_enough_without(&self, blocks: u64) -> bool {
         let space = &self.aggregate.space;
         let ahead = READY_AHEAD * self.fs.area_blocks + self.fs.area_blocks / 2;
         let ahead = ahead.max(space.wanted_beyond());
-        space.free_backed() >= i64::try_from(space.reserve() + ahead).expect("40 bits")
+        space.free_backed() >= i64::try_from(space.reserve() + ahead + blocks).expect("40 bits")
+    }
+
+    /// True if a ready area should go back to the host. A host that has not plenty gets all that is not needed soon.
+    fn has_too_much(&self) -> bool {
+        let extents = self.fs.areas.len() as u64;
+        let ready: u64 = self.fs.areas.iter().map(Areas::ready_count).sum();
+        if !self.host.prefers_new() {
+            return ready > READY_AHEAD * extents && self.has_enough_without(self.fs.area_blocks);
+        }
+        let space = &self.aggregate.space;
+        let kept = (space.reserve() + space.wanted_beyond()).div_ceil(self.fs.area_blocks);
+        ready > kept + READY_MOST.max(READY_AHEAD * extents)
     }
 
     /// The host gave space for an area, unless it was given before.
     fn note_prepared(&mut self, extent: usize, area: u64) {
         self.host.full = false;
+        self.host.searched = false;
         self.aggregate.space.set_host_full(false);
         if self.fs.areas[extent].prepared(area) {
             let blocks = i64::try_from(self.fs.area_blocks).expect("40 bits");
@@ -90,6 +106,8 @@ impl<O: Outside> Core<O> {
         home.host.asked = false;
         match result {
             Ok(()) => home.note_prepared(extent, area),
+            // Another one may have its space already.
+            Err(_) if home.fs.areas[extent].refused(area) => {}
             Err(_) => home.host.full = true,
         }
         self.wake_home(aggregate);
@@ -126,10 +144,8 @@ impl<O: Outside> Core<O> {
             return;
         }
         let is_enough = home.has_enough();
-        if now < home.prepare_after {
-            // The host said no a moment ago. Nobody is to wait for it.
-            return self.note_refusal(aggregate);
-        }
+        // The host said no a moment ago: what it gave before is all there is.
+        let is_refusing = now < home.prepare_after;
         let space = &home.aggregate.space;
         // The reserve may have all the host has; the margin is for what goes beyond it.
         let is_reserve = space.free_backed() < i64::try_from(space.reserve()).expect("40 bits");
@@ -143,18 +159,27 @@ impl<O: Outside> Core<O> {
         let candidates = home.fs.areas.iter().enumerate();
         let choice = candidates
             .filter(|(_, areas)| !is_enough || is_new_next(areas))
-            .filter_map(|(extent, areas)| Some((areas.ready_count(), extent, areas.unprepared()?)))
+            .filter_map(|(extent, areas)| {
+                let area = match is_refusing {
+                    true => areas.empty()?,
+                    false => areas.unprepared()?,
+                };
+                Some((areas.ready_count(), extent, area))
+            })
             .min();
         let Some((_, extent, area)) = choice else {
             if is_enough {
                 return;
             }
-            if home.fs.areas.iter().all(Areas::is_complete) {
+            let is_known = home.fs.areas.iter().all(Areas::is_complete);
+            if is_known || is_refusing && home.host.searched {
+                // Nobody is to wait for it.
                 return self.note_refusal(aggregate);
             }
             // Areas that were not seen since start may be empty: the next consistency point looks.
             if !home.search_wanted {
                 home.search_wanted = true;
+                home.host.refuses = is_refusing;
                 home.aggregate.want_cp(home.aggregate.joining());
                 self.wake_home(aggregate);
             }
@@ -164,9 +189,11 @@ impl<O: Outside> Core<O> {
         let free = self.outside.host_free_bytes(device);
         let home = self.homes.get_mut(&aggregate).expect("as above");
         let is_short = free.is_some_and(|free| free < length + HOST_MARGIN_BYTES.min(length));
-        if is_short && !is_reserve {
+        // An empty area may have its space, which costs the host nothing.
+        let is_empty = home.fs.areas[extent].empty() == Some(area);
+        if is_short && !is_reserve && !is_empty {
             home.prepare_after = now + REFUSAL;
-            return self.note_refusal(aggregate);
+            return self.prepare(aggregate);
         }
         if home.host.wanted == Some((extent, area)) {
             return;
@@ -190,38 +217,34 @@ impl<O: Outside> Core<O> {
             .preparing
             .take()
             .expect("one area is prepared at a time");
+        // Of the host's space, nothing is left; of an area that may have had its own, that is all that is known.
+        let mut is_full = false;
         match result {
             Ok(()) => home.note_prepared(extent, area),
+            Err(_) if home.fs.areas[extent].refused(area) => {}
             Err(_) => {
+                is_full = true;
                 home.prepare_after = now + REFUSAL;
-                // Nobody lacks what was asked for only because it would be better.
-                if !home.has_enough() {
-                    home.aggregate.space.set_host_full(true);
-                }
             }
         }
         if home.host.wanted == Some((extent, area)) {
             home.host.wanted = None;
-            home.host.full |= result.is_err();
+            home.host.full |= is_full;
             self.wake_home(aggregate);
         }
         self.tell_progress(aggregate);
         self.prepare(aggregate);
     }
 
-    /// Gives an area back to the host if many are ready. Only areas that are free in the committed maps are
+    /// Gives an area back to the host if it is not needed soon. Only areas that are free in the committed maps are
     /// ready, and cursors do not open one whose punch is under way.
     pub(super) fn punch(&mut self, aggregate: u32) {
+        self.note_host(aggregate);
         let home = self.homes.get_mut(&aggregate).expect("at home");
         let area_blocks = home.fs.area_blocks;
-        let space = &home.aggregate.space;
-        let kept_areas = (space.reserve() + space.wanted_beyond()).div_ceil(area_blocks);
-        let extents = home.fs.areas.len() as u64;
-        let most = READY_MOST.max(READY_AHEAD * extents);
-        let ready: u64 = home.fs.areas.iter().map(Areas::ready_count).sum();
         if home.punching.is_some()
             || home.preparing.is_some()
-            || ready <= kept_areas + most && !planted::is(Bug::PunchBeforeCommit)
+            || !home.has_too_much() && !planted::is(Bug::PunchBeforeCommit)
         {
             return;
         }
@@ -252,11 +275,23 @@ impl<O: Outside> Core<O> {
         );
     }
 
+    /// Gives hosts that have not plenty what the aggregates at home here do not need soon. Consistency points do so
+    /// too; this is for a host that others fill while nothing is written here.
+    pub fn give_back(&mut self) {
+        let idle = |home: &&Home| home.run.is_none() && home.aggregate.is_online();
+        let idle = self.homes.values().filter(idle);
+        let idle: Vec<u32> = idle.map(|home| home.aggregate.id).collect();
+        for aggregate in idle {
+            self.punch(aggregate);
+        }
+    }
+
     pub(super) fn complete_punch(&mut self, aggregate: u32) {
         let home = self.homes.get_mut(&aggregate).expect("at home");
         let (extent, area) = home.punching.take().expect("one area is punched at a time");
         home.fs.areas[extent].close(area);
         home.fs.areas[extent].score(area, home.fs.area_blocks, true);
+        home.fs.areas[extent].refused(area);
         if home.run.is_none() {
             self.punch(aggregate);
         }

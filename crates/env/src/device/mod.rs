@@ -408,15 +408,29 @@ impl Device {
         }
     }
 
-    /// Reserves host space for a piece. Blocks.
+    /// Reserves host space for a range, whole or not at all. A host that becomes full on the way has
+    /// given some, which is of no use to us and may be all that it had. Blocks.
     pub(crate) fn allocate(
         self: &Arc<Self>,
-        piece: Piece,
+        offset: u64,
+        length: u64,
         budget: &Budget,
     ) -> Result<(), DiskError> {
         if self.kind == DeviceKind::Block {
             return Ok(());
         }
+        let mut pieces = self.pieces(offset, length);
+        let outcome = pieces.try_for_each(|piece| self.allocate_piece(piece, budget));
+        if outcome == Err(DiskError::NoSpace) {
+            // A piece that cannot be punched stays taken; the refusal is what the caller must know.
+            let pieces = self.pieces(offset, length);
+            pieces.for_each(|piece| _ = self.punch(piece, budget));
+        }
+        self.measure_host();
+        outcome
+    }
+
+    fn allocate_piece(self: &Arc<Self>, piece: Piece, budget: &Budget) -> Result<(), DiskError> {
         let Some(handle) = self.open_segment(piece.segment, true, budget)? else {
             return Err(DiskError::Gone);
         };
@@ -444,6 +458,7 @@ impl Device {
         } else {
             transfer::punch(&handle, piece.offset, piece.bytes)
         };
+        self.measure_host();
         match result {
             // The old bytes may stay, so a host that cannot punch does nothing wrong.
             Err(fault) if fault.is_unsupported() => Ok(()),

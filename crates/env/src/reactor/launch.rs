@@ -37,9 +37,12 @@ impl Real {
             Op::Flush { .. } => self.start_flush(job, &device),
             Op::Allocate { offset, length, .. } => {
                 device.assert_range(offset, length);
-                for piece in device.pieces(offset, length) {
-                    self.start_on_worker(job, &device, piece, Device::allocate);
-                }
+                // One worker for all of it: what the host refuses in part is given back whole.
+                let first = device.pieces(offset, length).next();
+                let first = first.expect("a range has at least one piece");
+                self.start_on_worker(job, &device, first, move |device, _, budget| {
+                    device.allocate(offset, length, budget)
+                });
             }
             Op::Punch { offset, length, .. } => {
                 device.assert_range(offset, length);

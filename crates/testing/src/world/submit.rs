@@ -191,7 +191,7 @@ impl State {
         };
         self.record(record::ALLOCATE, &place, 0);
         if let Err(error) = self.take_space(&place) {
-            return refused(device, error);
+            return self.refuse_allocation(place, error);
         }
         let device = &mut self.devices[place.device];
         let latency = device.latency(device.spec.latency.write);
@@ -202,6 +202,18 @@ impl State {
             durable: false,
         };
         (place.device, kind, Ok(()), latency)
+    }
+
+    /// What the host gave before it became full is taken back, and the contents with it.
+    fn refuse_allocation(&mut self, place: Place, error: DiskError) -> Submitted {
+        self.overlapping += u64::from(self.is_being_written(&place));
+        self.track_written(place.device, place.range.clone());
+        let device = &mut self.devices[place.device];
+        let latency = device.latency(device.spec.latency.write);
+        device.damage.clear(place.range.clone());
+        let pending = Some(Change::Punch(place.range));
+        let kind = self.maybe_now(place.device, pending, false);
+        (place.device, kind, Err(error), latency)
     }
 
     fn submit_flush(&mut self, device: DeviceId) -> Submitted {
