@@ -33,6 +33,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
         action: "listen for signals",
         source,
     })?;
+    reactor::refuse_full_host(config)?;
     let directory = DataDir::open(&config.data_dir).map_err(StartError::from)?;
     let listeners = Listeners::bind(&config.nbd)?;
     let unix = config.api_unix.as_deref().map(listen::bind_api);
@@ -170,7 +171,7 @@ fn begin(
         .map(|socket| metrics::start(socket, administrator.clone(), records.clone(), stop))
         .transpose()
         .map_err(refused("start the metrics"))?;
-    administrator.announce(endpoints)?;
+    administrator.announce(endpoints);
     Ok(Helpers {
         rest,
         metrics,

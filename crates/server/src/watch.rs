@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use everglade_api::{Condition, EventKind, Health, Job, JobState, Severity};
+use everglade_api::{Code, Condition, EventKind, Health, Job, JobState, Severity};
 
 use crate::Stop;
 use crate::reactor::Administrator;
@@ -91,6 +91,10 @@ impl Watcher {
             self.records.events.tell(now, told);
         }
         self.conditions = found;
+        let short = Code::HostLow.to_string();
+        if self.conditions.values().any(|known| known.code == short) {
+            self.administrator.give_back();
+        }
         let jobs = &self.records.jobs;
         let given_back = jobs.advance(now, &self.administrator.pending());
         let split = jobs.advance_splits(now, &self.administrator.splits());
@@ -101,6 +105,8 @@ impl Watcher {
         for job in self.records.jobs.advance_clones(now, &clones) {
             self.records.events.tell(now, ended(&job));
         }
+        self.administrator.settle();
+        self.records.settle();
         self.feed_watchdog();
     }
 

@@ -62,7 +62,17 @@ const MODE_PRIVATE: u32 = 0o700;
 pub struct DataDir {
     path: PathBuf,
     state: State,
+    owed: Owed,
     _lock: Lock,
+}
+
+/// What a full host did not let us write. None of it is needed to serve.
+#[derive(Debug, Default)]
+struct Owed {
+    /// Where the daemon listens.
+    endpoints: Option<Endpoints>,
+    /// Space for the next contents of small files.
+    spares: bool,
 }
 
 impl DataDir {
@@ -83,17 +93,26 @@ impl DataDir {
             format_file::write(path)?;
         }
         let state = State::read(path)?;
-        let directory = DataDir {
+        let mut directory = DataDir {
             path: path.to_owned(),
             state,
+            owed: Owed::default(),
             _lock: lock,
         };
         directory.prepare()?;
         Ok(directory)
     }
 
+    /// True if nothing is at `path`, or nothing that a start would keep.
+    #[must_use]
+    pub fn is_blank(path: &Path) -> bool {
+        let is_missing =
+            fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        is_missing || matches!(format_file::recognise(path), Ok(Recognised::Blank))
+    }
+
     /// Makes the folders and removes what a killed daemon left behind.
-    fn prepare(&self) -> Result<(), DataDirError> {
+    fn prepare(&mut self) -> Result<(), DataDirError> {
         create_dir(&self.path.join("aggregates"), MODE_PRIVATE)?;
         create_dir(&self.run_dir(), MODE_OPEN)?;
         for name in ["nbd.sock", "api.sock"] {
@@ -107,13 +126,34 @@ impl DataDir {
         Ok(())
     }
 
+    fn small_files(&self) -> [SmallFile; 2] {
+        [state::file(&self.path), endpoints::file(&self.run_dir())]
+    }
+
     /// Sets space aside for the small files. A directory of an earlier version on a full host has none,
-    /// and does without until there is some: each replacement tries again.
-    fn set_aside(&self) {
-        for file in [state::file(&self.path), endpoints::file(&self.run_dir())] {
-            if let Err(error) = file.prepare() {
-                tracing::warn!("the data directory has no space set aside for its files: {error}");
-            }
+    /// and does without until there is some.
+    fn set_aside(&mut self) {
+        let outcomes = self.small_files().map(|file| file.prepare());
+        let failed = outcomes.into_iter().find_map(Result::err);
+        if let (Some(error), false) = (&failed, self.owed.spares) {
+            tracing::warn!(
+                "no space can be set aside in the data directory, so changes of aggregates may fail \
+                 until its file system has some: {error}"
+            );
+        }
+        self.owed.spares = failed.is_some();
+    }
+
+    /// Writes what a full host did not let us write. Costs nothing if there is nothing.
+    pub fn settle(&mut self) {
+        if self.owed.spares {
+            self.set_aside();
+        }
+        if let Some(endpoints) = &self.owed.endpoints
+            && endpoints.write(&self.run_dir()).is_ok()
+        {
+            tracing::info!("run/endpoints.json is written now");
+            self.owed.endpoints = None;
         }
     }
 
@@ -140,7 +180,9 @@ impl DataDir {
     /// # Errors
     /// The system refused; the old state stands, in memory as on disk.
     pub fn record(&mut self, state: State) -> Result<(), DataDirError> {
-        state.write(&self.path)?;
+        let written = state.write(&self.path);
+        self.owed.spares |= !state::file(&self.path).is_prepared();
+        written?;
         self.state = state;
         Ok(())
     }
@@ -199,21 +241,25 @@ impl DataDir {
         self.path.join(&device.path)
     }
 
-    /// Tells scripts where the daemon listens.
-    ///
-    /// # Errors
-    /// The system refused.
-    pub fn announce(&self, endpoints: &Endpoints) -> Result<(), DataDirError> {
-        endpoints.write(&self.run_dir())
+    /// Tells scripts where the daemon listens. One that cannot say so serves all the same, and
+    /// [`DataDir::settle`] tries again.
+    pub fn announce(&mut self, endpoints: &Endpoints) {
+        if let Err(error) = endpoints.write(&self.run_dir()) {
+            tracing::error!(
+                "{error}; clients are served, but scripts do not find run/endpoints.json yet"
+            );
+            self.owed.endpoints = Some(endpoints.clone());
+        }
     }
 
     /// Orderly end: nobody listens any more, and the lock goes.
-    pub fn close(self) {
+    pub fn close(mut self) {
         self.withdraw();
     }
 
     /// Nobody listens any more. Failing to say so is not worth failing the stop.
-    pub fn withdraw(&self) {
+    pub fn withdraw(&mut self) {
+        self.owed.endpoints = None;
         if let Err(error) = endpoints::file(&self.run_dir()).remove() {
             tracing::warn!("{error}");
         }

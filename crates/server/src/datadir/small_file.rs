@@ -104,6 +104,13 @@ impl SmallFile {
         }
     }
 
+    /// True if the next replacement needs no space.
+    #[must_use]
+    pub fn is_prepared(&self) -> bool {
+        let length = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
+        length(&self.spare()) >= length(&self.path).max(1).next_multiple_of(STEP as u64)
+    }
+
     /// Makes `contents` the contents. Durable when it returns. Sets space aside for the next time as
     /// far as the host has any.
     ///

@@ -57,6 +57,8 @@ fn overview(
     let running = jobs.iter().filter(|job| job.state == JobState::Running);
     page.family("everglade_jobs_running")
         .value(&[], running.count() as u64);
+    page.family("everglade_history_unwritten")
+        .value(&[], records.history.unwritten() as u64);
 }
 
 fn space(page: &mut Page, aggregates: &[Aggregate]) {

@@ -72,6 +72,7 @@ pub const METRICS: &[Metric] = &[
     gauge("everglade_volumes", &[], "Volumes."),
     gauge("everglade_luns", &[], "LUNs."),
     gauge("everglade_jobs_running", &[], "Jobs under way."),
+    gauge("everglade_history_unwritten", &[], "Changes that were made and that the history on disk lacks, because it could not be written."),
     gauge("everglade_space_bytes", &["object", "kind"], "Space of an aggregate: size, used, free, reserve, pending (to be given back by deletions), logical (sizes of its LUNs), shared, dirty (in memory), host_backed, host_free."),
     counter("everglade_nbd_requests_total", &["op"], "NBD requests that were answered."),
     counter("everglade_nbd_request_errors_total", &["op"], "NBD requests that were answered with an error."),

@@ -101,6 +101,11 @@ impl Administrator {
         reactors.all(|reactor| self.plane.ask(reactor, Control::Ping).is_some())
     }
 
+    /// A host is short of space: aggregates give it what they do not need soon.
+    pub fn give_back(&self) {
+        self.plane.give_back();
+    }
+
     /// Snapshots that volumes get by themselves.
     #[must_use]
     pub fn schedule(&self) -> &Schedule {
@@ -135,17 +140,23 @@ impl Administrator {
     }
 
     /// Tells scripts where the daemon listens.
-    ///
-    /// # Errors
-    /// The system refused.
-    pub fn announce(&self, endpoints: &Endpoints) -> Result<(), DataDirError> {
-        self.directory().announce(endpoints)
+    pub fn announce(&self, endpoints: &Endpoints) {
+        self.directory().announce(endpoints);
+    }
+
+    /// Writes what a full host did not let the data directory write, unless that is in use.
+    pub fn settle(&self) {
+        match self.directory.try_lock() {
+            Ok(mut directory) => directory.settle(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().settle(),
+            Err(TryLockError::WouldBlock) => {}
+        }
     }
 
     /// Nobody listens any more. Not if a device that hangs keeps a creation from ending: the stop goes on.
     pub fn withdraw(&self) {
         match self.directory.try_lock() {
-            Ok(directory) => directory.withdraw(),
+            Ok(mut directory) => directory.withdraw(),
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().withdraw(),
             Err(TryLockError::WouldBlock) => {
                 tracing::warn!(
@@ -576,7 +587,7 @@ fn refused(error: &CreationError) -> Problem {
             Code::DeviceUnusable
         }
         CreationError::HoldsData { .. } => Code::WouldLoseData,
-        CreationError::NoSpace { .. } => Code::NoSpace,
+        CreationError::NoSpace { .. } | CreationError::HostFull { .. } => Code::NoSpace,
         CreationError::Stopping => Code::Unavailable,
         CreationError::DataDir(_) | CreationError::Random(_) => Code::Host,
     };

@@ -22,6 +22,8 @@ pub(super) enum Control {
     Change(u32, admin::Change),
     /// Give a sign of life.
     Ping,
+    /// Give hosts that are short of space what is not needed soon.
+    GiveBack,
     /// List what clients can attach to.
     Exports,
     /// Accept clients from now on.
@@ -194,6 +196,20 @@ impl Plane {
         self.world.wake(reactor);
         let answers = answers.into_iter();
         answers.map(|answer| answer.recv().ok()).collect()
+    }
+
+    /// Tells all reactors that a host is short of space, and does not wait.
+    pub(super) fn give_back(&self) {
+        for reactor in 0..self.reactors() {
+            let (reply, _) = channel();
+            let control = Control::GiveBack;
+            let mut inbox = self.inbox(reactor);
+            if !inbox.is_closed {
+                inbox.asked.push_back(Asked { control, reply });
+            }
+            drop(inbox);
+            self.world.wake(reactor);
+        }
     }
 
     /// A reactor has ended: whoever waits for an answer, or asks from now on, gets none.

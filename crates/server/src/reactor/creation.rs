@@ -27,8 +27,9 @@ use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets, size_f
 
 use super::candidates::{Wanted, WantedJournal};
 use super::control::Plane;
-use crate::DataDir;
+use super::room;
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
+use crate::{DataDir, Size};
 
 /// How much of both ends of a device is looked at for contents: every file system, partition table and volume
 /// manager in use leaves a mark there.
@@ -79,6 +80,19 @@ pub(super) enum CreationError {
         /// Which.
         path: String,
     },
+    /// The host below a device has too little for an aggregate to begin with; nothing was written.
+    #[error(
+        "the file system of {path} has {free} free; a new aggregate of this size needs {needed} \
+         there at once; make room, or choose a smaller size"
+    )]
+    HostFull {
+        /// Where.
+        path: String,
+        /// What it could give.
+        free: Size,
+        /// What is needed.
+        needed: Size,
+    },
     /// What was just written cannot be opened.
     #[error("the new aggregate cannot be opened: {0}")]
     Refused(Refusal),
@@ -102,11 +116,11 @@ pub(super) fn create(
 ) -> Result<u32, CreationError> {
     let world = &plane.world;
     let mut opened = Vec::new();
-    let Wanted {
-        mut devices,
-        journal,
-    } = wanted;
-    let looked_at = look(world, &mut devices, journal, contents, &mut opened);
+    let mut wanted = wanted;
+    let journal = wanted.journal;
+    let looked_at = look(world, &mut wanted.devices, journal, contents, &mut opened)
+        .and_then(|()| room::refuse_full_hosts(directory.path(), &wanted));
+    let devices = wanted.devices;
     let made = looked_at.and_then(|()| {
         let plan = plan(world, name, devices.len(), journal)?;
         let aggregate = AggregateState {
@@ -202,10 +216,8 @@ pub(super) fn examine(
     directory: &DataDir,
     wanted: Wanted,
 ) -> Result<Vec<PlannedDevice>, CreationError> {
-    let Wanted {
-        mut devices,
-        journal,
-    } = wanted;
+    let mut wanted = wanted;
+    let (devices, journal) = (&mut wanted.devices, wanted.journal);
     let mut planned = Vec::new();
     let last = devices.len().saturating_sub(1);
     for (index, device) in devices.iter_mut().enumerate() {
@@ -238,6 +250,7 @@ pub(super) fn examine(
             is_journal,
         });
     }
+    room::refuse_full_hosts(directory.path(), &wanted)?;
     Ok(planned)
 }
 

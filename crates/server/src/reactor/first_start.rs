@@ -11,9 +11,9 @@ use everglade_format::volume::Sync;
 use super::candidates::{self, Wanted, WantedJournal};
 use super::control::{Control, Plane};
 use super::creation::{self, Contents};
-use super::engine_error;
+use super::{engine_error, room};
 use crate::config::BLOCK_BYTES;
-use crate::datadir::Phase;
+use crate::datadir::{Device, Phase};
 use crate::schedule::Schedule;
 use crate::{Config, DataDir, StartError};
 
@@ -26,6 +26,38 @@ pub(super) fn is_needed(directory: &DataDir) -> bool {
         .all(|aggregate| aggregate.phase == Phase::Creating)
 }
 
+/// Refuses a first start that the file system of the data directory has no room for, before anything is made there.
+///
+/// # Errors
+/// One line that says how much is needed.
+pub fn refuse_full_host(config: &Config) -> Result<(), StartError> {
+    if !DataDir::is_blank(&config.data_dir) {
+        return Ok(());
+    }
+    let first = &config.first_start;
+    let journal = WantedJournal {
+        has_device: false,
+        // One on a device of its own is looked at with that.
+        half_blocks: match first.journal.device {
+            Some(_) => Some(0),
+            None => half_blocks(config),
+        },
+    };
+    let devices = vec![directory_device(config)];
+    let wanted = Wanted { devices, journal };
+    room::refuse_full_hosts(&config.data_dir, &wanted).map_err(engine_error)
+}
+
+fn directory_device(config: &Config) -> Device {
+    let first = &config.first_start;
+    DataDir::directory_device(&first.aggregate, 0, first.aggregate_size.bytes())
+}
+
+fn half_blocks(config: &Config) -> Option<u64> {
+    let half = config.first_start.journal.half_size;
+    half.map(|half| half.bytes() / BLOCK_BYTES)
+}
+
 /// Makes the aggregate on a directory device and opens it.
 pub(super) fn create_aggregate(
     plane: &Plane,
@@ -34,15 +66,8 @@ pub(super) fn create_aggregate(
     directory: &mut DataDir,
 ) -> Result<(), StartError> {
     let first = &config.first_start;
-    let mut devices = vec![DataDir::directory_device(
-        &first.aggregate,
-        0,
-        first.aggregate_size.bytes(),
-    )];
-    let half_blocks = first
-        .journal
-        .half_size
-        .map(|half| half.bytes() / BLOCK_BYTES);
+    let mut devices = vec![directory_device(config)];
+    let half_blocks = half_blocks(config);
     if let Some(path) = &first.journal.device {
         let device = candidates::journal_device(directory, path, half_blocks);
         devices.push(device.map_err(|problem| refused_journal(&problem))?);

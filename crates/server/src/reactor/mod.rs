@@ -24,6 +24,7 @@ mod lun_clones;
 mod pools;
 mod processors;
 mod renaming;
+mod room;
 mod scan;
 mod scheduled;
 mod snapshots;
@@ -50,6 +51,7 @@ pub use inventory::EngineCounts;
 
 pub use administrator::{Administrator, Deleted};
 pub use deletion::Cleared;
+pub use first_start::refuse_full_host;
 use pools::Pools;
 use unavailable::Unavailable;
 
@@ -189,7 +191,7 @@ fn bring_up(
         running.threads.push(spawned.map_err(engine_error)?);
     }
     wait_until_mounted(&running.engine)?;
-    renaming::follow(&running.engine, directory)?;
+    renaming::follow(&running.engine, directory);
     let pools = Pools::new(running.engine.clone(), Arc::clone(&running.plane));
     let schedule = Schedule::open(Box::new(pools), directory.path());
     if is_first {

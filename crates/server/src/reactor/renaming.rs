@@ -17,8 +17,8 @@ use everglade_api::{Aggregate, CloneLun, Code, Lun, Problem, Rename, Volume};
 use everglade_engine::{Engine, admin};
 
 use super::administrator::{Administrator, host};
-use crate::datadir::{DataDirError, Phase, State, Uuid};
-use crate::{DataDir, StartError};
+use crate::DataDir;
+use crate::datadir::{Phase, State, Uuid};
 
 impl Administrator {
     /// Gives an aggregate another name.
@@ -152,8 +152,9 @@ fn set_name(state: &mut State, name: &str, to: &str) {
     to.clone_into(&mut known.expect("looked up by the caller").name);
 }
 
-/// Takes over names that aggregates got without that having been recorded.
-pub(super) fn follow(engine: &Engine, directory: &mut DataDir) -> Result<(), StartError> {
+/// Takes over names that aggregates got without that having been recorded. Devices are found by what is recorded, so a
+/// name that cannot be recorded refuses nothing: the next start tries again.
+pub(super) fn follow(engine: &Engine, directory: &mut DataDir) {
     for known in engine.aggregates() {
         let state = directory.state();
         let recorded = state.aggregates.iter();
@@ -175,9 +176,12 @@ pub(super) fn follow(engine: &Engine, directory: &mut DataDir) -> Result<(), Sta
         }
         let mut state = state.clone();
         set_name(&mut state, &before, &known.name);
-        let recorded: Result<(), DataDirError> = directory.record(state);
-        recorded?;
-        tracing::info!("aggregate {before} is called {} now", known.name);
+        match directory.record(state) {
+            Ok(()) => tracing::info!("aggregate {before} is called {} now", known.name),
+            Err(error) => tracing::error!(
+                "aggregate {before} is called {} now, which the next start records: {error}",
+                known.name
+            ),
+        }
     }
-    Ok(())
 }

@@ -443,6 +443,10 @@ impl Reactor {
         while let Some(Asked { control, reply }) = self.plane.take_asked(self.index) {
             match control {
                 Control::Ping => drop(reply.send(Answer::Alive)),
+                Control::GiveBack => {
+                    self.core.give_back();
+                    drop(reply.send(Answer::Alive));
+                }
                 Control::Exports => drop(reply.send(Answer::Exports(self.core.exports()))),
                 Control::Listen(listeners) => {
                     self.listen(listeners);

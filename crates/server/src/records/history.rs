@@ -2,19 +2,24 @@
 //!
 //! A line is appended and synced when its change is durable, so the history may lack the last change after a
 //! power cut, and never has one that was not made. When the file has twice as many lines as are kept, it is
-//! replaced whole by the newest half.
+//! replaced whole by the newest half; on a full host that waits, and lines are appended still.
+//!
+//! Behind the last line, space of the host is set aside ([`AHEAD`]), so that changes on a full host are written
+//! too. When that is used up, they are kept in memory and written with the next change, or once a second
+//! ([`History::settle`]). A change whose line cannot be written is made all the same.
 //!
 //! A line that cannot be read (torn by a power cut, or edited) is left out, and the next append replaces the
-//! file.
+//! file, as soon as the host has space for another.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::Read;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_api::{Change, Moment};
+use rustix::fs::FallocateFlags;
 
 use super::Deed;
 use crate::datadir::{DataDirError, atomic};
@@ -25,6 +30,8 @@ const KEPT: usize = 4096;
 const DETAIL_CHARS_MAX: usize = 400;
 /// Twice what is kept, in the longest lines there are.
 const BYTES_MAX: u64 = 16 << 20;
+/// Space that is set aside behind the last line: hundreds of changes.
+const AHEAD: u64 = 128 << 10;
 
 /// See the module's documentation.
 pub struct History {
@@ -37,6 +44,10 @@ struct Inner {
     changes: VecDeque<Change>,
     /// In the file; more than are kept means that it is due to be replaced.
     lines: usize,
+    /// The file has a line that cannot be read, or half of one: it is due to be replaced.
+    is_torn: bool,
+    /// The newest changes, which are not in the file.
+    unwritten: usize,
 }
 
 impl History {
@@ -45,10 +56,13 @@ impl History {
         let inner = read(&path).unwrap_or_else(|error| {
             tracing::warn!("the history of changes cannot be read and begins anew: {error}");
             Inner {
-                lines: usize::MAX,
+                is_torn: true,
                 ..Inner::default()
             }
         });
+        if let Ok(file) = File::options().write(true).open(&path) {
+            set_aside(&file);
+        }
         History {
             path,
             inner: Mutex::new(inner),
@@ -61,7 +75,21 @@ impl History {
         self.lock().changes.iter().cloned().collect()
     }
 
-    /// Adds a change. Durable when it returns.
+    /// Changes that are not in the file, because the host had no space or refused otherwise.
+    #[must_use]
+    pub fn unwritten(&self) -> usize {
+        self.lock().unwritten
+    }
+
+    /// Writes what could not be written. Costs nothing if there is nothing.
+    pub(super) fn settle(&self) {
+        let mut inner = self.lock();
+        if inner.unwritten > 0 && self.write(&mut inner).is_ok() {
+            tracing::info!("the history of changes is written again");
+        }
+    }
+
+    /// Adds a change. Durable when it returns without an error; else it is kept in memory until it can be written.
     pub(super) fn append(&self, now: Moment, who: &str, deed: &Deed) -> Result<(), DataDirError> {
         let mut inner = self.lock();
         let number = inner.changes.back().map_or(1, |last| last.number + 1);
@@ -73,35 +101,45 @@ impl History {
             object: deed.object.clone(),
             detail: deed.detail.chars().take(DETAIL_CHARS_MAX).collect(),
         };
-        let text = line(&change);
         inner.changes.push_back(change);
+        inner.unwritten += 1;
         if inner.changes.len() > KEPT {
             inner.changes.pop_front();
+            inner.unwritten = inner.unwritten.min(KEPT);
         }
+        self.write(&mut inner)
+    }
+
+    /// Writes all changes that are not in the file.
+    fn write(&self, inner: &mut Inner) -> Result<(), DataDirError> {
         self.make_folder()?;
-        if inner.lines >= 2 * KEPT {
+        if inner.is_torn || inner.lines >= 2 * KEPT {
             let all: String = inner.changes.iter().map(line).collect();
-            atomic::replace(&self.path, all.as_bytes())?;
-            inner.lines = inner.changes.len();
-            return Ok(());
+            match atomic::replace(&self.path, all.as_bytes()) {
+                Ok(()) => {
+                    inner.lines = inner.changes.len();
+                    (inner.is_torn, inner.unwritten) = (false, 0);
+                    return Ok(());
+                }
+                // Twice as long as it should be is as long as can be read.
+                Err(error) if inner.lines >= 4 * KEPT => return Err(error),
+                Err(_) => {}
+            }
         }
-        let written = File::options()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&self.path)
-            .and_then(|mut file| {
-                file.write_all(text.as_bytes())?;
-                file.sync_data()
-            });
-        match written {
+        let first = inner.changes.len() - inner.unwritten;
+        let mut text: String = inner.changes.iter().skip(first).map(line).collect();
+        if inner.is_torn {
+            // Half a line must not spoil the next one.
+            text.insert(0, '\n');
+        }
+        match append(&self.path, text.as_bytes()) {
             Ok(()) => {
-                inner.lines += 1;
+                inner.lines += inner.unwritten;
+                inner.unwritten = 0;
                 Ok(())
             }
-            Err(error) => {
-                // Perhaps half a line; the next change writes all that is known.
-                inner.lines = usize::MAX;
+            Err(Unwritten { is_torn, error }) => {
+                inner.is_torn |= is_torn;
                 Err(DataDirError::io("write", &self.path, error))
             }
         }
@@ -120,6 +158,48 @@ impl History {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why lines were not appended.
+struct Unwritten {
+    /// Half of them are there.
+    is_torn: bool,
+    error: std::io::Error,
+}
+
+/// Appends whole lines, or nothing, and sets space aside for the next ones.
+fn append(path: &Path, text: &[u8]) -> Result<(), Unwritten> {
+    let whole = |error| Unwritten {
+        is_torn: false,
+        error,
+    };
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(whole)?;
+    let before = file.metadata().map_err(whole)?.len();
+    let written = file.write_all_at(text, before);
+    if let Err(error) = written.and_then(|()| file.sync_data()) {
+        let is_torn = file.set_len(before).is_err();
+        set_aside(&file);
+        return Err(Unwritten { is_torn, error });
+    }
+    set_aside(&file);
+    Ok(())
+}
+
+/// Asks the host for space behind the last line, unless there is still half of it. It need not have any.
+fn set_aside(file: &File) {
+    let Ok(metadata) = file.metadata() else {
+        return;
+    };
+    let length = metadata.len();
+    if metadata.blocks() * 512 < length + AHEAD / 2 {
+        let _ = rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, length, AHEAD);
     }
 }
 
@@ -161,7 +241,7 @@ fn read(path: &Path) -> std::io::Result<Inner> {
             "{} has a line that cannot be read; it is left out",
             path.display()
         );
-        inner.lines = usize::MAX;
+        inner.is_torn = true;
     }
     Ok(inner)
 }
@@ -228,6 +308,65 @@ mod tests {
         assert_eq!(objects, ["v0", "v1", "v9"]);
         fs::write(&path, [0xff; 100]).expect("garbage");
         assert!(History::open(place.path()).changes().is_empty());
+    }
+
+    #[test]
+    fn a_change_that_cannot_be_written_is_kept_and_written_later() {
+        let place = place();
+        let history = History::open(place.path());
+        history.append(Moment(1), "who", &deed(0)).expect("written");
+        let path = place.path().join("log/history.jsonl");
+        let aside = place.path().join("aside");
+        fs::rename(&path, &aside).expect("moved");
+        // Nobody can write lines into a folder.
+        fs::create_dir(&path).expect("made");
+        for number in 1..4 {
+            let refused = history.append(Moment(1), "who", &deed(number));
+            assert!(refused.is_err());
+        }
+        assert_eq!((history.unwritten(), history.changes().len()), (3, 4));
+        history.settle();
+        assert_eq!(history.unwritten(), 3);
+        fs::remove_dir(&path).expect("removed");
+        fs::rename(&aside, &path).expect("moved");
+        history.settle();
+        assert_eq!(history.unwritten(), 0);
+        assert_eq!(History::open(place.path()).changes(), history.changes());
+    }
+
+    #[test]
+    fn half_a_line_does_not_spoil_the_next_when_the_file_cannot_be_replaced() {
+        let place = place();
+        let history = History::open(place.path());
+        history.append(Moment(1), "who", &deed(0)).expect("written");
+        let path = place.path().join("log/history.jsonl");
+        let mut text = fs::read_to_string(&path).expect("read");
+        text.push_str("{\"number\":2,\"ti");
+        fs::write(&path, text).expect("torn");
+        let history = History::open(place.path());
+        // Its replacement would have this name.
+        let new = place.path().join("log/history.jsonl.new");
+        fs::create_dir(&new).expect("made");
+        history.append(Moment(1), "who", &deed(1)).expect("written");
+        let again = History::open(place.path());
+        assert_eq!(again.changes(), history.changes());
+        fs::remove_dir(&new).expect("removed");
+        again.append(Moment(1), "who", &deed(2)).expect("replaced");
+        assert!(!again.lock().is_torn);
+        assert_eq!(History::open(place.path()).changes().len(), 3);
+    }
+
+    #[test]
+    fn space_is_set_aside_for_the_next_changes() {
+        let place = place();
+        let history = History::open(place.path());
+        history.append(Moment(1), "who", &deed(0)).expect("written");
+        let metadata = fs::metadata(place.path().join("log/history.jsonl")).expect("there");
+        assert!(
+            metadata.blocks() * 512 >= metadata.len() + AHEAD / 2,
+            "{} blocks",
+            metadata.blocks()
+        );
     }
 
     #[test]

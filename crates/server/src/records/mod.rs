@@ -54,6 +54,11 @@ impl Records {
         }
     }
 
+    /// Writes what could not be written before.
+    pub fn settle(&self) {
+        self.history.settle();
+    }
+
     /// Writes down a change. That it could not be written does not undo it.
     pub fn remember(&self, now: Moment, who: &str, deed: &Deed) {
         self.events.tell(
@@ -67,7 +72,10 @@ impl Records {
             },
         );
         if let Err(error) = self.history.append(now, who, deed) {
-            tracing::error!("the history of changes cannot be written: {error}");
+            let count = self.history.unwritten();
+            tracing::error!(
+                "the history of changes lacks the newest {count} until it can be written: {error}"
+            );
             self.events.tell(
                 now,
                 Told {
@@ -75,7 +83,7 @@ impl Records {
                     kind: EventKind::Daemon,
                     object: "history".to_owned(),
                     code: None,
-                    text: format!("a change was made and cannot be written down: {error}"),
+                    text: format!("a change was made and cannot be written down yet: {error}"),
                 },
             );
         }

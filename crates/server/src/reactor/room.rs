@@ -1,0 +1,132 @@
+//! Whether the hosts below a new aggregate have room for it, found out before anything is written.
+//!
+//! Creating asks the host for labels, journal and reserve at once, and an aggregate that cannot take one area more
+//! refuses its first write. To find that out half-way leaves things to clear, on a host that is full by then; so the
+//! sizes are compared first, and the refusal says how much is needed. Between this look and the creation somebody else
+//! may take the space: then creating fails and is undone, as it would be without this look.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use everglade_engine::{HOST_MARGIN_BYTES, Plan, host_bytes};
+
+use super::candidates::Wanted;
+use super::creation::CreationError;
+use crate::Size;
+use crate::datadir::{Device, DeviceKind};
+
+/// What the engine leaves to the host, and something for the host's own books and our small files.
+const OVERHEAD: u64 = HOST_MARGIN_BYTES + (4 << 20);
+
+/// A file system, and what is asked of it.
+struct Host {
+    path: PathBuf,
+    needed: u64,
+}
+
+/// Refuses if a file system below the devices cannot give what a new aggregate takes at once.
+///
+/// # Errors
+/// [`CreationError::HostFull`].
+pub(super) fn refuse_full_hosts(data_dir: &Path, wanted: &Wanted) -> Result<(), CreationError> {
+    let devices = &wanted.devices;
+    let mut plan = Plan::new("", [0; 16], Default::default(), Vec::new());
+    plan.journal_half_blocks = wanted.journal.half_blocks;
+    plan.journal_device = wanted.journal.has_device.then(|| devices.len() - 1);
+    let sizes: Vec<u64> = devices.iter().map(|device| device.size_bytes).collect();
+    let mut hosts: BTreeMap<u64, Host> = BTreeMap::new();
+    for (device, bytes) in devices.iter().zip(host_bytes(&sizes, &plan)) {
+        let Some((place, given)) = place_of(data_dir, device) else {
+            continue;
+        };
+        let Ok(metadata) = fs::metadata(&place) else {
+            continue;
+        };
+        let host = hosts.entry(metadata.dev()).or_insert(Host {
+            path: place,
+            needed: OVERHEAD,
+        });
+        host.needed += bytes.saturating_sub(given);
+    }
+    for Host { path, needed } in hosts.into_values() {
+        // Some file systems of user space have no answer and say that they have no blocks at all.
+        let Some(stat) = rustix::fs::statvfs(&path)
+            .ok()
+            .filter(|stat| stat.f_blocks > 0)
+        else {
+            continue;
+        };
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        if free < needed {
+            return Err(CreationError::HostFull {
+                path: path.display().to_string(),
+                free: Size(free),
+                needed: Size(needed),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What exists of a device's path, and what the host has given it already. `None` if it owns its space.
+fn place_of(data_dir: &Path, device: &Device) -> Option<(PathBuf, u64)> {
+    let path = data_dir.join(&device.path);
+    match device.kind {
+        DeviceKind::Block => None,
+        DeviceKind::File => {
+            let given = fs::metadata(&path).map_or(0, |metadata| metadata.blocks() * 512);
+            Some((path, given))
+        }
+        DeviceKind::Directory => {
+            let there = path.ancestors().find(|path| path.is_dir())?;
+            Some((there.to_owned(), 0))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reactor::candidates::WantedJournal;
+
+    fn wanted(sizes: &[u64]) -> Wanted {
+        let device = |(number, size)| Device {
+            path: PathBuf::from(format!("aggregates/a/dev{number}")),
+            kind: DeviceKind::Directory,
+            size_bytes: size,
+        };
+        Wanted {
+            devices: sizes.iter().copied().enumerate().map(device).collect(),
+            journal: WantedJournal::default(),
+        }
+    }
+
+    #[test]
+    fn a_host_without_room_is_refused_with_both_numbers() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let data_dir = place.path().join("not/yet");
+        refuse_full_hosts(&data_dir, &wanted(&[4 << 30])).expect("room enough");
+        // 256 TiB, which no machine of ours has: 2.6 TiB of them at once.
+        let error = refuse_full_hosts(&data_dir, &wanted(&[1 << 42; 64]));
+        let error = error.expect_err("a refusal").to_string();
+        assert!(error.contains("free") && error.contains("needs"), "{error}");
+    }
+
+    #[test]
+    fn what_a_pool_of_4_gib_takes_is_its_labels_journal_reserve_and_an_area() {
+        let plan = Plan::new("", [0; 16], Default::default(), Vec::new());
+        let mib = 1 << 20;
+        let journal = 2 * (4096 * mib / 50 / 4096) * 4096;
+        assert_eq!(
+            host_bytes(&[4096 * mib], &plan),
+            [(2 + 128 + 128) * mib + journal]
+        );
+        let [first, second] = host_bytes(&[4096 * mib, 4096 * mib], &plan)[..] else {
+            panic!("one number for each device");
+        };
+        assert_eq!(second, (2 + 128 + 128) * mib);
+        assert!(first > second, "it has the journal");
+    }
+}
