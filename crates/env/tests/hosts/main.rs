@@ -156,6 +156,11 @@ fn a_mounted_block_device_is_refused() {
     });
 }
 
+fn free_bytes(path: &Path) -> u64 {
+    let stat = rustix::fs::statvfs(path).unwrap();
+    stat.f_bavail * stat.f_frsize
+}
+
 /// Fills a device whose host has about `host_bytes`, and sees that what is there stays readable and
 /// that room made is room usable.
 fn fill(rig: &mut Rig, path: &Path, host_bytes: u64) {
@@ -167,13 +172,16 @@ fn fill(rig: &mut Rig, path: &Path, host_bytes: u64) {
     let device = rig.world.create_directory(path, geometry).unwrap();
     println!("direct: {}", rig.world.info(device).unwrap().direct);
     rig.write(device, 0, &pattern(0, unit as usize)).unwrap();
+    // Whole or not at all: what the host gave before it was full would be the last of its space.
+    let before = free_bytes(path);
     let too_much = rig.run(Op::Allocate {
         device,
-        offset: 0,
+        offset: unit,
         length: 2 * host_bytes,
     });
     assert_eq!(too_much.result, Err(DiskError::NoSpace));
-    punch(rig, device, unit, 2 * host_bytes - unit);
+    let after = free_bytes(path);
+    assert!(after + unit / 2 >= before, "{after} of {before} are left");
     let mut written = 1;
     loop {
         match rig.write(device, written * unit, &pattern(written, unit as usize)) {

@@ -17,13 +17,13 @@ const GIB: u64 = 1 << 30;
 const MIB: u64 = MIB_U32 as u64;
 
 /// A small file system of its own, which goes with its image.
-struct SmallHost {
+pub(crate) struct SmallHost {
     keep: tempfile::TempDir,
 }
 
 impl SmallHost {
     /// `None` where this is not allowed, after counting the skip.
-    fn new(bytes: u64) -> Option<SmallHost> {
+    pub(crate) fn new(bytes: u64) -> Option<SmallHost> {
         if !have(&["mkfs.ext4", "mount", "umount"]) {
             return None;
         }
@@ -51,11 +51,11 @@ impl SmallHost {
         Some(SmallHost { keep })
     }
 
-    fn folder(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> PathBuf {
         self.keep.path().join("mounted")
     }
 
-    fn free_bytes(&self) -> u64 {
+    pub(crate) fn free_bytes(&self) -> u64 {
         let stat = rustix::fs::statvfs(self.folder()).expect("statvfs");
         stat.f_bavail * stat.f_frsize
     }
@@ -76,7 +76,7 @@ impl Drop for SmallHost {
 }
 
 /// Bytes the host has given to the segments of the default device.
-fn host_bytes(place: &Place) -> u64 {
+pub(crate) fn host_bytes(place: &Place) -> u64 {
     let folder = place.data_dir().join("aggregates/aggr0/dev0");
     let entries = fs::read_dir(folder).expect("list");
     let blocks = entries.map(|entry| entry.expect("an entry").metadata().expect("it").blocks());
@@ -84,7 +84,7 @@ fn host_bytes(place: &Place) -> u64 {
 }
 
 /// A MiB that nothing can shorten, of its own for each number and round.
-fn payload(number: u64, round: u64) -> Vec<u8> {
+pub(crate) fn payload(number: u64, round: u64) -> Vec<u8> {
     let mut state = (number << 32 | round).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut bytes = vec![0; MIB_U32 as usize];
     for word in bytes.chunks_exact_mut(8) {
@@ -97,7 +97,7 @@ fn payload(number: u64, round: u64) -> Vec<u8> {
 }
 
 /// Writes MiB after MiB from `first` on until one is refused, and returns which.
-fn write_until_full(client: &mut Client, first: u64, end: u64, round: u64) -> u64 {
+pub(crate) fn write_until_full(client: &mut Client, first: u64, end: u64, round: u64) -> u64 {
     for number in first..end {
         match client.write(number * MIB, &payload(number, round)) {
             Ok(()) => {}
@@ -111,7 +111,7 @@ fn write_until_full(client: &mut Client, first: u64, end: u64, round: u64) -> u6
 }
 
 #[track_caller]
-fn assert_reads_back(client: &mut Client, numbers: std::ops::Range<u64>, round: u64) {
+pub(crate) fn assert_reads_back(client: &mut Client, numbers: std::ops::Range<u64>, round: u64) {
     for number in numbers {
         let found = client.read(number * MIB, MIB_U32);
         assert!(found == Ok(payload(number, round)), "MiB {number}");

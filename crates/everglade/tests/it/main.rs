@@ -3,6 +3,7 @@
 mod clients;
 mod crashes;
 mod damage;
+mod full_host;
 mod guest;
 mod host_space;
 mod manage;
