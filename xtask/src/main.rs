@@ -11,6 +11,7 @@ mod fuzz;
 mod generate;
 mod guest;
 mod judge;
+mod picture;
 mod place;
 mod sim;
 mod step;
@@ -33,7 +34,7 @@ struct Verb {
 /// Wrong usage, with what would be right.
 struct Usage(String);
 
-const VERBS: [Verb; 10] = [
+const VERBS: [Verb; 11] = [
     Verb {
         name: "check",
         arguments: "",
@@ -75,6 +76,12 @@ const VERBS: [Verb; 10] = [
         arguments: "[--check]",
         summary: "writes generated documents; with --check, fails if one is stale",
         run: generate::run,
+    },
+    Verb {
+        name: "picture",
+        arguments: "[PROGRAM]",
+        summary: "runs a session of everglade and draws it for the README",
+        run: picture::run,
     },
     Verb {
         name: "dist",
