@@ -91,7 +91,9 @@ fn main() -> ExitCode {
 fn page(arguments: &Arguments) -> Result<String, Failure> {
     let mut text = String::from(
         "# What durability costs\n\n\
-         <!-- Written by `cargo xtask bench flush --write docs/benchmarks/flush.md`. -->\n\n",
+         <!-- Written by `cargo xtask bench flush --write docs/benchmarks/flush.md`. -->\n\n\
+         What a client waits for when it asks for durability, and what a crash costs.\n\
+         [Shortfalls](shortfalls.md) says what limits the figures.\n\n",
     );
     machine(&mut text, arguments);
     let wanted = |name| arguments.only.as_deref().is_none_or(|only| only == name);
@@ -154,8 +156,10 @@ fn machine(text: &mut String, arguments: &Arguments) {
     let qemu = qemu.lines().next().unwrap_or_default();
     line!(
         text,
-        "Commit {commit}; Linux {}; {cpus} virtual CPUs, shared with others, load average {} before the\n\
-         first round; disk {disk}; {qemu}.",
+        "| | |\n| --- | --- |\n| commit | {commit} |\n\
+         | machine | {cpus} virtual CPUs, shared with others; Linux {}; load average {} before \
+         the first round |\n\
+         | disk | {disk} |\n| peer | {qemu} |",
         said("uname", &["--kernel-release"]),
         load.split(' ').next().unwrap_or_default()
     );
@@ -179,9 +183,10 @@ fn flushes(
     let table = flush::run(place, folder, options)?;
     line!(
         text,
-        "4 KiB writes at random places of 256 MiB, over a Unix socket, by the same client, against\n\
-         `qemu-storage-daemon` with a raw file, `cache.direct=on`, `aio={}`. {} pairs of {:.1} s each, who begins\n\
-         alternating. Writes per second: median (range).\n",
+        "The same client writes 4 KiB at random places of 256 MiB, over a Unix socket. The peer\n\
+         is `qemu-storage-daemon` with a raw file, `cache.direct=on`, `aio={}`. The two servers\n\
+         alternate in {} pairs of turns of {:.1} s; the order changes. Writes per second: median\n\
+         (range).\n",
         table.aio,
         options.rounds,
         options.time.as_secs_f64()
@@ -208,7 +213,8 @@ fn longest_request(text: &mut String, place: &Place) -> Result<(), Failure> {
     line!(
         text,
         "\n## The longest request while consistency points run\n\n\
-         Sixteen requests in flight for {} s, 4 to 64 KiB each; a consistency point every second. Goal: 250 ms.\n\n\
+         A client keeps sixteen requests of 4 to 64 KiB in flight for {} s. A consistency point\n\
+         begins every second. The goal is 250 ms.\n\n\
          | request | count | median | 99.9 % | longest |\n| --- | --- | --- | --- | --- |",
         LONGEST.as_secs()
     );
@@ -232,8 +238,11 @@ fn recovered(text: &mut String, place: &Place) -> Result<(), Failure> {
     line!(
         text,
         "\n## Recovery\n\n\
-         SIGKILL with {} MiB of a half of the journal in use, by 4 KiB writes. The next server was ready after\n\
-         {:.2} s; {:.2} s of that for {} MiB and {} operations. Goal: 10 s for 256 MiB.",
+         The server is killed (SIGKILL) while {} MiB of a half of the journal are in use, by 4\n\
+         KiB writes.\n\n\
+         | next start | |\n| --- | --- |\n\
+         | ready after | {:.2} s |\n| of that, replay | {:.2} s |\n\
+         | replayed | {} MiB, {} operations |\n| goal | 10 s for 256 MiB |",
         outcome.used_bytes >> 20,
         outcome.ready_after.as_secs_f64(),
         outcome.recovered_in.as_secs_f64(),

@@ -285,10 +285,10 @@ fn run_snapshots(arguments: &Arguments) -> Result<(), Failure> {
     let mut results = snapshots::Results::default();
     results.about = about(arguments);
     let parameters = format!(
-        "`--memory {}`, all else as by default; Unix sockets; one client process{}",
+        "`--memory {}`; defaults otherwise; Unix sockets; one client process{}",
         plan.memory,
         if plan.is_quick {
-            "; **a quick run, smaller and shorter than the text says**"
+            "; **a quick run: smaller and shorter than the text says**"
         } else {
             ""
         }
@@ -331,9 +331,7 @@ fn run_anatomy(arguments: &Arguments) -> Result<(), Failure> {
     let place = everglade_torture::rig::Place::new(&programs().join("everglade"), folder.path());
     let server = steady::start(&place, arguments.lun_bytes, &arguments.memory)?;
     let mut text = format!("{MEASURED}\n\n");
-    for (name, value) in about(arguments) {
-        text.push_str(&format!("- {name}: {value}\n"));
-    }
+    page::about_table(&mut text, &about(arguments));
     text.push_str(&anatomy::run(&server, arguments.lun_bytes)?);
     print!("{text}");
     if let Some(path) = &arguments.page {
@@ -382,7 +380,7 @@ fn about(arguments: &Arguments) -> Vec<(&'static str, String)> {
         .and_then(|total| total.trim().trim_end_matches(" kB").parse().ok())
         .unwrap_or_default();
     let rounds = match arguments.rig.as_str() {
-        "nbd" => format!("{} rounds, turns × {}, ", arguments.rounds, arguments.scale),
+        "nbd" => format!("{} rounds; turns × {}; ", arguments.rounds, arguments.scale),
         _ => String::new(),
     };
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -398,8 +396,8 @@ fn about(arguments: &Arguments) -> Vec<(&'static str, String)> {
         (
             "machine",
             format!(
-                "{cpus} virtual CPUs ({model}) for servers and clients together, {} MiB of memory, Linux {}, load \
-                 average {} before the first round",
+                "{cpus} virtual CPUs ({model}), shared by servers and clients; {} MiB of memory; \
+                 Linux {}; load average {} before the first round",
                 memory >> 10,
                 said("uname", &["--kernel-release"]),
                 load.split(' ').next().unwrap_or_default()
@@ -409,8 +407,8 @@ fn about(arguments: &Arguments) -> Vec<(&'static str, String)> {
         (
             "parameters",
             format!(
-                "{rounds}exports of {} MiB written full before, `--memory {}` of which the cache is half, all else as \
-                 by default; Unix sockets; one client process, one thread for each connection",
+                "{rounds}exports of {} MiB, filled before; `--memory {}`, half of it cache; defaults \
+                 otherwise; Unix sockets; one client process with one thread per connection",
                 arguments.lun_bytes >> 20,
                 arguments.memory
             ),

@@ -19,7 +19,7 @@ macro_rules! line {
 
 const SECONDS: u64 = 4;
 /// Functions shown of each load.
-const FUNCTIONS: usize = 40;
+const FUNCTIONS: usize = 3;
 /// What is counted.
 const EVENTS: [(&str, &str); 9] = [
     ("syscalls:sys_enter_epoll_pwait", "epoll_pwait (wake-ups)"),
@@ -27,7 +27,7 @@ const EVENTS: [(&str, &str); 9] = [
     ("syscalls:sys_enter_writev", "writev"),
     ("syscalls:sys_enter_io_uring_enter", "io_uring_enter"),
     ("syscalls:sys_enter_epoll_ctl", "epoll_ctl"),
-    ("syscalls:sys_enter_write", "write (bells)"),
+    ("syscalls:sys_enter_write", "write (wakes a reactor)"),
     ("syscalls:sys_enter_futex", "futex"),
     ("context-switches", "context switches"),
     ("page-faults", "page faults"),
@@ -69,7 +69,7 @@ fn loads(bytes: u64) -> [(&'static str, Load); 5] {
 pub fn run(server: &Server, bytes: u64) -> Result<String, Failure> {
     let problem = |error: std::io::Error| Failure::rig("load", &error);
     load::fill(&server.socket, &server.export, bytes).map_err(problem)?;
-    let mut text = String::new();
+    let mut looks = Vec::new();
     for (name, load) in loads(bytes) {
         if load.bytes == CACHED_BYTES {
             load::read_all(&server.socket, &server.export, CACHED_BYTES).map_err(problem)?;
@@ -77,37 +77,76 @@ pub fn run(server: &Server, bytes: u64) -> Result<String, Failure> {
         // Twice, so that neither way of looking costs the other.
         let (counts, _, counted) = watched(server, &load, Look::Count)?;
         let (functions, cpu_us, _) = watched(server, &load, Look::Sample)?;
-        line!(
-            text,
-            "\n## {name}, 4 KiB q{}\n\nCPU {cpu_us:.2} µs a request; one is done every {:.1} µs.\n",
-            load.depth,
-            Duration::from_secs(SECONDS).as_secs_f64() * 1e6 / counted
-        );
-        line!(text, "| event | for one request |\n| --- | --- |");
-        let mut wakeups = None;
-        for ((event, words), count) in EVENTS.iter().zip(counts_of(&counts)) {
-            let each = count / counted;
-            if event.ends_with("epoll_pwait") {
-                wakeups = Some(each);
-            }
-            line!(text, "| {words} | {each:.4} |");
+        looks.push(Seen {
+            name: format!("{name}, q{}", load.depth),
+            cpu_us,
+            every_us: Duration::from_secs(SECONDS).as_secs_f64() * 1e6 / counted,
+            events: counts_of(&counts)
+                .into_iter()
+                .map(|count| count / counted)
+                .collect(),
+            functions: shares(&functions),
+        });
+    }
+    Ok(tables(&looks))
+}
+
+/// What `perf` saw of one load.
+struct Seen {
+    name: String,
+    /// Of the server, for a request.
+    cpu_us: f64,
+    /// Between two answers.
+    every_us: f64,
+    /// For a request, in the order of [`EVENTS`].
+    events: Vec<f64>,
+    /// Share in percent, and name; the largest first.
+    functions: Vec<(f64, String)>,
+}
+
+/// One table of events, one of functions.
+fn tables(looks: &[Seen]) -> String {
+    let row = |word: &str, cell: &dyn Fn(&Seen) -> String| {
+        let cells: Vec<String> = looks.iter().map(cell).collect();
+        format!("| {word} | {} |\n", cells.join(" | "))
+    };
+    let mut text = String::from("\n## One request of 4 KiB in numbers\n\n");
+    text.push_str(&row("for one request", &|seen| seen.name.clone()));
+    text.push_str(&row("---", &|_| "---".to_owned()));
+    text.push_str(&row("CPU of the server, µs", &|seen| {
+        format!("{:.2}", seen.cpu_us)
+    }));
+    text.push_str(&row("time between answers, µs", &|seen| {
+        format!("{:.1}", seen.every_us)
+    }));
+    for (index, (_, words)) in EVENTS.iter().enumerate() {
+        text.push_str(&row(words, &|seen| format!("{:.4}", seen.events[index])));
+    }
+    text.push_str(&row("requests per wake-up", &|seen| {
+        let wakeups = seen.events[0];
+        if wakeups > 0.0 {
+            format!("{:.1}", 1.0 / wakeups)
+        } else {
+            String::new()
         }
-        if let Some(wakeups) = wakeups.filter(|wakeups| *wakeups > 0.0) {
-            line!(text, "| requests for one wake-up | {:.1} |", 1.0 / wakeups);
-        }
-        line!(
-            text,
-            "\n| function | share | µs of a request |\n| --- | --- | --- |"
-        );
-        for (share, function) in shares(&functions).into_iter().take(FUNCTIONS) {
+    }));
+    line!(
+        text,
+        "\n## Where the CPU time goes\n\n\
+         The first {FUNCTIONS} functions of each load; `[k]` is the kernel.\n\n\
+         | load | function | share | µs of a request |\n| --- | --- | --- | --- |"
+    );
+    for seen in looks {
+        for (share, function) in seen.functions.iter().take(FUNCTIONS) {
             line!(
                 text,
-                "| `{function}` | {share:.1} % | {:.2} |",
-                share * cpu_us / 100.0
+                "| {} | `{function}` | {share:.1} % | {:.2} |",
+                seen.name,
+                share * seen.cpu_us / 100.0
             );
         }
     }
-    Ok(text)
+    text
 }
 
 enum Look {
@@ -204,6 +243,23 @@ fn shares(report: &str) -> Vec<(f64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_are_rows_and_loads_are_columns() {
+        let seen = |name: &str, wakeups: f64| Seen {
+            name: name.to_owned(),
+            cpu_us: 2.0,
+            every_us: 4.0,
+            events: vec![wakeups; EVENTS.len()],
+            functions: vec![(25.0, format!("[.] of {name}")); FUNCTIONS + 1],
+        };
+        let text = tables(&[seen("read", 0.5), seen("write", 0.0)]);
+        assert!(text.contains("| for one request | read | write |\n| --- | --- | --- |\n"));
+        assert!(text.contains("| readv | 0.5000 | 0.0000 |\n"));
+        assert!(text.contains("| requests per wake-up | 2.0 |  |\n"));
+        let row = "| read | `[.] of read` | 25.0 % | 0.50 |\n";
+        assert_eq!(text.matches(row).count(), FUNCTIONS, "{text}");
+    }
 
     #[test]
     fn what_perf_says_is_understood() {

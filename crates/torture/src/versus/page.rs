@@ -72,6 +72,14 @@ pub(super) fn goals_json(verdicts: &[Verdict]) -> Vec<Value> {
         .collect()
 }
 
+/// What it was measured on, as a table.
+pub fn about_table(text: &mut String, about: &[(&'static str, String)]) {
+    line!(text, "| | |\n| --- | --- |");
+    for (name, value) in about {
+        line!(text, "| {name} | {value} |");
+    }
+}
+
 /// What it was measured on, for programs.
 pub(super) fn about_json(about: &[(&'static str, String)]) -> serde_json::Map<String, Value> {
     about
@@ -133,7 +141,8 @@ fn all_verdicts(results: &Results) -> Vec<Verdict> {
         };
         let ratio = Ratio::of(&p999(&tail.ours), &p999(&tail.theirs));
         all.push(Verdict {
-            what: "p99.9 of reads while consistency points run / qsd raw, the same writes asked of both".to_owned(),
+            what: "p99.9 of reads while consistency points run / qsd raw, with the same writes"
+                .to_owned(),
             goal: "≤ 3".to_owned(),
             reached: ratio.to_string(),
             is_met: ratio.median <= 3.0,
@@ -148,7 +157,7 @@ fn all_verdicts(results: &Results) -> Vec<Verdict> {
         });
         let more = large.peak_bytes.saturating_sub(small.peak_bytes);
         all.push(Verdict {
-            what: format!("peak memory of that beyond a {} one", small.size),
+            what: format!("peak memory of that start, beyond a {} LUN", small.size),
             goal: "≤ 16 MiB".to_owned(),
             reached: mib(more),
             is_met: more <= 16 << 20,
@@ -188,21 +197,40 @@ fn us(time: Duration) -> String {
 #[must_use]
 pub fn page(results: &Results, plot: &str) -> String {
     let mut text = String::from(
-        "# Against peers\n\n<!-- Written by `cargo xtask bench nbd --write docs/benchmarks/nbd.md`. -->\n\n",
+        "# Against peers\n\n\
+         <!-- Written by `cargo xtask bench nbd --write docs/benchmarks/nbd.md`. -->\n\n\
+         Everglade and other servers run the same loads over NBD, on the same disk, with the\n\
+         same client. [Shortfalls](shortfalls.md) says what limits the figures.\n\n",
     );
-    for (name, value) in &results.about {
-        line!(text, "- {name}: {value}");
-    }
     line!(
         text,
-        "\nEvery row was run in rounds; in each round every server has one turn, and who begins changes. Rates\n\
-         are medians with the range of the rounds; ratios are medians of the rounds' ratios with their 95 %\n\
-         confidence interval (bootstrap). CPU is user and system time of the whole server process, all rounds\n\
-         together; for ours it includes the consistency point that a turn left behind, which is driven to its\n\
-         end after each turn, outside of the measured time. Latencies are of all rounds together.\n\n\
-         ![rates]({plot})\n"
+        "![rates]({plot})\n\n\
+         ## How\n\n\
+         Each load runs in rounds. In each round every server has one turn; the order of the\n\
+         servers changes from round to round.\n"
+    );
+    about_table(&mut text, &results.about);
+    line!(
+        text,
+        "\n| figure | what it is |\n| --- | --- |\n\
+         | rate | the median of the rounds, with their range |\n\
+         | ratio | the median of the rounds' ratios, with its 95 % confidence interval \
+         (bootstrap) |\n\
+         | CPU | user and system time of the whole server process, all rounds together |\n\
+         | CPU of everglade | includes the consistency point that a turn leaves behind; it runs \
+         after the turn, outside of the measured time |\n\
+         | latency | of all rounds together |\n"
     );
     goals(&mut text, &all_verdicts(results));
+    if !results.outcomes.is_empty() {
+        line!(
+            text,
+            "\n## Loads\n\n\
+             | server | requests/s | ours / theirs | MB/s | CPU µs/request | p50 µs | p99 | p99.9 \
+             | max |\n\
+             | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+        );
+    }
     for outcome in &results.outcomes {
         row(&mut text, outcome);
     }
@@ -216,9 +244,7 @@ pub fn page(results: &Results, plot: &str) -> String {
 fn row(text: &mut String, outcome: &Outcome) {
     line!(
         text,
-        "\n## {}\n\n`{}`, turns of {:.1} s.\n\n\
-         | server | requests/s | ours / theirs | MB/s | CPU µs/request | p50 µs | p99 | p99.9 | max |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| **{}**: `{}`, turns of {:.1} s | | | | | | | | |",
         outcome.row.title,
         outcome.row.key,
         outcome.seconds
@@ -251,7 +277,8 @@ fn tail_table(text: &mut String, tail: &Tail) {
     line!(
         text,
         "\n## Reads while consistency points run\n\n\
-         Random reads q4 beside random writes q32 of at most 25,000 a second (100 MB/s), turns of {:.0} s.\n\n\
+         Random reads, queue 4, beside random writes, queue 32, at most 25,000 a second (100\n\
+         MB/s). Turns of {:.0} s.\n\n\
          | server | p50 µs | p99.9 µs | longest µs | reads/s | writes/s |\n\
          | --- | --- | --- | --- | --- | --- |",
         tail.seconds
@@ -278,7 +305,9 @@ fn alone(text: &mut String, results: &Results) {
     if !results.starts.is_empty() {
         line!(
             text,
-            "\n## Start\n\nAfter SIGKILL; aggregate and LUN of that size, of which {} were written and committed.\n\n\
+            "\n## Start\n\n\
+             After SIGKILL. Aggregate and LUN have the size of the first column; {} of it were\n\
+             written and committed.\n\n\
              | size | ready | first read of 1 MiB | peak memory |\n| --- | --- | --- | --- |",
             mib(results.starts[0].written)
         );
@@ -296,8 +325,9 @@ fn alone(text: &mut String, results: &Results) {
     if !results.caps.is_empty() {
         line!(
             text,
-            "\n## Memory\n\nA LUN of {}, written full and read; then twelve connections of q32: random reads of 128 KiB, \
-             writes of 64 KiB and of 4 KiB.\n\n\
+            "\n## Memory\n\n\
+             A LUN of {} is filled and read. Then twelve connections, queue 32 each, read 128\n\
+             KiB and write 64 KiB and 4 KiB at random places.\n\n\
              | --memory | peak | requests/s |\n| --- | --- | --- |",
             mib(results.caps[0].lun_bytes)
         );
@@ -314,7 +344,7 @@ fn alone(text: &mut String, results: &Results) {
     if let Some(idle) = results.idle {
         line!(
             text,
-            "\n## Idle\n\nOne client, no requests: {:.2} % of a core.",
+            "\n## Idle\n\nWith one client and no requests the server uses {:.2} % of a core.",
             idle * 100.0
         );
     }

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::load::{Kind, Load, Order, Second};
+use super::page::about_table;
 use super::server::{Server, start_ours};
 use crate::Failure;
 use crate::bench::Summary;
@@ -162,17 +163,24 @@ fn longest(seconds: &[Second]) -> Vec<f64> {
 pub fn page(steady: &Steady, about: &[(&'static str, String)], plot: &str) -> String {
     let mut text = String::from(
         "# Ten minutes, second by second\n\n\
-         <!-- Written by `cargo xtask bench steady --write docs/benchmarks/steady.md`. -->\n\n",
+         <!-- Written by `cargo xtask bench steady --write docs/benchmarks/steady.md`. -->\n\n\
+         The rig runs a mixed load and looks at every second by itself; the worst counts.\n\n",
     );
-    for (name, value) in about {
-        let _ = writeln!(text, "- {name}: {value}");
-    }
     let _ = writeln!(
         text,
-        "\n4 KiB at random places of the whole LUN: reads q8 and writes q16, each on a connection of its own, \
-         at\nfull speed for {} s.\n\n![by second]({plot})\n\n\
-         | | median second | worst second | best second |\n| --- | --- | --- | --- |",
+        "![by second]({plot})\n\n\
+         ## How\n\n\
+         One connection reads (queue 8), another one writes (queue 16): 4 KiB at random places\n\
+         of the whole LUN, at full speed, for {} s. A probe beside the load reads or writes a\n\
+         block of its own file with `O_DIRECT`, fifty times a second: its waits are the disk's\n\
+         own.\n",
         steady.reads.len()
+    );
+    about_table(&mut text, about);
+    let _ = writeln!(
+        text,
+        "\n## Seconds\n\n| | median second | worst second | best second |\n\
+         | --- | --- | --- | --- |"
     );
     for (name, values) in panels(steady) {
         let Summary { min, median, max } = Summary::of(&values);
@@ -189,8 +197,9 @@ pub fn page(steady: &Steady, about: &[(&'static str, String)], plot: &str) -> St
     let pairs = steady.disk.iter().zip(&steady.writes);
     let _ = writeln!(
         text,
-        "\nSeconds with a wait of more than {} ms: {} of writes, {} of reads, {} of the disk itself (a block read or \
-         written\nwith `O_DIRECT` beside the load, fifty times a second); {} of writes and disk together.",
+        "\n| seconds with a wait of more than {} ms | |\n| --- | --- |\n\
+         | of writes | {} |\n| of reads | {} |\n\
+         | of the disk itself | {} |\n| of writes and disk together | {} |",
         STALL_NANOS / 1_000_000,
         stalls(&steady.writes),
         stalls(&steady.reads),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::results::{Figure, OURS, Results};
 use super::{creation, deletion, depth, first_write, full, restoring};
 use crate::bench::Summary;
-use crate::versus::page::{about_json, goals, goals_json};
+use crate::versus::page::{about_json, about_table, goals, goals_json};
 use crate::versus::plot::{self, Bar};
 
 /// What each job does, for people.
@@ -15,39 +15,46 @@ const JOBS: [(&str, &str, &str); 6] = [
     (
         creation::KEY,
         "Taking snapshots",
-        "A volume with a LUN of 1 GiB, filled, and one with a LUN of 10 TiB, its first GiB filled and a block written\n\
-         every 128 MiB; random overwrites of the first GiB at half of the rate that the slower of them saturates at. *Taken*:\n\
-         from the request to the moment whose image it is; *durable*: to its commit. Medians of windows of sixteen.",
+        "One volume has a LUN of 1 GiB, filled. The other has a LUN of 10 TiB: its first GiB is\n\
+         filled, and one block is written every 128 MiB. Clients overwrite random blocks of the\n\
+         first GiB, at half of the rate at which the slower volume saturates. *Taken*: from the\n\
+         request to the moment that the image shows. *Durable*: from the request to the commit.\n\
+         Medians of windows of sixteen.",
     ),
     (
         first_write::KEY,
         "The first write",
-        "One connection, one write at a time. After a snapshot, or another change that needs a consistency point (a LUN\n\
-         resized; `filesystem sync`), by turns: the first write, and the mean of those in the following 120 ms.",
+        "One connection writes one block at a time. Snapshots alternate with another change that\n\
+         needs a consistency point (a resized LUN; on btrfs `filesystem sync`). The table shows\n\
+         the first write after each, and the mean of the writes in the following 120 ms.",
     ),
     (
         restoring::KEY,
         "Restoring 10 TiB",
-        "After 4,096 random overwrites, while a volume beside it is written with half of what it can do. Of btrfs: the\n\
-         exchange of the subvolume for a snapshot of its snapshot, and the commit, with the server stopped.",
+        "The volume had 4,096 random overwrites. Clients write to a volume beside it, at half of\n\
+         its full rate. On btrfs a restore exchanges the subvolume for a snapshot of its\n\
+         snapshot and commits, with the server stopped.",
     ),
     (
         depth::KEY,
         "Reads with a long history",
-        "Volumes of 512 MiB that were written alike: filled, then 1,000 times 32 blocks overwritten, with a snapshot after\n\
-         the last of these, after every tenth, or after each. The twin is written like the first one and says what noise is.",
+        "All volumes have 512 MiB and the same writes: filled, then 1,000 times 32 blocks\n\
+         overwritten. Depth 1 has a snapshot after the last of these, depth 100 after every\n\
+         tenth, depth 1000 after each. The twin repeats depth 1 and shows the noise.",
     ),
     (
         deletion::KEY,
         "Deleting 1,000 snapshots",
-        "All of them, 16 requests at a time (btrfs: 100 with one call), while the volume is overwritten at random, q32, as\n\
-         fast as possible. Turns with the deletion last until all space is back.",
+        "All 1,000 are deleted, 16 requests at a time (btrfs: 100 with one call), while clients\n\
+         overwrite random blocks at full speed, queue 32. A turn with the deletion lasts until\n\
+         all space is free again.",
     ),
     (
         full::KEY,
         "A full pool",
-        "2 GiB, written until nothing goes through, with 1 MiB and with 4 KiB writes; then one deletion. Afterwards\n\
-         drained to about half, and compared with a pool that was filled as far and never full.",
+        "A pool of 2 GiB is filled with 1 MiB and then 4 KiB writes until none succeeds; then\n\
+         one object is deleted. Afterwards the pool is drained to about half. It is compared\n\
+         with a *fresh* pool, filled to the same level and never full.",
     ),
 ];
 
@@ -56,18 +63,28 @@ const JOBS: [(&str, &str, &str); 6] = [
 pub fn page(results: &Results, plot: &str) -> String {
     let mut text = String::from(
         "# Snapshots\n\n\
-         <!-- Written by `cargo xtask bench snapshots --write docs/benchmarks/snapshots.md`. -->\n\n",
+         <!-- Written by `cargo xtask bench snapshots --write \
+         docs/benchmarks/snapshots.md`. -->\n\n\
+         What snapshots cost while clients write, beside btrfs. [Shortfalls](shortfalls.md) says\n\
+         what limits the figures.\n\n",
     );
-    for (name, value) in &results.about {
-        let _ = writeln!(text, "- {name}: {value}");
-    }
     let _ = writeln!(
         text,
-        "\nIn every round both stores have their turns, and who of those that are compared begins changes. Figures are\n\
-         medians with the range of the rounds; ratios are medians of the rounds' ratios with their 95 % confidence\n\
-         interval (bootstrap). btrfs is on a loop device (direct I/O) of the same disk, its files are served by\n\
-         `qemu-storage-daemon` (raw, `O_DIRECT`, io_uring), and the client is the same for both. A goal that names no\n\
-         statistic is judged by the median; \"the longest\" is that of all rounds.\n\n![figures]({plot})\n"
+        "![figures]({plot})\n\n\
+         ## How\n\n\
+         Each job runs in rounds; in each round both stores have their turns, in changing order.\n\
+         btrfs is on a loop device (direct I/O) on the same disk. `qemu-storage-daemon` serves\n\
+         its files (raw, `O_DIRECT`, io_uring). Both stores have the same client.\n"
+    );
+    about_table(&mut text, &results.about);
+    let _ = writeln!(
+        text,
+        "\n| figure | what it is |\n| --- | --- |\n\
+         | figure (range) | the median of the rounds, with their range |\n\
+         | ratio [interval] | the median of the rounds' ratios, with its 95 % confidence interval \
+         (bootstrap) |\n\
+         | the longest | of all rounds |\n\
+         | a goal without a statistic | is judged by the median |\n"
     );
     goals(&mut text, &results.verdicts);
     for (key, title, about) in JOBS {
