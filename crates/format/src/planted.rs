@@ -29,9 +29,9 @@ bugs! {
     SuperblockBeforeFlush,
     /// Only one of a device's copies of the superblock is written.
     SuperblockOneCopy,
-    /// Of valid superblocks the oldest is mounted.
+    /// The mount takes the oldest valid superblock.
     OldSuperblockWins,
-    /// What an interrupted commit left in the superblock slots stays there.
+    /// A mount leaves the remains of an interrupted commit in the superblock slots.
     HealingSkipped,
     /// A block freed in a consistency point is used again in it (Lemma 1).
     SameCpReuse,
@@ -39,11 +39,11 @@ bugs! {
     SafeCopyDroppedEarly,
     /// Old places of map blocks are free at once instead of in the overflow file.
     OverflowDrainedEarly,
-    /// What the overflow file owns is forgotten, not freed.
+    /// The blocks of the overflow file are forgotten, not freed.
     OverflowForgotten,
-    /// An area is given back to the host before the consistency point that freed it is committed.
+    /// An area is punched before the consistency point that freed it is committed.
     PunchBeforeCommit,
-    /// What a consistency point began with counts as durable, committed or not.
+    /// Changes count as durable when their consistency point begins, not when it commits.
     AcknowledgedBeforeCommit,
     /// A group of the journal counts as durable when it begins.
     GroupAcknowledgedEarly,
@@ -57,27 +57,27 @@ bugs! {
     FlushAnsweredAtOnce,
     /// Discards are not logged.
     DiscardNotLogged,
-    /// Operations of the next consistency point count as logged for the one that runs.
+    /// Operations of the next consistency point count as logged for the running one.
     JournalFrozenLate,
     /// A half of the journal is filled again while its records are needed.
     HalfReusedEarly,
-    /// Records are accepted whose payload is not theirs.
+    /// The reader accepts records with the payload of other records.
     TornTailAccepted,
-    /// Leftovers of earlier generations and lives are accepted as records.
+    /// The reader accepts leftovers of earlier generations and lives as records.
     StaleRecordAccepted,
-    /// The younger half of a group of which the older never arrived leaves no trace.
+    /// If the older half of a group never arrived, the younger half leaves no trace.
     StrangersIgnored,
-    /// The first operation of a replay is done again after the others.
+    /// Replay repeats its first operation after all others.
     ReplayedTwice,
-    /// The last operation that is read back is not done again.
+    /// Replay drops the last operation.
     ReplayDropsLast,
-    /// Punches are not done again.
+    /// Replay ignores punches.
     ReplayIgnoresPunches,
-    /// Entries of the context map name another block now and then.
+    /// Some entries of the context map name another block.
     ContextWrong,
-    /// Slots of containers have a wrong tag now and then.
+    /// Some container slots have a wrong tag.
     ContainerSlotWrong,
-    /// Blocks that are freed are not always counted.
+    /// Some freed blocks are not counted.
     CountersOff,
     /// Clients may use up the reserve.
     AdmissionIgnored,
@@ -91,9 +91,9 @@ bugs! {
     NotesForgotten,
     /// Some blocks of deleted files are not freed.
     DeletedFileLeaks,
-    /// A freeze drops the overlay of a stripe now and then.
+    /// Some freezes drop the overlay of a stripe.
     FreezeLosesOverlay,
-    /// A freeze leaves a stripe to the next consistency point now and then.
+    /// Some freezes leave a stripe to the next consistency point.
     FreezeSkipsStripe,
     /// Reads do not look into frozen overlays.
     FrozenNotRead,
@@ -101,57 +101,57 @@ bugs! {
     StalePointerAccepted,
     /// Blocks are not compared with their tags.
     TagNotChecked,
-    /// A part of a block is not merged with the rest now and then, and the block counts as lost.
+    /// Some partial writes are not merged, and their block counts as lost.
     LostWithoutReason,
-    /// A discard takes the blocks at its edges too.
+    /// A discard also zeroes the rest of the blocks at its edges.
     EdgesDiscarded,
-    /// A discard of up to 1 MiB is seen in parts.
+    /// A reader sees parts of a discard of up to 1 MiB.
     DiscardSeenInParts,
-    /// An administrator is answered when a consistency point begins.
+    /// An administrator gets the answer when the consistency point begins.
     ChangeAnsweredEarly,
-    /// What a write of a part of a block does not cover is lost.
+    /// A partial write of a block loses the rest of the block.
     PartLosesRest,
-    /// Somebody who waits for a commit is forgotten now and then.
+    /// Some clients that wait for a commit are never answered.
     WaiterForgotten,
-    /// A write of a consistency point is forgotten now and then.
+    /// Some writes of a consistency point are never submitted.
     WriteForgotten,
-    /// What the parent snapshot holds does not go into the summary map before the active map changes.
+    /// The active map changes before the parent snapshot's bits are in the summary map.
     FoldSkipped,
-    /// Allocation does not look at the summary map.
+    /// The allocator ignores the summary map.
     SummaryIgnored,
     /// A block that a snapshot holds is punched when the active image frees it.
     FreedThoughHeld,
-    /// The delete scan's cursor is at the end of a map block when some of it has yet to be released.
+    /// The delete scan's cursor passes a map block before all of the block is released.
     ScanCursorAhead,
     /// The delete scan does not protect the snapmaps that it reads.
     SnapmapReleasedEarly,
     /// A deleted snapshot that joins several others leaves the history at once.
     GhostDropped,
-    /// Blocks that become exclusive to a snapshot are not counted now and then.
+    /// Some blocks that become exclusive to a snapshot are not counted.
     ExclusiveNotCounted,
     /// After a restore the safety snapshot counts as folded.
     UnfoldedForgotten,
     /// After a restore the active image still descends from the safety snapshot.
     RestoreForgetsParent,
-    /// Snapshots that a restore is to discard stay.
+    /// A restore keeps the snapshots that it should discard.
     DiscardedStays,
-    /// What changed since an image that was shrunk is looked for as if it had not been.
+    /// A comparison with an image of a shrunk LUN ignores the end of the LUN.
     ChangesForgetEnd,
-    /// Changes that no consistency point has written are skipped where the trees are the same.
+    /// A comparison skips unwritten changes where the trees are equal.
     ChangesSkipOverlays,
-    /// Clients go on while a volume is restored.
+    /// Clients are not paused while a volume is restored.
     PauseMissing,
-    /// After a restore clients keep reading the trees of the image before.
+    /// After a restore clients still read the trees of the old image.
     RestoreShowsOldRoots,
     /// A snapshot with holds can be deleted.
     HoldIgnored,
-    /// A snapshot's record takes the place of another.
+    /// A snapshot's record overwrites the record of another one.
     RecordSlotReused,
-    /// A snapshot shows what was written after it, too.
+    /// A snapshot also shows later writes.
     ImageShowsOverlays,
-    /// What is known of who holds blocks is not loaded again after a scan changed it.
+    /// After a scan changed the maps, the engine uses its old knowledge of who holds blocks.
     HeldNotRefreshed,
-    /// The delete scan skips map blocks that one neighbour shares, as if two did.
+    /// The delete scan skips map blocks that only one neighbour shares.
     SharedSubtreeSkipped,
     /// Blocks of deleted snapmaps that the active image took over stay in the summary map.
     OwnedStaysInSummary,
@@ -159,35 +159,35 @@ bugs! {
     BaseNotLocked,
     /// A clone does not know that its image descends from its base.
     CloneForgetsBase,
-    /// A split says that it is further than the slots it filled.
+    /// A split moves its cursor beyond the slots that it filled.
     SplitCursorAhead,
-    /// A clone lets go of its base before it has copied all of it.
+    /// A split releases the base before it has copied everything.
     SplitLetsGoEarly,
-    /// A split copies only what the active image has, not what the base alone holds.
+    /// A split copies only blocks of the active image, not those that only the base holds.
     SplitLeavesHoles,
-    /// What is not where a pointer says is not looked for anywhere else.
+    /// A block that is not where its pointer says is not looked for elsewhere.
     RedirectMissing,
-    /// A restored LUN's blocks come back without an edge in the history.
+    /// Restoring a LUN adds no edge to the history.
     LunRestoreForgetsEdge,
-    /// What a restored LUN takes back stays exclusive to the snapshot.
+    /// Blocks that a restored LUN takes back still count as exclusive to the snapshot.
     LunRestoreNotCounted,
     /// A deleted snapshot is released although the summary map lacks blocks of it.
     VictimNotFolded,
-    /// Deletion by addition forgets one of those who stay.
+    /// Deletion by addition forgets one of the snapshots that stay.
     SurvivorForgotten,
-    /// A LUN's clone shares a block without counting it now and then.
+    /// Some blocks that a LUN's clone shares are not counted.
     CountNotTaken,
-    /// A block that has more references is freed with the first one that goes, now and then.
+    /// Some blocks with several references are freed with the first of them.
     FreedAtFirst,
-    /// A restored volume does not know that blocks of its image are shared.
+    /// A restored volume forgets which of its blocks are shared.
     RestoreForgetsCounts,
-    /// What a restored LUN shares with its clones gets no count.
+    /// Blocks that a restored LUN shares with its clones get no count.
     LunRestoreIgnoresCounts,
-    /// While a LUN is cloned, the snapshot it is read from can be released.
+    /// The snapshot that a LUN is cloned from can be released during the cloning.
     CloneSourceReleased,
-    /// After a snapshot was taken the active image has no edge to the one that a LUN is being cloned from.
+    /// After a new snapshot, the active image has no edge to the source of a running LUN clone.
     LunCloneForgetsEdge,
-    /// A LUN's clone leaves out a level-1 block after each step.
+    /// A LUN's clone leaves out one level-1 block after each step.
     LunCloneCursorAhead,
 }
 
