@@ -139,13 +139,13 @@ fn window(
 fn judge(results: &mut Results) {
     for (_, title) in TITLES {
         let taken = Summary::of(&results.ours(KEY, &format!("{title}: taken")));
-        let what = format!("a snapshot of a {title} volume is taken, half load");
+        let what = format!("time to take a snapshot of a {title} volume, half load");
         let reached = format!("{taken:.3} ms");
         results.judge(&what, "median < 100 ms", reached, taken.median < 100.0);
     }
     let [small, large] = TITLES.map(|(_, title)| results.ours(KEY, &format!("{title}: taken")));
     let ratio = Ratio::of(&large, &small);
-    let what = "the same, 10 TiB / 1 GiB";
+    let what = "time to take a snapshot, 10 TiB volume / 1 GiB volume";
     let is_met = (0.8..=1.2).contains(&ratio.median);
     results.judge(what, "within 20 %", ratio, is_met);
     for (_, title) in TITLES {
@@ -154,7 +154,8 @@ fn judge(results: &mut Results) {
             continue;
         }
         let times = Summary::of(&times);
-        let what = format!("a snapshot of a {title} volume is durable, in consistency point times");
+        let what =
+            format!("time until a snapshot of a {title} volume is durable / a consistency point");
         let reached = format!("{times:.2}");
         results.judge(&what, "≤ 2", reached, times.median <= 2.0);
     }

@@ -77,7 +77,7 @@ fn job(
             let what = format!("full, then a {way} deleted: succeeded");
             results.note(key, &what, "of 1", if waited.is_some() { 1.0 } else { 0.0 });
             if let Some(waited) = waited {
-                let what = format!("full, then a {way} deleted: 16 MiB written after");
+                let what = format!("full, then a {way} deleted: time to write 16 MiB");
                 results.note(key, &what, "s", waited.as_secs_f64());
             }
         }
@@ -262,13 +262,13 @@ fn judge(plan: &Plan, results: &mut Results) {
     let reached = format!("{worked} of {tries}");
     #[expect(clippy::cast_precision_loss, reason = "some")]
     let is_met = worked == tries as f64;
-    let what = "a full pool: a snapshot, LUN or volume is deleted, then writes go on";
+    let what = "full pool: after a snapshot, LUN or volume is deleted, writes succeed";
     results.judge(what, "always", reached, is_met);
     for what in ["random overwrites q32", "sequential writes 128 KiB q8"] {
         let [drained, fresh] =
             ["drained", "fresh"].map(|name| results.ours(KEY, &format!("{what}, {name}")));
         let ratio = Ratio::of(&drained, &fresh);
-        let what = format!("{what} of a pool that was full and is half empty / fresh, as full");
+        let what = format!("{what}, pool drained after it was full / fresh pool at the same level");
         results.judge(&what, "≥ 0.9", ratio, ratio.median >= 0.9);
     }
 }

@@ -32,15 +32,15 @@ const JOBS: [(&str, &str, &str); 6] = [
         restoring::KEY,
         "Restoring 10 TiB",
         "The volume had 4,096 random overwrites. Clients write to a volume beside it, at half of\n\
-         its full rate. On btrfs a restore exchanges the subvolume for a snapshot of its\n\
-         snapshot and commits, with the server stopped.",
+         its full rate. On btrfs the server is stopped; a restore replaces the subvolume by\n\
+         a new snapshot of its snapshot, and commits.",
     ),
     (
         depth::KEY,
         "Reads with a long history",
         "All volumes have 512 MiB and the same writes: filled, then 1,000 times 32 blocks\n\
-         overwritten. Depth 1 has a snapshot after the last of these, depth 100 after every\n\
-         tenth, depth 1000 after each. The twin repeats depth 1 and shows the noise.",
+         overwritten. Depth 1 has a snapshot after the last of the 1,000, depth 100 after\n\
+         every tenth, depth 1000 after each. The twin repeats depth 1 and shows the noise.",
     ),
     (
         deletion::KEY,
