@@ -24,9 +24,10 @@ const DOCUMENTS: [Document; 4] = [
         path: "docs/operating/command-line.md",
         part: "command-line",
         header: "# Command line\n\n\
-            <!-- Written by `cargo xtask gen`. Change crates/everglade/src/args.rs or crates/cli/src/verb.rs instead. -->\n\n\
-            Flags win over `EVERGLADE_*` in the environment, and those over the configuration file. Every verb takes the\n\
-            global options; they are listed once.\n",
+            <!-- Written by `cargo xtask gen`. The text is in crates/everglade/src/args.rs and \
+            crates/cli. -->\n\n\
+            Flags win over `EVERGLADE_*` in the environment, and those win over the configuration\n\
+            file. Every verb takes the global options; this page lists them once.\n",
     },
     Document {
         path: "docs/reference/openapi.json",
@@ -38,15 +39,16 @@ const DOCUMENTS: [Document; 4] = [
         part: "paths",
         header: "# Paths\n\n\
             <!-- Written by `cargo xtask gen`. Change crates/api/src/openapi/route.rs instead. -->\n\n\
-            Everything that [REST](rest.md) can be asked for; [openapi.json](openapi.json) has the schemas. Collections\n\
-            take `fields`, `order_by`, `max_records`, `cursor` and filters by field.\n\n",
+            All paths of [REST](rest.md); [openapi.json](openapi.json) has the schemas. Collections take\n\
+            `fields`, `order_by`, `max_records`, `cursor` and filters by field.\n\n",
     },
     Document {
         path: "docs/reference/metrics.md",
         part: "metrics",
         header: "# Metrics\n\n\
             <!-- Written by `cargo xtask gen`. Change crates/server/src/metrics/table.rs instead. -->\n\n\
-            On `http://127.0.0.1:9810/metrics` unless `[metrics] tcp` says otherwise. Counters begin at 0 with the daemon.\n\
+            The daemon serves them on `http://127.0.0.1:9810/metrics`; `[metrics] tcp` changes the\n\
+            address. Counters begin at 0 when the daemon starts.\n\
             [Monitoring](../operating/monitoring.md) says which of them matter.\n\n",
     },
 ];
