@@ -18,49 +18,49 @@ pub(crate) use snapshot::{
 /// Verbs that need a running daemon.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Create, show, rename and delete aggregates, the pools of devices
+    /// Manage aggregates, the pools of devices
     Aggregate {
         /// What to do.
         #[command(subcommand)]
         verb: AggregateVerb,
     },
-    /// Create, show, rename and delete volumes, which hold LUNs
+    /// Manage volumes, which hold LUNs
     Volume {
         /// What to do.
         #[command(subcommand)]
         verb: VolumeVerb,
     },
-    /// Create, show, resize, rename and delete LUNs, the disks for clients
+    /// Manage LUNs, the disks for clients
     Lun {
         /// What to do.
         #[command(subcommand)]
         verb: LunVerb,
     },
-    /// Take, show, rename, delete, compare, restore and hold snapshots, the kept images of volumes
+    /// Manage snapshots, the kept images of volumes
     Snapshot {
         /// What to do.
         #[command(subcommand)]
         verb: SnapshotVerb,
     },
-    /// Make, show and split clones, volumes that begin as a snapshot of another
+    /// Manage clones, writable volumes that begin as a snapshot
     Clone {
         /// What to do.
         #[command(subcommand)]
         verb: CloneVerb,
     },
-    /// Say which snapshots volumes get by themselves, and how many of them stay
+    /// Manage automatic snapshot schedules
     Policy {
         /// What to do.
         #[command(subcommand)]
         verb: PolicyVerb,
     },
-    /// Look at work that goes on after its request was answered, and wait for it
+    /// Show background jobs, wait for them, or cancel them
     Job {
         /// What to do.
         #[command(subcommand)]
         verb: JobVerb,
     },
-    /// Show what happened lately, or listen to what happens
+    /// Show recent events, or follow new ones
     Event {
         /// What to do.
         #[command(subcommand)]
@@ -68,28 +68,28 @@ pub enum Verb {
     },
     /// Show every administrative change: who, when, what
     History(HistoryShow),
-    /// Say whether all is well and, where it is not, what to do
-    #[command(after_help = "Exit code: 0 well or a warning, 8 something does not work.")]
+    /// Show the health of the server, and what to do about problems
+    #[command(after_help = "Exit code: 0 healthy or a warning, 8 something does not work.")]
     Status,
-    /// Show where the space is
+    /// Show how space is used
     Df(Df),
-    /// Watch what goes on, live
+    /// Show activity, live
     Top(Top),
 }
 
 /// How to show a list.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Listing {
-    /// Columns to show, with commas between; 'all' shows every one there is
+    /// Columns to show, separated by commas; 'all' shows every column
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub columns: Vec<String>,
 
-    /// Show only rows for which this holds: COLUMN=VALUE, also with !=, <, <=, >, >= and ~ (contains); may be
-    /// repeated, and all must hold
+    /// Show only rows that match: COLUMN=VALUE, also with !=, <, <=, >, >= and ~ (contains); if
+    /// repeated, a row must match all
     #[arg(long = "where", value_name = "CONDITION")]
     pub filters: Vec<String>,
 
-    /// Sort by these columns; with a '-' in front, downwards
+    /// Sort by these columns; a '-' in front means descending
     #[arg(
         long,
         value_name = "COLUMN,…",
@@ -110,11 +110,11 @@ pub struct Listing {
 /// How to remove something.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct Removal {
-    /// Only say what would be lost
+    /// Show what would be lost; change nothing
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Wait until the space is given back
+    /// Wait until the space is free
     #[arg(long)]
     pub wait: bool,
 }
@@ -122,14 +122,14 @@ pub struct Removal {
 /// Verbs of `aggregate`.
 #[derive(Debug, Subcommand)]
 pub enum AggregateVerb {
-    /// Make an aggregate of devices
+    /// Create an aggregate from devices
     Create(AggregateCreate),
     /// List all aggregates, or show one with its devices
     #[command(visible_alias = "list")]
     Show(Show),
-    /// Give an aggregate another name
+    /// Rename an aggregate
     Rename(AggregateRename),
-    /// Say what to do instead: an aggregate cannot grow yet
+    /// Show the alternatives: an aggregate cannot grow yet
     #[command(hide = true)]
     Resize(AggregateResize),
     /// Delete an aggregate and clear its devices; needs --yes
@@ -138,9 +138,12 @@ pub enum AggregateVerb {
 
 /// Options of `aggregate rename`.
 #[derive(Debug, Args)]
-#[command(after_help = "Its folder in the data directory, if it has one, keeps its first name.")]
+#[command(
+    after_help = "If the aggregate has a folder in the data directory, that folder \
+    keeps its first name."
+)]
 pub struct AggregateRename {
-    /// Which
+    /// The aggregate
     #[arg(value_name = "AGGREGATE")]
     pub name: Name,
 
@@ -152,11 +155,11 @@ pub struct AggregateRename {
 /// Options of `aggregate resize`, which tells whoever looks for it what there is instead.
 #[derive(Debug, Args)]
 pub struct AggregateResize {
-    /// Which
+    /// The aggregate
     #[arg(value_name = "AGGREGATE")]
     pub name: Name,
 
-    /// Of what size
+    /// The size
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
 }
@@ -164,31 +167,32 @@ pub struct AggregateResize {
 /// Options of `aggregate delete`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Directories keep nothing of it; files and block devices lose its labels, and can be used again."
+    after_help = "Directories are emptied. Files and block devices lose their labels, and \
+    can be used again."
 )]
 pub struct AggregateDelete {
-    /// Which
+    /// The aggregate
     #[arg(value_name = "AGGREGATE")]
     pub name: Name,
 
-    /// Also if it has volumes, which are lost, or cannot be opened, so that nobody knows
+    /// Delete an aggregate that has volumes, or that cannot be opened; its volumes are lost
     #[arg(long)]
     pub discard_volumes: bool,
 
-    /// Only say what would be lost
+    /// Show what would be lost; change nothing
     #[arg(long)]
     pub dry_run: bool,
 }
 
 /// Options of `aggregate create`.
 #[derive(Debug, Args)]
-#[command(after_help = "A file or block device that holds data is overwritten only with --yes.")]
+#[command(after_help = "A file or block device with data is overwritten only with --yes.")]
 pub struct AggregateCreate {
     /// Name of the new aggregate
     #[arg(value_name = "AGGREGATE")]
     pub name: Name,
 
-    /// How devices protect each other; this version knows none
+    /// Redundancy among the devices; this version has none
     #[arg(long, value_enum, default_value_t = Raid::None, hide_possible_values = true)]
     pub raid: Raid,
 
@@ -209,7 +213,7 @@ pub struct AggregateCreate {
     #[arg(long, value_name = "SIZE")]
     pub journal_half: Option<Size>,
 
-    /// Only say what would be made, and what would be lost
+    /// Show what would be created, and what would be lost; change nothing
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -224,12 +228,12 @@ pub enum Raid {
 /// Verbs of `volume`.
 #[derive(Debug, Subcommand)]
 pub enum VolumeVerb {
-    /// Make an empty volume
+    /// Create an empty volume
     Create(VolumeCreate),
     /// List all volumes, or show one
     #[command(visible_alias = "list")]
     Show(Show),
-    /// Give a volume another name
+    /// Rename a volume
     Rename(VolumeRename),
     /// Delete a volume with all its LUNs and snapshots; needs --yes
     Delete(VolumeDelete),
@@ -242,15 +246,15 @@ pub struct VolumeCreate {
     #[arg(value_name = "VOLUME")]
     pub name: Name,
 
-    /// Where to make it [default: the only aggregate]
+    /// The aggregate to create it in [default: the only aggregate]
     #[arg(long, value_name = "AGGREGATE")]
     pub aggregate: Option<Name>,
 
-    /// When writes count as done: when the client flushes, or each at once
+    /// When writes are durable: when the client flushes (standard), or each at once (always)
     #[arg(long, value_enum, default_value_t = SyncOption::Standard)]
     pub sync: SyncOption,
 
-    /// Which snapshots it gets by itself: a policy, or 'none' [default: that of the configuration]
+    /// Its snapshot policy, or 'none' [default: the policy of the configuration]
     #[arg(long, value_name = "POLICY")]
     pub snapshot_policy: Option<Name>,
 
@@ -271,11 +275,11 @@ pub enum SyncOption {
 /// Options of `volume rename`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Clients that are connected go on; who connects from now on needs the new name. Snapshots and the \
-    snapshot policy stay with the volume."
+    after_help = "Connected clients stay connected; new connections need the new name. \
+    Snapshots and the snapshot policy stay with the volume."
 )]
 pub struct VolumeRename {
-    /// Which
+    /// The volume
     #[arg(value_name = "VOLUME")]
     pub name: Name,
 
@@ -287,7 +291,7 @@ pub struct VolumeRename {
 /// Options of `volume delete`.
 #[derive(Debug, Args)]
 pub struct VolumeDelete {
-    /// Which
+    /// The volume
     #[arg(value_name = "VOLUME")]
     pub name: Name,
 
@@ -299,16 +303,16 @@ pub struct VolumeDelete {
 /// Verbs of `lun`.
 #[derive(Debug, Subcommand)]
 pub enum LunVerb {
-    /// Make a thin LUN
+    /// Create a thin LUN
     Create(LunCreate),
     /// List all LUNs, those of a volume, or show one
     #[command(visible_alias = "list")]
     Show(LunShow),
-    /// Make a LUN larger, while clients use it, or smaller; smaller needs --yes
+    /// Enlarge a LUN, also while clients use it, or shrink it; shrinking needs --yes
     Resize(LunResize),
-    /// Give a LUN another name, in the same volume
+    /// Rename a LUN, in the same volume
     Rename(LunRename),
-    /// Make another LUN that begins with the same blocks, in the background
+    /// Clone a LUN inside its volume, in the background
     Clone(LunClone),
     /// Delete a LUN; needs --yes
     Delete(LunDelete),
@@ -321,7 +325,7 @@ pub struct LunCreate {
     #[arg(value_name = "VOLUME/LUN")]
     pub name: LunName,
 
-    /// What clients will see; space is taken only as it is written
+    /// The size that clients see; the LUN takes space only as it is written
     #[arg(long, value_name = "SIZE")]
     pub size: Size,
 
@@ -333,7 +337,7 @@ pub struct LunCreate {
 /// Options of `lun show`.
 #[derive(Debug, Args)]
 pub struct LunShow {
-    /// Which [default: all]
+    /// A LUN, or a volume for all its LUNs [default: all]
     #[arg(value_name = "VOLUME[/LUN]")]
     pub name: Option<String>,
 
@@ -345,15 +349,15 @@ pub struct LunShow {
 /// Options of `lun resize`.
 #[derive(Debug, Args)]
 pub struct LunResize {
-    /// Which
+    /// The LUN
     #[arg(value_name = "VOLUME/LUN")]
     pub name: LunName,
 
-    /// The new size; what lies beyond it is lost
+    /// The new size; data beyond it is lost
     #[arg(long, value_name = "SIZE")]
     pub size: Size,
 
-    /// Only say what would happen, and what would be lost
+    /// Show what would happen and what would be lost; change nothing
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -361,11 +365,11 @@ pub struct LunResize {
 /// Options of `lun rename`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Clients that are connected go on; who connects from now on needs the new name. Snapshots keep the \
-    name that the LUN had."
+    after_help = "Connected clients stay connected; new connections need the new name. \
+    Snapshots keep the old name of the LUN."
 )]
 pub struct LunRename {
-    /// Which
+    /// The LUN
     #[arg(value_name = "VOLUME/LUN")]
     pub name: LunName,
 
@@ -377,15 +381,16 @@ pub struct LunRename {
 /// Options of `lun clone`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The clone shares the LUN's blocks until either is overwritten. It is what the LUN was when it was asked \
-    for, and clients see it when all of it is there; 'job cancel' ends it before."
+    after_help = "The clone shares the LUN's blocks until one of them is overwritten. It \
+    has the contents that the LUN had at the request. Clients see it when it is complete; 'job \
+    cancel' stops it before."
 )]
 pub struct LunClone {
-    /// What to clone
+    /// The LUN to clone
     #[arg(value_name = "VOLUME/LUN")]
     pub name: LunName,
 
-    /// What the clone is called, in the same volume
+    /// The name of the clone, in the same volume
     #[arg(value_name = "VOLUME/NEW")]
     pub to: LunName,
 
@@ -393,7 +398,7 @@ pub struct LunClone {
     #[arg(long, value_name = "VOLUME@SNAPSHOT")]
     pub from: Option<SnapshotName>,
 
-    /// Return when it is there
+    /// Wait until the clone is complete
     #[arg(long)]
     pub wait: bool,
 }
@@ -401,7 +406,7 @@ pub struct LunClone {
 /// Options of `lun delete`.
 #[derive(Debug, Args)]
 pub struct LunDelete {
-    /// Which
+    /// The LUN
     #[arg(value_name = "VOLUME/LUN")]
     pub name: LunName,
 
@@ -413,7 +418,7 @@ pub struct LunDelete {
 /// Options of `aggregate show` and `volume show`.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// Which [default: all]
+    /// The name [default: all]
     #[arg(value_name = "NAME")]
     pub name: Option<Name>,
 
@@ -442,10 +447,10 @@ pub enum JobVerb {
     Show(JobShow),
     /// Wait until a job has ended
     Wait(JobOne),
-    /// End a job early, if it can be
+    /// Cancel a job, if its kind allows that
     #[command(
-        after_help = "Splits and clones of LUNs can be. Deletions cannot: what they give back the space of is gone \
-        already."
+        after_help = "Splits and clones of LUNs can be cancelled. Deletions cannot: the \
+    object is already gone, and the job only frees its space."
     )]
     Cancel(JobOne),
 }
@@ -453,7 +458,7 @@ pub enum JobVerb {
 /// Options of `job show`.
 #[derive(Debug, Args)]
 pub struct JobShow {
-    /// Which [default: all]
+    /// The job [default: all]
     #[arg(value_name = "ID")]
     pub id: Option<u64>,
 
@@ -465,7 +470,7 @@ pub struct JobShow {
 /// Options of `job wait` and `job cancel`.
 #[derive(Debug, Args)]
 pub struct JobOne {
-    /// Which
+    /// The job
     #[arg(value_name = "ID")]
     pub id: u64,
 }
@@ -473,7 +478,7 @@ pub struct JobOne {
 /// Verbs of `event`.
 #[derive(Debug, Subcommand)]
 pub enum EventVerb {
-    /// Show what happened since the daemon began, oldest first
+    /// Show the events since the daemon started, oldest first
     #[command(visible_alias = "list")]
     Show(EventShow),
 }
@@ -481,7 +486,7 @@ pub enum EventVerb {
 /// Options of `event show`.
 #[derive(Debug, Args)]
 pub struct EventShow {
-    /// Print what happens from now on, until the daemon stops
+    /// Print new events until the daemon stops
     #[arg(long, conflicts_with_all = ["columns", "filters", "sort", "no_header", "exact"])]
     pub follow: bool,
 
@@ -501,11 +506,11 @@ pub struct HistoryShow {
 /// Options of `top`.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub interval: u64,
 
-    /// Stop after so many pictures [default: never]
+    /// Stop after this many updates [default: never]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 }

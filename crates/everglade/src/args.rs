@@ -39,12 +39,12 @@ pub(crate) struct Global {
     #[arg(hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
 
-    /// Socket of the daemon to ask [default: run/api.sock in the data directory]
+    /// Socket of the daemon [default: run/api.sock in the data directory]
     #[arg(long, global = true, value_name = "PATH", env = "EVERGLADE_SOCKET")]
     #[arg(hide_env_values = true)]
     pub(crate) socket: Option<PathBuf>,
 
-    /// Do what loses data
+    /// Confirm an operation that destroys data
     #[arg(long, global = true, env = "EVERGLADE_YES", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
     pub(crate) yes: bool,
@@ -63,11 +63,11 @@ pub(crate) struct Global {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Run the storage server; an empty data directory gets a volume and a 16 GiB disk to try
+    /// Run the storage server; it fills an empty data directory with a volume and a 16 GiB disk
     Serve(Serve),
-    /// Verify aggregates while no server runs; changes nothing
+    /// Verify aggregates while no server runs; change nothing
     Check(Check),
-    /// Check the configuration, or show what would be served
+    /// Check or show the configuration
     Config {
         /// What to do.
         #[command(subcommand)]
@@ -153,7 +153,7 @@ pub(crate) struct Serve {
     )]
     pub(crate) metrics_tcp: Option<TcpListen>,
 
-    /// Device for the journal alone of the aggregate made at first start [default: none]
+    /// Device for the journal alone, of the aggregate made at first start [default: none]
     #[arg(
         long,
         value_name = "PATH",
@@ -200,7 +200,7 @@ pub(crate) struct Serve {
     )]
     pub(crate) pin: Option<Pinning>,
 
-    /// How devices are driven: auto, uring, threads [default: auto]
+    /// How to do device I/O: auto, uring, threads [default: auto]
     #[arg(long, value_name = "WAY", env = "EVERGLADE_IO", hide_env_values = true)]
     pub(crate) io: Option<IoMode>,
 
@@ -213,7 +213,7 @@ pub(crate) struct Serve {
     )]
     pub(crate) cp_interval: Option<Interval>,
 
-    /// Snapshot policy of volumes made without saying which, or 'none' [default: default]
+    /// Snapshot policy of new volumes for which no other is given, or 'none' [default: default]
     #[arg(
         long,
         value_name = "POLICY",
@@ -273,10 +273,10 @@ impl Serve {
 /// Verbs of `config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigVerb {
-    /// Say whether a daemon with these flags, this environment and this file would start
+    /// Check whether a daemon with these flags, this environment and this file would start
     #[command(after_help = "Exit code: 0 yes, 1 no.")]
     Check(Serve),
-    /// Print all that would be served, as a configuration file
+    /// Print all effective settings as a configuration file
     Show(Serve),
 }
 

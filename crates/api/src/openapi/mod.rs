@@ -17,14 +17,17 @@ pub use route::{Answers, Parameter, ROUTES, Role, Route};
 pub const LISTING: [(&str, &str); 4] = [
     (
         "fields",
-        "names of the fields to show, with commas between; all if absent",
+        "names of the fields to show, separated by commas; all if absent",
     ),
     (
         "order_by",
-        "the field to sort by; with a '-' in front, downwards",
+        "the field to sort by; a '-' in front means descending",
     ),
-    ("max_records", "at most so many, 1 to 10000"),
-    ("cursor", "where to go on: next_cursor of the answer before"),
+    ("max_records", "at most this many, 1 to 10000"),
+    (
+        "cursor",
+        "start of this page: next_cursor of the previous answer",
+    ),
 ];
 
 #[derive(OpenApi)]
@@ -264,11 +267,11 @@ fn responses(route: &Route) -> Value {
 
 fn description(status: u16) -> &'static str {
     match status {
-        200 => "What was asked for.",
-        201 => "It was made, and that is durable.",
-        202 => "It is done, and that is durable; a job gives its space back.",
-        204 => "It is done, and that is durable.",
-        304 => "It is what the request says it is.",
+        200 => "The requested object or objects.",
+        201 => "Created and durable.",
+        202 => "Done and durable; a job frees the space.",
+        204 => "Done and durable.",
+        304 => "The object is still as the request says.",
         _ => "Nothing to say.",
     }
 }

@@ -225,19 +225,19 @@ const COMPARISON: &[Parameter] = &[
     },
     Parameter {
         name: "offset",
-        summary: "first byte to look at",
+        summary: "first byte to compare",
         is_required: false,
         least: Some(0),
     },
     Parameter {
         name: "length",
-        summary: "bytes to look at; to the end if absent",
+        summary: "bytes to compare; to the end if absent",
         is_required: false,
         least: Some(1),
     },
     Parameter {
         name: "max_records",
-        summary: "at most so many ranges, 1 to 10000",
+        summary: "at most this many ranges, 1 to 10000",
         is_required: false,
         least: Some(1),
     },
@@ -256,12 +256,12 @@ pub const ROUTES: &[Route] = &[
     ),
     Route::get(
         "/v1/status",
-        "whether all is well, and what to do where it is not",
+        "health, and what to do about problems",
         "Status",
     ),
     Route::get(
         "/v1/statistics",
-        "counters since the daemon began",
+        "counters since the daemon started",
         "Statistics",
     ),
     Route::list(
@@ -272,21 +272,16 @@ pub const ROUTES: &[Route] = &[
     ),
     Route::list(
         "/v1/events",
-        "what happened lately, oldest first; with 'Accept: text/event-stream', what happens from now on",
+        "recent events, oldest first; with 'Accept: text/event-stream', a stream of new events",
         "Events",
         "Event",
     ),
-    Route::list(
-        "/v1/jobs",
-        "work that goes on after its request was answered",
-        "Jobs",
-        "Job",
-    ),
+    Route::list("/v1/jobs", "background jobs", "Jobs", "Job"),
     Route::get("/v1/jobs/{id}", "one job", "Job"),
     Route::change(
         "POST",
         "/v1/jobs/{id}/actions/cancel",
-        "ends a job early, if it can be",
+        "cancels a job, if its kind allows that",
         None,
         Answers::Found("Job"),
     ),
@@ -299,7 +294,7 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "POST",
         AGGREGATES,
-        "makes an aggregate; with dry_run, says what would happen",
+        "creates an aggregate; with dry_run, only shows what would happen",
         Some("CreateAggregate"),
         Answers::MadeOr("Aggregate", "CreationPlan"),
     )
@@ -314,13 +309,13 @@ pub const ROUTES: &[Route] = &[
     )
     .with_flags(&[(
         "discard_volumes",
-        "also one that has volumes, or that cannot be opened so that nobody knows",
+        "also delete an aggregate that has volumes, or that cannot be opened",
     )])
     .by_admin(),
     Route::change(
         "POST",
         "/v1/aggregates/{aggregate}/actions/rename",
-        "gives an aggregate another name",
+        "renames an aggregate",
         Some("Rename"),
         Answers::Found("Aggregate"),
     )
@@ -329,7 +324,7 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "POST",
         VOLUMES,
-        "makes a volume, empty or as a clone of a snapshot",
+        "creates a volume, empty or as a clone of a snapshot",
         Some("CreateVolume"),
         Answers::Made("Volume"),
     ),
@@ -337,7 +332,7 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "PUT",
         VOLUME,
-        "makes a volume unless it exists with the same settings",
+        "creates a volume unless it exists with the same settings",
         Some("PutVolume"),
         Answers::MadeOrFound("Volume"),
     ),
@@ -351,7 +346,7 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "POST",
         "/v1/volumes/{volume}/actions/rename",
-        "gives a volume another name; clients that are connected go on, others need the new one",
+        "renames a volume; connected clients stay connected, new connections need the new name",
         Some("Rename"),
         Answers::Found("Volume"),
     ),
@@ -359,7 +354,7 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "POST",
         LUNS,
-        "makes a LUN",
+        "creates a LUN",
         Some("CreateLun"),
         Answers::Made("Lun"),
     ),
@@ -367,14 +362,14 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "PUT",
         LUN,
-        "makes a LUN unless it exists with the same settings",
+        "creates a LUN unless it exists with the same settings",
         Some("PutLun"),
         Answers::MadeOrFound("Lun"),
     ),
     Route::change(
         "PATCH",
         LUN,
-        "makes a LUN larger or, with discard_beyond, smaller; clients see it when they connect again",
+        "enlarges a LUN or, with discard_beyond, shrinks it; clients see that when they connect again",
         Some("ResizeLun"),
         Answers::Found("Lun"),
     ),
@@ -388,14 +383,14 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "POST",
         "/v1/volumes/{volume}/luns/{lun}/actions/rename",
-        "gives a LUN another name; clients that are connected go on, others need the new one",
+        "renames a LUN; connected clients stay connected, new connections need the new name",
         Some("Rename"),
         Answers::Found("Lun"),
     ),
     Route::change(
         "POST",
         "/v1/volumes/{volume}/luns/{lun}/actions/clone",
-        "makes another LUN of the volume that begins with the same blocks; it is there when the job is done",
+        "clones a LUN inside its volume; the clone is complete when the job is done",
         Some("CloneLun"),
         Answers::Accepted("Job"),
     ),
@@ -415,14 +410,14 @@ pub const ROUTES: &[Route] = &[
     Route::one(SNAPSHOT, "one snapshot", "Snapshot"),
     Route::get(
         "/v1/volumes/{volume}/snapshots/{snapshot}/changes",
-        "what of a LUN differs from what it was in this snapshot",
+        "the parts of a LUN that differ from this snapshot",
         "SnapshotChanges",
     )
     .with_parameters(COMPARISON),
     Route::change(
         "PUT",
         SNAPSHOT,
-        "takes a snapshot unless there is one of this name",
+        "takes a snapshot unless one of this name exists",
         None,
         Answers::MadeOrFound("Snapshot"),
     ),
@@ -443,52 +438,52 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "POST",
         "/v1/volumes/{volume}/snapshots/{snapshot}/actions/restore",
-        "makes its image, or one LUN of it, the active one; with dry_run, says what would happen",
+        "restores the snapshot, or one LUN of it; with dry_run, only shows what would happen",
         Some("RestoreSnapshot"),
         Answers::Found("Restored"),
     ),
     Route::change(
         "POST",
         "/v1/volumes/{volume}/snapshots/{snapshot}/actions/hold",
-        "keeps it from being deleted",
+        "protects the snapshot from deletion",
         Some("HoldSnapshot"),
         Answers::Found("Snapshot"),
     ),
     Route::change(
         "POST",
         "/v1/volumes/{volume}/snapshots/{snapshot}/actions/release",
-        "takes a hold away",
+        "removes a hold",
         Some("HoldSnapshot"),
         Answers::Found("Snapshot"),
     ),
     Route::get(
         VOLUME_SCAN,
-        "what goes on in the background for a volume's snapshots, and how fast",
+        "the background work for a volume's snapshots, and its pace",
         "Scan",
     ),
     Route::change(
         "PUT",
         VOLUME_SCAN,
-        "holds it back, to the point of rest, or lets it go on",
+        "slows, pauses or resumes that work",
         Some("SetScan"),
         Answers::Found("Scan"),
     ),
     Route::get(
         "/v1/volumes/{volume}/split",
-        "how far a clone is on its way to blocks of its own",
+        "the progress of a split",
         "Split",
     ),
     Route::change(
         "POST",
         "/v1/volumes/{volume}/actions/split",
-        "begins to give a clone blocks of its own, or goes on with that",
+        "starts or continues to split a clone from its parent",
         None,
         Answers::Accepted("Job"),
     ),
     Route::change(
         "POST",
         "/v1/volumes/{volume}/actions/stop-split",
-        "stops that; what was copied stays",
+        "stops a split; copied blocks stay",
         None,
         Answers::Found("Split"),
     ),
@@ -496,7 +491,7 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "POST",
         POLICIES,
-        "makes a snapshot policy",
+        "creates a snapshot policy",
         Some("CreatePolicy"),
         Answers::Made("Policy"),
     ),
@@ -510,13 +505,13 @@ pub const ROUTES: &[Route] = &[
     ),
     Route::get(
         VOLUME_POLICY,
-        "what a volume's snapshot policy did and will do",
+        "the snapshot policy of a volume, what it took, and when it takes the next snapshot",
         "VolumePolicy",
     ),
     Route::change(
         "PUT",
         VOLUME_POLICY,
-        "gives a volume a snapshot policy, or none",
+        "sets or removes the snapshot policy of a volume",
         Some("SetPolicy"),
         Answers::Found("VolumePolicy"),
     ),

@@ -8,12 +8,12 @@ use super::{Listing, Show};
 /// Verbs of `clone`.
 #[derive(Debug, Subcommand)]
 pub enum CloneVerb {
-    /// Make a volume that begins as a snapshot of another, and is written on its own
+    /// Create a writable volume that begins as a snapshot
     Create(CloneCreate),
     /// List all clones, or show one
     #[command(visible_alias = "list")]
     Show(Show),
-    /// Give a clone blocks of its own, so that it is none any more
+    /// Copy what a clone shares, so that it no longer depends on its parent
     Split {
         /// What to do.
         #[command(subcommand)]
@@ -24,23 +24,24 @@ pub enum CloneVerb {
 /// Verbs of `clone split`.
 #[derive(Debug, Subcommand)]
 pub enum SplitVerb {
-    /// Begin to copy what the clone shares, or go on with that; 'job cancel' or 'stop' stops it
+    /// Start or continue to copy what the clone shares; 'job cancel' or 'stop' stops it
     Start(SplitStart),
-    /// Stop; what was copied stays, and the next start goes on from there
+    /// Stop copying; copied blocks stay, and the next start continues there
     Stop(SplitOne),
-    /// Say how far it is, and how much there is to copy; of all clones, or of one
+    /// Show the progress and the amount to copy, of all clones or of one
     Show(Show),
 }
 
 /// Options of `clone split start`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "All that the snapshot holds which the clone began as is copied in the background: that much space is \
-    taken from the pool. It waits while the pool is short of space. Then the clone is an ordinary volume: its oldest \
-    snapshot can be deleted, and so can the snapshot and the volume that it was cloned from."
+    after_help = "A background job copies everything that the clone's base snapshot holds; \
+    that much space is taken from the pool. The job waits while the pool is short of space. \
+    Afterwards the clone is an ordinary volume: you can delete its oldest snapshot, and the \
+    snapshot and the volume that it was cloned from."
 )]
 pub struct SplitStart {
-    /// Which clone
+    /// The clone
     #[arg(value_name = "VOLUME")]
     pub name: Name,
 
@@ -48,7 +49,7 @@ pub struct SplitStart {
     #[arg(long)]
     pub wait: bool,
 
-    /// Only say how much would be copied
+    /// Show how much would be copied; change nothing
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -56,7 +57,7 @@ pub struct SplitStart {
 /// One clone.
 #[derive(Debug, Args)]
 pub struct SplitOne {
-    /// Which clone
+    /// The clone
     #[arg(value_name = "VOLUME")]
     pub name: Name,
 
@@ -68,19 +69,20 @@ pub struct SplitOne {
 /// Options of `clone create`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A clone copies nothing: it takes space for what is written to it only. As long as it is there its \
-    snapshot and that one's volume cannot be deleted. It is deleted like any volume."
+    after_help = "A clone copies nothing: it takes space only for what is written to it. \
+    While it exists, its snapshot and the volume of that snapshot cannot be deleted. It is \
+    deleted like any volume."
 )]
 pub struct CloneCreate {
     /// Name of the new volume, unique in the daemon
     #[arg(value_name = "VOLUME")]
     pub name: Name,
 
-    /// What it begins as
+    /// The snapshot that the clone begins as
     #[arg(long, value_name = "VOLUME@SNAPSHOT")]
     pub from: SnapshotName,
 
-    /// Which snapshots it gets by itself: a policy, or 'none' [default: that of the configuration]
+    /// Its snapshot policy, or 'none' [default: the policy of the configuration]
     #[arg(long, value_name = "POLICY")]
     pub snapshot_policy: Option<Name>,
 

@@ -13,21 +13,21 @@ pub enum SnapshotVerb {
     /// List all snapshots, those of a volume, or show one
     #[command(visible_alias = "list")]
     Show(SnapshotShow),
-    /// Give a snapshot another name
+    /// Rename a snapshot
     Rename(SnapshotRename),
     /// Delete a snapshot; needs --yes
     Delete(SnapshotDelete),
-    /// Show what of a LUN differs between a snapshot and another, or what is active now
+    /// Show what of a LUN differs between two snapshots, or a snapshot and the active image
     Diff(SnapshotDiff),
-    /// Make a snapshot's image the active one; what was active is kept as another snapshot
+    /// Restore a snapshot; the active image is kept as another snapshot
     Restore(SnapshotRestore),
-    /// Show what goes on in the background for a volume's snapshots, or hold it back
+    /// Show or slow the background work for a volume's snapshots
     Scan(SnapshotScan),
-    /// Keep a snapshot from being deleted, for a reason
+    /// Protect a snapshot from deletion, with a reason
     Hold(SnapshotHold),
-    /// Take a hold away
+    /// Remove a hold
     Release(SnapshotHold),
-    /// Snapshots that volumes get by themselves: the same as 'everglade policy'
+    /// Manage automatic snapshot schedules: the same as 'everglade policy'
     Policy {
         /// What to do.
         #[command(subcommand)]
@@ -42,7 +42,7 @@ pub struct SnapshotCreate {
     #[arg(value_name = "VOLUME@SNAPSHOT")]
     pub name: SnapshotName,
 
-    /// Do nothing if there is one of this name
+    /// Do nothing if a snapshot of this name exists
     #[arg(long)]
     pub if_missing: bool,
 }
@@ -50,7 +50,7 @@ pub struct SnapshotCreate {
 /// Options of `snapshot show`.
 #[derive(Debug, Args)]
 pub struct SnapshotShow {
-    /// Which [default: all]
+    /// A snapshot, or a volume for all its snapshots [default: all]
     #[arg(value_name = "VOLUME[@SNAPSHOT]")]
     pub name: Option<String>,
 
@@ -62,7 +62,7 @@ pub struct SnapshotShow {
 /// Options of `snapshot rename`.
 #[derive(Debug, Args)]
 pub struct SnapshotRename {
-    /// Which
+    /// The snapshot
     #[arg(value_name = "VOLUME@SNAPSHOT")]
     pub name: SnapshotName,
 
@@ -74,7 +74,7 @@ pub struct SnapshotRename {
 /// Options of `snapshot delete`.
 #[derive(Debug, Args)]
 pub struct SnapshotDelete {
-    /// Which
+    /// The snapshot
     #[arg(value_name = "VOLUME@SNAPSHOT")]
     pub name: SnapshotName,
 
@@ -86,29 +86,29 @@ pub struct SnapshotDelete {
 /// Options of `snapshot diff`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Ranges are in bytes and whole blocks of 4096: what may read differently; all else reads the same. \
-    Two snapshots never change, so their difference is exact; with what is active, each range is right at some \
-    moment."
+    after_help = "Ranges are in bytes and consist of whole blocks of 4096 that may read \
+    differently; all other blocks read the same. Snapshots never change, so the difference of \
+    two is exact. The active image changes, so each range was right at some moment."
 )]
 pub struct SnapshotDiff {
     /// The snapshot to compare with
     #[arg(value_name = "VOLUME@SNAPSHOT")]
     pub name: SnapshotName,
 
-    /// What to compare with it: another snapshot of the volume, or the volume for what is active [default: the
-    /// volume]
+    /// What to compare it with: another snapshot of the volume, or the volume itself for its active
+    /// image [default: the volume]
     #[arg(value_name = "VOLUME[@SNAPSHOT]")]
     pub until: Option<String>,
 
-    /// Which LUN [default: the only one that the snapshot has]
+    /// The LUN [default: the only one in the snapshot]
     #[arg(long, value_name = "LUN")]
     pub lun: Option<Name>,
 
-    /// First byte to look at
+    /// First byte to compare
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub offset: u64,
 
-    /// Bytes to look at [default: to the end]
+    /// Bytes to compare [default: to the end]
     #[arg(long, value_name = "BYTES")]
     pub length: Option<u64>,
 
@@ -124,27 +124,27 @@ pub struct SnapshotDiff {
 /// Options of `snapshot restore`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Nothing is lost, not even what is newer, unless --discard-newer. Clients that have LUNs of the \
-    volume open find other contents under their feet: unmount first."
+    after_help = "Nothing is lost, not even newer snapshots, unless you use --discard- \
+    newer. The contents change while clients have LUNs of the volume open: unmount first."
 )]
 pub struct SnapshotRestore {
-    /// Which
+    /// The snapshot
     #[arg(value_name = "VOLUME@SNAPSHOT")]
     pub name: SnapshotName,
 
-    /// Only this LUN of it, with the size that it had; the rest of the volume stays as it is
+    /// Restore only this LUN, with the size that it had; the rest of the volume stays as it is
     #[arg(long, value_name = "LUN", conflicts_with = "discard_newer")]
     pub lun: Option<Name>,
 
-    /// Name of the snapshot that keeps what is active now [default: before-restore- and the time]
+    /// Name of the snapshot that keeps the active image [default: before-restore- and the time]
     #[arg(long, value_name = "NAME", conflicts_with = "discard_newer")]
     pub safety_snapshot: Option<Name>,
 
-    /// Lose what is active now and every newer snapshot; needs --yes
+    /// Destroy the active image and every newer snapshot; needs --yes
     #[arg(long)]
     pub discard_newer: bool,
 
-    /// Only say what would happen, and what would be lost
+    /// Show what would happen and what would be lost; change nothing
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -152,11 +152,11 @@ pub struct SnapshotRestore {
 /// Options of `snapshot hold` and `snapshot release`.
 #[derive(Debug, Args)]
 pub struct SnapshotHold {
-    /// Which
+    /// The snapshot
     #[arg(value_name = "VOLUME@SNAPSHOT")]
     pub name: SnapshotName,
 
-    /// The reason, by the rule for names
+    /// The reason; the same characters as in names
     #[arg(value_name = "TAG")]
     pub tag: Name,
 }
@@ -164,23 +164,24 @@ pub struct SnapshotHold {
 /// Options of `snapshot scan`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "After deletions and restores a scan goes over the volume's maps, a little in each consistency point. \
-    Its pace is kept in the volume. While the pool is short of space it goes on at full pace whatever was said."
+    after_help = "After deletions and restores a scan goes over the volume's maps, a \
+    little in each consistency point. The volume keeps the pace. While the pool is short of \
+    space, scans run at full pace regardless."
 )]
 pub struct SnapshotScan {
-    /// Which volume
+    /// The volume
     #[arg(value_name = "VOLUME")]
     pub volume: Name,
 
-    /// Let scans use this part of each consistency point, in percent: 0 to 100
+    /// Percentage of their usual work that scans do in a consistency point: 0 to 100
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub pace: Option<u8>,
 
-    /// Let scans rest; the same as --pace 0
+    /// Pause scans; the same as --pace 0
     #[arg(long, conflicts_with_all = ["pace", "resume"])]
     pub pause: bool,
 
-    /// Let scans go on; the same as --pace 100
+    /// Resume scans; the same as --pace 100
     #[arg(long, conflicts_with = "pace")]
     pub resume: bool,
 
