@@ -124,8 +124,8 @@ pub struct SnapshotDiff {
 /// Options of `snapshot restore`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Nothing is lost, not even newer snapshots, unless you use --discard- \
-    newer. The contents change while clients have LUNs of the volume open: unmount first."
+    after_help = "Nothing is lost, not even newer snapshots, unless you use --discard-newer. \
+    The contents change while clients have LUNs of the volume open: unmount first."
 )]
 pub struct SnapshotRestore {
     /// The snapshot
