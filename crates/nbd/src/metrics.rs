@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use everglade_env::Nanos;
 
+use crate::Memory;
 use crate::wire::Command;
 
 /// Upper bounds of the buckets of durations; one more bucket holds what took longer.
@@ -82,6 +83,45 @@ pub struct Snapshot {
     pub requests_refused: u64,
     /// Sessions that ended before an export was chosen.
     pub handshakes_failed: u64,
+    /// Network memory.
+    pub memory: MemorySnapshot,
+}
+
+/// What sessions hold for their peers, see [`Memory`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemorySnapshot {
+    /// The most that sessions may hold.
+    pub total: u64,
+    /// What they hold.
+    pub used: u64,
+    /// Sessions that wait for some.
+    pub waiting: u64,
+    /// How often sessions had to wait.
+    pub waits: u64,
+    /// Sessions that were ended because their peers did not move while others waited.
+    pub stalled: u64,
+}
+
+impl From<&Memory> for MemorySnapshot {
+    fn from(memory: &Memory) -> Self {
+        MemorySnapshot {
+            total: memory.total(),
+            used: memory.used(),
+            waiting: memory.waiting(),
+            waits: memory.waits(),
+            stalled: memory.stalled(),
+        }
+    }
+}
+
+impl AddAssign<MemorySnapshot> for MemorySnapshot {
+    fn add_assign(&mut self, other: MemorySnapshot) {
+        self.total += other.total;
+        self.used += other.used;
+        self.waiting += other.waiting;
+        self.waits += other.waits;
+        self.stalled += other.stalled;
+    }
 }
 
 /// One operation of a [`Snapshot`].
@@ -106,7 +146,7 @@ impl SessionMetrics {
         self.now.store(now, Ordering::Relaxed);
     }
 
-    /// All values.
+    /// All values but those of memory, which [`Memory`] has.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let get = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
@@ -125,6 +165,7 @@ impl SessionMetrics {
             sessions_total: get(&self.sessions_total),
             requests_refused: get(&self.requests_refused),
             handshakes_failed: get(&self.handshakes_failed),
+            memory: MemorySnapshot::default(),
         }
     }
 
@@ -196,6 +237,7 @@ impl AddAssign<&Snapshot> for Snapshot {
         self.sessions_total += other.sessions_total;
         self.requests_refused += other.requests_refused;
         self.handshakes_failed += other.handshakes_failed;
+        self.memory += other.memory;
     }
 }
 

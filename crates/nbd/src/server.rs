@@ -33,6 +33,17 @@ pub enum Received {
     Stopped,
 }
 
+/// Why sending to a stream stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// There is nothing more to send now.
+    All,
+    /// There is more, but it is the others' turn: call again without waiting for readiness.
+    More,
+    /// The stream takes no more now.
+    Blocked,
+}
+
 /// Receives what `stream` has. A broken stream abandons the session.
 ///
 /// `stream` must fill all buffers of a vectored read if it has the bytes, as sockets do: a short read is
@@ -70,13 +81,12 @@ pub fn receive(session: &mut Session, stream: &mut impl Read, target: &mut dyn T
     }
 }
 
-/// Sends what the session has, as far as `stream` takes it and it is its turn. True if there is more and `stream`
-/// may take it: call again when the others had their turn. A broken stream abandons the session.
-pub fn transmit(session: &mut Session, stream: &mut impl Write, target: &mut dyn Target) -> bool {
+/// Sends what the session has, as far as `stream` takes it and it is its turn. A broken stream abandons the session.
+pub fn transmit(session: &mut Session, stream: &mut impl Write, target: &mut dyn Target) -> Sent {
     let mut total = 0;
     while session.wants_write() {
         if total >= TRANSMIT_BYTES_MAX {
-            return true;
+            return Sent::More;
         }
         let mut pieces = [IoSlice::new(&[]); TRANSMIT_PIECES];
         let count = session.transmit_buffers(&mut pieces);
@@ -88,11 +98,11 @@ pub fn transmit(session: &mut Session, stream: &mut impl Write, target: &mut dyn
                 session.transmitted(bytes, target);
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Sent::Blocked,
             Err(_) => session.abandon(target),
         }
     }
-    false
+    Sent::All
 }
 
 /// How many of `pieces` a turn with `budget` bytes left sends: the one that exhausts it is the last.

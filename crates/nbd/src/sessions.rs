@@ -9,7 +9,8 @@
 //!
 //! 1. [`Sessions::receive`] for every readable socket;
 //! 2. let the target work, then [`Sessions::poll`];
-//! 3. [`Sessions::transmit`] for every id from [`Sessions::next_ready`] and every writable socket.
+//! 3. [`Sessions::transmit`] for every id from [`Sessions::next_ready`] and every writable socket (for which
+//!    [`Sessions::writable`] comes first).
 //!    Sending frees room, which may start more operations, and a session that has more to send than
 //!    its turn allows is ready again: back to 2 a few times, then look at the sockets before going on;
 //! 4. [`Sessions::interest`] of the sessions touched: what to wait for. A session that is closed is
@@ -25,12 +26,16 @@ use std::sync::Arc;
 use everglade_env::Nanos;
 use everglade_target::{Completion, Target, Token};
 
-use crate::server::{self, Received};
+use crate::memory::{CLASSES, Class, Held, Memory};
+use crate::server::{self, Received, Sent};
 use crate::{Caller, Session, SessionMetrics, Settings};
 
 /// A handshake must be over after this time (docs/reference/conventions.md#nbd), and so must the
 /// sending of last replies to a peer that does not take them.
 const PATIENCE: Nanos = 10_000_000_000;
+
+/// A session from which nothing came for so long needs no buffer.
+const QUIET: Nanos = 1_000_000_000;
 
 const INDEX_BITS: u32 = 16;
 const GENERATION_MASK: u32 = 0xfff;
@@ -65,7 +70,9 @@ pub struct Moving {
 /// The sessions of a reactor.
 pub struct Sessions {
     settings: Settings,
-    payload_total_max: u64,
+    memory: Arc<Memory>,
+    /// Those that wait for memory, by class.
+    waiting: [VecDeque<SessionId>; CLASSES],
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// First come, first served, so that a busy session cannot keep another waiting.
@@ -91,13 +98,32 @@ struct Seat {
     heard: Nanos,
     /// Already in the list of ready sessions.
     ready: bool,
+    /// The peer has taken nothing since then, of what there is for it.
+    blocked_since: Option<Nanos>,
+    /// Everything that had come was received.
+    is_drained: bool,
+    /// In the queue for memory of this class.
+    waits: Option<Class>,
 }
 
 impl Seat {
+    /// The peer has kept memory for too long by taking nothing, or by not sending the rest of a request.
+    fn is_stuck(&self, now: Nanos) -> bool {
+        let session = &self.session;
+        let takes_nothing = self
+            .blocked_since
+            .is_some_and(|since| now.saturating_sub(since) > PATIENCE);
+        let sends_nothing = session.wants_read()
+            && session.holds_payload()
+            && now.saturating_sub(self.heard) > PATIENCE;
+        session.payload_in_flight() > 0 && (takes_nothing && session.wants_write() || sends_nothing)
+    }
+
     /// Nothing is under way, and nothing came for too long.
     fn is_idle(&self, now: Nanos, idle_max: Option<Nanos>) -> bool {
         let session = &self.session;
-        let is_quiet = session.operations_in_flight() == 0 && !session.wants_write();
+        let is_waiting = session.waits_for_peer() || session.wants_memory().is_some();
+        let is_quiet = session.operations_in_flight() == 0 && !session.wants_write() && !is_waiting;
         let silence = now.saturating_sub(self.heard);
         is_quiet && idle_max.is_some_and(|idle_max| silence > idle_max)
     }
@@ -122,14 +148,14 @@ impl SessionId {
 }
 
 impl Sessions {
-    /// No sessions yet. Together they hold at most about `payload_total_max` bytes of payload: each
-    /// gets an equal share of it, but at least one request of any permitted size and at most what
-    /// `settings` allows.
+    /// No sessions yet. Together they hold at most `memory_bytes` for their peers, or the least with which any
+    /// request can be carried out; who finds none waits for its turn.
     #[must_use]
-    pub fn new(settings: Settings, payload_total_max: u64) -> Self {
+    pub fn new(settings: Settings, memory_bytes: u64) -> Self {
         Sessions {
             settings: settings.checked(),
-            payload_total_max,
+            memory: Arc::new(Memory::new(memory_bytes)),
+            waiting: Default::default(),
             slots: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -142,6 +168,12 @@ impl Sessions {
     #[must_use]
     pub fn metrics(&self) -> &Arc<SessionMetrics> {
         &self.metrics
+    }
+
+    /// What the sessions hold for their peers.
+    #[must_use]
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 
     /// Number of sessions that are not detached.
@@ -164,7 +196,7 @@ impl Sessions {
     /// A new connection; it has its greeting ready to be sent. `None` if the table is full.
     pub fn attach_caller(&mut self, now: Nanos, caller: Caller) -> Option<SessionId> {
         let id = self.take_id()?;
-        let session = Session::new(id.token_base(), self.settings, &self.metrics);
+        let session = Session::within(id.token_base(), self.settings, &self.metrics, &self.memory);
         let session = session.with_caller(caller);
         self.metrics.session_began();
         self.seat_session(id, session, now);
@@ -203,7 +235,7 @@ impl Sessions {
     ) -> Option<SessionId> {
         let Moving { mut session, since } = moving;
         let id = self.take_id()?;
-        session.moved(id.token_base(), &self.metrics);
+        session.moved(id.token_base(), &self.metrics, &self.memory);
         self.metrics.session_came();
         self.seat_session(id, session, now);
         // The handshake's time goes on.
@@ -232,8 +264,11 @@ impl Sessions {
             drains: false,
             heard: now,
             ready: false,
+            blocked_since: None,
+            is_drained: false,
+            waits: None,
         });
-        self.share_payload();
+        self.memory.share_among(self.len() as u64);
         self.mark_ready(id);
     }
 
@@ -242,7 +277,11 @@ impl Sessions {
         let seat = slot.seat.take().expect("the session was detached");
         slot.generation = (slot.generation + 1) & GENERATION_MASK;
         self.free.push(id.0 & INDEX_MASK);
-        self.share_payload();
+        if let Some(class) = seat.waits {
+            self.waiting[class as usize].retain(|other| *other != id);
+            self.memory.end_wait(class);
+        }
+        self.memory.share_among(self.len() as u64);
         seat
     }
 
@@ -275,7 +314,7 @@ impl Sessions {
         let session = self.session(id);
         Interest {
             read: session.wants_read(),
-            write: session.wants_write(),
+            write: session.wants_write() || session.waits_for_peer(),
             tls: session.wants_tls(),
             place: session.wants_place().is_some(),
             closed: session.is_closed(),
@@ -293,19 +332,40 @@ impl Sessions {
         let seat = self.seat_mut(id);
         seat.heard = seat.heard.max(now);
         let received = server::receive(&mut seat.session, stream, target);
+        seat.is_drained = received == Received::Blocked;
+        if seat.is_drained && self.memory.is_pressed() {
+            self.yield_memory(id, target);
+        }
         let interest = self.interest(id);
         if interest.write || interest.closed {
             self.mark_ready(id);
         }
+        self.share_memory(id, target);
         received
     }
 
     /// Sends what is to be sent, as far as `stream` takes it and it is this session's turn. If there is
     /// more, the session is ready again, behind the others.
     pub fn transmit(&mut self, id: SessionId, stream: &mut impl Write, target: &mut dyn Target) {
-        if server::transmit(&mut self.seat_mut(id).session, stream, target) {
-            self.mark_ready(id);
+        let now = self.metrics.now();
+        let seat = self.seat_mut(id);
+        let before = seat.session.bytes_sent();
+        match server::transmit(&mut seat.session, stream, target) {
+            Sent::All => seat.blocked_since = None,
+            Sent::More => {
+                seat.blocked_since = None;
+                self.mark_ready(id);
+            }
+            Sent::Blocked => {
+                if seat.session.bytes_sent() != before || seat.blocked_since.is_none() {
+                    seat.blocked_since = Some(now);
+                }
+                if self.memory.is_pressed() {
+                    self.yield_memory(id, target);
+                }
+            }
         }
+        self.share_memory(id, target);
     }
 
     /// How many sessions [`Sessions::next_ready`] would return now, about.
@@ -323,6 +383,7 @@ impl Sessions {
     pub fn abandon(&mut self, id: SessionId, target: &mut dyn Target) {
         self.seat_mut(id).session.abandon(target);
         self.mark_ready(id);
+        self.share_memory(id, target);
     }
 
     /// Takes all completions from `target` and returns how many there were. For a target that serves
@@ -347,6 +408,85 @@ impl Sessions {
         let id = SessionId::of_token(token);
         self.seat_mut(id).session.completed(token, result, target);
         self.mark_ready(id);
+        self.share_memory(id, target);
+    }
+
+    // ---- memory ----
+
+    /// The stream takes bytes again. To be called before [`Sessions::transmit`] when the socket has become writable:
+    /// what a reply owes is not read before.
+    pub fn writable(&mut self, id: SessionId, target: &mut dyn Target) {
+        self.seat_mut(id).session.peer_may_take(target);
+        self.share_memory(id, target);
+    }
+
+    /// Something happened to a session: it may wait for memory now, or others need not wait any more.
+    fn share_memory(&mut self, id: SessionId, target: &mut dyn Target) {
+        let seat = self.seat_mut(id);
+        if seat.waits.is_none() && seat.session.wants_memory().is_some() {
+            self.enqueue(id, target);
+        }
+        if self.memory.is_pressed() {
+            self.serve_queues(target);
+        }
+    }
+
+    /// A session waits for memory. The first that does makes the others give up what they need not have.
+    fn enqueue(&mut self, id: SessionId, target: &mut dyn Target) {
+        let is_first = !self.memory.is_pressed();
+        let seat = self.seat_mut(id);
+        let Some(Held { class, .. }) = seat.session.wants_memory() else {
+            return;
+        };
+        seat.waits = Some(class);
+        self.waiting[class as usize].push_back(id);
+        self.memory.begin_wait(class);
+        if is_first {
+            self.yield_all(target);
+        }
+    }
+
+    fn yield_all(&mut self, target: &mut dyn Target) {
+        for id in self.ids() {
+            self.yield_memory(id, target);
+        }
+    }
+
+    fn yield_memory(&mut self, id: SessionId, target: &mut dyn Target) {
+        let seat = self.seat_mut(id);
+        let (takes_nothing, sends_nothing) = (seat.blocked_since.is_some(), seat.is_drained);
+        seat.session
+            .yield_memory(takes_nothing, sends_nothing, target);
+    }
+
+    /// Gives sessions that wait their turn, first come, first served, while what the first wants is free.
+    fn serve_queues(&mut self, target: &mut dyn Target) {
+        for class in [Class::Again, Class::Small, Class::Large] {
+            // Who wants more afterwards is behind the others.
+            for _ in 0..self.waiting[class as usize].len() {
+                let Some(id) = self.waiting[class as usize].front().copied() else {
+                    break;
+                };
+                let wants = self.session(id).wants_memory();
+                let is_served = wants.is_none_or(|wants| {
+                    wants.class != class || self.memory.fits(wants.bytes, class)
+                });
+                if !is_served {
+                    break;
+                }
+                self.waiting[class as usize].pop_front();
+                self.memory.end_wait(class);
+                self.memory.set_turn(true);
+                let seat = self.seat_mut(id);
+                seat.waits = None;
+                seat.session.resume(target);
+                self.memory.set_turn(false);
+                self.mark_ready(id);
+                if self.session(id).wants_memory().is_some() {
+                    self.enqueue(id, target);
+                }
+            }
+        }
     }
 
     /// A session that may have bytes to send, may have closed, or may want to read again. Each is
@@ -365,13 +505,20 @@ impl Sessions {
     }
 
     /// Ends sessions that take too long to choose an export or to take their last replies, those whose LUN is
-    /// gone, and those that are idle for longer than is allowed. They become ready.
+    /// gone, those that are idle for longer than is allowed, and, while others wait for memory, those whose peers
+    /// keep some and do not move. They become ready.
     pub fn sweep(&mut self, now: Nanos, target: &mut dyn Target) {
         let idle_max = self.settings.idle_max;
+        let is_pressed = self.memory.is_pressed();
         for id in self.ids() {
             let seat = self.seat_mut(id);
             let late = now.saturating_sub(seat.since) > PATIENCE;
+            let is_stuck = is_pressed && seat.is_stuck(now);
+            let is_quiet = now.saturating_sub(seat.heard) > QUIET;
             let session = &mut seat.session;
+            if is_quiet {
+                session.rest();
+            }
             if session.is_draining() {
                 if !seat.drains {
                     seat.drains = true;
@@ -383,6 +530,9 @@ impl Sessions {
                 if late {
                     session.abandon(target);
                 }
+            } else if is_stuck {
+                session.abandon(target);
+                self.memory.note_stalled();
             } else if session
                 .lun()
                 .is_some_and(|lun| target.size_bytes(lun).is_none())
@@ -394,6 +544,9 @@ impl Sessions {
             if write || closed {
                 self.mark_ready(id);
             }
+        }
+        if self.memory.is_pressed() {
+            self.serve_queues(target);
         }
     }
 
@@ -416,14 +569,6 @@ impl Sessions {
         seats
             .map(|(slot, index)| SessionId(slot.generation << INDEX_BITS | index))
             .collect()
-    }
-
-    fn share_payload(&mut self) {
-        let share = self.payload_total_max / (self.len().max(1) as u64);
-        let share = share.min(self.settings.payload_in_flight_max);
-        for seat in self.slots.iter_mut().filter_map(|slot| slot.seat.as_mut()) {
-            seat.session.set_payload_in_flight_max(share);
-        }
     }
 
     fn mark_ready(&mut self, id: SessionId) {

@@ -19,18 +19,20 @@
 //!
 //! 1. Bytes are interpreted in the order received; a payload byte is copied at most once, and not at
 //!    all when its slice was already under way when it was received.
-//! 2. Memory is bounded by [`Settings`]: staging, payload in flight, requests in flight (a request
-//!    counts until the last byte of its reply was sent). At a bound the session stops reading
-//!    (*stalls*) and goes on when something was completed or sent.
+//! 2. Memory is bounded by [`Settings`] and by what sessions of a table have together
+//!    (`crate::memory`): staging, payload in flight, requests in flight (a request counts until the
+//!    last byte of its reply was sent). At a bound the session stops reading (*stalls*) and goes on
+//!    when something was completed or sent, or when it is its turn ([`Session::resume`]).
 //! 3. While options are haggled, the next option is not looked at before all replies were sent.
 //! 4. A simple reply carries its error in front of its data, so the reply of a read is queued when all
 //!    its slices are known to be good; chunks are queued as slices finish. Replies end in the order in
-//!    which requests finish.
+//!    which requests finish. A reply that has begun and cannot be ended ends the session.
 //! 5. A session that asks for its place has opened nothing, and has nothing in flight or to send.
 //! 6. The LUN, and images it is compared with, are closed after the last operation in flight completed, whatever ended the session.
 
 mod caller;
 mod greeting;
+mod ledger;
 mod open_export;
 mod options;
 mod outgoing;
@@ -40,6 +42,7 @@ mod settings;
 mod staging;
 mod terms;
 mod transmission;
+mod turns;
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -47,8 +50,10 @@ use std::sync::Arc;
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
 
 use crate::SessionMetrics;
+use crate::memory::Memory;
 use caller::Allowed;
 pub use caller::{AllowList, Caller, TlsMode};
+use ledger::Ledger;
 use open_export::OpenExport;
 use options::Haggling;
 use outgoing::Outgoing;
@@ -56,7 +61,7 @@ use place::Place;
 pub use settings::Settings;
 use staging::Staging;
 use terms::Terms;
-use transmission::Transmission;
+use transmission::{Ended, Transmission};
 
 /// What is left of a payload that is not worth copying twice: a call to receive costs less.
 const LONG_PAYLOAD_BYTES: usize = 16 << 10;
@@ -66,10 +71,14 @@ pub struct Session {
     settings: Settings,
     staging: Staging,
     outgoing: Outgoing,
+    ledger: Ledger,
     phase: Phase,
     state: State,
     /// A bound was met; what is staged waits.
     stalled: bool,
+    /// What a reply owes is not read before the peer takes something.
+    waits_for_peer: bool,
+    bytes_sent: u64,
     /// Added to the tokens of this session's operations.
     token_base: Token,
     metrics: Arc<SessionMetrics>,
@@ -121,6 +130,7 @@ struct Cx<'a> {
     settings: &'a Settings,
     staging: &'a mut Staging,
     outgoing: &'a mut Outgoing,
+    ledger: &'a mut Ledger,
     target: &'a mut dyn Target,
     token_base: Token,
     metrics: &'a SessionMetrics,
@@ -133,12 +143,28 @@ impl Session {
     /// Tokens of a session's operations are `token_base` plus a number below 2³².
     pub const TOKEN_BITS: u32 = 32;
 
-    /// A new connection, with the greeting ready to be sent.
+    /// A new connection, with the greeting ready to be sent, that shares its memory with nobody.
     ///
     /// # Panics
     /// If the low 32 bits of `token_base` are not zero.
     #[must_use]
     pub fn new(token_base: Token, settings: Settings, metrics: &Arc<SessionMetrics>) -> Self {
+        // What is not for payload of long requests besides.
+        let memory = Memory::new(2 * settings.payload_in_flight_max);
+        Self::within(token_base, settings, metrics, &Arc::new(memory))
+    }
+
+    /// A new connection, with the greeting ready to be sent, that takes its memory from there.
+    ///
+    /// # Panics
+    /// If the low 32 bits of `token_base` are not zero.
+    #[must_use]
+    pub(crate) fn within(
+        token_base: Token,
+        settings: Settings,
+        metrics: &Arc<SessionMetrics>,
+        memory: &Arc<Memory>,
+    ) -> Self {
         assert_token_base(token_base);
         let settings = settings.checked();
         let mut outgoing = Outgoing::default();
@@ -148,12 +174,15 @@ impl Session {
             false => Place::Settled,
         };
         Session {
-            staging: Staging::new(settings.staging_bytes),
+            staging: Staging::default(),
+            ledger: Ledger::new(Arc::clone(memory), settings.payload_in_flight_max),
             settings,
             outgoing,
             phase: Phase::ClientFlags,
             state: State::Open,
             stalled: false,
+            waits_for_peer: false,
+            bytes_sent: 0,
             token_base,
             metrics: Arc::clone(metrics),
             caller: Caller::default(),
@@ -212,7 +241,12 @@ impl Session {
     ///
     /// # Panics
     /// If it did not ask for its place, or as [`Session::new`].
-    pub(crate) fn moved(&mut self, token_base: Token, metrics: &Arc<SessionMetrics>) {
+    pub(crate) fn moved(
+        &mut self,
+        token_base: Token,
+        metrics: &Arc<SessionMetrics>,
+        memory: &Arc<Memory>,
+    ) {
         assert!(
             self.wants_place().is_some() && self.is_in_handshake() && self.outgoing.is_empty(),
             "a session moves when it has nothing that stays behind"
@@ -220,6 +254,7 @@ impl Session {
         assert_token_base(token_base);
         self.token_base = token_base;
         self.metrics = Arc::clone(metrics);
+        self.ledger.move_to(memory);
     }
 
     /// Names the memory the next bytes should be received into, in order, and returns how many of
@@ -228,13 +263,14 @@ impl Session {
         if !self.wants_read() {
             return 0;
         }
+        let is_in_handshake = self.is_in_handshake();
         let mut count = 0;
         let mut staged = usize::MAX;
         if let Phase::Transmission(transmission) = &mut self.phase
             && let header_bytes = transmission.header_bytes()
             && let Some(payload) = transmission.payload()
         {
-            let more_slices = payload.more_slices();
+            let more_slices = payload.is_open() && payload.more_slices();
             let mut unfilled = 0;
             for piece in payload.unfilled() {
                 if count == buffers.len() {
@@ -255,6 +291,9 @@ impl Session {
             }
         }
         if count < buffers.len() {
+            let allowed = self.ledger.memory().staging_bytes();
+            let bytes = self.settings.staging_bytes(allowed, is_in_handshake);
+            self.staging.resize(bytes);
             let free = self.staging.free();
             let room = free.len().min(staged);
             buffers[count] = IoSliceMut::new(&mut free[..room]);
@@ -298,8 +337,10 @@ impl Session {
         if self.state == State::Draining {
             self.state = State::Abandoned;
             let released = self.outgoing.clear();
+            released.amounts().for_each(|held| self.ledger.give(held));
             if let Phase::Transmission(transmission) = &mut self.phase {
-                transmission.release(released);
+                transmission.forget_replies();
+                transmission.yield_kept(&mut self.ledger);
             }
         }
         self.settle(target);
@@ -319,13 +360,11 @@ impl Session {
     /// # Panics
     /// If these are more than were to be sent.
     pub fn transmitted(&mut self, bytes: usize, target: &mut dyn Target) {
+        self.bytes_sent += bytes as u64;
         let released = self.outgoing.transmitted(bytes);
-        if let Phase::Transmission(transmission) = &mut self.phase {
-            transmission.release(released);
-        }
-        if self.stalled {
-            self.advance(target);
-        }
+        released.amounts().for_each(|held| self.ledger.give(held));
+        self.waits_for_peer = false;
+        self.go_on(target);
         self.settle(target);
     }
 
@@ -354,13 +393,14 @@ impl Session {
         } else {
             Some(&mut self.outgoing)
         };
-        transmission.completed(low, result, outgoing, &self.metrics);
+        let ended = transmission.completed(low, result, outgoing, &mut self.ledger, &self.metrics);
         if gone {
             self.drain();
         }
-        if self.stalled {
-            self.advance(target);
+        if ended == Ended::ReplyBroken {
+            self.abandon(target);
         }
+        self.go_on(target);
         self.settle(target);
     }
 
@@ -374,7 +414,7 @@ impl Session {
     /// There are bytes for the peer.
     #[must_use]
     pub fn wants_write(&self) -> bool {
-        matches!(self.state, State::Open | State::Draining) && !self.outgoing.is_empty()
+        matches!(self.state, State::Open | State::Draining) && self.outgoing.is_ready()
     }
 
     /// The session is over: nothing is in flight, the LUN is closed, the connection may be dropped.
@@ -404,6 +444,11 @@ impl Session {
         }
     }
 
+    /// Bytes sent since the session began.
+    pub(crate) fn bytes_sent(&self) -> u64 {
+        self.bytes_sent
+    }
+
     /// Operations submitted to the target and not completed.
     #[must_use]
     pub fn operations_in_flight(&self) -> usize {
@@ -413,24 +458,16 @@ impl Session {
         }
     }
 
-    /// Bytes of payload held for requests and replies: received, being read, or waiting to be sent.
+    /// Bytes held for requests and replies: received, being read, or waiting to be sent.
     #[must_use]
     pub fn payload_in_flight(&self) -> u64 {
-        match &self.phase {
-            Phase::Transmission(transmission) => transmission.payload_in_flight(),
-            _ => 0,
-        }
-    }
-
-    /// Changes the bound on payload in flight; one request of any permitted size always fits.
-    pub fn set_payload_in_flight_max(&mut self, bytes: u64) {
-        self.settings.payload_in_flight_max = bytes;
-        self.settings = self.settings.checked();
+        self.ledger.held()
     }
 
     /// Interprets what is staged until bytes are missing, a bound is met or the session ends.
     fn advance(&mut self, target: &mut dyn Target) {
         self.stalled = false;
+        self.ledger.begin();
         while self.state == State::Open {
             // Whoever chooses an export sees those it may have; afterwards it has one.
             let mut allowed;
@@ -447,6 +484,7 @@ impl Session {
                 settings: &self.settings,
                 staging: &mut self.staging,
                 outgoing: &mut self.outgoing,
+                ledger: &mut self.ledger,
                 target,
                 token_base: self.token_base,
                 metrics: &self.metrics,
@@ -481,6 +519,9 @@ impl Session {
                 Step::End => self.drain(),
             }
         }
+        if self.outgoing.owes() && !self.waits_for_peer {
+            self.with_transmission(target, |transmission, cx| transmission.refill(cx));
+        }
         self.settle(target);
     }
 
@@ -491,15 +532,17 @@ impl Session {
         }
         self.state = State::Draining;
         self.stalled = false;
-        self.staging = Staging::new(0);
+        self.staging = Staging::default();
+        self.ledger.begin();
         if let Phase::Transmission(transmission) = &mut self.phase {
-            transmission.forget_incoming();
+            transmission.forget_incoming(&mut self.ledger);
         }
     }
 
     /// Closes a draining session that has nothing left to wait for.
     fn settle(&mut self, target: &mut dyn Target) {
-        let done = self.operations_in_flight() == 0 && self.outgoing.is_empty();
+        let is_idle = self.operations_in_flight() == 0 && !self.has_more_to_read();
+        let done = is_idle && self.outgoing.is_empty();
         if !self.is_draining() || !done {
             return;
         }

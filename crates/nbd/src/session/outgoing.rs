@@ -1,7 +1,16 @@
 //! The queue of messages to send, and how they are gathered into one send.
 //!
 //! The data of reads stays in the pages the target returned; a message only refers to them and
-//! drops them when its last byte was sent.
+//! drops them when they were sent. Data of a long request may be *owed*: it is not in memory, and is
+//! read when its turn comes ([`Outgoing::owed`], [`Outgoing::pay`]). What is owed from the beginning
+//! did not fit; what the peer does not take becomes owed when others wait for memory
+//! ([`Outgoing::yield_memory`]), also in the middle of a message. The bytes of a request of one
+//! operation are never owed: read again, they would be of another moment.
+//!
+//! 1. Nothing behind the first byte that is owed is sent before it.
+//! 2. A message is charged the pages of a request of one operation, and the last of a reply its
+//!    request. Parts of the data of longer requests are charged by themselves, until they are sent
+//!    or owed.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -9,6 +18,7 @@ use std::io::IoSlice;
 use everglade_target::{ReadSpan, span};
 
 use super::position::page_index;
+use crate::memory::{CLASSES, Class, Held, SHORT_PIECE_BYTES, page_bytes};
 use crate::wire::Chunk;
 
 /// Messages in the order they are sent.
@@ -19,6 +29,8 @@ pub(super) struct Outgoing {
     sent: u64,
     /// Messages that end a reply.
     replies: usize,
+    /// Messages that owe data.
+    owing: usize,
 }
 
 struct Message {
@@ -26,8 +38,8 @@ struct Message {
     data: Data,
     /// Of head and data.
     length: u64,
-    /// Bytes of payload that are charged until the message was sent.
-    held: u64,
+    /// What is charged until the message was sent.
+    held: Held,
     /// The last message of a reply.
     ends_reply: bool,
 }
@@ -44,8 +56,48 @@ pub(super) enum Head {
 /// The data of a read.
 pub(super) enum Data {
     None,
+    /// Of a request of one operation.
     One(ReadSpan),
-    Many(Vec<ReadSpan>),
+    /// Of a longer one.
+    Many(Parts),
+}
+
+/// Data that follows each other, some of it owed.
+#[derive(Default)]
+pub(super) struct Parts {
+    parts: VecDeque<Part>,
+    /// Bytes in front of the parts that were sent.
+    gone: u64,
+}
+
+/// Data of one operation.
+pub(super) enum Part {
+    /// The class of its memory is told because it may have been owed once.
+    Here(ReadSpan, Class),
+    Owed {
+        offset: u64,
+        length: u32,
+    },
+}
+
+/// What is no longer held, by class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Released([u64; CLASSES]);
+
+impl Released {
+    fn add(&mut self, held: Held) {
+        self.0[held.class as usize] += held.bytes;
+    }
+
+    /// As amounts to be given back.
+    pub(super) fn amounts(self) -> impl Iterator<Item = Held> {
+        let classes = [Class::Small, Class::Large, Class::Again];
+        let amounts = classes.map(|class| Held {
+            bytes: self.0[class as usize],
+            class,
+        });
+        amounts.into_iter().filter(|held| held.bytes > 0)
+    }
 }
 
 impl Head {
@@ -72,17 +124,155 @@ impl Head {
     }
 }
 
-impl Data {
-    pub(super) fn spans(&self) -> &[ReadSpan] {
+impl Part {
+    fn length(&self) -> u32 {
         match self {
-            Data::None => &[],
-            Data::One(span) => std::slice::from_ref(span),
-            Data::Many(spans) => spans,
+            Part::Here(span, _) => span.length,
+            Part::Owed { length, .. } => *length,
         }
     }
 
+    fn end(&self) -> u64 {
+        let offset = match self {
+            Part::Here(span, _) => span.offset,
+            Part::Owed { offset, .. } => *offset,
+        };
+        offset + u64::from(self.length())
+    }
+
+    fn is_owed(&self) -> bool {
+        matches!(self, Part::Owed { .. })
+    }
+
+    /// Memory that it has.
+    fn held(&self) -> Held {
+        match self {
+            Part::Here(span, class) => Held {
+                bytes: page_bytes(span.offset, span.length),
+                class: *class,
+            },
+            Part::Owed { .. } => Held::none(Class::Large),
+        }
+    }
+}
+
+impl Parts {
+    pub(super) fn of(parts: impl IntoIterator<Item = Part>) -> Parts {
+        let mut all = Parts::default();
+        parts.into_iter().for_each(|part| all.push(part));
+        all
+    }
+
+    fn push(&mut self, part: Part) {
+        if let (Part::Owed { length: more, .. }, Some(Part::Owed { offset, length })) =
+            (&part, self.parts.back_mut())
+            && *offset + u64::from(*length) == part.end() - u64::from(*more)
+        {
+            *length += more;
+            return;
+        }
+        self.parts.push_back(part);
+    }
+
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.parts.iter()
+    }
+
+    /// What is owed first, unless there is enough in front of it.
+    fn owed(&self) -> Option<(u64, u32)> {
+        let mut ahead = 0;
+        for part in &self.parts {
+            match part {
+                Part::Owed { offset, length } => return Some((*offset, *length)),
+                Part::Here(span, _) => ahead += span.length,
+            }
+            if ahead > SHORT_PIECE_BYTES {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Memory that all parts have.
+    pub(super) fn held(&self) -> Released {
+        let mut held = Released::default();
+        self.parts.iter().for_each(|part| held.add(part.held()));
+        held
+    }
+
+    /// Drops what was sent of the first `sent` bytes of the data, and adds the memory of it to `released`.
+    fn forget(&mut self, sent: u64, released: &mut Released) {
+        while let Some(first) = self.parts.front()
+            && self.gone + u64::from(first.length()) <= sent
+        {
+            self.gone += u64::from(first.length());
+            released.add(first.held());
+            self.parts.pop_front();
+        }
+    }
+
+    /// Owes everything of which not all was sent, `sent` bytes of the data being sent. Adds the memory of it to
+    /// `released`.
+    fn yield_memory(&mut self, sent: u64, released: &mut Released) {
+        let mut skip = u32::try_from(sent.saturating_sub(self.gone)).expect("within a message");
+        for part in std::mem::take(&mut self.parts) {
+            released.add(part.held());
+            let (end, here) = (part.end(), part.length());
+            let rest = here - skip.min(here);
+            self.gone += u64::from(here - rest);
+            skip -= here - rest;
+            if rest > 0 {
+                let offset = end - u64::from(rest);
+                self.push(Part::Owed {
+                    offset,
+                    length: rest,
+                });
+            }
+        }
+    }
+
+    /// Puts data where it is owed.
+    fn pay(&mut self, span: ReadSpan) {
+        let (from, to) = (span.offset, span.offset + u64::from(span.length));
+        let mut span = Some(span);
+        for part in std::mem::take(&mut self.parts) {
+            let Part::Owed { offset, length } = part else {
+                self.push(part);
+                continue;
+            };
+            let end = offset + u64::from(length);
+            if span.is_none() || from < offset || to > end {
+                self.push(part);
+                continue;
+            }
+            let owed = |offset: u64, end: u64| Part::Owed {
+                offset,
+                length: u32::try_from(end - offset).expect("part of a request"),
+            };
+            if offset < from {
+                self.push(owed(offset, from));
+            }
+            let paid = span.take().map(|span| Part::Here(span, Class::Again));
+            self.parts.extend(paid);
+            if to < end {
+                self.push(owed(to, end));
+            }
+        }
+        assert!(span.is_none(), "data is paid where it is owed");
+    }
+}
+
+impl Data {
     pub(super) fn length(&self) -> u64 {
-        self.spans().iter().map(|span| u64::from(span.length)).sum()
+        match self {
+            Data::None => 0,
+            Data::One(span) => u64::from(span.length),
+            Data::Many(all) => all.parts().map(|part| u64::from(part.length())).sum(),
+        }
+    }
+
+    fn is_owing(&self) -> bool {
+        matches!(self, Data::Many(all) if all.parts().any(Part::is_owed))
     }
 }
 
@@ -91,11 +281,33 @@ impl Outgoing {
         self.messages.is_empty()
     }
 
-    /// Drops everything. Returns how many bytes of payload are no longer held.
-    pub(super) fn clear(&mut self) -> u64 {
+    /// Data is owed.
+    pub(super) fn owes(&self) -> bool {
+        self.owing > 0
+    }
+
+    /// The next byte to send is there.
+    pub(super) fn is_ready(&self) -> bool {
+        match self.messages.front() {
+            None => false,
+            Some(_) if self.owing == 0 => true,
+            Some(first) => first.is_ready(self.sent),
+        }
+    }
+
+    /// Drops everything. Returns what is no longer held.
+    pub(super) fn clear(&mut self) -> Released {
         self.sent = 0;
         self.replies = 0;
-        self.messages.drain(..).map(|message| message.held).sum()
+        self.owing = 0;
+        let mut released = Released::default();
+        for message in self.messages.drain(..) {
+            released.add(message.held);
+            if let Data::Many(mut all) = message.data {
+                all.forget(u64::MAX, &mut released);
+            }
+        }
+        released
     }
 
     /// Replies whose end is not completely sent.
@@ -106,16 +318,18 @@ impl Outgoing {
     /// Queues bytes of the handshake.
     pub(super) fn push_bytes(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            self.push(Head::Long(bytes), Data::None, 0, true);
+            let held = Held::none(Class::Small);
+            self.push(Head::Long(bytes), Data::None, held, true);
         }
     }
 
-    /// Queues a message of a reply: `head` and the data that follows it. `held` bytes of payload are
-    /// charged until it was sent.
-    pub(super) fn push(&mut self, head: Head, data: Data, held: u64, ends_reply: bool) {
+    /// Queues a message of a reply: `head` and the data that follows it. `held` is charged until it
+    /// was sent, parts besides.
+    pub(super) fn push(&mut self, head: Head, data: Data, held: Held, ends_reply: bool) {
         let length = head.bytes().len() as u64 + data.length();
         assert!(length > 0, "a message has bytes");
         self.replies += usize::from(ends_reply);
+        self.owing += usize::from(data.is_owing());
         self.messages.push_back(Message {
             head,
             data,
@@ -137,20 +351,28 @@ impl Outgoing {
                 buffers[count] = IoSlice::new(piece);
                 count += 1;
             }
+            if self.owing > 0 && message.data.is_owing() {
+                return count;
+            }
             skip = 0;
         }
         count
     }
 
-    /// `bytes` more bytes were sent. Returns how many bytes of payload are no longer held.
-    pub(super) fn transmitted(&mut self, bytes: usize) -> u64 {
+    /// `bytes` more bytes were sent. Returns what is no longer held.
+    pub(super) fn transmitted(&mut self, bytes: usize) -> Released {
         self.sent += bytes as u64;
-        let mut released = 0;
-        while let Some(first) = self.messages.front()
-            && self.sent >= first.length
-        {
+        let mut released = Released::default();
+        while let Some(first) = self.messages.front_mut() {
+            if let Data::Many(all) = &mut first.data {
+                let head = first.head.bytes().len() as u64;
+                all.forget(self.sent.saturating_sub(head), &mut released);
+            }
+            if self.sent < first.length {
+                break;
+            }
             self.sent -= first.length;
-            released += first.held;
+            released.add(first.held);
             self.replies -= usize::from(first.ends_reply);
             self.messages.pop_front();
         }
@@ -160,21 +382,80 @@ impl Outgoing {
         );
         released
     }
+
+    /// The first message owes this, and its data in front of it is there.
+    pub(super) fn owed(&self) -> Option<(u64, u32)> {
+        if self.owing == 0 {
+            return None;
+        }
+        match &self.messages.front()?.data {
+            Data::Many(all) => all.owed(),
+            Data::None | Data::One(_) => None,
+        }
+    }
+
+    /// Some of what [`Outgoing::owed`] named is there, and is charged from now on.
+    pub(super) fn pay(&mut self, span: ReadSpan) {
+        let first = self.messages.front_mut().expect("a message that owes");
+        let Data::Many(all) = &mut first.data else {
+            unreachable!("a message that owes has parts")
+        };
+        all.pay(span);
+        self.owing -= usize::from(!first.data.is_owing());
+    }
+
+    /// Owes all data of long requests that was not sent. Returns what is no longer held.
+    pub(super) fn yield_memory(&mut self) -> Released {
+        let mut released = Released::default();
+        let mut sent = self.sent;
+        for message in &mut self.messages {
+            let head = message.head.bytes().len() as u64;
+            if let Data::Many(all) = &mut message.data {
+                let was_owing = all.parts().any(Part::is_owed);
+                all.yield_memory(sent.saturating_sub(head), &mut released);
+                self.owing += usize::from(!was_owing && all.parts().any(Part::is_owed));
+            }
+            sent = 0;
+        }
+        released
+    }
 }
 
 impl Message {
-    /// The message's memory in order, without its first `skip` bytes.
+    /// The message's memory in order, without its first `skip` bytes, up to what it owes.
     fn pieces(&self, skip: u64) -> impl Iterator<Item = &[u8]> {
         let head = self.head.bytes();
         let head_skip = usize::try_from(skip).unwrap_or(usize::MAX).min(head.len());
         let rest = Some(&head[head_skip..]).filter(|rest| !rest.is_empty());
         let mut skip = skip.saturating_sub(head.len() as u64);
+        let (one, many) = match &self.data {
+            Data::None => (None, None),
+            Data::One(span) => (Some(span), None),
+            Data::Many(all) => {
+                skip = skip.saturating_sub(all.gone);
+                (None, Some(all))
+            }
+        };
+        let many = many.into_iter().flat_map(|all| {
+            all.parts().map_while(|part| match part {
+                Part::Here(span, _) => Some(span),
+                Part::Owed { .. } => None,
+            })
+        });
         rest.into_iter()
-            .chain(self.data.spans().iter().flat_map(move |span| {
+            .chain(one.into_iter().chain(many).flat_map(move |span| {
                 let here = u32::try_from(skip).unwrap_or(u32::MAX).min(span.length);
                 skip -= u64::from(here);
                 span_pieces(span, here)
             }))
+    }
+
+    /// The byte after the first `sent` is there.
+    fn is_ready(&self, sent: u64) -> bool {
+        let Data::Many(all) = &self.data else {
+            return true;
+        };
+        sent < self.head.bytes().len() as u64 || all.parts.front().is_none_or(|it| !it.is_owed())
     }
 }
 

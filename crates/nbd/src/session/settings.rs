@@ -1,15 +1,17 @@
 //! The bounds of a session.
 
-use everglade_env::Nanos;
+use everglade_env::{BLOCK_SIZE, Nanos};
 use everglade_target::Limits;
+
+use crate::memory::LARGEST_BYTES;
 
 /// Bounds of one session. [`Settings::default`] is what we ship.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Sizes told to clients and enforced.
     pub limits: Limits,
-    /// Bytes of payload held at once: writes being received or executed, reads being executed or
-    /// sent. Never below one request of `limits.payload_max`, which would otherwise never fit.
+    /// Bytes held at once for requests: writes being received or executed, reads being executed or sent. Never
+    /// below what one operation takes, which would otherwise never fit.
     pub payload_in_flight_max: u64,
     /// Requests at once, each counted until its reply was sent. Below 65,536, because the number of
     /// a request is 16 bits of its operations' tokens.
@@ -32,22 +34,41 @@ impl Settings {
     pub(crate) const OPTION_BYTES_MAX: u32 = 8 << 10;
     /// Longest option data that is skipped, to answer with an error; beyond, the peer is not sane.
     pub(crate) const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
-    /// Longest payload of a refused write that is skipped: twice what a client may send, so that
-    /// one that ignores our limit a little still gets its error (proto "Size constraints").
-    pub(crate) const PAYLOAD_SKIP_FACTOR: u32 = 2;
-    /// The least useful staging: one option with its header, or some requests.
+    /// Longest request that is carried out, and longest payload of a refused write that is skipped: so many times
+    /// what a client is told. Requests are carried out in slices, so nothing speaks against clients that ignore
+    /// our limit a little (proto "Size constraints").
+    const ACCEPTED_FACTOR: u32 = 2;
+    /// The least useful staging in a handshake: one option with its header.
     const STAGING_BYTES_MIN: usize = 16 << 10;
+    /// The least useful staging afterwards: some requests, and less than a block besides a read of one block.
+    const STAGING_BYTES_LEAST: usize = 8 << 10;
 
     /// The same, with values that cannot work moved to the nearest that can.
     #[must_use]
     pub fn checked(mut self) -> Self {
-        self.payload_in_flight_max = self
-            .payload_in_flight_max
-            .max(u64::from(self.limits.payload_max));
+        self.payload_in_flight_max = self.payload_in_flight_max.max(LARGEST_BYTES);
         self.requests_in_flight_max = self.requests_in_flight_max.clamp(1, 0xffff);
         self.staging_bytes = self.staging_bytes.max(Self::STAGING_BYTES_MIN);
         self.options_max = self.options_max.max(1);
         self
+    }
+
+    /// Longest request that is carried out.
+    pub(crate) fn accepted_bytes_max(&self) -> u32 {
+        self.limits
+            .payload_max
+            .saturating_mul(Self::ACCEPTED_FACTOR)
+    }
+
+    /// Size of the staging buffer of a session that may have `allowed` bytes.
+    pub(crate) fn staging_bytes(&self, allowed: usize, is_in_handshake: bool) -> usize {
+        let least = match is_in_handshake {
+            true => Self::STAGING_BYTES_MIN,
+            false => Self::STAGING_BYTES_LEAST,
+        };
+        // Whole pages, so that it seldom changes when sessions come and go.
+        let allowed = allowed - allowed % BLOCK_SIZE;
+        self.staging_bytes.min(allowed).max(least)
     }
 }
 

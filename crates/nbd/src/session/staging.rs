@@ -4,8 +4,12 @@
 //! Between two receives it holds less than one message, unless the session is stalled (then nothing
 //! is received). So making room by moving the rest to the front moves little, and there is always
 //! room to receive into.
+//!
+//! Its memory is made when bytes are expected, as large as is allowed then: the more sessions there
+//! are, the less each may have ([`Staging::resize`]). It changes only while it is empty.
 
 /// Bytes received and not yet interpreted.
+#[derive(Default)]
 pub(super) struct Staging {
     memory: Box<[u8]>,
     start: usize,
@@ -13,12 +17,20 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    pub(super) fn new(bytes: usize) -> Self {
-        Staging {
-            memory: vec![0; bytes].into_boxed_slice(),
-            start: 0,
-            end: 0,
+    /// From now on it has room for so many bytes, if nothing is in it.
+    pub(super) fn resize(&mut self, bytes: usize) {
+        if self.end == 0 && self.memory.len() != bytes {
+            // The old memory is free before there is new.
+            self.memory = Box::default();
+            self.memory = vec![0; bytes].into_boxed_slice();
         }
+    }
+
+    /// Puts back bytes that had found a place, which they have no more.
+    pub(super) fn put_back(&mut self, bytes: &[u8]) {
+        assert!(self.end == 0, "nothing was received after them");
+        self.memory[..bytes.len()].copy_from_slice(bytes);
+        self.end = bytes.len();
     }
 
     /// What has been received and not yet consumed.

@@ -69,6 +69,11 @@ fn serve(listener: &TcpListener, mut model: Model, stop: &AtomicBool) -> Model {
         }
         loop {
             sessions.poll(&mut model);
+            for id in &writable {
+                if sockets.contains_key(id) {
+                    sessions.writable(*id, &mut model);
+                }
+            }
             writable.extend(std::iter::from_fn(|| sessions.next_ready()));
             let Some(id) = writable.pop() else { break };
             let Some(socket) = sockets.get_mut(&id) else {

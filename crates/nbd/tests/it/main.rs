@@ -13,6 +13,7 @@ mod garbage;
 mod handshake;
 mod held;
 mod host;
+mod memory;
 mod moving;
 mod ordering;
 mod peer;

@@ -88,13 +88,12 @@ fn changes_to_a_read_only_export() {
 }
 
 #[test]
-fn payloads_above_the_limit_are_skipped() {
+fn payloads_of_refused_requests_are_skipped() {
     let mut peer = Peer::in_transmission(Held::with_lun(128 * MIB), Settings::default());
     let cases = [
-        (request(READ, 0, 1, 0, (32 << 20) + 1), EINVAL),
+        (request(READ, 0, 1, 0, (64 << 20) + 1), EINVAL),
         (request(READ, 0, 2, 0, u32::MAX), EINVAL),
-        (write(0, 3, 0, &vec![7; (32 << 20) + 1]), EINVAL),
-        (write(0, 4, 0, &vec![7; 64 << 20]), EINVAL),
+        (write(0, 3, 65 * MIB, &vec![7; 64 << 20]), ENOSPC),
     ];
     assert_refused(&mut peer, &cases);
 }

@@ -127,6 +127,19 @@ fn largest_payload_is_accepted_both_ways() {
     assert_eq!(peer.session.payload_in_flight(), 0);
 }
 
+/// The nbd project's `integrityhuge-test.tr` asks for up to 50 MB, whatever it is told.
+#[test]
+fn twice_what_is_told_is_accepted_both_ways() {
+    let mut peer = peer(128 * MIB);
+    let bytes = pattern(3, 64 << 20);
+    assert_eq!(peer.exchange(&write(FUA, 1, 512, &bytes)), reply(0, 1));
+    assert!(peer.target.log.iter().all(|op| op.ends_with(" durable")));
+    let answer = peer.exchange(&request(READ, 0, 2, 512, 64 << 20));
+    assert_eq!(answer[..16], reply(0, 2));
+    assert!(answer[16..] == bytes);
+    assert_eq!(peer.session.payload_in_flight(), 0);
+}
+
 #[test]
 fn slices_of_a_write_are_executed_as_they_arrive() {
     let mut peer = peer(64 * MIB);

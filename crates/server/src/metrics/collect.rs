@@ -120,6 +120,17 @@ fn nbd(page: &mut Page, counted: &Snapshot) {
     ] {
         page.family(name).value(&[], value);
     }
+    let memory = counted.memory;
+    let mut family = page.family("everglade_network_memory_bytes");
+    family.value(&["limit"], memory.total);
+    family.value(&["used"], memory.used);
+    for (name, value) in [
+        ("everglade_network_memory_waiting", memory.waiting),
+        ("everglade_network_memory_waits_total", memory.waits),
+        ("everglade_network_memory_stalled_total", memory.stalled),
+    ] {
+        page.family(name).value(&[], value);
+    }
 }
 
 fn consistency_points(page: &mut Page, aggregates: &[Aggregate]) {

@@ -71,6 +71,13 @@ impl Socket {
         Ok(())
     }
 
+    /// What was encrypted and not sent may take so much memory.
+    pub(super) fn may_hold(&mut self, bytes: usize) {
+        if let Some(encryption) = &mut self.encryption {
+            encryption.may_hold(bytes);
+        }
+    }
+
     /// There may be something to read although the socket has nothing.
     pub(super) fn may_hold_more(&self) -> bool {
         let encryption = self.encryption.as_ref();

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use everglade_engine::{Engine, admin};
 use everglade_env::{Nanos, World};
-use everglade_nbd::SessionMetrics;
-use everglade_nbd::metrics::Snapshot;
+use everglade_nbd::metrics::{MemorySnapshot, Snapshot};
+use everglade_nbd::{Memory, SessionMetrics};
 use everglade_target::Export;
 
 use super::comparison::{Compared, Comparison};
@@ -110,7 +110,7 @@ pub(super) struct Plane {
     /// Reactors whose sessions have ended after a stop.
     pub(super) quiet: AtomicUsize,
     /// What the NBD sessions of each reactor did.
-    nbd: Mutex<Vec<Arc<SessionMetrics>>>,
+    nbd: Mutex<Vec<(Arc<SessionMetrics>, Arc<Memory>)>>,
     /// Aggregates whose failure was logged.
     mourned: Mutex<BTreeSet<String>>,
     /// True once the aggregates were asked to stop. Held while one is opened, because one that was opened later
@@ -141,21 +141,22 @@ impl Plane {
     }
 
     /// Counters of one more reactor's sessions.
-    pub(super) fn add_counters(&self, counters: Arc<SessionMetrics>) {
+    pub(super) fn add_counters(&self, counters: Arc<SessionMetrics>, memory: Arc<Memory>) {
         let mut nbd = self.nbd.lock().unwrap_or_else(PoisonError::into_inner);
-        nbd.push(counters);
+        nbd.push((counters, memory));
     }
 
     /// What the NBD sessions of all reactors did.
     pub(super) fn nbd(&self) -> Snapshot {
         let mut sum = Snapshot::default();
-        for counters in self
+        for (counters, memory) in self
             .nbd
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .iter()
         {
             sum += &counters.snapshot();
+            sum.memory += MemorySnapshot::from(&**memory);
         }
         sum
     }

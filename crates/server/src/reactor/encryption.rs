@@ -14,13 +14,16 @@ use rustls::{ServerConfig, ServerConnection};
 
 use crate::tls;
 
-/// Bytes of plaintext taken before some ciphertext was sent.
+/// Bytes of plaintext taken before some ciphertext was sent, at most and at least: one record.
 const WRITE_BUFFER_BYTES: usize = 256 << 10;
+const WRITE_BUFFER_BYTES_MIN: usize = 16 << 10;
 
 /// One connection's TLS.
 pub(super) struct Encryption {
     tls: ServerConnection,
     may_hold_more: bool,
+    /// Bytes of plaintext taken before some ciphertext was sent.
+    write_buffer_bytes: usize,
     /// Of the client's certificate, once the handshake is over.
     names: Arc<OnceLock<Vec<String>>>,
 }
@@ -35,12 +38,22 @@ impl Encryption {
         Ok(Encryption {
             tls,
             may_hold_more: false,
+            write_buffer_bytes: WRITE_BUFFER_BYTES,
             names,
         })
     }
 
     pub(super) fn may_hold_more(&self) -> bool {
         self.may_hold_more
+    }
+
+    /// So many bytes may wait here for a socket that takes none. The more connections there are, the fewer.
+    pub(super) fn may_hold(&mut self, bytes: usize) {
+        let bytes = bytes.clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES);
+        if self.write_buffer_bytes != bytes {
+            self.write_buffer_bytes = bytes;
+            self.tls.set_buffer_limit(Some(bytes));
+        }
     }
 
     pub(super) fn wants_write(&self) -> bool {

@@ -85,7 +85,10 @@ impl Reactor {
             ..Settings::default()
         };
         let sessions = Sessions::new(settings, payload);
-        plane.add_counters(Arc::clone(sessions.metrics()));
+        plane.add_counters(
+            Arc::clone(sessions.metrics()),
+            Arc::clone(sessions.memory()),
+        );
         Reactor {
             index,
             core: Core::new(engine, index, outside),
@@ -164,6 +167,9 @@ impl Reactor {
                     self.receive(index);
                 }
                 if event.writable || event.hangup {
+                    if self.by_session.contains_key(&session) {
+                        self.sessions.writable(session, &mut self.core);
+                    }
                     self.transmit(session);
                 }
             }
@@ -311,6 +317,9 @@ impl Reactor {
             return;
         };
         let connection = &mut self.connections[*index];
+        connection
+            .socket
+            .may_hold(self.sessions.memory().buffer_bytes());
         self.sessions
             .transmit(session, &mut connection.socket, &mut self.core);
         // What was encrypted and not sent yet; an error is met by the next read.
@@ -418,6 +427,8 @@ impl Reactor {
         if now >= self.swept + SWEEP {
             self.swept = now;
             self.sessions.sweep(now, &mut self.core);
+            // Those that were ended, and those whose turn it is for memory that they held.
+            self.is_behind |= self.sessions.ready_count() > 0;
             self.tell_of_failures();
         }
     }

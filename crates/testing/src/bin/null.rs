@@ -22,7 +22,7 @@ use everglade_target::{
 
 /// Key of the listener; connections have the others.
 const LISTENER: u64 = 1 << 62;
-const PAYLOAD_BYTES_MAX: u64 = 128 << 20;
+const PAYLOAD_BYTES_MAX: u64 = 1 << 30;
 
 struct Null {
     export: Export,
@@ -187,6 +187,7 @@ impl Server {
 
     fn transmit(&mut self, session: SessionId, key: u64, target: &mut Null) {
         if let Some(socket) = self.sockets.get_mut(&session) {
+            self.sessions.writable(session, target);
             self.sessions.transmit(session, socket, target);
             self.sessions.poll(target);
         }

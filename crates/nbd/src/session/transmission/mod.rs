@@ -9,30 +9,37 @@
 //!                     others: one operation ----------+
 //! ```
 //!
-//! With chunks, a read is answered slice by slice, in the order in which they are there, unless the client
-//! wants one chunk.
+//! A request of at most 1 MiB is one operation, wherever it lies: it is atomic. Longer ones are cut into
+//! slices (`slices`), each of which takes its memory when it begins and frees it when it ends, so that a long
+//! request needs the memory of one slice at a time. A read whose next slice finds no memory waits in
+//! `reading`; nothing behind it is looked at meanwhile.
 //!
-//! A request of at most 1 MiB is one operation, wherever it lies: it is atomic. Longer ones are cut at
-//! the LUN's 1 MiB boundaries (docs/design/design.md §5).
+//! With chunks, a read is answered slice by slice, in the order in which they are there, unless the client
+//! wants one chunk. Otherwise its reply begins with its outcome, and so does not begin before all slices were
+//! read. What there was no memory to keep is read again when it is sent. Should that fail, which it did not
+//! the first time, the connection is ended: proto "Simple reply message" leaves nothing else.
 
+mod ending;
 mod payload;
 mod replies;
 mod request_table;
 mod slices;
 mod verdict;
 
-use everglade_target::{Error, LunHandle, Op, Reply};
+use everglade_target::{LunHandle, OP_BYTES_MAX, Op, WriteSpan};
 
+use super::ledger::Ledger;
 use super::open_export::OpenExport;
-use super::outgoing::Outgoing;
 use super::terms::{Style, Tells, Terms};
-use super::{Cx, Settings, Step};
+use super::{Cx, Step};
 use crate::SessionMetrics;
+use crate::memory::{Class, Held, REQUEST_BYTES, SHORT_PIECE_BYTES, page_bytes};
 use crate::wire::request::command_flags;
 use crate::wire::{Command, Errno, Request};
-use payload::Payload;
+pub(super) use ending::Ended;
+use payload::{Payload, Yielded};
 use replies::{Asker, Replies};
-use request_table::{Admitted, Outcome, Progress, RequestTable};
+use request_table::{Admitted, Course, RequestTable};
 use slices::Slices;
 use verdict::{Law, Refusal};
 
@@ -40,7 +47,7 @@ use verdict::{Law, Refusal};
 const EXTENTS_MAX: u32 = 4096;
 /// Reads that a target is told of together, before the first of them is submitted.
 const FORESEEN_MAX: usize = 32;
-/// Memory charged for a block status request: its extents, as they are sent at most.
+/// Memory charged for each context of a block status request: its extents, as they are sent at most.
 const EXTENTS_CHARGE: u64 = 16 * EXTENTS_MAX as u64;
 
 /// A session that serves an export.
@@ -50,10 +57,18 @@ pub(super) struct Transmission {
     terms: Terms,
     receiving: Receiving,
     requests: RequestTable,
-    /// Bytes of payload charged to requests and replies.
-    payload_in_flight: u64,
+    /// A long read that is not submitted to its end.
+    reading: Option<Reading>,
+    /// Data that a reply owes is being read.
+    is_refilling: bool,
     /// Requests at the front of the staging buffer that were looked at together.
     foreseen: usize,
+}
+
+/// A read of several slices.
+struct Reading {
+    id: usize,
+    rest: Slices,
 }
 
 /// What the next received byte belongs to.
@@ -66,6 +81,7 @@ enum Receiving {
         rest: u32,
         asker: Asker,
         refusal: Refusal,
+        held: Held,
     },
 }
 
@@ -77,7 +93,8 @@ impl Transmission {
             terms,
             receiving: Receiving::Header,
             requests: RequestTable::default(),
-            payload_in_flight: 0,
+            reading: None,
+            is_refilling: false,
             foreseen: 0,
         }
     }
@@ -95,10 +112,6 @@ impl Transmission {
         self.requests.operations_in_flight()
     }
 
-    pub(super) fn payload_in_flight(&self) -> u64 {
-        self.payload_in_flight
-    }
-
     /// The payload being received in place, if any.
     pub(super) fn payload(&mut self) -> Option<&mut Payload> {
         match &mut self.receiving {
@@ -108,21 +121,37 @@ impl Transmission {
     }
 
     /// Drops what has been received of an unfinished message.
-    pub(super) fn forget_incoming(&mut self) {
-        self.receiving = Receiving::Header;
+    pub(super) fn forget_incoming(&mut self, ledger: &mut Ledger) {
+        match std::mem::replace(&mut self.receiving, Receiving::Header) {
+            Receiving::Header => {}
+            Receiving::Payload(payload) => ledger.give(Held {
+                bytes: payload.held(),
+                class: payload.class(),
+            }),
+            Receiving::Skip { held, .. } => ledger.give(held),
+        }
         self.foreseen = 0;
     }
 
-    /// Payload is no longer held.
-    pub(super) fn release(&mut self, bytes: u64) {
-        assert!(
-            bytes <= self.payload_in_flight,
-            "released more payload than was charged"
-        );
-        self.payload_in_flight -= bytes;
+    /// Nobody is there to be answered.
+    pub(super) fn forget_replies(&mut self) {
+        self.reading = None;
+    }
+
+    /// There are pages for a payload that is not complete.
+    pub(super) fn holds_payload(&self) -> bool {
+        matches!(&self.receiving, Receiving::Payload(payload) if payload.held() > 0)
+    }
+
+    /// Something is to be done that only needs memory.
+    pub(super) fn has_more_to_read(&self) -> bool {
+        self.reading.is_some()
     }
 
     pub(super) fn step(&mut self, cx: &mut Cx<'_>) -> Step {
+        if self.reading.is_some() && !self.read_on(cx) {
+            return Step::Stalled;
+        }
         match &mut self.receiving {
             Receiving::Header => self.next_request(cx),
             Receiving::Payload(_) => self.next_payload(cx),
@@ -130,13 +159,14 @@ impl Transmission {
                 rest,
                 asker,
                 refusal,
+                held,
             } => {
                 *rest -= cx.staging.skip(*rest);
                 if *rest > 0 {
                     return Step::NeedBytes;
                 }
                 let style = self.terms.style;
-                replies(style, cx).failed(*asker, refusal);
+                replies(style, cx).failed(*asker, refusal, *held);
                 self.receiving = Receiving::Header;
                 Step::Again
             }
@@ -210,66 +240,81 @@ impl Transmission {
         let style = self.terms.style;
         let Some(size_bytes) = cx.target.size_bytes(self.lun) else {
             let refusal = Refusal::new(Errno::Shutdown, "the export is gone");
-            replies(style, cx).failed(Asker::of(&request), &refusal);
+            let held = Held::none(Class::Small);
+            replies(style, cx).failed(Asker::of(&request), &refusal, held);
             return Step::End;
         };
         let law = Law {
             size_bytes,
             read_only: self.read_only,
             limits: &cx.settings.limits,
+            accepted_bytes_max: cx.settings.accepted_bytes_max(),
             terms: &self.terms,
         };
         match law.judge(&request) {
             Ok(command) => {
                 let contexts = self.terms.contexts.len();
                 let charge = verdict::charge(command, &request, &cx.settings.limits, contexts);
-                if !self.admits(charge, cx.settings) {
+                let held = Held {
+                    bytes: REQUEST_BYTES + charge.whole,
+                    class: charge.class,
+                };
+                if !cx.ledger.take(held.bytes, held.class) {
                     return Step::Stalled;
                 }
                 cx.staging.consume(header_bytes);
                 self.foreseen -= 1;
-                self.start(command, &request, charge, cx);
+                self.start(command, &request, held, charge.slices, cx);
                 Step::Again
             }
             Err(refusal) => {
+                let held = Held {
+                    bytes: REQUEST_BYTES,
+                    class: Class::Small,
+                };
+                if !cx.ledger.take(held.bytes, held.class) {
+                    return Step::Stalled;
+                }
                 cx.staging.consume(header_bytes);
                 self.foreseen -= 1;
-                self.refuse(&request, refusal, cx)
+                self.refuse(&request, refusal, held, cx)
             }
         }
     }
 
-    fn admits(&self, charge: u64, settings: &Settings) -> bool {
-        charge == 0 || self.payload_in_flight + charge <= settings.payload_in_flight_max
-    }
-
-    fn refuse(&mut self, request: &Request, refusal: Refusal, cx: &mut Cx<'_>) -> Step {
+    fn refuse(&mut self, request: &Request, refusal: Refusal, held: Held, cx: &mut Cx<'_>) -> Step {
         cx.metrics.refused(Command::of_code(request.command));
         let (style, asker) = (self.terms.style, Asker::of(request));
         let payload = request.payload_bytes(style == Style::Extended);
         if payload == 0 {
-            replies(style, cx).failed(asker, &refusal);
+            replies(style, cx).failed(asker, &refusal, held);
             return Step::Again;
         }
-        let payload_max = cx.settings.limits.payload_max;
-        let skip_max = payload_max.saturating_mul(Settings::PAYLOAD_SKIP_FACTOR);
         match u32::try_from(payload) {
-            Ok(rest) if rest <= skip_max => {
+            Ok(rest) if rest <= cx.settings.accepted_bytes_max() => {
                 self.receiving = Receiving::Skip {
                     rest,
                     asker,
                     refusal,
+                    held,
                 };
                 Step::Again
             }
             _ => {
-                replies(style, cx).failed(asker, &refusal);
+                replies(style, cx).failed(asker, &refusal, held);
                 Step::End
             }
         }
     }
 
-    fn start(&mut self, command: Command, request: &Request, charge: u64, cx: &mut Cx<'_>) {
+    fn start(
+        &mut self,
+        command: Command,
+        request: &Request,
+        held: Held,
+        slices: Option<Slices>,
+        cx: &mut Cx<'_>,
+    ) {
         let &Request { offset, length, .. } = request;
         let style = self.terms.style;
         let has = |flag: u16| request.flags & flag != 0;
@@ -281,37 +326,45 @@ impl Transmission {
             let refusal = Refusal::new(Errno::Invalid, "the extents of no bytes");
             let is_status = command == Command::BlockStatus;
             if is_status {
-                replies(style, cx).failed(asker, &refusal);
+                replies(style, cx).failed(asker, &refusal, held);
             } else {
-                replies(style, cx).done(asker);
+                replies(style, cx).done(asker, held);
             }
             let now = cx.metrics.now();
             return cx.metrics.replied(command, now, 0, is_status);
         }
-        self.payload_in_flight += charge;
-        let is_read = command == Command::Read;
+        let is_streamed = command == Command::Read && style.has_chunks() && !has(command_flags::DF);
+        let course = match (&slices, is_streamed) {
+            (None, false) => Course::Whole,
+            (None, true) => Course::WholeInChunks,
+            (Some(_), false) => Course::Sliced,
+            (Some(_), true) => Course::Streamed,
+        };
         let id = self.requests.insert(Admitted {
             asker: Asker::of(request),
             command,
             offset,
             length,
-            charge,
+            held,
             since: cx.metrics.now(),
-            streams: is_read && style.has_chunks() && !has(command_flags::DF),
+            course,
         });
-        let slices = || {
-            let bytes = u32::try_from(charge).expect("at most 32 MiB");
-            Slices::new(offset, bytes)
-        };
+        let whole = || u32::try_from(length).expect("one operation");
         match command {
-            Command::Read | Command::Cache => {
-                for (offset, length) in slices() {
-                    self.submit(id, Op::Read { offset, length }, cx);
+            Command::Read | Command::Cache => match slices {
+                Some(rest) => self.reading = Some(Reading { id, rest }),
+                None => {
+                    let length = whole();
+                    self.submit_only(id, Op::Read { offset, length }, cx);
                 }
-                self.requests.all_submitted(id);
-            }
+            },
             Command::Write => {
-                let payload = Payload::new(id, slices(), durable);
+                let is_whole = slices.is_none();
+                let slices = slices.unwrap_or_else(|| Slices::new(offset, whole()));
+                let mut payload = Payload::new(id, slices, held.class, durable);
+                if is_whole {
+                    payload.open(OP_BYTES_MAX);
+                }
                 self.receiving = Receiving::Payload(payload);
             }
             Command::Flush => self.submit_only(id, Op::Flush, cx),
@@ -368,93 +421,150 @@ impl Transmission {
             .submit(self.lun, op, cx.token_base + u64::from(token));
     }
 
+    fn submit_slice(&mut self, id: usize, slice: (u64, u32), op: Op, cx: &mut Cx<'_>) {
+        let token = self.requests.slice_submitted(id, slice);
+        cx.target
+            .submit(self.lun, op, cx.token_base + u64::from(token));
+    }
+
+    /// Submits slices of the long read as far as there is memory; true when all are.
+    pub(super) fn read_on(&mut self, cx: &mut Cx<'_>) -> bool {
+        while let Some(Reading { id, rest }) = &mut self.reading {
+            let id = *id;
+            let unit = cx.ledger.memory().piece_bytes();
+            let (offset, length) = rest.peek(unit).expect("a slice is left");
+            let bytes = page_bytes(offset, length);
+            if !cx.ledger.take(bytes, Class::Large) {
+                // What is kept for later must not keep the rest from being read.
+                let freed = self.requests.yield_memory();
+                if freed == 0 {
+                    return false;
+                }
+                give(cx.ledger, freed);
+                cx.ledger.begin();
+                continue;
+            }
+            let slice = rest.take(unit).expect("it was looked at");
+            let is_last = rest.is_empty();
+            self.submit_slice(id, slice, Op::Read { offset, length }, cx);
+            if is_last {
+                self.requests.all_submitted(id);
+                self.reading = None;
+            }
+        }
+        true
+    }
+
+    /// Reads what the first reply owes, if there is memory for it.
+    pub(super) fn refill(&mut self, cx: &mut Cx<'_>) {
+        let Some((offset, length)) = cx.outgoing.owed().filter(|_| !self.is_refilling) else {
+            return;
+        };
+        let owed = Slices::new_part(offset, length).peek(SHORT_PIECE_BYTES);
+        let (offset, length) = owed.expect("something is owed");
+        if !cx.ledger.take(page_bytes(offset, length), Class::Again) {
+            return;
+        }
+        self.is_refilling = true;
+        let id = self.requests.insert(Admitted {
+            asker: Asker { cookie: 0, offset },
+            command: Command::Read,
+            offset,
+            length: u64::from(length),
+            held: Held::none(Class::Again),
+            since: cx.metrics.now(),
+            course: Course::Refill,
+        });
+        self.submit_slice(id, (offset, length), Op::Read { offset, length }, cx);
+        self.requests.all_submitted(id);
+    }
+
     /// Moves staged payload into pages, and submits every slice that is full.
     fn next_payload(&mut self, cx: &mut Cx<'_>) -> Step {
         let Receiving::Payload(payload) = &mut self.receiving else {
             unreachable!("called while a payload is received")
         };
+        if !payload.is_open() {
+            let memory = cx.ledger.memory();
+            let (unit, is_pressed) = (memory.piece_bytes(), memory.is_pressed());
+            let (bytes, class) = (payload.next_bytes(unit), payload.class());
+            let has_bytes = !cx.staging.bytes().is_empty();
+            let is_taken = match has_bytes {
+                true => cx.ledger.take(bytes, class),
+                // Pages for bytes that have not arrived are for times of plenty.
+                false => !is_pressed && cx.ledger.take_if_plenty(bytes, class),
+            };
+            match (is_taken, has_bytes) {
+                (true, _) => payload.open(unit),
+                (false, true) => return Step::Stalled,
+                (false, false) => return Step::NeedBytes,
+            }
+        }
         let copied = payload.fill_from(cx.staging.bytes());
         cx.staging.consume(copied);
         let (id, durable) = (payload.request_id(), payload.durable());
         let Some(data) = payload.take_full() else {
             return Step::NeedBytes;
         };
-        let last = payload.is_complete();
-        self.submit(id, Op::Write { data, durable }, cx);
-        if last {
-            self.requests.all_submitted(id);
+        let (is_whole, is_last) = (payload.is_whole(), payload.is_complete());
+        if is_last {
             self.receiving = Receiving::Header;
+        }
+        self.submit_write(id, is_whole, WriteOp { data, durable }, cx);
+        if is_last {
+            self.requests.all_submitted(id);
         }
         Step::Again
     }
 
-    /// An operation finished. Queues what can be said now, if the peer is still there.
-    pub(super) fn completed(
-        &mut self,
-        low: u64,
-        result: Result<Reply, Error>,
-        outgoing: Option<&mut Outgoing>,
-        metrics: &SessionMetrics,
-    ) {
-        let style = self.terms.style;
-        let replies = outgoing.map(|outgoing| Replies { style, outgoing });
-        match self.requests.completed(low, result) {
-            Progress::Waits => {}
-            Progress::Slice {
-                request,
-                outcome,
-                length,
-                is_last,
-                has_failed,
-            } => {
-                if is_last {
-                    count(metrics, &request, has_failed);
-                }
-                match (outcome, replies) {
-                    (Ok(span), Some(mut replies)) => {
-                        replies.slice(request.asker, span, is_last);
-                    }
-                    (Err((offset, refusal)), Some(mut replies)) => {
-                        self.release(u64::from(length));
-                        replies.slice_failed(request.asker, offset, &refusal, is_last);
-                    }
-                    (_, None) => self.release(u64::from(length)),
-                }
-            }
-            Progress::Finished { request, outcome } => {
-                count(metrics, &request, outcome.is_err());
-                self.finish(&request, outcome, replies);
-            }
+    fn submit_write(&mut self, id: usize, is_whole: bool, write: WriteOp, cx: &mut Cx<'_>) {
+        let WriteOp { data, durable } = write;
+        let slice = (data.offset, data.length);
+        let op = Op::Write { data, durable };
+        match is_whole {
+            true => self.submit(id, op, cx),
+            false => self.submit_slice(id, slice, op, cx),
         }
     }
 
-    /// Queues the reply of a request that is answered as a whole. What it says stays charged until it
-    /// was sent.
-    fn finish(
-        &mut self,
-        request: &Admitted,
-        outcome: Result<Outcome, Refusal>,
-        replies: Option<Replies<'_>>,
-    ) {
-        let Some(mut replies) = replies else {
-            return self.release(request.charge);
+    /// Others wait for memory, and the peer sends nothing now: carries out what is whole of a long write, and keeps
+    /// the rest of a block where it takes no pages.
+    pub(super) fn yield_incoming(&mut self, cx: &mut Cx<'_>) {
+        let Receiving::Payload(payload) = &mut self.receiving else {
+            return;
         };
-        match outcome {
-            Ok(Outcome::Data(data)) => replies.whole(request.asker, request.offset, data),
-            Ok(Outcome::Extents(extents)) => {
-                let contexts = &self.terms.contexts;
-                replies.extents(request.asker, contexts, &extents, request.charge);
-            }
-            Ok(Outcome::Nothing) => {
-                self.release(request.charge);
-                replies.done(request.asker);
-            }
-            Err(refusal) => {
-                self.release(request.charge);
-                replies.failed(request.asker, &refusal);
-            }
+        if !cx.staging.bytes().is_empty() {
+            return;
+        }
+        let Some(Yielded { data, left, freed }) = payload.yield_slice() else {
+            return;
+        };
+        let (id, class, durable) = (payload.request_id(), payload.class(), payload.durable());
+        let bytes = freed;
+        cx.ledger.give(Held { bytes, class });
+        cx.staging.put_back(&left);
+        if let Some(data) = data {
+            self.submit_write(id, false, WriteOp { data, durable }, cx);
         }
     }
+
+    /// Others wait for memory: drops what was read and need not be kept.
+    pub(super) fn yield_kept(&mut self, ledger: &mut Ledger) {
+        let freed = self.requests.yield_memory();
+        give(ledger, freed);
+    }
+}
+
+/// A write to be submitted.
+struct WriteOp {
+    data: WriteSpan,
+    durable: bool,
+}
+
+/// Gives back memory of slices, which only long requests have.
+fn give(ledger: &mut Ledger, bytes: u64) {
+    let class = Class::Large;
+    ledger.give(Held { bytes, class });
 }
 
 fn count(metrics: &SessionMetrics, request: &Admitted, failed: bool) {

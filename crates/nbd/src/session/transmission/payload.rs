@@ -1,38 +1,59 @@
 //! The payload of a write on its way into pages.
 //!
-//! Pages are made for one slice at a time, when its first byte is expected: a header that promises
-//! 32 MiB costs no more than one slice until they arrive.
+//! ```text
+//! waits for bytes or memory --open()--> a slice is filled --take_full()--> submitted; the next one waits
+//!                    ^                        |
+//!                    +------ yield_slice() ---+  what is whole is submitted, the rest of a block goes back
+//! ```
+//!
+//! Pages are made for one slice at a time: a header that promises 32 MiB costs no more than one slice until they
+//! arrive. While others wait for memory, pages are made only for bytes that have arrived, and a slice of a long
+//! request whose bytes do not go on arriving is cut short.
 
 use everglade_env::{BLOCK_SIZE, Page};
 use everglade_target::{WriteSpan, span};
 
 use super::super::position::page_index;
 use super::Slices;
+use crate::memory::{Class, page_bytes};
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
 
 /// A write being received.
 pub(in crate::session) struct Payload {
     request_id: usize,
     durable: bool,
-    /// The slice being filled; `None` only when all are complete.
+    class: Class,
+    /// The slice being filled, if there are pages for it.
     slice: Option<WriteSpan>,
     /// Bytes of it that are filled.
     filled: u32,
-    /// The slices after it.
+    /// What comes after it.
     rest: Slices,
 }
 
+/// What is done with a slice that gives up its memory.
+pub(in crate::session) struct Yielded {
+    /// Whole blocks, to be submitted.
+    pub(in crate::session) data: Option<WriteSpan>,
+    /// Bytes received behind them, less than a block.
+    pub(in crate::session) left: Vec<u8>,
+    /// Memory of the pages that are not submitted.
+    pub(in crate::session) freed: u64,
+}
+
 impl Payload {
-    /// `slices` must not be empty.
-    pub(super) fn new(request_id: usize, mut slices: Slices, durable: bool) -> Self {
-        let slice = slices.next().map(empty_span);
+    /// `slices` must not be empty. No pages yet.
+    pub(super) fn new(request_id: usize, slices: Slices, class: Class, durable: bool) -> Self {
         assert!(
-            slice.is_some(),
+            !slices.is_empty(),
             "a write without payload has nothing to receive"
         );
         Payload {
             request_id,
             durable,
-            slice,
+            class,
+            slice: None,
             filled: 0,
             rest: slices,
         }
@@ -46,14 +67,41 @@ impl Payload {
         self.durable
     }
 
+    pub(super) fn class(&self) -> Class {
+        self.class
+    }
+
+    /// It is one operation.
+    pub(super) fn is_whole(&self) -> bool {
+        self.rest.is_whole()
+    }
+
+    /// There are pages to receive into.
+    pub(in crate::session) fn is_open(&self) -> bool {
+        self.slice.is_some()
+    }
+
+    /// Memory that the next slice will take.
+    pub(super) fn next_bytes(&self, unit: u32) -> u64 {
+        let (offset, length) = self.rest.peek(unit).expect("more to receive");
+        page_bytes(offset, length)
+    }
+
+    /// Makes pages for the next slice.
+    pub(super) fn open(&mut self, unit: u32) {
+        assert!(self.slice.is_none(), "one slice is filled at a time");
+        self.slice = self.rest.take(unit).map(empty_span);
+        self.filled = 0;
+    }
+
     /// All slices were taken.
     pub(super) fn is_complete(&self) -> bool {
-        self.slice.is_none()
+        self.slice.is_none() && self.rest.is_empty()
     }
 
     /// There are slices after the one being filled.
     pub(in crate::session) fn more_slices(&self) -> bool {
-        self.rest.clone().next().is_some()
+        !self.rest.is_empty()
     }
 
     /// The memory of the current slice still to be filled, in order.
@@ -98,14 +146,47 @@ impl Payload {
         self.filled_in_place(bytes.len() - rest.len())
     }
 
-    /// The current slice if it is full; the next one takes its place.
+    /// The current slice if it is full.
     pub(super) fn take_full(&mut self) -> Option<WriteSpan> {
         if self.missing() > 0 {
             return None;
         }
-        let next = self.rest.next().map(empty_span);
+        self.slice.take()
+    }
+
+    /// Gives up memory that waits for bytes. Nothing, if there is none, or if it has more than a block of a request
+    /// that is one operation.
+    pub(in crate::session) fn yield_slice(&mut self) -> Option<Yielded> {
+        let whole_blocks_are_enough = !self.is_whole();
+        let mut slice = self
+            .slice
+            .take_if(|_| whole_blocks_are_enough || u64::from(self.filled) < BLOCK)?;
+        let filled_to = slice.offset + u64::from(self.filled);
+        let cut = match self.rest.is_whole() {
+            true => slice.offset,
+            false => slice.offset.max(filled_to - filled_to % BLOCK),
+        };
+        let stays = u32::try_from(cut - slice.offset).expect("within a slice");
+        let left = span::parts(cut, u32::try_from(filled_to - cut).expect("within a block"));
+        let first = page_index(slice.offset, cut);
+        let left = left.flat_map(|(page, range)| slice.pages[first + page][range].to_vec());
+        let left: Vec<u8> = left.collect();
+        self.rest.put_back(slice.length - stays);
         self.filled = 0;
-        std::mem::replace(&mut self.slice, next)
+        let tail = slice.pages.split_off(if stays == 0 { 0 } else { first });
+        slice.length = stays;
+        Some(Yielded {
+            data: (stays > 0).then_some(slice),
+            left,
+            freed: tail.len() as u64 * BLOCK,
+        })
+    }
+
+    /// Memory of the pages it has.
+    pub(super) fn held(&self) -> u64 {
+        self.slice
+            .as_ref()
+            .map_or(0, |slice| page_bytes(slice.offset, slice.length))
     }
 
     fn missing(&self) -> u32 {

@@ -16,9 +16,10 @@
 use everglade_env::{BLOCK_SIZE, PageRef};
 use everglade_target::{Allocation, Extent, ReadSpan};
 
-use super::super::outgoing::{Data, Head, Outgoing};
+use super::super::outgoing::{Data, Head, Outgoing, Part, Parts};
 use super::super::terms::{Context, Style, Tells};
 use super::verdict::Refusal;
+use crate::memory::{Class, Held, page_bytes};
 use crate::wire::chunk::{error_data, hole_data, kinds, states};
 use crate::wire::{Chunk, Request, SimpleReply};
 
@@ -45,7 +46,8 @@ impl Asker {
     }
 }
 
-/// Puts replies of one style into the queue.
+/// Puts replies of one style into the queue. What is charged for a request is charged until the last message of its
+/// reply was sent.
 pub(super) struct Replies<'a> {
     pub(super) style: Style,
     pub(super) outgoing: &'a mut Outgoing,
@@ -53,56 +55,76 @@ pub(super) struct Replies<'a> {
 
 impl Replies<'_> {
     /// Success, without data.
-    pub(super) fn done(&mut self, asker: Asker) {
+    pub(super) fn done(&mut self, asker: Asker, held: Held) {
         if self.style.has_chunks() {
-            self.chunk(asker, kinds::NONE, &[], Data::None, 0, true);
+            self.chunk(asker, kinds::NONE, &[], Data::None, held, true);
         } else {
-            self.simple(asker, 0, Data::None, 0);
+            self.simple(asker, 0, Data::None, held);
         }
     }
 
     /// Failure of a whole request.
-    pub(super) fn failed(&mut self, asker: Asker, refusal: &Refusal) {
+    pub(super) fn failed(&mut self, asker: Asker, refusal: &Refusal, held: Held) {
         if self.style.has_chunks() {
             let data = error_data(refusal.errno.code(), shortened(&refusal.text), None);
-            self.chunk(asker, kinds::ERROR, &data, Data::None, 0, true);
+            self.chunk(asker, kinds::ERROR, &data, Data::None, held, true);
         } else {
-            self.simple(asker, refusal.errno.code(), Data::None, 0);
+            self.simple(asker, refusal.errno.code(), Data::None, held);
         }
     }
 
-    /// Success of a read, all at once. Its bytes stay charged until they were sent.
-    pub(super) fn whole(&mut self, asker: Asker, offset: u64, data: Data) {
-        let held = data.length();
-        if !self.style.has_chunks() {
-            return self.simple(asker, 0, data, held);
-        }
-        if data.spans().iter().all(is_zero) {
-            let length = u32::try_from(held).expect("a request is at most 32 MiB");
-            let hole = hole_data(offset, length);
-            self.chunk(asker, kinds::OFFSET_HOLE, &hole, Data::None, held, true);
-        } else {
+    /// Success of a read, all at once.
+    pub(super) fn whole(&mut self, asker: Asker, offset: u64, data: Data, held: Held) {
+        if self.style.has_chunks() {
             let place = offset.to_be_bytes();
             self.chunk(asker, kinds::OFFSET_DATA, &place, data, held, true);
+        } else {
+            self.simple(asker, 0, data, held);
         }
     }
 
-    /// One slice of a read. Its bytes stay charged until they were sent, holes with the last of them.
-    pub(super) fn slice(&mut self, asker: Asker, span: ReadSpan, ends_reply: bool) {
+    /// Success of a read of nothing but a hole, all at once. Only with chunks.
+    pub(super) fn whole_hole(&mut self, asker: Asker, offset: u64, data: &Data, held: Held) {
+        let length = u32::try_from(data.length()).expect("a request has 32 bits here");
+        let hole = hole_data(offset, length);
+        self.chunk(asker, kinds::OFFSET_HOLE, &hole, Data::None, held, true);
+    }
+
+    /// One slice of a read, whose pages are charged; returns what is not any more. `is_part` says that it is not all
+    /// of its request. The last slice ends the reply, and the request's own charge with it.
+    pub(super) fn slice(
+        &mut self,
+        asker: Asker,
+        span: ReadSpan,
+        is_part: bool,
+        class: Class,
+        ends_reply: Option<Held>,
+    ) -> u64 {
+        let mut freed = 0;
         let mut runs = runs(span).into_iter().peekable();
         while let Some(run) = runs.next() {
-            let done = ends_reply && runs.peek().is_none();
-            let held = u64::from(run.span.length);
+            let done = ends_reply.filter(|_| runs.peek().is_none());
             let place = run.span.offset;
+            let pages = page_bytes(place, run.span.length);
+            let mut held = done.unwrap_or(Held::none(class));
+            let is_done = done.is_some();
             if run.is_hole {
+                freed += pages;
                 let hole = hole_data(place, run.span.length);
-                self.chunk(asker, kinds::OFFSET_HOLE, &hole, Data::None, held, done);
+                self.chunk(asker, kinds::OFFSET_HOLE, &hole, Data::None, held, is_done);
             } else {
-                let data = Data::One(run.span);
+                let data = match is_part {
+                    true => Data::Many(Parts::of([Part::Here(run.span, class)])),
+                    false => {
+                        held.bytes += pages;
+                        Data::One(run.span)
+                    }
+                };
                 let place = place.to_be_bytes();
-                self.chunk(asker, kinds::OFFSET_DATA, &place, data, held, done);
+                self.chunk(asker, kinds::OFFSET_DATA, &place, data, held, is_done);
             }
         }
+        freed
     }
 
     /// One slice of a read failed; the others may be good.
@@ -111,12 +133,14 @@ impl Replies<'_> {
         asker: Asker,
         offset: u64,
         refusal: &Refusal,
-        ends_reply: bool,
+        ends_reply: Option<Held>,
+        class: Class,
     ) {
         let text = shortened(&refusal.text);
         let data = error_data(refusal.errno.code(), text, Some(offset));
         let kind = kinds::ERROR_OFFSET;
-        self.chunk(asker, kind, &data, Data::None, 0, ends_reply);
+        let held = ends_reply.unwrap_or(Held::none(class));
+        self.chunk(asker, kind, &data, Data::None, held, ends_reply.is_some());
     }
 
     /// Success of a block status request: a chunk for each context. `held` bytes stay charged until all were sent.
@@ -125,13 +149,17 @@ impl Replies<'_> {
         asker: Asker,
         contexts: &[Context],
         extents: &[Vec<Extent>],
-        held: u64,
+        held: Held,
     ) {
         assert_eq!(contexts.len(), extents.len(), "one operation for each");
         let last = contexts.len() - 1;
         for (index, (context, extents)) in contexts.iter().zip(extents).enumerate() {
             let is_last = index == last;
-            let held = if is_last { held } else { 0 };
+            let held = if is_last {
+                held
+            } else {
+                Held::none(held.class)
+            };
             self.extents_of(asker, *context, extents, held, is_last);
         }
     }
@@ -141,7 +169,7 @@ impl Replies<'_> {
         asker: Asker,
         context: Context,
         extents: &[Extent],
-        held: u64,
+        held: Held,
         done: bool,
     ) {
         let state = |extent: &Extent| state(context.tells, extent.allocation);
@@ -166,13 +194,13 @@ impl Replies<'_> {
         self.chunk(asker, kind, &data, Data::None, held, done);
     }
 
-    fn simple(&mut self, asker: Asker, error: u32, data: Data, held: u64) {
+    fn simple(&mut self, asker: Asker, error: u32, data: Data, held: Held) {
         let cookie = asker.cookie;
         let head = Head::of(&[&SimpleReply { error, cookie }.encode()]);
         self.outgoing.push(head, data, held, true);
     }
 
-    fn chunk(&mut self, asker: Asker, kind: u16, body: &[u8], data: Data, held: u64, done: bool) {
+    fn chunk(&mut self, asker: Asker, kind: u16, body: &[u8], data: Data, held: Held, done: bool) {
         let length = body.len() as u64 + data.length();
         let chunk = Chunk {
             done,
@@ -200,6 +228,18 @@ fn state(tells: Tells, allocation: Allocation) -> u32 {
 
 fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
+}
+
+/// Nothing of the data is stored, as far as is known.
+pub(super) fn is_hole(data: &Data) -> bool {
+    match data {
+        Data::None => false,
+        Data::One(span) => is_zero(span),
+        Data::Many(all) => all.parts().all(|part| match part {
+            Part::Here(span, _) => is_zero(span),
+            Part::Owed { .. } => false,
+        }),
+    }
 }
 
 fn is_zero(span: &ReadSpan) -> bool {

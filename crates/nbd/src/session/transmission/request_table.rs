@@ -1,17 +1,23 @@
 //! Requests being carried out, and which completion belongs to which.
 //!
 //! The low half of a token is the request's row (16 bits) and the number of the slice, or of the context that a
-//! block status request asks about (16 bits). A row
-//! is reused only after all operations of its request completed, so a token in flight is unique.
+//! block status request asks about (16 bits). A row is reused only after all operations of its request completed,
+//! and the number of a slice after its operation did, so a token in flight is unique.
+//!
+//! A request of one operation is charged as a whole until its reply was sent. A longer one is charged for each
+//! slice: a slice of a write until its operation is done, one of a read until it was sent, was dropped, or failed.
+//! A long read whose reply begins with its outcome (no chunks, or one) is read to its end before its reply
+//! begins. The data is kept meanwhile if there is memory for it; otherwise the reply owes it, and it is read once
+//! more when it is sent.
 
 use everglade_env::Nanos;
 use everglade_target::{Error, Extent, ReadSpan, Reply};
 use slab::Slab;
 
-use super::super::outgoing::Data;
-use super::Slices;
+use super::super::outgoing::{Data, Part, Parts};
 use super::replies::Asker;
 use super::verdict::Refusal;
+use crate::memory::{Class, Held, page_bytes};
 use crate::wire::{Command, Errno};
 
 /// Bits of a token that number the slice.
@@ -31,47 +37,70 @@ pub(super) struct Admitted {
     pub(super) offset: u64,
     /// Bytes of its range.
     pub(super) length: u64,
-    /// Bytes of payload charged for it.
-    pub(super) charge: u64,
+    /// What is charged for it as a whole.
+    pub(super) held: Held,
     /// When.
     pub(super) since: Nanos,
-    /// Each slice of the read is answered as soon as it is there.
-    pub(super) streams: bool,
+    pub(super) course: Course,
+}
+
+/// How a request is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    /// One operation, or one for each context.
+    Whole,
+    /// One operation, a read that is answered in chunks.
+    WholeInChunks,
+    /// Slice by slice, and answered at the end.
+    Sliced,
+    /// A read, each slice of which is answered as soon as it is there.
+    Streamed,
+    /// No request: a part of a reply is read once more.
+    Refill,
 }
 
 struct Row {
     admitted: Admitted,
     /// Operations submitted so far.
-    submitted: u16,
+    submitted: u32,
     /// Operations submitted and not completed.
     in_flight: u16,
-    /// More operations will follow (a write whose payload is incomplete).
+    /// More operations will follow (a write whose payload is incomplete, a read that waits for memory).
     growing: bool,
     /// The first error.
     error: Option<Refusal>,
-    /// What reads returned, by slice.
-    data: Gathered,
+    /// What a read of one operation returned.
+    data: Option<ReadSpan>,
+    /// Of a request of several slices.
+    sliced: Option<Box<Sliced>>,
     /// What a block status request returned, for each context that was chosen.
     extents: Vec<Vec<Extent>>,
 }
 
-/// One slice needs no list.
-enum Gathered {
-    None,
-    One(ReadSpan),
-    Many(Vec<Option<ReadSpan>>),
+/// What there is to know of slices.
+#[derive(Default)]
+struct Sliced {
+    /// Ranges of those in flight.
+    in_flight: Slab<(u64, u32)>,
+    /// What a read returned, as far as it is kept.
+    kept: Vec<ReadSpan>,
 }
 
-/// What the completion of an operation means for its request.
+/// What the completion of an operation means.
+pub(super) struct Completed {
+    /// Memory of its slice that is no longer held.
+    pub(super) freed: u64,
+    pub(super) progress: Progress,
+}
+
+/// What it means for its request.
 pub(super) enum Progress {
     /// Nothing yet.
     Waits,
-    /// A slice of a streaming read is there, or failed at an offset. The last one ends the request.
+    /// A slice of a read answered in chunks is there, or failed at an offset. The last one ends the request.
     Slice {
         request: Admitted,
         outcome: Result<ReadSpan, (u64, Refusal)>,
-        /// Bytes of the slice.
-        length: u32,
         is_last: bool,
         /// A slice of the request has failed.
         has_failed: bool,
@@ -81,6 +110,8 @@ pub(super) enum Progress {
         request: Admitted,
         outcome: Result<Outcome, Refusal>,
     },
+    /// Data of a reply is there again, or will never be.
+    Refilled(Option<ReadSpan>),
 }
 
 /// What a successful request returned.
@@ -114,19 +145,29 @@ impl RequestTable {
             in_flight: 0,
             growing: true,
             error: None,
-            data: Gathered::None,
+            data: None,
+            sliced: None,
             extents: Vec::new(),
         })
     }
 
     /// Counts an operation and returns the low half of its token.
     pub(super) fn submitted(&mut self, id: usize) -> u32 {
+        let number = self.rows[id].submitted;
+        self.count_submitted(id, number)
+    }
+
+    /// As [`RequestTable::submitted`], of a request that has several slices: this one.
+    pub(super) fn slice_submitted(&mut self, id: usize, slice: (u64, u32)) -> u32 {
+        let sliced = self.rows[id].sliced.get_or_insert_default();
+        let number = sliced.in_flight.insert(slice);
+        self.count_submitted(id, u32::try_from(number).expect("few slices at once"))
+    }
+
+    fn count_submitted(&mut self, id: usize, slice: u32) -> u32 {
         let row = &mut self.rows[id];
-        let slice = u32::from(row.submitted);
-        row.submitted = row
-            .submitted
-            .checked_add(1)
-            .expect("a request has few slices");
+        assert!(slice < 1 << SLICE_BITS, "a request has few slices at once");
+        row.submitted += 1;
         row.in_flight += 1;
         self.operations += 1;
         let id = u16::try_from(id).expect("requests in flight are bounded");
@@ -142,36 +183,45 @@ impl RequestTable {
         self.rows[id].growing = false;
     }
 
-    /// An operation finished.
-    pub(super) fn completed(&mut self, low: u64, result: Result<Reply, Error>) -> Progress {
+    /// An operation finished. Data that is not sent at once is dropped unless it `may_keep` it.
+    pub(super) fn completed(
+        &mut self,
+        low: u64,
+        result: Result<Reply, Error>,
+        may_keep: bool,
+    ) -> Completed {
         let id = usize::try_from(low >> SLICE_BITS).expect("a token of this session");
         let slice = usize::try_from(low & ((1 << SLICE_BITS) - 1)).expect("16 bits");
         let row = self
             .rows
             .get_mut(id)
             .expect("the request of an operation in flight");
-        assert!(
-            row.in_flight > 0 && slice < usize::from(row.submitted),
-            "an operation in flight"
-        );
+        assert!(row.in_flight > 0, "an operation in flight");
         row.in_flight -= 1;
         self.operations -= 1;
         let is_last = !row.growing && row.in_flight == 0;
-        let progress = if row.admitted.streams {
-            row.stream(slice, result, is_last)
-        } else {
-            row.gather(slice, result);
-            Progress::Waits
-        };
+        let completed = row.take_in(slice, result, is_last, may_keep);
         if !is_last {
-            return progress;
+            return completed;
         }
         let row = self.rows.remove(id);
-        if row.admitted.streams {
-            progress
-        } else {
-            row.finish()
+        match completed.progress {
+            Progress::Waits => Completed {
+                freed: completed.freed,
+                progress: row.finish(),
+            },
+            _ => completed,
         }
+    }
+
+    /// Drops data that is kept for replies that have not begun. Returns the memory of it.
+    pub(super) fn yield_memory(&mut self) -> u64 {
+        let sliced = self
+            .rows
+            .iter_mut()
+            .filter_map(|(_, row)| row.sliced.as_mut());
+        let kept = sliced.flat_map(|sliced| sliced.kept.drain(..));
+        kept.map(|span| page_bytes(span.offset, span.length)).sum()
     }
 }
 
@@ -180,41 +230,121 @@ impl Row {
         self.admitted.command
     }
 
-    /// The range of a slice of a read.
-    fn slice_range(&self, slice: usize) -> (u64, u32) {
-        let Admitted { offset, charge, .. } = self.admitted;
-        let length = u32::try_from(charge).expect("a read is at most 32 MiB");
-        let range = Slices::new(offset, length).nth(slice);
-        range.expect("a slice that was submitted")
+    /// Takes in what an operation returned.
+    fn take_in(
+        &mut self,
+        slice: usize,
+        result: Result<Reply, Error>,
+        is_last: bool,
+        may_keep: bool,
+    ) -> Completed {
+        match self.admitted.course {
+            Course::Whole => {
+                self.gather(slice, result);
+                Completed {
+                    freed: 0,
+                    progress: Progress::Waits,
+                }
+            }
+            Course::WholeInChunks => {
+                let length = u32::try_from(self.admitted.length).expect("at most 1 MiB");
+                let range = (self.admitted.offset, length);
+                Completed {
+                    freed: 0,
+                    progress: self.stream(range, result, is_last),
+                }
+            }
+            Course::Streamed => {
+                let range = self.slice_done(slice);
+                let freed = match result {
+                    Ok(_) => 0,
+                    Err(_) => page_bytes(range.0, range.1),
+                };
+                let progress = self.stream(range, result, is_last);
+                Completed { freed, progress }
+            }
+            Course::Sliced => {
+                let range = self.slice_done(slice);
+                let freed = self.take_in_slice(range, result, may_keep);
+                let progress = Progress::Waits;
+                Completed { freed, progress }
+            }
+            Course::Refill => {
+                let range = self.slice_done(slice);
+                let (freed, span) = match data_of(range, result) {
+                    Ok(span) => (0, Some(span)),
+                    Err(_) => (page_bytes(range.0, range.1), None),
+                };
+                let progress = Progress::Refilled(span);
+                Completed { freed, progress }
+            }
+        }
     }
 
-    fn stream(&mut self, slice: usize, result: Result<Reply, Error>, is_last: bool) -> Progress {
-        let (offset, length) = self.slice_range(slice);
-        let outcome = match result {
-            Ok(Reply::Data(span)) => {
-                self.check_range(slice, &span);
-                Ok(span)
-            }
-            Ok(other) => panic!("a read returns data, not {other:?}"),
-            Err(error) => Err((offset, Refusal::from(&error))),
-        };
-        if let Err((_, refusal)) = &outcome
-            && self.error.is_none()
-        {
-            self.error = Some(refusal.clone());
-        }
+    fn sliced(&mut self) -> &mut Sliced {
+        self.sliced.as_mut().expect("a request of several slices")
+    }
+
+    /// The range of a slice that is no longer in flight.
+    fn slice_done(&mut self, slice: usize) -> (u64, u32) {
+        self.sliced().in_flight.remove(slice)
+    }
+
+    fn fail(&mut self, error: &Error) -> Refusal {
+        let refusal = Refusal::from(error);
+        self.error.get_or_insert_with(|| refusal.clone());
+        refusal
+    }
+
+    fn stream(
+        &mut self,
+        range: (u64, u32),
+        result: Result<Reply, Error>,
+        is_last: bool,
+    ) -> Progress {
+        let outcome = data_of(range, result).map_err(|error| (range.0, self.fail(&error)));
         Progress::Slice {
             request: self.admitted,
             outcome,
-            length,
             is_last,
             has_failed: self.error.is_some(),
         }
     }
 
+    /// Takes in a slice of a request that is answered at its end. Returns the memory that it does not keep.
+    fn take_in_slice(
+        &mut self,
+        range: (u64, u32),
+        result: Result<Reply, Error>,
+        may_keep: bool,
+    ) -> u64 {
+        let freed = page_bytes(range.0, range.1);
+        match (self.command(), result) {
+            (Command::Write, Ok(Reply::Done)) => freed,
+            (_, Err(error)) => {
+                self.fail(&error);
+                freed
+            }
+            (Command::Read | Command::Cache, result) => {
+                let span = data_of(range, result).expect("errors were looked at");
+                if self.command() == Command::Cache || self.error.is_some() || !may_keep {
+                    return freed;
+                }
+                self.sliced().kept.push(span);
+                0
+            }
+            (command, Ok(reply)) => panic!("{command:?} does not return {reply:?}"),
+        }
+    }
+
     fn gather(&mut self, slice: usize, result: Result<Reply, Error>) {
         match (result, self.command()) {
-            (Ok(Reply::Data(span)), Command::Read) => self.keep(slice, span),
+            (Ok(Reply::Data(span)), Command::Read) => {
+                let asked = (self.admitted.offset, self.admitted.length);
+                let is_asked = asked == (span.offset, u64::from(span.length));
+                assert!(is_asked, "a read returns its range");
+                self.data = Some(span);
+            }
             // It is in the cache now, which was all that was wanted.
             (Ok(Reply::Data(_)), Command::Cache) => {}
             (Ok(Reply::Extents(extents)), Command::BlockStatus) => {
@@ -231,57 +361,54 @@ impl Row {
                 assert!(!has_data, "{command:?} returns something");
             }
             (Ok(reply), command) => panic!("{command:?} does not return {reply:?}"),
-            (Err(error), _) => {
-                if self.error.is_none() {
-                    self.error = Some(Refusal::from(&error));
-                }
-            }
+            (Err(error), _) => drop(self.fail(&error)),
         }
-    }
-
-    /// The bytes sent must be the bytes asked for, or the client loses track of the stream.
-    fn check_range(&self, slice: usize, span: &ReadSpan) {
-        assert_eq!(
-            self.slice_range(slice),
-            (span.offset, span.length),
-            "a read returns its range"
-        );
-    }
-
-    fn keep(&mut self, slice: usize, span: ReadSpan) {
-        self.check_range(slice, &span);
-        if self.submitted == 1 && !self.growing {
-            self.data = Gathered::One(span);
-            return;
-        }
-        if !matches!(self.data, Gathered::Many(_)) {
-            self.data = Gathered::Many(Vec::new());
-        }
-        let Gathered::Many(spans) = &mut self.data else {
-            unreachable!("set above")
-        };
-        if spans.len() <= slice {
-            spans.resize_with(slice + 1, || None);
-        }
-        spans[slice] = Some(span);
     }
 
     fn finish(self) -> Progress {
-        let is_status = self.command() == Command::BlockStatus;
-        let outcome = match (self.error, self.data) {
-            (Some(refusal), _) => Err(refusal),
-            (None, Gathered::None) if is_status => Ok(Outcome::Extents(self.extents)),
-            (None, Gathered::None) => Ok(Outcome::Nothing),
-            (None, Gathered::One(span)) => Ok(Outcome::Data(Data::One(span))),
-            (None, Gathered::Many(spans)) => {
-                let spans: Option<Vec<ReadSpan>> = spans.into_iter().collect();
-                let spans = spans.expect("every slice returned its data");
-                Ok(Outcome::Data(Data::Many(spans)))
+        let request = self.admitted;
+        let outcome = match (self.error, self.data, request.command) {
+            (Some(refusal), _, _) => Err(refusal),
+            (None, Some(span), _) => Ok(Outcome::Data(Data::One(span))),
+            (None, None, Command::BlockStatus) => Ok(Outcome::Extents(self.extents)),
+            (None, None, Command::Read) => {
+                let kept = self.sliced.map_or(Vec::new(), |sliced| sliced.kept);
+                Ok(Outcome::Data(Data::Many(reply_parts(&request, kept))))
             }
+            (None, None, _) => Ok(Outcome::Nothing),
         };
-        Progress::Finished {
-            request: self.admitted,
-            outcome,
-        }
+        Progress::Finished { request, outcome }
     }
+}
+
+/// What a read returned. The bytes sent must be the bytes asked for, or the client loses track of the stream.
+fn data_of(range: (u64, u32), result: Result<Reply, Error>) -> Result<ReadSpan, Error> {
+    match result? {
+        Reply::Data(span) => {
+            let is_asked = range == (span.offset, span.length);
+            assert!(is_asked, "a read returns its range");
+            Ok(span)
+        }
+        other => panic!("a read returns data, not {other:?}"),
+    }
+}
+
+/// The data of a long read: what was kept of it, and the rest owed.
+fn reply_parts(request: &Admitted, mut kept: Vec<ReadSpan>) -> Parts {
+    kept.sort_unstable_by_key(|span| span.offset);
+    let mut parts = Vec::with_capacity(2 * kept.len() + 1);
+    let mut at = request.offset;
+    let owe_up_to = |at: u64, to: u64, parts: &mut Vec<Part>| {
+        if at < to {
+            let length = u32::try_from(to - at).expect("at most a request");
+            parts.push(Part::Owed { offset: at, length });
+        }
+    };
+    for span in kept {
+        owe_up_to(at, span.offset, &mut parts);
+        at = span.offset + u64::from(span.length);
+        parts.push(Part::Here(span, Class::Large));
+    }
+    owe_up_to(at, request.offset + request.length, &mut parts);
+    Parts::of(parts)
 }

@@ -1,8 +1,12 @@
 //! How a request is cut into operations.
+//!
+//! A request of at most 1 MiB is one operation. A longer one is cut at the LUN's multiples of 1 MiB
+//! while memory is plentiful, and at multiples of less while others wait for some. A write whose
+//! peer makes others wait may be cut at any block ([`Slices::put_back`]).
 
 use everglade_target::OP_BYTES_MAX;
 
-/// The slices of a range, in order: (offset, length).
+/// The rest of a range, to be cut into slices from its front.
 #[derive(Clone, Debug)]
 pub(super) struct Slices {
     offset: u64,
@@ -19,25 +23,50 @@ impl Slices {
             whole: length <= OP_BYTES_MAX,
         }
     }
-}
 
-impl Iterator for Slices {
-    type Item = (u64, u32);
+    /// A part of a longer range.
+    pub(super) fn new_part(offset: u64, length: u32) -> Self {
+        Slices {
+            offset,
+            rest: length,
+            whole: false,
+        }
+    }
 
-    fn next(&mut self) -> Option<(u64, u32)> {
+    /// The request is one operation, whatever happens.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Nothing is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest == 0
+    }
+
+    /// What the next slice will be, if it ends at a multiple of `unit` at the latest.
+    pub(super) fn peek(&self, unit: u32) -> Option<(u64, u32)> {
         if self.rest == 0 {
             return None;
         }
-        let into_unit = u32::try_from(self.offset % u64::from(OP_BYTES_MAX)).ok()?;
-        let length = if self.whole {
-            self.rest
-        } else {
-            self.rest.min(OP_BYTES_MAX - into_unit)
-        };
-        let slice = (self.offset, length);
+        if self.whole {
+            return Some((self.offset, self.rest));
+        }
+        let into_unit = u32::try_from(self.offset % u64::from(unit)).expect("below the unit");
+        Some((self.offset, self.rest.min(unit - into_unit)))
+    }
+
+    /// Cuts off the next slice.
+    pub(super) fn take(&mut self, unit: u32) -> Option<(u64, u32)> {
+        let (offset, length) = self.peek(unit)?;
         self.offset += u64::from(length);
         self.rest -= length;
-        Some(slice)
+        Some((offset, length))
+    }
+
+    /// The last so many bytes that were cut off are to be cut off once more.
+    pub(super) fn put_back(&mut self, bytes: u32) {
+        self.offset -= u64::from(bytes);
+        self.rest += bytes;
     }
 }
 
@@ -47,23 +76,39 @@ mod tests {
 
     const MIB: u32 = 1 << 20;
 
+    fn all(mut slices: Slices, unit: u32) -> Vec<(u64, u32)> {
+        std::iter::from_fn(|| slices.take(unit)).collect()
+    }
+
     #[test]
     fn a_request_of_one_operation_is_not_cut_at_a_boundary() {
-        assert_eq!(Slices::new(4096, MIB).collect::<Vec<_>>(), [(4096, MIB)]);
-        assert_eq!(Slices::new(7, 1).collect::<Vec<_>>(), [(7, 1)]);
+        assert_eq!(all(Slices::new(4096, MIB), MIB), [(4096, MIB)]);
+        assert_eq!(all(Slices::new(4096, MIB), MIB / 4), [(4096, MIB)]);
+        assert_eq!(all(Slices::new(7, 1), MIB), [(7, 1)]);
     }
 
     #[test]
     fn a_long_request_is_cut_at_boundaries_of_the_lun() {
         let mib = u64::from(MIB);
-        let slices: Vec<_> = Slices::new(mib - 10, 2 * MIB + 30).collect();
         assert_eq!(
-            slices,
+            all(Slices::new(mib - 10, 2 * MIB + 30), MIB),
             [(mib - 10, 10), (mib, MIB), (2 * mib, MIB), (3 * mib, 20)]
         );
+        assert_eq!(all(Slices::new(0, MIB + 1), MIB), [(0, MIB), (mib, 1)]);
         assert_eq!(
-            Slices::new(0, MIB + 1).collect::<Vec<_>>(),
-            [(0, MIB), (mib, 1)]
+            all(Slices::new(1, MIB + 1), MIB / 2)[..2],
+            [(1, MIB / 2 - 1), (mib / 2, MIB / 2)]
         );
+    }
+
+    #[test]
+    fn what_is_put_back_is_cut_off_once_more() {
+        let mut slices = Slices::new(0, 2 * MIB);
+        assert_eq!(slices.take(MIB), Some((0, MIB)));
+        slices.put_back(100);
+        let mib = u64::from(MIB);
+        assert_eq!(slices.take(MIB), Some((mib - 100, 100)));
+        assert_eq!(slices.take(MIB), Some((mib, MIB)));
+        assert!(slices.is_empty());
     }
 }

@@ -1,8 +1,10 @@
 //! Which requests are carried out, and with which error the others are answered.
 
-use everglade_target::Limits;
+use everglade_target::{Limits, OP_BYTES_MAX};
 
 use super::super::terms::{Style, Tells, Terms};
+use super::Slices;
+use crate::memory::{Class, page_bytes};
 use crate::wire::request::command_flags::{DF, FAST_ZERO, FUA, NO_HOLE, PAYLOAD_LEN, REQ_ONE};
 use crate::wire::{Command, Errno, Request};
 
@@ -11,6 +13,8 @@ pub(super) struct Law<'a> {
     pub(super) size_bytes: u64,
     pub(super) read_only: bool,
     pub(super) limits: &'a Limits,
+    /// Twice what clients are told, for those who take no notice.
+    pub(super) accepted_bytes_max: u32,
     pub(super) terms: &'a Terms,
 }
 
@@ -88,7 +92,7 @@ impl Law<'_> {
 
     fn judge_range(&self, command: Command, request: &Request) -> Result<(), Refusal> {
         let has_data = matches!(command, Command::Read | Command::Write);
-        if has_data && request.length > u64::from(self.limits.payload_max) {
+        if has_data && request.length > u64::from(self.accepted_bytes_max) {
             let max = self.limits.payload_max;
             let text = format!("a request moves at most {max} bytes");
             return Err(Refusal::new(Errno::Invalid, text));
@@ -124,13 +128,47 @@ impl Law<'_> {
     }
 }
 
-/// Bytes of memory that the request or its reply will hold. `request` was judged to be in order.
-pub(super) fn charge(command: Command, request: &Request, limits: &Limits, contexts: usize) -> u64 {
-    match command {
+/// What a request takes of memory.
+pub(super) struct Charge {
+    /// At once, besides the request itself.
+    pub(super) whole: u64,
+    /// Besides: what is taken slice by slice, if it is not one operation.
+    pub(super) slices: Option<Slices>,
+    pub(super) class: Class,
+}
+
+/// What the request or its reply will take. `request` was judged to be in order.
+pub(super) fn charge(
+    command: Command,
+    request: &Request,
+    limits: &Limits,
+    contexts: usize,
+) -> Charge {
+    let moved = match command {
         Command::Read | Command::Write => request.length,
         Command::Cache => request.length.min(u64::from(limits.payload_max)),
-        Command::BlockStatus => super::EXTENTS_CHARGE * contexts as u64,
+        Command::BlockStatus => {
+            let whole = super::EXTENTS_CHARGE * contexts as u64;
+            let class = Class::of(whole);
+            return Charge {
+                whole,
+                slices: None,
+                class,
+            };
+        }
         _ => 0,
+    };
+    let class = Class::of(moved);
+    let bytes = u32::try_from(moved).expect("the longest request has 32 bits");
+    let slices = (bytes > OP_BYTES_MAX).then(|| Slices::new(request.offset, bytes));
+    let whole = match slices {
+        Some(_) => 0,
+        None => page_bytes(request.offset, bytes),
+    };
+    Charge {
+        whole,
+        slices,
+        class,
     }
 }
 

@@ -1,0 +1,366 @@
+//! Network memory: one budget for everything that the sessions of a table hold for their peers.
+//!
+//! What is charged: the pages of payloads that arrive, of reads that are carried out and of replies
+//! that wait for their peer, and [`REQUEST_BYTES`] for each request until its reply was sent. What
+//! is not charged, but bounded by [`Memory::staging_bytes`]: the buffer of each session for bytes
+//! that have no better place yet. Both together stay below the budget of the table.
+//!
+//! ```text
+//! take(): it fits, nobody waits --------------------> charged --give()--> free
+//!   |---> it does not fit, or others wait             ^
+//!         the session waits in its class's queue --turn--+   (`crate::waiting`)
+//! ```
+//!
+//! 1. Nobody overtakes: while a session waits, only the one whose turn it is takes memory of that
+//!    class.
+//! 2. Each class has a part of the budget that the others leave to it: small requests (at most
+//!    [`SMALL_BYTES`]) may use the part of larger ones while none of those waits; data that is read
+//!    again for a reply that has begun has a part of its own, or replies behind it could hold what
+//!    it needs. So no class keeps another waiting.
+//! 3. Who waits holds nothing that only its own progress would free, and what a blocked peer holds
+//!    of a long request is freed as soon as somebody waits (`Session::yield_memory`). A request of
+//!    one operation cannot be freed in part; its session is ended if its peer does not move for
+//!    ten seconds while somebody waits (`Sessions::sweep`). So every queue moves.
+//!
+//! One table is served by one thread, which alone writes the counters; other threads read them for
+//! metrics. So they are moved by plain loads and stores, as in `crate::metrics`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use everglade_env::BLOCK_SIZE;
+use everglade_target::{OP_BYTES_MAX, span};
+
+/// Charged for a request besides its pages: its row, its operation, its reply.
+pub(crate) const REQUEST_BYTES: u64 = 1 << 10;
+/// A request that moves no more is small.
+const SMALL_BYTES: u64 = 64 << 10;
+/// The largest amount that is ever taken at once: the extents of 17 contexts, which is more than the
+/// pages of one operation, besides the requests of its session.
+pub(crate) const LARGEST_BYTES: u64 = 3 << 19;
+/// The least budget of a table: what is for long requests suffices for one of them.
+const TOTAL_BYTES_MIN: u64 = 3 << 20;
+/// What is cut off a long request while others wait for memory, and what is read again at once.
+pub(crate) const SHORT_PIECE_BYTES: u32 = 256 << 10;
+/// The part of the budget that buffers of sessions may take: one of so many.
+const BUFFERS_PART: u64 = 8;
+/// The part of what remains that is for data read again: one of so many.
+const AGAIN_PART: u64 = 8;
+/// The part of what remains then that is for small requests: one of so many.
+const SMALL_PART: u64 = 4;
+/// Classes.
+pub(crate) const CLASSES: usize = 3;
+
+const _: () = assert!(LARGEST_BYTES <= Parts::of(TOTAL_BYTES_MIN).large);
+const _: () =
+    assert!(SHORT_PIECE_BYTES as u64 + BLOCK_SIZE as u64 <= Parts::of(TOTAL_BYTES_MIN).again);
+const _: () = assert!(OP_BYTES_MAX as u64 + 2 * BLOCK_SIZE as u64 <= LARGEST_BYTES);
+
+/// Who shares with whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Requests that move at most [`SMALL_BYTES`].
+    Small,
+    /// All others.
+    Large,
+    /// Data of replies that have begun, read again.
+    Again,
+}
+
+/// What each class may use, see invariant 2.
+#[derive(Debug)]
+struct Parts {
+    small: u64,
+    large: u64,
+    again: u64,
+}
+
+impl Parts {
+    const fn of(total: u64) -> Parts {
+        let payload = total - total / BUFFERS_PART;
+        let again = payload / AGAIN_PART;
+        let small = (payload - again) / SMALL_PART;
+        let large = payload - again - small;
+        Parts {
+            small,
+            large,
+            again,
+        }
+    }
+}
+
+/// An amount that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) bytes: u64,
+    pub(crate) class: Class,
+}
+
+/// The budget of a table, see the module's documentation.
+#[derive(Debug)]
+pub struct Memory {
+    total: u64,
+    parts: Parts,
+    /// By class.
+    used: [AtomicU64; CLASSES],
+    /// Sessions that wait, by class.
+    waiting: [AtomicU64; CLASSES],
+    /// Of all classes.
+    all_waiting: AtomicU64,
+    /// The most that one session may hold.
+    share: AtomicU64,
+    /// The most that a session's own buffer may hold.
+    staging: AtomicU64,
+    /// It is the turn of a session that waited, which it has not used.
+    is_turn: AtomicU64,
+    waits: AtomicU64,
+    stalled: AtomicU64,
+}
+
+impl Class {
+    /// Of a request that moves so many bytes.
+    pub(crate) fn of(bytes: u64) -> Class {
+        if bytes <= SMALL_BYTES {
+            Class::Small
+        } else {
+            Class::Large
+        }
+    }
+}
+
+impl Held {
+    pub(crate) fn none(class: Class) -> Held {
+        Held { bytes: 0, class }
+    }
+}
+
+/// Memory of the pages that a range touches.
+pub(crate) fn page_bytes(offset: u64, length: u32) -> u64 {
+    span::block_count(offset, u64::from(length)) * BLOCK_SIZE as u64
+}
+
+impl Memory {
+    /// A budget of `total` bytes, or of the least with which every request can be carried out.
+    pub(crate) fn new(total: u64) -> Memory {
+        let total = total.max(TOTAL_BYTES_MIN);
+        let memory = Memory {
+            total,
+            parts: Parts::of(total),
+            used: Default::default(),
+            waiting: Default::default(),
+            all_waiting: AtomicU64::new(0),
+            share: AtomicU64::new(0),
+            staging: AtomicU64::new(0),
+            is_turn: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            stalled: AtomicU64::new(0),
+        };
+        memory.share_among(1);
+        memory
+    }
+
+    /// Takes memory if it fits and it is the caller's turn. The share of its session is the caller's
+    /// to check.
+    pub(crate) fn take(&self, bytes: u64, class: Class) -> bool {
+        if !self.fits(bytes, class) {
+            return false;
+        }
+        let is_turn = get(&self.is_turn) > 0;
+        if is_turn {
+            set(&self.is_turn, 0);
+        } else if get(&self.waiting[class as usize]) > 0 {
+            return false;
+        }
+        let used = &self.used[class as usize];
+        set(used, get(used) + bytes);
+        true
+    }
+
+    /// Whether so much could be taken by the next whose turn it is.
+    pub(crate) fn fits(&self, bytes: u64, class: Class) -> bool {
+        let parts = &self.parts;
+        let used = |class: Class| get(&self.used[class as usize]);
+        let (small, large) = (used(Class::Small), used(Class::Large));
+        let is_room = small + large + bytes <= parts.small + parts.large;
+        match class {
+            Class::Small if get(&self.waiting[Class::Large as usize]) > 0 => {
+                is_room && small + bytes <= parts.small
+            }
+            Class::Small => is_room,
+            Class::Large => is_room && large + bytes <= parts.large,
+            Class::Again => used(Class::Again) + bytes <= parts.again,
+        }
+    }
+
+    /// Gives back what was taken.
+    pub(crate) fn give(&self, held: Held) {
+        let used = &self.used[held.class as usize];
+        let before = get(used);
+        assert!(before >= held.bytes, "more memory given back than taken");
+        set(used, before - held.bytes);
+    }
+
+    /// Somebody waits for memory.
+    pub(crate) fn is_pressed(&self) -> bool {
+        get(&self.all_waiting) > 0
+    }
+
+    /// The longest operation to cut off a request that is not one operation.
+    pub(crate) fn piece_bytes(&self) -> u32 {
+        if self.is_pressed() {
+            SHORT_PIECE_BYTES
+        } else {
+            OP_BYTES_MAX
+        }
+    }
+
+    /// Bytes that one session may hold.
+    pub(crate) fn share(&self) -> u64 {
+        get(&self.share)
+    }
+
+    /// Bytes that a session's own buffer may hold.
+    pub(crate) fn staging_bytes(&self) -> usize {
+        usize::try_from(get(&self.staging)).expect("memory is addressable")
+    }
+
+    /// Bytes that the owner of a session's stream may hold for it, where it has to.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> usize {
+        self.staging_bytes()
+    }
+
+    /// So many sessions share the budget from now on.
+    pub(crate) fn share_among(&self, sessions: u64) {
+        let sessions = sessions.max(1);
+        set(&self.share, (self.total / sessions).max(LARGEST_BYTES));
+        set(&self.staging, self.total / BUFFERS_PART / sessions);
+    }
+
+    /// A session waits from now on.
+    pub(crate) fn begin_wait(&self, class: Class) {
+        let waiting = &self.waiting[class as usize];
+        set(waiting, get(waiting) + 1);
+        set(&self.all_waiting, get(&self.all_waiting) + 1);
+        set(&self.waits, get(&self.waits) + 1);
+    }
+
+    /// A session waits no more.
+    pub(crate) fn end_wait(&self, class: Class) {
+        let waiting = &self.waiting[class as usize];
+        set(waiting, get(waiting) - 1);
+        set(&self.all_waiting, get(&self.all_waiting) - 1);
+    }
+
+    /// Says whether it is the turn of a session that waited.
+    pub(crate) fn set_turn(&self, is_turn: bool) {
+        set(&self.is_turn, u64::from(is_turn));
+    }
+
+    /// A session was ended because its peer did not move while others waited.
+    pub(crate) fn note_stalled(&self) {
+        set(&self.stalled, get(&self.stalled) + 1);
+    }
+
+    /// What may be used at most, payloads and buffers together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What is taken now, without the buffers of sessions.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.used.iter().map(get).sum()
+    }
+
+    /// Sessions that wait for memory now.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        get(&self.all_waiting)
+    }
+
+    /// How often sessions had to wait.
+    #[must_use]
+    pub fn waits(&self) -> u64 {
+        get(&self.waits)
+    }
+
+    /// Sessions that were ended because their peers did not move while others waited.
+    #[must_use]
+    pub fn stalled(&self) -> u64 {
+        get(&self.stalled)
+    }
+}
+
+fn get(cell: &AtomicU64) -> u64 {
+    cell.load(Ordering::Relaxed)
+}
+
+/// The owner is the only writer, see the module's documentation.
+fn set(cell: &AtomicU64, value: u64) {
+    cell.store(value, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn small_requests_find_what_long_ones_do_not_take() {
+        let memory = Memory::new(8 * MIB);
+        while memory.take(MIB, Class::Large) {}
+        assert_eq!(
+            memory.used(),
+            4 * MIB,
+            "of 8 MiB less a half, which is for others"
+        );
+        memory.begin_wait(Class::Large);
+        let mut small = 0;
+        while memory.take(SMALL_BYTES, Class::Small) {
+            small += SMALL_BYTES;
+        }
+        let part = Parts::of(8 * MIB).small;
+        assert!(small <= part && small > part - SMALL_BYTES);
+        assert!(memory.take(u64::from(SHORT_PIECE_BYTES), Class::Again));
+    }
+
+    #[test]
+    fn nobody_overtakes_who_waits() {
+        let memory = Memory::new(8 * MIB);
+        memory.begin_wait(Class::Large);
+        assert!(!memory.take(MIB, Class::Large));
+        assert!(memory.take(4096, Class::Small), "the other class");
+        memory.set_turn(true);
+        assert!(memory.take(MIB, Class::Large));
+        memory.set_turn(false);
+        memory.end_wait(Class::Large);
+        assert!(memory.take(MIB, Class::Large));
+        assert_eq!((memory.used(), memory.waits()), (2 * MIB + 4096, 1));
+    }
+
+    #[test]
+    fn small_ones_leave_what_long_ones_wait_for() {
+        let memory = Memory::new(8 * MIB);
+        let mut taken = 0;
+        while memory.take(SMALL_BYTES, Class::Small) {
+            taken += 1;
+        }
+        assert!(!memory.fits(MIB, Class::Large));
+        memory.begin_wait(Class::Large);
+        for _ in 0..taken {
+            if memory.fits(LARGEST_BYTES, Class::Large) {
+                return;
+            }
+            let bytes = SMALL_BYTES;
+            memory.give(Held {
+                bytes,
+                class: Class::Small,
+            });
+            memory.begin_wait(Class::Small);
+            assert!(!memory.take(bytes, Class::Small), "a newcomer queues");
+        }
+        panic!("a long request never fits");
+    }
+}

@@ -1,0 +1,99 @@
+//! What one session holds of the network memory of its table.
+
+use std::sync::Arc;
+
+use crate::memory::{CLASSES, Class, Held, Memory};
+
+/// A session's account. Whatever is left in it is given back when it is dropped.
+pub(super) struct Ledger {
+    memory: Arc<Memory>,
+    /// By class.
+    held: [u64; CLASSES],
+    /// The most that this session may hold, whatever its share is.
+    most: u64,
+    /// What could not be taken since [`Ledger::begin`].
+    wants: Option<Held>,
+}
+
+impl Ledger {
+    pub(super) fn new(memory: Arc<Memory>, most: u64) -> Ledger {
+        Ledger {
+            memory,
+            held: [0; CLASSES],
+            most,
+            wants: None,
+        }
+    }
+
+    /// From now on with another table.
+    pub(super) fn move_to(&mut self, memory: &Arc<Memory>) {
+        assert_eq!(
+            self.held, [0; CLASSES],
+            "a session moves when it holds nothing"
+        );
+        self.memory = Arc::clone(memory);
+    }
+
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Bytes held.
+    pub(super) fn held(&self) -> u64 {
+        self.held.iter().sum()
+    }
+
+    /// Takes memory, within the session's share and the table's budget. Otherwise it is noted what
+    /// is wanted, unless it is the session itself that has to give something back first.
+    pub(super) fn take(&mut self, bytes: u64, class: Class) -> bool {
+        // What is owed comes before everything behind it, which may have taken all of the share.
+        let is_within =
+            class == Class::Again || self.held() + bytes <= self.memory.share().min(self.most);
+        if !is_within {
+            return false;
+        }
+        if !self.memory.take(bytes, class) {
+            self.wants = Some(Held { bytes, class });
+            return false;
+        }
+        self.held[class as usize] += bytes;
+        true
+    }
+
+    /// Takes memory if there is plenty. Nobody waits for it otherwise.
+    pub(super) fn take_if_plenty(&mut self, bytes: u64, class: Class) -> bool {
+        let before = self.wants;
+        let is_taken = self.take(bytes, class);
+        self.wants = before;
+        is_taken
+    }
+
+    pub(super) fn give(&mut self, held: Held) {
+        let mine = &mut self.held[held.class as usize];
+        assert!(
+            *mine >= held.bytes,
+            "released more payload than was charged"
+        );
+        *mine -= held.bytes;
+        self.memory.give(held);
+    }
+
+    /// Everything that waits for memory tries again.
+    pub(super) fn begin(&mut self) {
+        self.wants = None;
+    }
+
+    /// What the session waits for.
+    pub(super) fn wants(&self) -> Option<Held> {
+        self.wants
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        for class in [Class::Small, Class::Large, Class::Again] {
+            let bytes = self.held[class as usize];
+            self.memory.give(Held { bytes, class });
+        }
+    }
+}
