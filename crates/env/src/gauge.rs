@@ -1,5 +1,5 @@
 //! Asks the host once a second how much room it has, on a thread of its own: a host file system that
-//! hangs must not hold up a reactor, nor the workers.
+//! hangs must not hold up a reactor, nor the workers. The same thread gives memory back that nobody needs.
 
 use std::sync::PoisonError;
 use std::thread::JoinHandle;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender};
 
+use crate::page::pool::{Watch, give_back_spare};
 use crate::world::Table;
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -21,7 +22,9 @@ impl Gauge {
     pub(crate) fn start(table: Table) -> std::io::Result<Gauge> {
         let (stop, stopped) = crossbeam_channel::bounded(0);
         let work = move || {
+            let mut watch = Watch::default();
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                give_back_spare(&mut watch);
                 let devices = table.read().unwrap_or_else(PoisonError::into_inner).clone();
                 devices
                     .iter()

@@ -8,7 +8,7 @@
 //! Both are one pointer wide and cost no allocation of their own: `pool` lends the memory and keeps
 //! the number of holders beside it.
 
-mod pool;
+pub(crate) mod pool;
 #[cfg(test)]
 mod tests;
 

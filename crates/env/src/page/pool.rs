@@ -12,9 +12,10 @@
 //! 2. Only a holder that found itself alone (count 1) writes.
 //! 3. A note is about the present contents: it is wiped when the page is lent, and when its sole holder may
 //!    write again. It is made once; whoever comes second finds it, or finds it being made and goes without.
-//! 4. Chunks are never unmapped, so the header of any page ever lent stays valid. The pool is as
-//!    large as the largest number of pages ever in use at once; the memory cap is kept by those who
-//!    take pages.
+//! 4. Chunks are never unmapped, so the header of any page that is held stays valid. The address
+//!    space is as large as the largest number of pages ever in use at once; the memory behind pages
+//!    that nobody uses goes back to the kernel after some seconds ([`give_back_spare`]). The memory
+//!    cap is kept by those who take pages.
 //!
 //! Memory is always initialised: by the kernel with zeroes, later by the last holder.
 //!
@@ -310,6 +311,71 @@ pub(super) fn pages_in_use() -> usize {
         .map(|tally| tally.0.load(Ordering::Relaxed))
         .sum();
     usize::try_from(sum).unwrap_or(0)
+}
+
+/// What was seen of the pool last, by who looks at it once a second.
+#[derive(Default)]
+pub(crate) struct Watch {
+    moves: u64,
+    /// Looks since pages moved, until the heap was trimmed.
+    calm: Option<u32>,
+}
+
+/// Looks without movement after which the heap is trimmed.
+const CALM_LOOKS: u32 = 3;
+
+/// Gives memory back to the kernel that was not needed for some seconds: pages, and after the last of them has
+/// moved, what the heap has kept of what went with them. To be called once a second. Costs nothing while nothing
+/// happens.
+pub(crate) fn give_back_spare(watch: &mut Watch) {
+    let (mut spare, moves) = {
+        let mut depot = depot();
+        (depot.spare(), depot.moves())
+    };
+    while spare > 0 {
+        // The lock is held for one chunk at a time.
+        let Some(given) = depot().give_back() else {
+            break;
+        };
+        spare = spare.saturating_sub(given);
+    }
+    if watch.moves != moves {
+        watch.moves = moves;
+        watch.calm = Some(0);
+    } else if let Some(looks) = &mut watch.calm {
+        *looks += 1;
+        if *looks == CALM_LOOKS {
+            watch.calm = None;
+            trim_heap();
+        }
+    }
+}
+
+/// Gives free memory of the heap back to the kernel, where the C library can.
+fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    {
+        unsafe extern "C" {
+            fn malloc_trim(pad: usize) -> std::ffi::c_int;
+        }
+        // SAFETY: it may be called at any time on any thread, and touches free memory only.
+        let _ = unsafe { malloc_trim(0) };
+    }
+}
+
+/// The kernel may take the memory of these blocks of a chunk; they read as zeroes then. True if it was told.
+fn forget(chunk: NonNull<u8>, blocks: std::ops::Range<usize>) -> bool {
+    let (offset, length) = (blocks.start * BLOCK_SIZE, blocks.len() * BLOCK_SIZE);
+    assert!(
+        offset + length <= CHUNK_BYTES,
+        "a chunk has {CHUNK_BLOCKS} blocks"
+    );
+    // SAFETY: within the chunk, which is ours and never unmapped. Nobody holds a page of these (they are in the
+    // depot, whose lock the caller has), and a header is among them only if nobody holds any page of the chunk.
+    unsafe {
+        let start = chunk.add(offset).as_ptr().cast();
+        rustix::mm::madvise(start, length, Advice::LinuxDontNeed).is_ok()
+    }
 }
 
 fn depot() -> std::sync::MutexGuard<'static, Depot> {

@@ -153,3 +153,48 @@ fn what_was_let_go_together_is_lent_as_neighbours_again() {
     // Alone it is 110 or so; other tests take pages from between.
     assert!(pieces < 400, "100 requests are {pieces} pieces");
 }
+
+/// Bytes of this process that are in memory.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages = text.split(' ').nth(1).unwrap();
+    pages.parse::<usize>().unwrap() * rustix::param::page_size()
+}
+
+#[test]
+fn memory_nobody_has_used_for_some_seconds_goes_back_and_can_be_used_again() {
+    const MIB: usize = 1 << 20;
+    let _alone = ALONE.lock().unwrap();
+    let mut watch = pool::Watch::default();
+    let fill = |byte: u8| {
+        let mut pages: Vec<Page> = (0..200).flat_map(|_| Page::several(256)).collect();
+        pages.iter_mut().for_each(|page| page.fill(byte));
+        pages
+    };
+    for round in 1..4 {
+        let mut pages = fill(round);
+        // Some stay, so that chunks are free in part.
+        let kept: Vec<Page> = pages.drain(..2000).step_by(200).collect();
+        let full = resident();
+        drop(pages);
+        pool::give_back_spare(&mut watch);
+        assert!(resident() > full - 50 * MIB, "somebody may need it again");
+        (0..4).for_each(|_| pool::give_back_spare(&mut watch));
+        let after = resident();
+        assert!(
+            after < full - 150 * MIB,
+            "round {round}: {} MiB of {}",
+            after / MIB,
+            full / MIB
+        );
+        let is_kept = |page: &Page| page.iter().all(|byte| *byte == round);
+        assert!(kept.iter().all(is_kept));
+        // Once more, and everybody gets pages of their own.
+        let mut addresses: Vec<usize> = fill(9).iter().map(|page| page.as_ptr().addr()).collect();
+        addresses.extend(kept.iter().map(|page| page.as_ptr().addr()));
+        addresses.sort_unstable();
+        addresses.dedup();
+        assert_eq!(addresses.len(), 200 * 256 + kept.len());
+        assert!(kept.iter().all(is_kept));
+    }
+}

@@ -6,13 +6,20 @@
 //! until it is empty, then on to one that has about the most. What was written or read together leaves the
 //! cache at about the same time: chunks become free as they were lent.
 //!
+//! Memory that nobody has used for a while goes back to the kernel ([`Depot::spare`], [`Depot::give_back`]): pages
+//! that are free stay in the depot, but have nothing behind them until they are lent again. A chunk that is free as
+//! a whole goes back as a whole, with its header, so that the kernel may use a large page for it next time; of one
+//! that is free at least by half, the free pages do.
+//!
 //! 1. A bit is set if and only if the page is in the depot.
 //! 2. A chunk is in the list of its rank, at its place.
+//! 3. A page without memory is in the depot. A header without memory is that of a chunk of which all pages are in
+//!    the depot, so nobody looks at it; it is written anew when one of them is lent.
 
 use std::ptr::NonNull;
 
 use super::{
-    BLOCK_SIZE, CHUNK_BLOCKS, CHUNK_BYTES, Free, HEADER_BLOCKS, Ordering, block_of, header,
+    BLOCK_SIZE, CHUNK_BLOCKS, CHUNK_BYTES, Free, HEADER_BLOCKS, Ordering, block_of, forget, header,
     map_aligned,
 };
 
@@ -20,17 +27,37 @@ const WORD_BITS: usize = 64;
 /// Rank 0: nothing is free. Rank `n`: from `2^(n - 1)` pages on.
 const RANKS: usize = (CHUNK_BLOCKS.ilog2() + 1) as usize;
 
+/// Looks at what is spare that must agree, once a second each.
+const LOOKS: usize = 3;
+/// Pages kept in the depot, whatever happens: 8 MiB.
+const KEPT: usize = 2048;
+/// Pages that are free in a chunk which gives some back.
+const GIVING_LEAST: usize = CHUNK_BLOCKS / 2;
+
 /// See the module's documentation.
 pub(super) struct Depot {
     chunks: Vec<Chunk>,
     ranks: [Vec<usize>; RANKS],
     /// The chunk that is being lent.
     current: usize,
+    /// Pages in the depot that have memory.
+    resident: usize,
+    /// The fewest there were since the last look, and between the looks before.
+    fewest: usize,
+    before: [usize; LOOKS],
+    /// The chunk that is looked at next by [`Depot::give_back`].
+    next: usize,
+    /// How often pages were lent or came back.
+    moves: u64,
 }
 
 struct Chunk {
     start: NonNull<u8>,
     free: [u64; CHUNK_BLOCKS / WORD_BITS],
+    /// Those of `free` that have no memory.
+    bare: [u64; CHUNK_BLOCKS / WORD_BITS],
+    /// The header has none.
+    is_bare: bool,
     count: usize,
     /// In the list of its rank.
     place: usize,
@@ -48,11 +75,17 @@ impl Depot {
         chunks: Vec::new(),
         ranks: [const { Vec::new() }; RANKS],
         current: 0,
+        resident: 0,
+        fewest: 0,
+        before: [0; LOOKS],
+        next: 0,
+        moves: 0,
     };
 
     /// Appends `count` pages, ascending within each chunk. Grows by whole chunks.
     pub(super) fn take(&mut self, count: usize, into: &mut Vec<Free>) {
         let whole = into.len() + count;
+        self.moves += 1;
         while into.len() < whole {
             if self.chunks.get(self.current).is_none_or(|it| it.count == 0) {
                 let fullest = self.ranks[1..].iter().rev().find_map(|rank| rank.last());
@@ -63,9 +96,12 @@ impl Depot {
             }
             let chunk = &mut self.chunks[self.current];
             let before = chunk.count;
-            chunk.take(whole - into.len(), into);
+            chunk.dress(self.current);
+            let bare = chunk.take(whole - into.len(), into);
+            self.resident -= before - chunk.count - bare;
             self.rank(self.current, before);
         }
+        self.fewest = self.fewest.min(self.resident);
     }
 
     /// Takes pages back.
@@ -76,8 +112,45 @@ impl Depot {
             let chunk = &mut self.chunks[index];
             let before = chunk.count;
             chunk.give(block_of(page));
+            self.resident += 1;
             self.rank(index, before);
         }
+        self.moves += 1;
+    }
+
+    /// Pages that nobody has needed during the last looks. To be asked once a second.
+    pub(super) fn spare(&mut self) -> usize {
+        self.before.rotate_right(1);
+        self.before[0] = self.fewest;
+        self.fewest = self.resident;
+        let fewest = self.before.iter().min().copied().unwrap_or(0);
+        fewest.min(self.resident).saturating_sub(KEPT)
+    }
+
+    /// How often pages were lent or came back.
+    pub(super) fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// Gives memory of one chunk back to the kernel, so that the caller can let others have the depot in between.
+    /// Returns how many pages that were, or nothing after the last chunk.
+    pub(super) fn give_back(&mut self) -> Option<usize> {
+        while self.next < self.chunks.len() {
+            let index = self.next;
+            self.next += 1;
+            let chunk = &mut self.chunks[index];
+            if index == self.current || chunk.count < GIVING_LEAST {
+                continue;
+            }
+            let given = chunk.give_back();
+            if given > 0 {
+                self.resident -= given;
+                self.fewest = self.fewest.min(self.resident);
+                return Some(given);
+            }
+        }
+        self.next = 0;
+        None
     }
 
     /// Puts a chunk into the list of its rank after its count has changed.
@@ -106,10 +179,13 @@ impl Depot {
         let mut chunk = Chunk {
             start,
             free: [0; CHUNK_BLOCKS / WORD_BITS],
+            bare: [0; CHUNK_BLOCKS / WORD_BITS],
+            is_bare: false,
             count: 0,
             place: self.ranks[0].len(),
         };
         (HEADER_BLOCKS..CHUNK_BLOCKS).for_each(|block| chunk.give(block));
+        self.resident += chunk.count;
         self.ranks[0].push(index);
         self.chunks.push(chunk);
         self.rank(index, 0);
@@ -118,12 +194,27 @@ impl Depot {
 }
 
 impl Chunk {
-    fn take(&mut self, most: usize, into: &mut Vec<Free>) {
+    /// The pages of this chunk, which is `index`, are about to be lent.
+    fn dress(&mut self, index: usize) {
+        if self.is_bare {
+            self.is_bare = false;
+            let note = index as u64;
+            let card = &header(self.start.cast()).cards[0];
+            card.note.store(note, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns how many of the pages had no memory.
+    fn take(&mut self, most: usize, into: &mut Vec<Free>) -> usize {
+        let mut bare = 0;
         let whole = into.len() + most;
         for (word, bits) in self.free.iter_mut().enumerate() {
             while *bits != 0 && into.len() < whole {
                 let block = word * WORD_BITS + bits.trailing_zeros() as usize;
-                *bits &= *bits - 1;
+                let lent = *bits & bits.wrapping_neg();
+                *bits ^= lent;
+                bare += usize::from(self.bare[word] & lent != 0);
+                self.bare[word] &= !lent;
                 self.count -= 1;
                 let offset = block * BLOCK_SIZE;
                 assert!(offset < CHUNK_BYTES, "a chunk has {CHUNK_BLOCKS} blocks");
@@ -131,6 +222,42 @@ impl Chunk {
                 into.push(Free(unsafe { self.start.add(offset) }.cast()));
             }
         }
+        bare
+    }
+
+    /// Gives what is free back to the kernel. Returns how many pages.
+    fn give_back(&mut self) -> usize {
+        if self.count == CHUNK_BLOCKS - HEADER_BLOCKS {
+            let bare: u32 = self.bare.iter().map(|word| word.count_ones()).sum();
+            let given = self.count - bare as usize;
+            if given > 0 && forget(self.start, 0..CHUNK_BLOCKS) {
+                self.bare = self.free;
+                self.is_bare = true;
+                return given;
+            }
+            return 0;
+        }
+        let mut given = 0;
+        let mut block = HEADER_BLOCKS;
+        while block < CHUNK_BLOCKS {
+            let first = block;
+            while block < CHUNK_BLOCKS && self.has_spare(block) {
+                block += 1;
+            }
+            if block > first && forget(self.start, first..block) {
+                (first..block)
+                    .for_each(|block| self.bare[block / WORD_BITS] |= 1 << (block % WORD_BITS));
+                given += block - first;
+            }
+            block += 1;
+        }
+        given
+    }
+
+    /// The block is free and has memory.
+    fn has_spare(&self, block: usize) -> bool {
+        let (word, bit) = (block / WORD_BITS, 1 << (block % WORD_BITS));
+        (self.free[word] & !self.bare[word]) & bit != 0
     }
 
     fn give(&mut self, block: usize) {
