@@ -198,9 +198,7 @@ impl Engine {
             options.reactors > 0,
             "an engine runs on at least one reactor"
         );
-        // Dirty data a quarter, network an eighth, pinned metadata an eighth
-        // (docs/design/design.md §12); the rest caches.
-        let cache_pages = options.memory_bytes / 2 / BLOCK_SIZE as u64;
+        let cache_pages = cache_memory(options.memory_bytes, 0) / BLOCK_SIZE as u64;
         Engine(Arc::new(Shared {
             affinities: Affinities::new(options.reactors),
             cache: PageCache::new(
@@ -558,7 +556,31 @@ fn dirty_memory(memory: u64) -> u64 {
     half.min(448 << 20).max(memory / 4)
 }
 
+/// Bytes that may be cached while `dirty` bytes wait for consistency points and the journal: half of the memory,
+/// or what is left of it if that is less. An eighth is for the network, and a sixteenth for metadata that is
+/// pinned and what is read ahead (docs/design/design.md §12). What is dirty goes into the cache when it is clean, so the cache gives way
+/// when there is most of it, and has its half again afterwards.
+fn cache_memory(memory: u64, dirty: u64) -> u64 {
+    let left = (memory - memory / 8 - memory / 16).saturating_sub(dirty);
+    left.min(memory / 2).max(memory / 8)
+}
+
 impl Shared {
+    /// Lets the cache have what dirty memory leaves to it.
+    pub(crate) fn share_with_cache(&self) {
+        let aggregates = self.aggregates.read();
+        let aggregates = aggregates.unwrap_or_else(PoisonError::into_inner);
+        let dirty = aggregates.iter().map(|known| {
+            let dirty = u64::try_from(known.space.dirty()).unwrap_or(0);
+            let waiting = known.log.as_ref().map_or(0, Log::waiting_pages);
+            dirty.max(waiting)
+        });
+        let dirty = dirty.sum::<u64>() * BLOCK_SIZE as u64;
+        let pages = cache_memory(self.options.memory_bytes, dirty) / BLOCK_SIZE as u64;
+        let pages = usize::try_from(pages).expect("memory fits the address space");
+        self.cache.set_capacity(pages);
+    }
+
     /// A volume of any aggregate.
     fn volume(&self, name: &str) -> Option<Arc<Volume>> {
         let all = self.all();

@@ -21,7 +21,8 @@
 //!
 //! The locks are leaf locks: nothing is entered, suspended or submitted under them, and no page is let go.
 //!
-//! 1. A shard never holds more pages than its share of the capacity.
+//! 1. A shard never takes in a page while it holds more than its share of the capacity. The capacity may shrink, and
+//!    grow again, as others need the memory; a shard follows when a page comes.
 //! 2. A page found under a key was inserted under that key: the caller verified its tag.
 //! 3. A block has at most one content here, the one that came last: who asks for an older one reads it again,
 //!    and hears that it is no more.
@@ -29,6 +30,7 @@
 mod cell;
 mod shard;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_env::PageRef;
@@ -41,6 +43,10 @@ const SHARDS: usize = 64;
 /// Rounds of the hand that data lasts after its last use, and nodes.
 const DATA_ROUNDS: u8 = 1;
 const NODE_ROUNDS: u8 = 7;
+
+fn per_shard(pages: usize) -> usize {
+    pages.div_ceil(SHARDS).max(1)
+}
 
 /// What a page is found by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +67,7 @@ struct Seat(Mutex<Shard>);
 /// The cache. See the crate's documentation.
 pub struct PageCache {
     shards: Box<[Seat]>,
-    pages_per_shard: usize,
+    pages_per_shard: AtomicUsize,
 }
 
 impl PageCache {
@@ -70,7 +76,16 @@ impl PageCache {
     pub fn new(pages: usize) -> Self {
         PageCache {
             shards: (0..SHARDS).map(|_| Seat::default()).collect(),
-            pages_per_shard: pages.div_ceil(SHARDS).max(1),
+            pages_per_shard: AtomicUsize::new(per_shard(pages)),
+        }
+    }
+
+    /// From now on the cache is for about `pages` pages.
+    pub fn set_capacity(&self, pages: usize) {
+        let pages = per_shard(pages);
+        // Often said, seldom changed: the line is everybody's.
+        if self.pages_per_shard.load(Ordering::Relaxed) != pages {
+            self.pages_per_shard.store(pages, Ordering::Relaxed);
         }
     }
 
@@ -213,9 +228,10 @@ impl PageCache {
     /// Adds pages of one cell.
     fn put(&self, cell: CellKey, pages: impl ExactSizeIterator<Item = (Key, PageRef)>, rounds: u8) {
         let hash = cell.hash();
+        let capacity = self.pages_per_shard.load(Ordering::Relaxed);
         let leaving = self
             .shard(hash)
-            .put((cell, hash), pages, rounds, self.pages_per_shard);
+            .put((cell, hash), pages, rounds, capacity);
         // The lock is given back by now.
         drop(leaving);
     }

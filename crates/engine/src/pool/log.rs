@@ -292,6 +292,11 @@ impl Log {
         self.unlogged.load(Ordering::Relaxed) > most
     }
 
+    /// Pages held for the journal.
+    pub(crate) fn waiting_pages(&self) -> u64 {
+        self.unlogged.load(Ordering::Relaxed)
+    }
+
     fn note_unlogged(&self, queue: &Journal) -> u64 {
         let operations = queue.last().saturating_sub(queue.durable());
         let pages = queue.unlogged_blocks() + operations / OPERATIONS_PER_PAGE;

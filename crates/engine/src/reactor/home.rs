@@ -210,6 +210,7 @@ impl<O: Outside> Core<O> {
             // It waits for the Aggregate affinity; whoever woke it early is served when it is granted.
             return;
         }
+        self.shared.share_with_cache();
         let begun = self.outside.now();
         for _ in 0..SLICE_STEPS {
             let now = self.outside.now();

@@ -51,7 +51,7 @@ use crate::reactor::logging::LeadGroup;
 use crate::reactor::replay::Replay;
 use crate::read::load::{BySpread, Pinned};
 use crate::read::shortcuts::Shortcuts;
-use crate::shared::{Engine, Message, Shared};
+use crate::shared::{Engine, Message, Options, Shared};
 
 /// Operations run in one turn.
 const TURN_OPERATIONS: usize = 128;
@@ -114,6 +114,12 @@ struct OpenLun {
     stream: Stream,
 }
 
+/// Fragments that one reactor merges at once: enough to keep any device busy, and a small part of the memory.
+fn merges_max(options: &Options) -> u64 {
+    let share = options.memory_bytes / 128 / options.reactors as u64;
+    (share / everglade_env::BLOCK_SIZE as u64).max(64)
+}
+
 struct Operation {
     work: Work,
     pinned: Pinned,
@@ -150,6 +156,9 @@ pub struct Core<O: Outside> {
     shortcuts: Shortcuts,
     /// Blocks that are being loaded for nobody.
     ahead_blocks: u64,
+    /// Fragments that are being merged, and the most there may be: each takes a block that nobody counts.
+    merges: u64,
+    merges_max: u64,
     done: Vec<contract::Completion>,
     admin_done: Vec<AdminDone>,
     /// For tests: where each finished change is in the order of things.
@@ -184,6 +193,8 @@ impl<O: Outside> Core<O> {
             luns: HashMap::default(),
             shortcuts: Shortcuts::new(engine.0.options.memory_bytes, engine.0.options.reactors),
             ahead_blocks: 0,
+            merges: 0,
+            merges_max: merges_max(&engine.0.options),
             done: Vec::new(),
             admin_done: Vec::new(),
             joined: None,

@@ -128,8 +128,12 @@ impl<O: Outside> Core<O> {
             _ => Vec::new(),
         };
         for leaf in fragments {
-            let merge = self.add(Work::Merge(lun.clone(), leaf));
-            self.enqueue(merge);
+            // Each reads a block. The cleaner merges those that are too many.
+            if self.merges < self.merges_max {
+                self.merges += 1;
+                let merge = self.add(Work::Merge(lun.clone(), leaf));
+                self.enqueue(merge);
+            }
         }
         let aggregate = &lun.volume.aggregate;
         if aggregate.take_alarm() {
@@ -155,7 +159,7 @@ impl<O: Outside> Core<O> {
         let permit = match permit {
             Some(permit) => permit,
             None if is_vain() => {
-                self.operations.remove(id);
+                self.end_merge(id);
                 return;
             }
             None => {
@@ -168,7 +172,7 @@ impl<O: Outside> Core<O> {
                     Entry::Entered(permit) => permit,
                     Entry::Queued => return,
                     Entry::Gone => {
-                        self.operations.remove(id);
+                        self.end_merge(id);
                         return;
                     }
                 }
@@ -197,9 +201,14 @@ impl<O: Outside> Core<O> {
         match outcome {
             Err(Stop::Load) => self.load(id, aggregate.id, wants),
             Ok(()) | Err(_) => {
-                self.operations.remove(id);
+                self.end_merge(id);
             }
         }
+    }
+
+    fn end_merge(&mut self, id: usize) {
+        self.operations.remove(id);
+        self.merges -= 1;
     }
 
     /// Puts an operation that ran where it belongs next.
