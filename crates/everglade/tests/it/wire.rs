@@ -139,6 +139,11 @@ impl Client {
         self.stream.read(bytes)
     }
 
+    /// Takes so many bytes.
+    pub(crate) fn take_all(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.stream.read_exact(bytes)
+    }
+
     /// Takes one reply without data; its error number.
     pub(crate) fn reply(&mut self) -> io::Result<u32> {
         let magic = u32::from_be_bytes(self.take()?);
@@ -201,7 +206,7 @@ impl Client {
 }
 
 /// The header of a request.
-fn header(command: u16, offset: u64, length: u32) -> Vec<u8> {
+pub(crate) fn header(command: u16, offset: u64, length: u32) -> Vec<u8> {
     let mut bytes = REQUEST_MAGIC.to_be_bytes().to_vec();
     bytes.extend([0, 0]);
     bytes.extend(command.to_be_bytes());

@@ -13,7 +13,7 @@ use crate::tools::skip;
 use crate::wire::{CMD_READ, Client};
 
 /// This process may have so many files open, or the calling test is skipped.
-fn may_open(files: u64) -> bool {
+pub(super) fn may_open(files: u64) -> bool {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|maximum| maximum < files) {
         skip("few open files are allowed");

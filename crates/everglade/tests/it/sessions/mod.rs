@@ -4,6 +4,7 @@
 mod closing;
 mod crowds;
 mod judges;
+mod memory;
 mod placing;
 mod stalled;
 mod tls;

@@ -14,11 +14,11 @@ fn long_write(offset: u64) -> Vec<u8> {
     bytes
 }
 
-/// Memory of the process in bytes.
-fn resident(server: &Server) -> u64 {
+/// A number of KiB from `/proc/PID/status`, as bytes.
+pub(super) fn status_bytes(server: &Server, field: &str) -> u64 {
     let path = format!("/proc/{}/status", server.pid());
     let text = std::fs::read_to_string(path).expect("a running process");
-    let line = text.lines().find(|line| line.starts_with("VmRSS:"));
+    let line = text.lines().find(|line| line.starts_with(field));
     let digits = line.expect("a line").split_whitespace().nth(1);
     digits.expect("a number").parse::<u64>().expect("a number") * 1024
 }
@@ -45,7 +45,7 @@ fn sixty_four_clients_stalled_in_a_long_write_disturb_nobody() {
         assert!(good.read(last, 64 << 10) == Ok(block));
     }
     good.flush().expect("flushed");
-    let held = resident(&server);
+    let held = status_bytes(&server, "VmRSS:");
     println!("64 stalled writers: {} MiB resident", held / MIB);
     assert!(held < 256 * MIB, "{held}");
     // One of them goes on after all, another leaves.
@@ -83,7 +83,7 @@ fn clients_that_do_not_take_their_replies_hold_little_and_disturb_nobody() {
         assert_eq!(good.read(40 * MIB, 4096), Ok(vec![round; 4096]));
     }
     // Their replies are pages of the cache, which they share.
-    let held = resident(&server);
+    let held = status_bytes(&server, "VmRSS:");
     println!("32 silent readers: {} MiB resident", held / MIB);
     assert!(held < 256 * MIB, "{held}");
     drop(silent);
