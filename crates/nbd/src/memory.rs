@@ -256,6 +256,11 @@ impl Memory {
         set(&self.is_turn, u64::from(is_turn));
     }
 
+    /// It is the turn of a session that has not used it.
+    pub(crate) fn is_turn(&self) -> bool {
+        get(&self.is_turn) > 0
+    }
+
     /// A session was ended because its peer did not move while others waited.
     pub(crate) fn note_stalled(&self) {
         set(&self.stalled, get(&self.stalled) + 1);

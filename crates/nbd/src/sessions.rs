@@ -461,6 +461,13 @@ impl Sessions {
 
     /// Gives sessions that wait their turn, first come, first served, while what the first wants is free.
     fn serve_queues(&mut self, target: &mut dyn Target) {
+        // Who is served may free something for another queue, or go to it.
+        while self.serve_each_queue(target) {}
+    }
+
+    /// Each session that waits has at most one turn. True if anybody took something or waits no more.
+    fn serve_each_queue(&mut self, target: &mut dyn Target) -> bool {
+        let mut progress = false;
         for class in [Class::Again, Class::Small, Class::Large] {
             // Who wants more afterwards is behind the others.
             for _ in 0..self.waiting[class as usize].len() {
@@ -480,13 +487,17 @@ impl Sessions {
                 let seat = self.seat_mut(id);
                 seat.waits = None;
                 seat.session.resume(target);
+                // Taken turns are over.
+                progress |= !self.memory.is_turn();
                 self.memory.set_turn(false);
                 self.mark_ready(id);
-                if self.session(id).wants_memory().is_some() {
-                    self.enqueue(id, target);
+                match self.session(id).wants_memory() {
+                    Some(_) => self.enqueue(id, target),
+                    None => progress = true,
                 }
             }
         }
+        progress
     }
 
     /// A session that may have bytes to send, may have closed, or may want to read again. Each is

@@ -8,6 +8,8 @@
 //! Its memory is made when bytes are expected, as large as is allowed then: the more sessions there
 //! are, the less each may have ([`Staging::resize`]). It changes only while it is empty.
 
+use everglade_env::BLOCK_SIZE;
+
 /// Bytes received and not yet interpreted.
 #[derive(Default)]
 pub(super) struct Staging {
@@ -26,9 +28,13 @@ impl Staging {
         }
     }
 
-    /// Puts back bytes that had found a place, which they have no more.
+    /// Puts back bytes that had found a place, which they have no more: less than a block.
     pub(super) fn put_back(&mut self, bytes: &[u8]) {
         assert!(self.end == 0, "nothing was received after them");
+        // It may have rested.
+        if self.memory.len() < 2 * BLOCK_SIZE {
+            self.resize(2 * BLOCK_SIZE);
+        }
         self.memory[..bytes.len()].copy_from_slice(bytes);
         self.end = bytes.len();
     }

@@ -121,7 +121,13 @@ fn long_writes_that_stall_hold_little_and_go_on() {
     let mut crowd = Crowd::new(64 * MIB, PEERS);
     let bytes = pattern(1, 2 << 20);
     let message = write(0, 7, 2 * MIB + 512, &bytes);
-    for peer in 0..PEERS {
+    for peer in 0..2 {
+        crowd.say(peer, &message[..900_000 + peer]);
+    }
+    crowd.settle();
+    // They have been quiet for long when others come, and have no buffer.
+    crowd.sweep(5 * SECOND);
+    for peer in 2..PEERS {
         crowd.say(peer, &message[..900_000 + peer]);
     }
     crowd.settle();
