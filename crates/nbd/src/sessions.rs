@@ -351,6 +351,12 @@ impl Sessions {
         let seat = self.seat_mut(id);
         let before = seat.session.bytes_sent();
         match server::transmit(&mut seat.session, stream, target) {
+            // What came since is behind something that the peer has yet to make room for.
+            Sent::All if seat.session.waits_for_peer() => {
+                if self.memory.is_pressed() {
+                    self.yield_memory(id, target);
+                }
+            }
             Sent::All => seat.blocked_since = None,
             Sent::More => {
                 seat.blocked_since = None;
