@@ -307,7 +307,8 @@ pub(crate) fn load_file_system(
             return Err(image::no_inode(metafile.id));
         };
         Damage::unless_equal("inode kind", Kind::Metafile, inode.kind)?;
-        fs.files.insert(metafile.id, File::new(inode, fs.layer));
+        let file = fs.file_of(inode);
+        fs.files.insert(metafile.id, file);
     }
     fs.has_counts = fs.files.contains_key(&REFCOUNTS);
     for id in [DIRECTORY, HIDDEN] {
@@ -362,7 +363,8 @@ pub(crate) fn load_file_system(
         if inode.is_cut && directory.contains(entry.file) {
             fs.cut.insert(entry.file);
         }
-        let known = fs.files.insert(entry.file, File::new(inode, fs.layer));
+        let file = fs.file_of(inode);
+        let known = fs.files.insert(entry.file, file);
         if known.is_some() {
             return Err(Damage::new("directory", "one name for each file", entry.file).into());
         }
@@ -399,7 +401,7 @@ fn load_top_areas(fs: &FileSystem, cx: &mut LoadCx<'_>) -> Result<TopAreas, Stop
     }
     match file.leaf(cx, 0) {
         Ok(leaf) => Ok(TopAreas::decode(leaf.bytes()).unwrap_or_default()),
-        Err(Stop::Failed(_)) => Ok(TopAreas::default()),
+        Err(Stop::Damaged(_) | Stop::Failed(_)) => Ok(TopAreas::default()),
         Err(stop) => Err(stop),
     }
 }
@@ -443,7 +445,7 @@ fn load_volume(
     volume.used = superblock.blocks_used;
     volume.lost = superblock.lost;
     volume.next_file = superblock.next_file;
-    volume.container = Some(id);
+    volume.set_container(id);
     load_file_system(&mut volume, cx, EntryKind::Lun)?;
     let roots = superblock.snapshots.clone();
     let mut sides = Sides::new();
@@ -481,7 +483,7 @@ fn load_images(snapshots: &Snapshots, cx: &mut LoadCx<'_>) -> Result<Images, Sto
     let mut images = Vec::new();
     let mut gather = Gather::default();
     for record in snapshots.live() {
-        let luns = match image::load(cx, record) {
+        let luns = match image::load(cx, record).map_err(Stop::settled) {
             Ok(luns) => Ok(luns),
             Err(Stop::Failed(error)) => Err(error.to_string()),
             Err(stop) => {

@@ -54,7 +54,7 @@ impl<O: Outside> Core<O> {
             VolumeAffinities::add(affinities, &aggregate.affinities.aggregate, STRIPES, RANGES)
                 .map_err(|gone| Error::Io(gone.to_string()))
         });
-        match outcome {
+        match outcome.map_err(Stop::settled) {
             Ok(None) => {
                 operation.pinned.clear();
                 self.enqueue(id);
@@ -68,8 +68,8 @@ impl<O: Outside> Core<O> {
                 self.operations.remove(id);
                 self.fail_aggregate(aggregate.id, format!("it could not be mounted: {error}"));
             }
-            Err(Stop::Commit | Stop::Log | Stop::Space | Stop::Io) => {
-                unreachable!("a mount waits for pages only")
+            Err(Stop::Commit | Stop::Log | Stop::Space | Stop::Io | Stop::Damaged(_)) => {
+                unreachable!("a mount waits for pages only, and damage is settled")
             }
         }
     }
@@ -381,7 +381,7 @@ impl<O: Outside> Core<O> {
         if planted::is(Bug::PunchBeforeCommit) && phase == "write" {
             self.punch(aggregate);
         }
-        match outcome {
+        match outcome.map_err(Stop::settled) {
             Ok(Step::Again | Step::Publish) => true,
             Err(Stop::Load) => {
                 shared.counts.begin_wait(Wait::Load, self.outside.now());
@@ -395,6 +395,7 @@ impl<O: Outside> Core<O> {
                 }
                 false
             }
+            Err(Stop::Damaged(_)) => unreachable!("damage is settled"),
             Err(Stop::Failed(error)) => {
                 // Nothing of this consistency point will be committed; the last one is intact (C-08).
                 self.fail_aggregate(

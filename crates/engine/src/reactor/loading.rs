@@ -355,11 +355,11 @@ impl<O: Outside> Core<O> {
                 // It may have been damaged on the way.
                 self.load_again(aggregate, pointer, attempt + 1);
             } else {
-                let text = format!(
+                let reason = format!(
                     "block {} does not hold what was written there: expected tag {}, found {found}",
                     pointer.pvbn, pointer.tag
                 );
-                self.arrive(aggregate, pointer, Err(Missing::Damaged(text)));
+                self.arrive(aggregate, pointer, Err(Missing::Damaged(reason)));
             }
         }
         // Whoever waited runs after this.

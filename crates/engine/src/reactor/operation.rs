@@ -216,7 +216,7 @@ impl<O: Outside> Core<O> {
         {
             client.count();
         }
-        match outcome {
+        match outcome.map_err(Stop::settled) {
             Ok(Outcome::Done(reply)) => self.finish_client(id, Ok(reply)),
             Ok(Outcome::Again) => {
                 self.operations[id].pinned.clear();
@@ -255,7 +255,11 @@ impl<O: Outside> Core<O> {
                 self.waiting.entry(aggregate.id).or_default().push(id);
                 self.outside.wake(aggregate.home);
             }
-            Err(Stop::Io) => unreachable!("client operations wait for pages and commits only"),
+            Err(Stop::Io | Stop::Damaged(_)) => {
+                unreachable!(
+                    "client operations wait for pages and commits only, and damage is settled"
+                )
+            }
             Err(Stop::Failed(Error::Io(_)))
                 if client.seen < aggregate.committed() && client.attempts < ATTEMPTS_MAX =>
             {

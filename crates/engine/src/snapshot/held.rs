@@ -135,7 +135,10 @@ pub(crate) fn maps_of(
             continue;
         }
         let found = match node {
-            Node::Snapshot(id) => snapmap_block(cx, &volume.snapshots.get(id).active_map, block),
+            Node::Snapshot(id) => {
+                let map = &volume.snapshots.get(id).active_map;
+                snapmap_block(cx, volume.container, map, block)
+            }
             Node::Active => volume.active_bits(cx, block).map(Some),
         };
         maps.extend(gather.add(found).map(|page| (node, page)));
@@ -158,7 +161,7 @@ fn fold(
     let mut bits = Box::new([0; BLOCK_SIZE]);
     for (id, from) in snapshots.ancestors(block) {
         let map = &snapshots.get(id).active_map;
-        let Some(pointer) = gather.add(snapmap_pointer(cx, map, block)) else {
+        let Some(pointer) = gather.add(snapmap_pointer(cx, volume.container, map, block)) else {
             continue;
         };
         let is_same = pointer.vvbn == place.vvbn && !planted::is(Bug::FoldSkipped);
@@ -172,7 +175,12 @@ fn fold(
         }
     }
     for record in snapshots.all().filter(|record| record.is_unfolded) {
-        let map = gather.add(snapmap_block(cx, &record.active_map, block));
+        let map = gather.add(snapmap_block(
+            cx,
+            volume.container,
+            &record.active_map,
+            block,
+        ));
         if let Some(page) = map.flatten() {
             bitmap::unite(&mut bits, &page);
         }
