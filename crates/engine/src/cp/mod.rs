@@ -27,8 +27,9 @@
 //! 2. Nothing that the last committed consistency point refers to is overwritten (Lemma 1).
 //! 3. Clients never see a tree that is not committed.
 //! 4. If power fails before the superblock is on media, the last consistency point is as it was.
-//! 5. A failed consistency point fails the aggregate: nothing later is acknowledged, and nothing of it is
-//!    seen after a restart.
+//! 5. A failed consistency point halts the aggregate ([`crate::aggregate::standing`]): nothing later is acknowledged,
+//!    nothing more is written, and its frozen overlays stay, so that everything acknowledged can be read. Nothing of it
+//!    is seen after a restart but what the journal has.
 
 pub(crate) mod clean;
 pub(crate) mod commit;
@@ -135,6 +136,16 @@ pub(crate) struct Home {
     pub(crate) punching: Option<(usize, u64)>,
     /// What an interrupted commit left to do.
     pub(crate) healing: Healing,
+}
+
+impl Home {
+    /// The aggregate has halted: the consistency point under way, if there is one, stays where it is for ever. Its
+    /// frozen overlays are read; what it has not written yet is not needed.
+    pub(crate) fn abandon_run(&mut self) {
+        if let Some(run) = &mut self.run {
+            run.writer.abandon();
+        }
+    }
 }
 
 /// One consistency point under way.

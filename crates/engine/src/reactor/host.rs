@@ -5,7 +5,6 @@ use everglade_format::Pvbn;
 use everglade_format::planted::{self, Bug};
 use everglade_freespace::Areas;
 
-use crate::aggregate::State;
 use crate::alloc::host::nearly_free;
 use crate::cp::Home;
 use crate::reactor::Core;
@@ -118,8 +117,7 @@ impl<O: Outside> Core<O> {
         let Some(home) = self.homes.get_mut(&aggregate) else {
             return;
         };
-        let is_over = matches!(home.aggregate.state(), State::Failed(_) | State::Stopped);
-        if home.preparing.is_some() || is_over {
+        if home.preparing.is_some() || home.aggregate.is_halted() {
             return;
         }
         let is_enough = home.has_enough();
@@ -218,6 +216,7 @@ impl<O: Outside> Core<O> {
         let ready: u64 = home.fs.areas.iter().map(Areas::ready_count).sum();
         if home.punching.is_some()
             || home.preparing.is_some()
+            || home.aggregate.is_halted()
             || ready <= kept_areas + most && !planted::is(Bug::PunchBeforeCommit)
         {
             return;

@@ -275,6 +275,9 @@ impl<O: Outside> Core<O> {
                 let is_due = run
                     .writer
                     .completed(&home.aggregate, blocks, completion.result);
+                if home.aggregate.is_halted() {
+                    run.writer.abandon();
+                }
                 let ops = run.writer.take_ready(home.aggregate.share.blocks());
                 home.aggregate.share.set_writing(run.writer.is_writing());
                 for op in ops {

@@ -271,7 +271,8 @@ impl<M: Maker> Life<'_, M> {
                 _ => workload.draw(),
             })
         })?;
-        let failure = driver.system().failure();
+        let failure = driver.system().failure().or(driver.system().read_only());
+        driver.read_out(manners.errors)?;
         let report = driver.report;
         drop(driver);
         if let (Tolerance::Marked, Some(reason)) = (branch.tolerance, &failure) {
