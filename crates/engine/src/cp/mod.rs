@@ -44,6 +44,7 @@ pub(crate) mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use everglade_env::Nanos;
 use everglade_format::planted::{self, Bug};
@@ -142,7 +143,12 @@ impl Home {
     /// The aggregate has halted: the consistency point under way, if there is one, stays where it is for ever. Its
     /// frozen overlays are read; what it has not written yet is not needed.
     pub(crate) fn abandon_run(&mut self) {
-        if let Some(run) = &mut self.run {
+        let Some(run) = &mut self.run else { return };
+        if planted::is(Bug::ReadOnlyForgetsFrozen) {
+            let volumes = run.frozen.iter();
+            volumes.for_each(|(volume, ..)| volume.frozen_stripes.store(0, Ordering::Release));
+        }
+        if !planted::is(Bug::HaltedGoesOnWriting) {
             run.writer.abandon();
         }
     }

@@ -117,6 +117,9 @@ impl<O: Outside> Core<O> {
                 return false;
             }
             let replay = self.replay(id);
+            if planted::is(Bug::HaltedReplayEnds) && aggregate.is_halted() {
+                return self.let_in(id);
+            }
             if let Some(entry) = replay.entries.pop_front() {
                 self.do_again(id, entry);
             } else if let Some((block, blocks)) = replay.scan.wants() {

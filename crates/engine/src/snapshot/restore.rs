@@ -23,7 +23,7 @@ use everglade_format::{EntryKind, FileId, Layer, SnapshotRecord};
 use everglade_freespace::Areas;
 
 use crate::admin::{Change, Error};
-use crate::aggregate::mount::load_file_system;
+use crate::aggregate::named::load_file_system;
 use crate::cp::Home;
 use crate::filesystem::FileSystem;
 use crate::load::{LoadCx, Stop};

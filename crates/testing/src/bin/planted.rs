@@ -110,6 +110,10 @@ const TABLE: &[Row] = &[
     (Bug::CloneSourceReleased, Kind::Snapshots, 8),
     (Bug::LunCloneForgetsEdge, Kind::Snapshots, 52),
     (Bug::LunCloneCursorAhead, Kind::Snapshots, 1),
+    (Bug::ReadOnlyForgetsFrozen, Kind::Faults, 0),
+    (Bug::ReadOnlyFlushAnswered, Kind::Faults, 0),
+    (Bug::HaltedGoesOnWriting, Kind::Faults, 0),
+    (Bug::HaltedReplayEnds, Kind::Silent, 0),
 ];
 
 /// What came of a hunt.

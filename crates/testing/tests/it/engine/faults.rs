@@ -6,7 +6,7 @@ use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::indirect::BlockKind;
 use everglade_format::metafile::FIRST_FILE;
 use everglade_format::{Block, Header};
-use everglade_target::{Error, Op, Reply, Target, WriteSpan};
+use everglade_target::{Error, Op, Reply, WriteSpan};
 use everglade_testing::SimWorld;
 use everglade_testing::engine::EngineMaker;
 use everglade_testing::system::System;
