@@ -192,8 +192,6 @@ bugs! {
     ReadOnlyForgetsFrozen,
     /// A flush of a read-only aggregate is answered although something is in memory only.
     ReadOnlyFlushAnswered,
-    /// A consistency point that cannot go on does not end writes under way.
-    HaltedGoesOnWriting,
     /// When an aggregate halts while its journal is replayed, the rest of the journal is not done again.
     HaltedReplayEnds,
 }

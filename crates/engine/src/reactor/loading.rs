@@ -275,7 +275,7 @@ impl<O: Outside> Core<O> {
                 let is_due = run
                     .writer
                     .completed(&home.aggregate, blocks, completion.result);
-                if home.aggregate.is_halted() && !planted::is(Bug::HaltedGoesOnWriting) {
+                if home.aggregate.is_halted() {
                     run.writer.abandon();
                 }
                 let ops = run.writer.take_ready(home.aggregate.share.blocks());

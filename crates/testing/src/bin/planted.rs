@@ -110,9 +110,8 @@ const TABLE: &[Row] = &[
     (Bug::CloneSourceReleased, Kind::Snapshots, 8),
     (Bug::LunCloneForgetsEdge, Kind::Snapshots, 52),
     (Bug::LunCloneCursorAhead, Kind::Snapshots, 1),
-    (Bug::ReadOnlyForgetsFrozen, Kind::Faults, 0),
-    (Bug::ReadOnlyFlushAnswered, Kind::Faults, 0),
-    (Bug::HaltedGoesOnWriting, Kind::Faults, 0),
+    (Bug::ReadOnlyForgetsFrozen, Kind::Faults, 8),
+    (Bug::ReadOnlyFlushAnswered, Kind::Faults, 1),
     (Bug::HaltedReplayEnds, Kind::Silent, 0),
 ];
 

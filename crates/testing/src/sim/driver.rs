@@ -224,6 +224,7 @@ impl<'a, S: System> Driver<'a, S> {
             }));
         }
         let before = self.world.writes();
+        self.held = None;
         self.manners.errors = errors;
         self.poisoned = false;
         let mut reads = reads.into_iter();
