@@ -25,7 +25,7 @@ impl Names {
         let (names, lost) = Names::load_readable(file, cx)?;
         match lost.into_iter().next() {
             None => Ok(names),
-            Some(damaged) => Err(Stop::Damaged(damaged)),
+            Some(damaged) => Err(Stop::Damaged(Box::new(damaged))),
         }
     }
 
@@ -33,13 +33,13 @@ impl Names {
     pub(crate) fn load_readable(
         file: &File,
         cx: &mut LoadCx<'_>,
-    ) -> Result<(Names, Vec<Box<Damaged>>), Stop> {
+    ) -> Result<(Names, Vec<Damaged>), Stop> {
         let mut names = Names::default();
         let mut lost = Vec::new();
         let mut gather = crate::load::Gather::default();
         for block in 0..file.inode.block_count() {
             match names.load_block(file, cx, block) {
-                Err(Stop::Damaged(damaged)) => lost.push(damaged),
+                Err(Stop::Damaged(damaged)) => lost.push(*damaged),
                 loaded => _ = gather.add(loaded),
             }
         }

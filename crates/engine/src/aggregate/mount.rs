@@ -465,7 +465,7 @@ fn load_volume(
     volume.snapshots = snapshots;
     absent.extend(lost.into_iter().map(|damaged| Absent {
         what: "snapshots".to_owned(),
-        damaged,
+        damaged: Box::new(damaged),
     }));
     for absent in &mut absent {
         absent.what = format!("{} of volume {name}", absent.what);

@@ -97,7 +97,7 @@ pub(crate) fn load_readable(
     let (mut hidden, lost_hidden) = hidden;
     let is_nameless = lost_metafiles.contains(&DIRECTORY) || !lost_names.is_empty();
     for damaged in lost_names.into_iter().chain(lost_hidden) {
-        note(&mut absent, "names", damaged);
+        note(&mut absent, "names", Box::new(damaged));
     }
     if is_nameless {
         for entry in load_nameless(fs, cx, kind, &[&directory, &hidden])? {
@@ -148,14 +148,14 @@ fn load_names(
     fs: &FileSystem,
     cx: &mut LoadCx<'_>,
     id: FileId,
-) -> Result<(Names, Vec<Box<Damaged>>), Stop> {
+) -> Result<(Names, Vec<Damaged>), Stop> {
     let file = &fs.files[&id];
     let (blocks, most) = (file.inode.block_count(), u64::from(fs.next_file.0));
     if blocks > most {
         let expected = format!("at most {most} blocks");
         let damage = Damage::new("directory size", expected, blocks);
         return match damage.into() {
-            Stop::Damaged(damaged) => Ok((Names::default(), vec![damaged])),
+            Stop::Damaged(damaged) => Ok((Names::default(), vec![*damaged])),
             stop => Err(stop),
         };
     }

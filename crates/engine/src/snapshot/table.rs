@@ -106,9 +106,9 @@ struct Known {
 }
 
 /// What is damaged, if a stop is for that.
-fn damaged(stop: impl Into<Stop>) -> Option<Box<Damaged>> {
+fn damaged(stop: impl Into<Stop>) -> Option<Damaged> {
     match stop.into() {
-        Stop::Damaged(damaged) => Some(damaged),
+        Stop::Damaged(damaged) => Some(*damaged),
         _ => None,
     }
 }
@@ -120,7 +120,7 @@ impl Snapshots {
         roots: SnapshotRoots,
         table: Option<&File>,
         cx: &mut LoadCx<'_>,
-    ) -> Result<(Snapshots, Vec<Box<Damaged>>), Stop> {
+    ) -> Result<(Snapshots, Vec<Damaged>), Stop> {
         let mut snapshots = Snapshots {
             roots,
             ..Snapshots::default()
@@ -138,7 +138,7 @@ impl Snapshots {
         }
         for block in 0..found.min(most) {
             match snapshots.load_block(table, cx, block) {
-                Err(Stop::Damaged(damaged)) => lost.push(damaged),
+                Err(Stop::Damaged(damaged)) => lost.push(*damaged),
                 loaded => _ = gather.add(loaded),
             }
         }
