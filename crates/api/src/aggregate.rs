@@ -210,6 +210,9 @@ pub enum AggregateState {
     Mounting,
     /// Serving.
     Online,
+    /// Everything can be read and nothing can be changed.
+    #[serde(rename = "read-only")]
+    ReadOnly,
     /// Writing its last consistency point.
     Stopping,
     /// Everything is on media.
@@ -226,6 +229,7 @@ impl std::fmt::Display for AggregateState {
             AggregateState::Creating => "creating",
             AggregateState::Mounting => "mounting",
             AggregateState::Online => "online",
+            AggregateState::ReadOnly => "read-only",
             AggregateState::Stopping => "stopping",
             AggregateState::Stopped => "stopped",
             AggregateState::Failed => "failed",

@@ -1,7 +1,8 @@
 //! Error codes: stable for ever, the same in REST, on the command line and in `docs/reference/codes/`.
 //!
 //! 1000s: the request cannot be understood. 2000s: it does not fit what exists. 3000s: it cannot be done
-//! now. 4000s: conditions that `status` reports. 9000s: the daemon's own surroundings failed.
+//! now. 4000s: conditions that `status` reports; a request that such a condition stands in the way of may be refused with
+//! its code. 9000s: the daemon's own surroundings failed.
 //!
 //! A number is never given a second meaning; what is retired stays retired.
 
@@ -73,13 +74,15 @@ pub enum Code {
     ScheduleFailed,
     /// Snapshots stay that their policy would have deleted.
     SnapshotsKept,
+    /// An aggregate can be read and not changed.
+    ReadOnly,
     /// The data directory cannot be written.
     Host,
 }
 
 impl Code {
     /// All, in order of their numbers.
-    pub const ALL: [Code; 32] = [
+    pub const ALL: [Code; 33] = [
         Code::NotJson,
         Code::UnknownField,
         Code::MissingField,
@@ -111,6 +114,7 @@ impl Code {
         Code::BlocksUnreadable,
         Code::ScheduleFailed,
         Code::SnapshotsKept,
+        Code::ReadOnly,
         Code::Host,
     ];
 
@@ -148,6 +152,7 @@ impl Code {
             Code::BlocksUnreadable => (4005, 0, "blocks cannot be read"),
             Code::ScheduleFailed => (4006, 0, "a snapshot that was due was not taken"),
             Code::SnapshotsKept => (4007, 0, "snapshots stay longer than their policy says"),
+            Code::ReadOnly => (4008, 503, "an aggregate is read-only"),
             Code::Host => (9001, 500, "the host refused"),
         }
     }

@@ -144,6 +144,7 @@ fn exit_code(code: Code) -> u8 {
         | Code::BlocksUnreadable
         | Code::ScheduleFailed
         | Code::SnapshotsKept
+        | Code::ReadOnly
         | Code::Host => exit::FAILED,
     }
 }

@@ -282,6 +282,9 @@ pub enum Error {
     /// The aggregate cannot be changed now.
     #[error("{0}")]
     Unavailable(String),
+    /// The aggregate can be read and not changed, until it is repaired.
+    #[error("{0}")]
+    ReadOnly(String),
 }
 
 /// A change on its way to the freeze.

@@ -319,7 +319,7 @@ impl Engine {
     pub fn forget(&self, id: u32) {
         let aggregate = self.0.aggregate(id);
         assert!(
-            matches!(aggregate.state(), State::Stopped | State::Failed(_)),
+            aggregate.is_at_rest(),
             "an aggregate is forgotten after its end"
         );
         aggregate.set_forgotten();
@@ -341,10 +341,7 @@ impl Engine {
     /// True if no aggregate will do anything more.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.0
-            .all()
-            .iter()
-            .all(|a| matches!(a.state(), State::Stopped | State::Failed(_)))
+        self.0.all().iter().all(|known| known.is_at_rest())
     }
 
     /// All aggregates.

@@ -189,6 +189,12 @@ bugs! {
     LunCloneForgetsEdge,
     /// A LUN's clone leaves out one level-1 block after each step.
     LunCloneCursorAhead,
+    /// When an aggregate becomes read-only, what its consistency point was writing is not read any more.
+    ReadOnlyForgetsFrozen,
+    /// A flush of a read-only aggregate is answered although something is in memory only.
+    ReadOnlyFlushAnswered,
+    /// When an aggregate halts while its journal is replayed, the rest of the journal is not done again.
+    HaltedReplayEnds,
 }
 
 #[cfg(feature = "planted")]

@@ -99,6 +99,11 @@ pub trait System {
         None
     }
 
+    /// Why it can be read and not changed, if that is so: everything acknowledged is shown, and nothing is written.
+    fn read_only(&self) -> Option<String> {
+        None
+    }
+
     /// Names of all volumes, if it can tell.
     fn volumes(&self) -> Option<Vec<String>> {
         None

@@ -29,10 +29,8 @@ pub(crate) fn create_lun(
     }
     lun_clone::check_free(volume, name)?;
     let id = volume.fs.new_file_id();
-    let mut file = File::new(
-        Inode::new(id, Kind::Lun, cp, context.seconds),
-        Layer::Volume,
-    );
+    let inode = Inode::new(id, Kind::Lun, cp, context.seconds);
+    let mut file = volume.fs.file_of(inode);
     set_size(&mut file, size);
     file.inode_changed = true;
     let root = Root::of(&file.inode);

@@ -56,7 +56,7 @@ pub(crate) fn create_volume(
         vec![areas],
         inode_file,
     );
-    fs.container = Some(id);
+    fs.set_container(id);
     fs.create_metafiles(cp, context.seconds);
     let shared = new_volume(home, affinities, id, name, sync);
     home.volumes.insert(

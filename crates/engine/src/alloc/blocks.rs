@@ -526,9 +526,10 @@ impl FileSystem {
             return Ok(());
         }
         let layer = layer_name(self.layer);
-        Err(Stop::Failed(Error::Io(format!(
-            "the {layer}'s active map says that block {number} is free, but it is in use"
-        ))))
+        let place = self.map().place_of((0, block));
+        let text =
+            format!("the {layer}'s active map says that block {number} is free, but it is in use");
+        Err(Stop::damaged(text).at(place, Pointer::HOLE))
     }
 
     /// Makes a block of the active map changed, and of a volume with snapshots loads what is to be known before
@@ -553,6 +554,7 @@ impl FileSystem {
     /// The volume's images, as far as their maps say who holds what.
     pub(crate) fn images(&self) -> Images<'_> {
         Images {
+            volume: self.container,
             snapshots: &self.snapshots,
             active_map: &self.files[&ACTIVE_MAP],
         }
@@ -649,14 +651,14 @@ impl FileSystem {
         let file = self.file(container);
         if vvbn >= file.inode.block_count() {
             let text = format!("vvbn {vvbn} is beyond the end of its container");
-            return Err(Stop::Failed(Error::Io(text)));
+            return Err(Stop::damaged(text).at(file.place_of((1, vvbn / SPAN)), Pointer::HOLE));
         }
         let layer = file.layer;
         let above = file.modify(cx, 1, vvbn / SPAN, Content::Keep)?;
         let slot = Indirect(above).pointer(vvbn % SPAN, layer)?;
         if slot.is_hole() {
             let text = format!("vvbn {vvbn} is in use, but its container has no block for it");
-            return Err(Stop::Failed(Error::Io(text)));
+            return Err(Stop::damaged(text).at(file.place_of((1, vvbn / SPAN)), Pointer::HOLE));
         }
         self.prepare_free(cx, slot.pvbn.0)
     }

@@ -106,16 +106,26 @@ impl FileSystem {
         }
     }
 
+    /// It is a volume in this container.
+    pub(crate) fn set_container(&mut self, id: FileId) {
+        assert_eq!(self.layer, Layer::Volume, "an aggregate is in no container");
+        self.container = Some(id);
+        let inode_file = self.inode_file.inode.clone();
+        self.inode_file = self.file_of(inode_file);
+    }
+
+    /// A file of it, nothing of which is changed.
+    pub(crate) fn file_of(&self, inode: Inode) -> File {
+        File::new(inode, self.layer).of(self.container)
+    }
+
     /// Creates the metafiles of a file system that has none.
     pub(crate) fn create_metafiles(&mut self, cp: CpNumber, seconds: u64) {
         for metafile in METAFILES {
             if metafile.is_optional || !metafile.is_of(self.layer) {
                 continue;
             }
-            let mut file = File::new(
-                Inode::new(metafile.id, Kind::Metafile, cp, seconds),
-                self.layer,
-            );
+            let mut file = self.file_of(Inode::new(metafile.id, Kind::Metafile, cp, seconds));
             file.inode_changed = true;
             self.files.insert(metafile.id, file);
         }
@@ -174,9 +184,10 @@ impl FileSystem {
     pub(crate) fn refcounts(&mut self, cp: CpNumber, seconds: u64) -> &mut File {
         self.has_counts = true;
         self.erased.retain(|id| *id != REFCOUNTS);
-        let layer = self.layer;
+        let (layer, container) = (self.layer, self.container);
         self.files.entry(REFCOUNTS).or_insert_with(|| {
-            let mut file = File::new(Inode::new(REFCOUNTS, Kind::Metafile, cp, seconds), layer);
+            let inode = Inode::new(REFCOUNTS, Kind::Metafile, cp, seconds);
+            let mut file = File::new(inode, layer).of(container);
             file.inode_changed = true;
             file
         })

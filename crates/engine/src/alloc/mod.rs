@@ -9,7 +9,7 @@ pub(crate) mod active_map;
 pub(crate) mod blocks;
 pub(crate) mod cursor;
 pub(crate) mod filesystem;
-pub(crate) mod load;
+pub(crate) mod named;
 pub(crate) mod references;
 
 pub(crate) use crate::alloc::cursor::Cursor;

@@ -156,7 +156,7 @@ pub(crate) fn begin(
     };
     let fs = &mut find(home, volume)?.fs;
     let to = fs.new_file_id();
-    let mut file = File::new(Inode::new(to, Kind::Lun, cp, seconds), Layer::Volume);
+    let mut file = fs.file_of(Inode::new(to, Kind::Lun, cp, seconds));
     set_size(&mut file, found.size_bytes());
     fs.files.insert(to, file);
     fs.hidden.add(Entry {
@@ -288,7 +288,7 @@ pub(crate) fn step(
     }
     let regions = (most / 2 / REGION_BLOCKS).clamp(1, STEP_REGIONS);
     let fs = &mut home.volumes.get_mut(&id).expect("found above").fs;
-    let leaves = match read(fs, cx, regions) {
+    let leaves = match read(fs, cx, regions).map_err(Stop::settled) {
         Ok(leaves) => leaves,
         Err(Stop::Failed(error)) => {
             end(fs, &format!("the LUN cannot be read: {error}"));

@@ -35,7 +35,7 @@ use everglade_format::snapshot::State;
 use everglade_format::volume::Scan;
 use everglade_format::{
     BITS_PER_BLOCK, BLOCK_SIZE, Block, Entry, EntryKind, FileId, Indirect, Inode, Kind, Layer,
-    Pointer, SPAN, SnapshotId, SnapshotRecord, bitmap, release,
+    SPAN, SnapshotId, SnapshotRecord, bitmap, release,
 };
 
 use crate::alloc::filesystem::FileSystem;
@@ -207,11 +207,11 @@ fn fold(
     let last = (first + STEP_MAPS).min(end);
     let mut gather = Gather::default();
     for block in first..last {
-        gather.add(snapmap_block(cx, &map, block));
+        gather.add(snapmap_block(cx, volume.container, &map, block));
     }
     gather.finish()?;
     for block in first..last {
-        if let Some(bits) = snapmap_block(cx, &map, block)? {
+        if let Some(bits) = snapmap_block(cx, volume.container, &map, block)? {
             unite_summary(aggregate.file(volume.snapshots.summary()), cx, block, &bits)?;
             go_stale(volume, block);
         }
@@ -326,7 +326,8 @@ fn matters(
     for node in &plan.nodes {
         let pointer = match node {
             Node::Snapshot(id) => {
-                snapmap_place(cx, &volume.snapshots.get(*id).active_map, level, index).map(Some)
+                let map = &volume.snapshots.get(*id).active_map;
+                snapmap_place(cx, volume.container, map, (level, index)).map(Some)
             }
             Node::Active => volume.unchanged_map_place(cx, level, index),
         };
@@ -448,19 +449,27 @@ fn blocks_of_snapmaps(
     let mut gather = Gather::default();
     for victim in victims {
         let map = &volume.snapshots.get(*victim).active_map;
-        let mut row = vec![map.root];
+        let mut row = vec![(0, map.root)];
         for level in (0..=map.levels).rev() {
             let mut next = Vec::new();
-            for pointer in row.into_iter().filter(Pointer::has_block) {
+            for (index, pointer) in row.into_iter().filter(|(_, it)| it.has_block()) {
                 // What an elder victim shares was looked at with it.
                 if found.insert(pointer.vvbn.0, *victim).is_some() || level == 0 {
                     continue;
                 }
-                let Some(page) = gather.add(cx.page(pointer)) else {
+                let place = crate::read::load::Place {
+                    volume: volume.container,
+                    file: map.id,
+                    level,
+                    index,
+                };
+                let page = cx.page(pointer).map_err(|stop| stop.at(place, pointer));
+                let Some(page) = gather.add(page) else {
                     continue;
                 };
                 for slot in 0..SPAN {
-                    next.push(Indirect(&page).pointer(slot, Layer::Volume)?);
+                    let below = Indirect(&page).pointer(slot, Layer::Volume)?;
+                    next.push((index * SPAN + slot, below));
                 }
             }
             row = next;

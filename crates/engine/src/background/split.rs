@@ -156,7 +156,7 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<u
         if block >= end || !vvbns.is_empty() {
             break;
         }
-        let bits = match snapmap_block(cx, &map, block) {
+        let bits = match snapmap_block(cx, Some(id), &map, block).map_err(Stop::settled) {
             Err(Stop::Failed(error)) => {
                 give_up(
                     home,
@@ -183,7 +183,7 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<u
     vvbns.truncate(most);
 
     // Load: own slots, sources, their content, numbers.
-    let mut sources = match sources(home, cx, id, &vvbns) {
+    let mut sources = match sources(home, cx, id, &vvbns).map_err(Stop::settled) {
         Err(Stop::Failed(error)) => {
             give_up(home, id, &format!("a container cannot be read: {error}"));
             return Ok(0);

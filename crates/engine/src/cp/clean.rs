@@ -71,7 +71,7 @@ fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, 
     for (region, changes) in regions {
         let pointer = match file.pointer(cx, 1, region) {
             // A damaged block on the way: whether it becomes lost is decided below.
-            Err(Stop::Failed(_)) => Pointer::LOST,
+            Err(Stop::Damaged(_) | Stop::Failed(_)) => Pointer::LOST,
             found => match gather.add(found) {
                 Some(pointer) => pointer,
                 None => continue,

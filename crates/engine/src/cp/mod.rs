@@ -27,8 +27,9 @@
 //! 2. Nothing that the last committed consistency point refers to is overwritten (Lemma 1).
 //! 3. Clients never see a tree that is not committed.
 //! 4. If power fails before the superblock is on media, the last consistency point is as it was.
-//! 5. A failed consistency point fails the aggregate: nothing later is acknowledged, and nothing of it is
-//!    seen after a restart.
+//! 5. A failed consistency point halts the aggregate ([`crate::pool::standing`]): nothing later is acknowledged,
+//!    nothing more is written, and its frozen overlays stay, so that everything acknowledged can be read. Nothing of it
+//!    is seen after a restart but what the journal has.
 
 use everglade_format::planted::Bug;
 use everglade_format::{FileId, planted};

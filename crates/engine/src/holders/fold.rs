@@ -103,7 +103,10 @@ pub(crate) fn maps_of(
             continue;
         }
         let found = match node {
-            Node::Snapshot(id) => snapmap_block(cx, &images.snapshots.get(id).active_map, block),
+            Node::Snapshot(id) => {
+                let map = &images.snapshots.get(id).active_map;
+                snapmap_block(cx, images.volume, map, block)
+            }
             Node::Active => images.active_bits(cx, block).map(Some),
         };
         maps.extend(gather.add(found).map(|page| (node, page)));
@@ -126,7 +129,7 @@ pub(crate) fn fold(
     let mut bits = Box::new([0; BLOCK_SIZE]);
     for (id, from) in snapshots.ancestors(block) {
         let map = &snapshots.get(id).active_map;
-        let Some(pointer) = gather.add(snapmap_pointer(cx, map, block)) else {
+        let Some(pointer) = gather.add(snapmap_pointer(cx, images.volume, map, block)) else {
             continue;
         };
         let is_same = pointer.vvbn == place.vvbn && !planted::is(Bug::FoldSkipped);
@@ -140,7 +143,7 @@ pub(crate) fn fold(
         }
     }
     for record in snapshots.all().filter(|record| record.is_unfolded) {
-        let map = gather.add(snapmap_block(cx, &record.active_map, block));
+        let map = gather.add(snapmap_block(cx, images.volume, &record.active_map, block));
         if let Some(page) = map.flatten() {
             bitmap::unite(&mut bits, &page);
         }

@@ -1,7 +1,7 @@
 //! The active image of a volume and its snapshots, as far as their active maps say who holds what.
 
 use everglade_env::PageRef;
-use everglade_format::Pointer;
+use everglade_format::{FileId, Pointer};
 
 use crate::holders::table::Snapshots;
 use crate::read::load::{LoadCx, Stop};
@@ -10,6 +10,8 @@ use crate::tree::File;
 /// See the module's documentation.
 #[derive(Clone, Copy)]
 pub(crate) struct Images<'a> {
+    /// The volume that they are of.
+    pub(crate) volume: Option<FileId>,
     pub(crate) snapshots: &'a Snapshots,
     /// The active image's own map.
     pub(crate) active_map: &'a File,

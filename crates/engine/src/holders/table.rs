@@ -30,6 +30,7 @@ use crate::holders::history::{History, Line};
 use crate::holders::lun_clone;
 use crate::holders::lun_restore::LunRestore;
 use crate::holders::plan::Plan;
+use crate::read::load::Damaged;
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::{Content, File};
 
@@ -104,55 +105,72 @@ struct Known {
     history: [Option<Arc<History>>; 2],
 }
 
+/// What is damaged, if a stop is for that.
+fn damaged(stop: impl Into<Stop>) -> Option<Damaged> {
+    match stop.into() {
+        Stop::Damaged(damaged) => Some(*damaged),
+        _ => None,
+    }
+}
+
 impl Snapshots {
-    /// Reads the table of a volume.
-    pub(crate) fn load(
+    /// Reads what can be read of the table of a volume, and says what cannot. Of a table that is not whole, only what
+    /// clients can name is of use.
+    pub(crate) fn load_readable(
         roots: SnapshotRoots,
         table: Option<&File>,
         cx: &mut LoadCx<'_>,
-    ) -> Result<Snapshots, Stop> {
+    ) -> Result<(Snapshots, Vec<Damaged>), Stop> {
         let mut snapshots = Snapshots {
             roots,
             ..Snapshots::default()
         };
+        let mut lost = Vec::new();
         let Some(table) = table else {
-            return Ok(snapshots);
+            return Ok((snapshots, lost));
         };
         let most = 4 * SNAPSHOTS_MAX as u64;
-        if table.inode.block_count() > most {
-            let found = table.inode.block_count();
-            return Err(
-                Damage::new("snapshot table", format!("at most {most} blocks"), found).into(),
-            );
-        }
+        let found = table.inode.block_count();
         let mut gather = Gather::default();
-        for block in 0..table.inode.block_count() {
-            let Some(leaf) = gather.add(table.leaf(cx, block)) else {
-                continue;
-            };
-            for (slot, record) in SnapshotRecord::decode(leaf.bytes())? {
-                let (slot, id) = (block * RECORDS_PER_BLOCK + slot, record.id);
-                if id >= snapshots.next_id() {
-                    let expected = format!("below {}", snapshots.next_id());
-                    return Err(Damage::new("snapshot id", expected, id).into());
-                }
-                if snapshots.has(id) {
-                    return Err(Damage::new("snapshot table", "one record for each id", id).into());
-                }
-                if !record.is_sound() {
-                    let expected = "state, flags and holds that go together";
-                    return Err(Damage::new("snapshot record", expected, id).into());
-                }
-                if record.state == State::Live && snapshots.names.contains_key(&record.name) {
-                    let expected = "one live record for each name";
-                    return Err(Damage::new("snapshot table", expected, &record.name).into());
-                }
-                snapshots.enter(slot, record);
+        if found > most {
+            let expected = format!("at most {most} blocks");
+            lost.extend(damaged(Damage::new("snapshot table", expected, found)));
+        }
+        for block in 0..found.min(most) {
+            match snapshots.load_block(table, cx, block) {
+                Err(Stop::Damaged(damaged)) => lost.push(*damaged),
+                loaded => _ = gather.add(loaded),
             }
         }
         gather.finish()?;
-        snapshots.check_tree()?;
-        Ok(snapshots)
+        if lost.is_empty() {
+            lost.extend(snapshots.check_tree().err().and_then(damaged));
+        }
+        Ok((snapshots, lost))
+    }
+
+    fn load_block(&mut self, table: &File, cx: &mut LoadCx<'_>, block: u64) -> Result<(), Stop> {
+        let leaf = table.leaf(cx, block)?;
+        for (slot, record) in SnapshotRecord::decode(leaf.bytes())? {
+            let (slot, id) = (block * RECORDS_PER_BLOCK + slot, record.id);
+            if id >= self.next_id() {
+                let expected = format!("below {}", self.next_id());
+                return Err(Damage::new("snapshot id", expected, id).into());
+            }
+            if self.has(id) {
+                return Err(Damage::new("snapshot table", "one record for each id", id).into());
+            }
+            if !record.is_sound() {
+                let expected = "state, flags and holds that go together";
+                return Err(Damage::new("snapshot record", expected, id).into());
+            }
+            if record.state == State::Live && self.names.contains_key(&record.name) {
+                let expected = "one live record for each name";
+                return Err(Damage::new("snapshot table", expected, &record.name).into());
+            }
+            self.enter(slot, record);
+        }
+        Ok(())
     }
 
     /// Parents exist and are older, so that the history is a tree.

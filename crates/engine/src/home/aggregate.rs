@@ -8,7 +8,9 @@ use everglade_env::Nanos;
 use crate::home::run::Run;
 use crate::home::volume::VolumeHome;
 use everglade_format::FileId;
+use everglade_format::planted::{self, Bug};
 use everglade_journal::Position;
+use std::sync::atomic::Ordering;
 
 use crate::alloc::filesystem::FileSystem;
 use crate::change;
@@ -51,4 +53,17 @@ pub(crate) struct Home {
     pub(crate) punching: Option<(usize, u64)>,
     /// What an interrupted commit left to do.
     pub(crate) healing: Healing,
+}
+
+impl Home {
+    /// The aggregate has halted: the consistency point under way, if there is one, stays where it is for ever. Its
+    /// frozen overlays are read; what it has not written yet is not needed.
+    pub(crate) fn abandon_run(&mut self) {
+        let Some(run) = &mut self.run else { return };
+        if planted::is(Bug::ReadOnlyForgetsFrozen) {
+            let volumes = run.frozen.iter();
+            volumes.for_each(|(volume, ..)| volume.frozen_stripes.store(0, Ordering::Release));
+        }
+        run.writer.abandon();
+    }
 }

@@ -103,6 +103,13 @@ impl Writer {
         ready
     }
 
+    /// The consistency point will not be committed: what is not under way is not written.
+    pub(crate) fn abandon(&mut self) {
+        self.collected = Vec::new();
+        self.queued = VecDeque::new();
+        self.queued_blocks = 0;
+    }
+
     fn submit_collected(&mut self, media: &Media) {
         let quarter = usize::try_from(media.share.blocks() / 4).unwrap_or(RUN_BLOCKS);
         let most = quarter.clamp(RUN_BLOCKS_LEAST, RUN_BLOCKS);

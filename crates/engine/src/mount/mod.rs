@@ -6,3 +6,4 @@
 pub(crate) mod create;
 pub(crate) mod labels;
 pub(crate) mod mounting;
+pub(crate) mod search;

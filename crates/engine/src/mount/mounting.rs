@@ -4,8 +4,13 @@
 //! Runs as a handler: it stops for pages and runs again from the top, building anew what it was at: the aggregate, then
 //! [`TOGETHER`] volumes at a time with their snapshots. What a step read is let go before the next, because a thousand volumes
 //! with their snapshots may have more metadata than there is memory.
+//!
+//! What is damaged is left out, and the aggregate is read-only then ([`crate::alloc::named`]): a volume whose superblock cannot be
+//! read, snapshots whose records cannot. Only if no volume at all can be read the mount fails.
 
-use crate::alloc::load::{load_file_system, load_inode};
+use crate::alloc::named::{Absent, load_file_system, load_readable};
+use crate::mount::search::Search;
+use crate::read::load::Damaged;
 use everglade_format::config::Uuid;
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -14,7 +19,7 @@ use std::sync::{Arc, PoisonError};
 use everglade_affinity::VolumeAffinities;
 use everglade_format::volume::{SUPERBLOCK_VVBN, Split, VOLUME_AREA_BLOCKS};
 use everglade_format::{
-    Damage, Entry, EntryKind, FileId, Kind, Layer, Superblock, VolumeSuperblock,
+    Damage, Entry, EntryKind, FileId, Kind, Layer, Pointer, Superblock, VolumeSuperblock,
 };
 use everglade_freespace::Areas;
 use everglade_target::Error;
@@ -54,6 +59,10 @@ pub(crate) struct Begun {
     /// Volumes that are yet to be read.
     names: VecDeque<Entry>,
     volumes: Vec<LoadedVolume>,
+    /// Volumes whose superblocks are looked for.
+    searches: Vec<Search>,
+    /// What is damaged and left out.
+    absent: Vec<Absent>,
 }
 
 /// Snapshots by name, each with its LUNs, or why they cannot be read.
@@ -66,6 +75,8 @@ struct LoadedVolume {
     fs: FileSystem,
     /// Snapshots that can be named.
     images: Images,
+    /// What of it is damaged and left out.
+    absent: Vec<Absent>,
 }
 
 impl Mounting {
@@ -80,26 +91,44 @@ impl Mounting {
             self.begun = Some(self.begin(cx)?);
             return Ok(None);
         };
+        let uuid = self.aggregate.config.uuid;
+        if begun.names.is_empty() && !begun.searches.is_empty() {
+            return begun.search(cx, uuid).map(|()| None);
+        }
         if begun.names.is_empty() {
             let begun = self.begun.take().expect("looked at above");
             return self.finish(begun, add).map(Some);
         }
-        let uuid = self.aggregate.config.uuid;
         let mut gather = Gather::default();
         let mut loaded = Vec::new();
         for entry in begun.names.iter().take(TOGETHER) {
-            let volume = load_volume(&begun.fs, cx, entry.file, &entry.name, uuid);
+            let volume = match load_volume(&begun.fs, cx, entry, None, uuid) {
+                Err(Stop::Damaged(damaged)) => Ok(Err(damaged)),
+                volume => volume.map(Ok),
+            };
             loaded.extend(gather.add(volume));
         }
         gather.finish()?;
-        for (volume, sides) in loaded {
-            begun.names.pop_front();
-            for (id, side) in sides {
-                if begun.fs.files.insert(id, side).is_some() {
-                    return Err(another_side_file(id));
+        for loaded in loaded {
+            let entry = begun.names.pop_front().expect("one for each");
+            let loaded = loaded.and_then(|(volume, sides)| {
+                begun.add_sides(sides)?;
+                Ok(volume)
+            });
+            let is_container = |damaged: &Damaged| {
+                let of = damaged.place.filter(|place| place.level > 0);
+                of.is_some_and(|of| (of.volume, of.file) == (None, entry.file))
+            };
+            match loaded {
+                Ok(volume) => begun.volumes.push(volume),
+                Err(damaged) if is_container(&damaged) => {
+                    begun.searches.push(Search::new(entry, damaged));
                 }
+                Err(damaged) => begun.absent.push(Absent {
+                    what: format!("volume {}", entry.name),
+                    damaged,
+                }),
             }
-            begun.volumes.push(volume);
         }
         Ok(None)
     }
@@ -138,10 +167,11 @@ impl Mounting {
         fs.areas_used = superblock.areas_used;
         fs.next_file = superblock.next_file;
         let mut names = VecDeque::new();
+        let mut absent = Vec::new();
         if superblock.cp.0 == 0 {
             fs.create_metafiles(superblock.cp.next(), superblock.written_seconds);
         } else {
-            load_file_system(&mut fs, cx, EntryKind::Volume)?;
+            absent = load_readable(&mut fs, cx, EntryKind::Volume)?;
             names.extend(fs.directory.iter().cloned());
             let moved = moved(
                 &fs,
@@ -155,6 +185,8 @@ impl Mounting {
             fs,
             names,
             volumes: Vec::new(),
+            searches: Vec::new(),
+            absent,
         })
     }
 
@@ -163,7 +195,17 @@ impl Mounting {
         begun: Begun,
         mut add: impl FnMut() -> Result<VolumeAffinities, Error>,
     ) -> Result<Home, Stop> {
-        let Begun { fs, volumes, .. } = begun;
+        let Begun {
+            fs,
+            volumes,
+            mut absent,
+            ..
+        } = begun;
+        if volumes.is_empty()
+            && let Some(first) = absent.pop()
+        {
+            return Err(Stop::Damaged(first.damaged));
+        }
         let mut home = Home {
             aggregate: self.aggregate.clone(),
             fs,
@@ -193,8 +235,10 @@ impl Mounting {
                     place.insert(add().map_err(Stop::Failed)?).clone()
                 }
             };
+            absent.extend(loaded.absent.iter().cloned());
             join(&mut home, loaded, affinities);
         }
+        self.leave_out(&absent);
         home.tell_moved();
         home.tell_usage();
         home.aggregate.space.set_pending(home.pending_blocks());
@@ -209,6 +253,72 @@ impl Mounting {
     }
 }
 
+impl Mounting {
+    /// Lists what is not there, and makes the aggregate read-only if that is anything.
+    fn leave_out(&self, absent: &[Absent]) {
+        for Absent { what, damaged } in absent {
+            self.aggregate.lost.unreadable(what, &damaged.reason);
+        }
+        let Some(first) = absent.first() else {
+            return;
+        };
+        let others = match absent.len() - 1 {
+            0 => String::new(),
+            1 => ", and another part of it neither".to_owned(),
+            count => format!(", and {count} other parts of it neither"),
+        };
+        let reason = &first.damaged.reason;
+        self.aggregate
+            .halt(format!("{} cannot be read{others}: {reason}", first.what));
+    }
+}
+
+impl Begun {
+    /// Goes on with the search for a superblock, and loads its volume once it is found.
+    fn search(&mut self, cx: &mut LoadCx<'_>, uuid: [u8; 16]) -> Result<(), Stop> {
+        let search = self.searches.last_mut().expect("looked at by the caller");
+        if !search.is_over(&self.fs) {
+            return search.step(&self.fs, cx);
+        }
+        let loaded = match search.found {
+            Some(found) => match load_volume(&self.fs, cx, &search.volume, Some(found), uuid) {
+                Err(Stop::Damaged(damaged)) => Err(damaged),
+                volume => Ok(volume?),
+            },
+            None => Err(search.damaged.clone()),
+        };
+        let Search {
+            volume, damaged, ..
+        } = self.searches.pop().expect("as above");
+        let loaded = loaded.and_then(|(volume, sides)| {
+            self.add_sides(sides)?;
+            Ok(volume)
+        });
+        let name = &volume.name;
+        self.absent.push(match loaded {
+            Ok(volume) => {
+                self.volumes.push(volume);
+                let what = format!("the container of volume {name}");
+                Absent { what, damaged }
+            }
+            Err(damaged) => {
+                let what = format!("volume {name}");
+                Absent { what, damaged }
+            }
+        });
+        Ok(())
+    }
+
+    fn add_sides(&mut self, sides: Sides) -> Result<(), Box<Damaged>> {
+        for (id, side) in sides {
+            if self.fs.files.insert(id, side).is_some() {
+                return Err(another_side_file(id));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Containers, each with whether its volume was split: without them its own inodes may not be found.
 fn moved(
     fs: &FileSystem,
@@ -220,10 +330,17 @@ fn moved(
     let mut moved = Vec::new();
     for id in names.iter().map(|entry| entry.file) {
         let container = &fs.files[&id];
-        let Some(leaf) = gather.add(container.leaf(cx, SUPERBLOCK_VVBN.0)) else {
+        let leaf = match container.leaf(cx, SUPERBLOCK_VVBN.0) {
+            // The volume is left out later.
+            Err(Stop::Damaged(_)) => continue,
+            leaf => leaf,
+        };
+        let Some(leaf) = gather.add(leaf) else {
             continue;
         };
-        let superblock = VolumeSuperblock::decode(leaf.bytes(), id, uuid)?;
+        let Ok(superblock) = VolumeSuperblock::decode(leaf.bytes(), id, uuid) else {
+            continue;
+        };
         let is_split = superblock.snapshots.split == Split::Done;
         moved.push((is_split, id, Root::of(&container.inode)));
     }
@@ -238,6 +355,7 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         superblock,
         fs,
         images,
+        absent: _,
     } = loaded;
     let shared = new_volume(home, affinities, superblock.volume, &name, superblock.sync);
     let mut luns = shared.luns.write().unwrap_or_else(PoisonError::into_inner);
@@ -286,21 +404,30 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
 /// Side files of a volume, which belong to the aggregate. Whoever adds them looks whether it has them already.
 type Sides = Vec<(FileId, File)>;
 
-fn another_side_file(id: FileId) -> Stop {
+fn another_side_file(id: FileId) -> Box<Damaged> {
     let expected = "a file with levels that nothing else names";
-    Damage::new("side file", expected, id).into()
+    Box::new(Damaged {
+        place: None,
+        pointer: Pointer::HOLE,
+        reason: Damage::new("side file", expected, id).to_string(),
+    })
 }
 
+/// Loads a volume, from `superblock` if the container does not show it.
 fn load_volume(
     fs: &FileSystem,
     cx: &mut LoadCx<'_>,
-    id: FileId,
-    name: &str,
+    volume: &Entry,
+    superblock: Option<Pointer>,
     uuid: [u8; 16],
 ) -> Result<(LoadedVolume, Sides), Stop> {
+    let (id, name) = (volume.file, &volume.name);
     let container = &fs.files[&id];
-    let leaf = container.leaf(cx, SUPERBLOCK_VVBN.0)?;
-    let superblock = VolumeSuperblock::decode(leaf.bytes(), id, &uuid)?;
+    let page = match superblock {
+        None => container.leaf(cx, SUPERBLOCK_VVBN.0)?.to_page(),
+        Some(found) => cx.page(found)?,
+    };
+    let superblock = VolumeSuperblock::decode(&page, id, &uuid)?;
     let count = container.inode.block_count() / VOLUME_AREA_BLOCKS;
     if superblock.frontier > count || count == 0 {
         return Err(Damage::new(
@@ -322,8 +449,8 @@ fn load_volume(
     volume.used = superblock.blocks_used;
     volume.lost = superblock.lost;
     volume.next_file = superblock.next_file;
-    volume.container = Some(id);
-    load_file_system(&mut volume, cx, EntryKind::Lun)?;
+    volume.set_container(id);
+    let mut absent = load_readable(&mut volume, cx, EntryKind::Lun)?;
     let roots = superblock.snapshots.clone();
     let mut sides = Sides::new();
     let named = [
@@ -333,26 +460,46 @@ fn load_volume(
     ];
     for (side, kind) in named {
         let Some(side) = side else { continue };
-        let inode = load_inode(fs, cx, side)?;
-        Damage::unless_equal("inode kind", kind, inode.kind)?;
-        if inode.levels == 0 || side >= fs.next_file {
-            return Err(another_side_file(side));
+        match load_side(fs, cx, side, kind) {
+            Ok(file) => sides.push((side, file)),
+            Err(Stop::Damaged(damaged)) => absent.push(Absent {
+                what: format!("{kind:?} file"),
+                damaged,
+            }),
+            Err(stop) => return Err(stop),
         }
-        sides.push((side, File::new(inode, Layer::Aggregate)));
     }
     let side = |wanted: FileId| sides.iter().find(|(id, _)| *id == wanted);
     let table = roots.files.and_then(|(_, table)| side(table));
     let table = table.map(|(_, file)| file);
-    volume.snapshots = Snapshots::load(roots, table, cx)?;
+    let (snapshots, lost) = Snapshots::load_readable(roots, table, cx)?;
+    volume.snapshots = snapshots;
+    absent.extend(lost.into_iter().map(|damaged| Absent {
+        what: "snapshots".to_owned(),
+        damaged: Box::new(damaged),
+    }));
+    for absent in &mut absent {
+        absent.what = format!("{} of volume {name}", absent.what);
+    }
     lun_clone::check_loaded(&mut volume);
     let images = load_images(&volume.snapshots, cx)?;
     let volume = LoadedVolume {
-        name: name.to_owned(),
+        name: name.clone(),
         superblock,
         fs: volume,
         images,
+        absent,
     };
     Ok((volume, sides))
+}
+
+fn load_side(fs: &FileSystem, cx: &mut LoadCx<'_>, side: FileId, kind: Kind) -> Result<File, Stop> {
+    let inode = image::load_inode(&fs.inode_file, cx, side)?;
+    Damage::unless_equal("inode kind", kind, inode.kind)?;
+    if inode.levels == 0 || side >= fs.next_file {
+        return Err(Stop::Damaged(another_side_file(side)));
+    }
+    Ok(File::new(inode, Layer::Aggregate))
 }
 
 /// The LUNs of all snapshots that can be named. A snapshot that cannot be read costs nobody else anything.
@@ -360,7 +507,7 @@ fn load_images(snapshots: &Snapshots, cx: &mut LoadCx<'_>) -> Result<Images, Sto
     let mut images = Vec::new();
     let mut gather = Gather::default();
     for record in snapshots.live() {
-        let luns = match image::load(cx, record) {
+        let luns = match image::load(cx, record).map_err(Stop::settled) {
             Ok(luns) => Ok(luns),
             Err(Stop::Failed(error)) => Err(error.to_string()),
             Err(stop) => {

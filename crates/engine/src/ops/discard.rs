@@ -39,7 +39,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         let region = (range.end / BLOCK).div_ceil(SPAN);
         let next = match lun.root().next_mapped(cx.load, Layer::Volume, 1, region) {
             // A damaged block on the way: what is below it is looked at piece by piece.
-            Err(Stop::Failed(_)) => Some(region),
+            Err(Stop::Damaged(_) | Stop::Failed(_)) => Some(region),
             next => next?,
         };
         let next = next.map_or(end, |region| end.min(region * SPAN * BLOCK));
@@ -84,7 +84,7 @@ pub(crate) fn present(
             let pointer = lun.root().pointer(cx.load, Layer::Volume, 1, region);
             match pointer {
                 // A damaged block above: there may be something, and the cleaner decides what becomes of it.
-                Err(Stop::Failed(_)) => Some(true),
+                Err(Stop::Damaged(_) | Stop::Failed(_)) => Some(true),
                 pointer => gather.add(pointer).map(|pointer| !pointer.is_hole()),
             }
         };

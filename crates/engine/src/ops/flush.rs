@@ -20,7 +20,9 @@ pub(crate) fn run(lun: &Lun) -> Outcome {
         sequence: aggregate.log.as_ref().map_or(u64::MAX, |log| log.last()),
         topology: aggregate.topology(),
     };
-    if durability.is_met(aggregate) || planted::is(Bug::FlushAnsweredAtOnce) {
+    let is_answered = planted::is(Bug::FlushAnsweredAtOnce)
+        || planted::is(Bug::ReadOnlyFlushAnswered) && aggregate.is_halted();
+    if durability.is_met(aggregate) || is_answered {
         Outcome::Done(Reply::Done)
     } else {
         Outcome::Durable(durability)

@@ -191,16 +191,20 @@ impl Client {
         (!range.is_empty()).then(|| (range.start / stripe, (range.end - 1) / stripe))
     }
 
+    /// True if it may change the LUN.
+    pub(crate) fn changes(&self) -> bool {
+        !matches!(
+            self.op,
+            Op::Read { .. } | Op::Flush | Op::Extents { .. } | Op::Changes { .. }
+        )
+    }
+
     /// Refuses what can never be done.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         if self.lun.is_gone() {
             return Err(Error::Gone);
         }
-        let changes = !matches!(
-            self.op,
-            Op::Read { .. } | Op::Flush | Op::Extents { .. } | Op::Changes { .. }
-        );
-        if changes && self.lun.snapshot.is_some() {
+        if self.changes() && self.lun.snapshot.is_some() {
             return Err(Error::ReadOnly);
         }
         let (offset, length, bounded) = match &self.op {
@@ -263,7 +267,8 @@ impl Client {
     /// Runs the operation inside its stripes.
     pub(crate) fn run(&mut self, cx: &mut OpCx<'_, '_>) -> Result<Outcome, Stop> {
         self.validate().map_err(Stop::Failed)?;
-        if self.lun.is_paused() {
+        // What it waits for never comes where nothing is committed any more: the former image stays.
+        if self.lun.is_paused() && !self.lun.volume.aggregate.is_halted() {
             return Err(Stop::Commit);
         }
         if self.range().is_empty() && !matches!(self.op, Op::Flush) {
@@ -504,16 +509,18 @@ pub(crate) fn note(lun: &Lun, stripe: usize, cp: CpNumber, pages: i64) {
     }
 }
 
-/// Waits while the aggregate has all the dirty memory it may have, or has for now.
+/// Waits while the aggregate has all the dirty memory it may have, or has for now. Not if it has halted: no consistency
+/// point will clean anything, and what is still replayed then is bounded by the journal.
 pub(crate) fn throttle(lun: &Lun, pages: usize) -> Result<(), Stop> {
     let aggregate = &lun.volume.aggregate;
     let pages = i64::try_from(pages).expect("some hundred at most");
     let dirty = aggregate.space.dirty();
-    if dirty > 0 && dirty + pages > aggregate.space.dirty_limit() {
+    let is_beyond = dirty > 0 && dirty + pages > aggregate.space.dirty_limit();
+    if is_beyond && !aggregate.is_halted() {
         aggregate.want_cp(aggregate.joining());
         return Err(Stop::Commit);
     }
-    if !aggregate.space.has_room(pages, aggregate.joining()) {
+    if !aggregate.space.has_room(pages, aggregate.joining()) && !aggregate.is_halted() {
         return Err(Stop::Commit);
     }
     if aggregate

@@ -40,7 +40,9 @@ pub(crate) fn base(
             cx.load.wants.truncate(before);
             Ok(Base::Unknown)
         }
-        Err(Stop::Failed(_)) if matches!(origin, Origin::Replay(_)) => Ok(Base::Unknown),
+        Err(Stop::Damaged(_) | Stop::Failed(_)) if matches!(origin, Origin::Replay(_)) => {
+            Ok(Base::Unknown)
+        }
         Err(stop) => Err(stop),
     }
 }

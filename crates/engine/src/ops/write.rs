@@ -118,7 +118,7 @@ pub(crate) fn admit(
             Found::Hole => Some(false),
             Found::Older => match committed_pointer(cx, lun, leaf) {
                 // A damaged block above: nobody knows, so it counts as growth, which may wait.
-                Err(Stop::Failed(_)) => Some(false),
+                Err(Stop::Damaged(_) | Stop::Failed(_)) => Some(false),
                 pointer => gather.add(pointer).map(|pointer| !pointer.is_hole()),
             },
         };

@@ -15,25 +15,13 @@ use crate::pool::log::{Log, RecoveryInfo};
 use crate::pool::lost::LostBlocks;
 use crate::pool::name::Name;
 use crate::pool::space::Space;
+use crate::pool::standing::Standing;
 use crate::pool::trigger::Counts;
 use crate::pool::volume::Volume;
 use crate::read::redirects::Redirects;
 use crate::tree::notes;
 
-/// How an aggregate is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Its metadata is being read.
-    Mounting,
-    /// Serving.
-    Online,
-    /// Its last consistency point is being written.
-    Stopping,
-    /// Everything is on media; nothing more happens.
-    Stopped,
-    /// It cannot be used; the text says why.
-    Failed(String),
-}
+pub use crate::pool::standing::State;
 
 /// Shared state of an aggregate.
 pub(crate) struct Aggregate {
@@ -77,9 +65,7 @@ pub(crate) struct Aggregate {
     stopping: AtomicBool,
     /// It was deleted; nothing lists it any more.
     forgotten: AtomicBool,
-    state: Mutex<State>,
-    /// The state is [`State::Online`]: what every request asks, without the lock. Written under it.
-    online: AtomicBool,
+    pub(crate) standing: Standing,
 }
 
 impl Aggregate {
@@ -120,8 +106,7 @@ impl Aggregate {
             alarm: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             forgotten: AtomicBool::new(false),
-            state: Mutex::new(State::Mounting),
-            online: AtomicBool::new(false),
+            standing: Standing::mounting(),
         }
     }
 
@@ -228,20 +213,30 @@ impl Aggregate {
     }
 
     pub(crate) fn state(&self) -> State {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.standing.state()
     }
 
     pub(crate) fn is_online(&self) -> bool {
-        self.online.load(Ordering::Acquire)
+        self.standing.is_online()
     }
 
-    pub(crate) fn set_state(&self, state: State) {
-        let mut now = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.online.store(state == State::Online, Ordering::Release);
-        *now = state;
+    /// Nothing of it is written any more ([`standing`]).
+    pub(crate) fn is_halted(&self) -> bool {
+        self.standing.is_halted()
+    }
+
+    /// Nothing can be made durable any more.
+    pub(crate) fn halt(&self, reason: String) {
+        self.standing.halt(reason, self.stop_requested());
+    }
+
+    /// True if it will not do anything more for a stop.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        match self.state() {
+            State::Stopped | State::Failed(_) => true,
+            State::ReadOnly(_) => self.stop_requested(),
+            State::Mounting | State::Online | State::Stopping => false,
+        }
     }
 
     pub(crate) fn request_stop(&self) {
@@ -258,19 +253,6 @@ impl Aggregate {
 
     pub(crate) fn set_forgotten(&self) {
         self.forgotten.store(true, Ordering::Release);
-    }
-
-    /// Why operations are refused, if they are.
-    pub(crate) fn refusal(&self) -> Option<everglade_target::Error> {
-        use everglade_target::Error;
-        if self.is_online() {
-            return None;
-        }
-        match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Online => None,
-            State::Failed(reason) => Some(Error::Io(format!("aggregate failed: {reason}"))),
-            State::Mounting | State::Stopping | State::Stopped => Some(Error::Gone),
-        }
     }
 
     pub(crate) fn volume(&self, name: &str) -> Option<Arc<Volume>> {

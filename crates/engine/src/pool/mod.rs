@@ -15,5 +15,6 @@ pub(crate) mod lost;
 pub(crate) mod name;
 pub(crate) mod overlay;
 pub(crate) mod space;
+pub(crate) mod standing;
 pub(crate) mod trigger;
 pub(crate) mod volume;

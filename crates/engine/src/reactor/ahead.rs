@@ -70,7 +70,7 @@ impl Stream {
 impl<O: Outside> Core<O> {
     /// Begins to load what will be read next.
     pub(super) fn look_ahead(&mut self, handle: u64) {
-        let Some(OpenLun { lun, stream }) = self.luns.get(&handle) else {
+        let Some(OpenLun { lun, stream, .. }) = self.luns.get(&handle) else {
             return;
         };
         let (lun, end, run) = (lun.clone(), stream.next, stream.run);
@@ -111,7 +111,7 @@ impl<O: Outside> Core<O> {
             pinned: &self.operations[id].pinned,
             wants: &mut wants,
         };
-        let is_vain = lun.is_gone() || !aggregate.is_online();
+        let is_vain = lun.is_gone() || !aggregate.standing.is_readable();
         let outcome = if is_vain {
             Ok(Vec::new())
         } else {

@@ -57,7 +57,7 @@ impl<O: Outside> Core<O> {
             VolumeAffinities::add(affinities, &aggregate.affinities.aggregate, STRIPES, RANGES)
                 .map_err(|gone| Error::Io(gone.to_string()))
         });
-        match outcome {
+        match outcome.map_err(Stop::settled) {
             Ok(None) => {
                 operation.pinned.clear();
                 self.enqueue(id);
@@ -71,8 +71,8 @@ impl<O: Outside> Core<O> {
                 self.operations.remove(id);
                 self.fail_aggregate(aggregate.id, format!("it could not be mounted: {error}"));
             }
-            Err(Stop::Commit | Stop::Log | Stop::Space | Stop::Io) => {
-                unreachable!("a mount waits for pages only")
+            Err(Stop::Commit | Stop::Log | Stop::Space | Stop::Io | Stop::Damaged(_)) => {
+                unreachable!("a mount waits for pages only, and damage is settled")
             }
         }
     }
@@ -114,9 +114,9 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// Lets clients in.
+    /// Lets clients in; for reading only if the aggregate halted during its replay.
     pub(super) fn go_online(&mut self, aggregate: &Aggregate) {
-        aggregate.set_state(State::Online);
+        aggregate.standing.open();
         self.tell_progress(aggregate.id);
         self.wake_home(aggregate.id);
     }
@@ -148,12 +148,11 @@ impl<O: Outside> Core<O> {
     /// When the next consistency point of a home should begin, and why; `None`: no need to.
     pub(super) fn next_begin(&self, home: &Home) -> Option<(Nanos, Trigger)> {
         let aggregate = &home.aggregate;
-        let state = aggregate.state();
-        if home.run.is_some() || matches!(state, State::Failed(_) | State::Stopped) {
+        if home.run.is_some() || aggregate.is_halted() {
             return None;
         }
         let space = &aggregate.space;
-        let is_mounting = state == State::Mounting;
+        let is_mounting = aggregate.state() == State::Mounting;
         let at_once = [
             // Not before the journal was replayed.
             (aggregate.stop_requested() && !is_mounting, Trigger::Stop),
@@ -218,13 +217,13 @@ impl<O: Outside> Core<O> {
                 break;
             }
             let home = self.homes.get_mut(&aggregate).expect("drivers run at home");
-            // Also of one that has failed: nobody else lets go of it.
+            // Also of one that has halted: nobody else lets go of it.
             if !home.leaving.is_empty() && permit.is_none() {
                 home.leaving.step();
                 continue;
             }
-            if matches!(home.aggregate.state(), State::Failed(_) | State::Stopped) {
-                self.refuse_requests(aggregate);
+            if home.aggregate.is_halted() {
+                self.end_home(aggregate);
                 return self.leave(permit);
             }
             home.wall_seconds = self.outside.wall_seconds();
@@ -305,8 +304,8 @@ impl<O: Outside> Core<O> {
         home.aggregate.media.share.begin(now);
         let is_back_to_back = trigger.is_pressure() && home.is_pressed;
         home.aggregate.counts.note(trigger, is_back_to_back);
-        if home.aggregate.stop_requested() && home.aggregate.is_online() {
-            home.aggregate.set_state(State::Stopping);
+        if home.aggregate.stop_requested() {
+            home.aggregate.standing.begin_stop();
         }
         let mut stranded = Vec::new();
         let mut context = change::Context {
@@ -386,7 +385,7 @@ impl<O: Outside> Core<O> {
         if planted::is(Bug::PunchBeforeCommit) && phase == "write" {
             self.punch(aggregate);
         }
-        match outcome {
+        match outcome.map_err(Stop::settled) {
             Ok(Step::Again | Step::Publish) => true,
             Err(Stop::Load) => {
                 shared.counts.begin_wait(Wait::Load, self.outside.now());
@@ -400,19 +399,30 @@ impl<O: Outside> Core<O> {
                 }
                 false
             }
+            Err(Stop::Damaged(_)) => unreachable!("damage is settled"),
             Err(Stop::Failed(error)) => {
                 // Nothing of this consistency point will be committed; the last one is intact (C-08).
-                self.fail_aggregate(
+                self.halt_aggregate(
                     aggregate,
                     format!("a consistency point failed in its {phase} phase: {error}"),
                 );
-                self.refuse_requests(aggregate);
+                self.end_home(aggregate);
                 false
             }
             Err(Stop::Commit | Stop::Log | Stop::Space) => {
                 unreachable!("a consistency point does not wait for itself")
             }
         }
+    }
+
+    /// The aggregate has halted: nothing of the consistency point under way is needed any more but what is read, and nobody
+    /// waits for it.
+    fn end_home(&mut self, aggregate: u32) {
+        self.homes
+            .get_mut(&aggregate)
+            .expect("it is at home here")
+            .abandon_run();
+        self.refuse_requests(aggregate);
     }
 
     fn publish(&mut self, aggregate: u32, permit: Permit) {
@@ -429,7 +439,7 @@ impl<O: Outside> Core<O> {
         let shared = home.aggregate.clone();
         self.leave(Some(permit));
         if stopped {
-            shared.set_state(State::Stopped);
+            shared.standing.stopped();
         }
         for (request, result) in run.answers {
             self.answer(&request, result.map(|()| executed));

@@ -139,8 +139,7 @@ impl<O: Outside> Core<O> {
         let Some(home) = self.homes.get_mut(&aggregate) else {
             return;
         };
-        let is_over = matches!(home.aggregate.state(), State::Failed(_) | State::Stopped);
-        if home.preparing.is_some() || is_over {
+        if home.preparing.is_some() || home.aggregate.is_halted() {
             return;
         }
         let is_enough = home.has_enough();
@@ -244,6 +243,7 @@ impl<O: Outside> Core<O> {
         let area_blocks = home.fs.area_blocks;
         if home.punching.is_some()
             || home.preparing.is_some()
+            || home.aggregate.is_halted()
             || !home.has_too_much() && !planted::is(Bug::PunchBeforeCommit)
         {
             return;

@@ -282,6 +282,9 @@ impl<O: Outside> Core<O> {
                 let is_due = run
                     .writer
                     .completed(&home.aggregate.media, blocks, completion.result);
+                if home.aggregate.is_halted() {
+                    run.writer.abandon();
+                }
                 let ops = run.writer.take_ready(home.aggregate.media.share.blocks());
                 home.aggregate
                     .media
@@ -366,11 +369,11 @@ impl<O: Outside> Core<O> {
                 // It may have been damaged on the way.
                 self.load_again(aggregate, pointer, attempt + 1);
             } else {
-                let text = format!(
+                let reason = format!(
                     "block {} does not hold what was written there: expected tag {}, found {found}",
                     pointer.pvbn, pointer.tag
                 );
-                self.arrive(aggregate, pointer, Err(Missing::Damaged(text)));
+                self.arrive(aggregate, pointer, Err(Missing::Damaged(reason)));
             }
         }
         // Whoever waited runs after this.

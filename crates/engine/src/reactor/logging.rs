@@ -8,8 +8,8 @@
 //!
 //! 1. Who waits has asked (`Log::want`) before it looks whether a group can begin; the leader looks whether
 //!    somebody asked after it ended a group. Both look under the queue's mutex, so nobody waits in vain.
-//! 2. A group that cannot be written fails the aggregate: what was acknowledged and not flushed would be
-//!    missing from the journal for good, and everything after it (docs/design/design.md §5).
+//! 2. A group that cannot be written halts the aggregate: what was acknowledged and not flushed would be missing from
+//!    the journal for good, and everything after it (docs/design/design.md §5). A halted aggregate begins no group.
 
 use std::sync::Arc;
 
@@ -56,6 +56,9 @@ impl<O: Outside> Core<O> {
     /// Begins a group if there is reason to and none is under way.
     pub(super) fn begin_group(&mut self, aggregate: &Arc<Aggregate>) {
         let log = aggregate.log.as_ref().expect("called where there is one");
+        if aggregate.is_halted() {
+            return;
+        }
         match log.begin() {
             Begun::Group(group) => {
                 let nanos = self.outside.wall_seconds().saturating_mul(1_000_000_000);
@@ -104,7 +107,7 @@ impl<O: Outside> Core<O> {
         let group = self.groups.remove(&number).expect("as above");
         if let Some(error) = group.failure {
             return self
-                .fail_aggregate(number, format!("the journal could not be written: {error}"));
+                .halt_aggregate(number, format!("the journal could not be written: {error}"));
         }
         let aggregate = self.shared.aggregate(number);
         let log = aggregate.log.as_ref().expect("it was written");

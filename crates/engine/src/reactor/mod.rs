@@ -112,6 +112,8 @@ struct OpenLun {
     lun: Arc<Lun>,
     /// Where it is being read.
     stream: Stream,
+    /// The client was told that it cannot change anything, so it stays open when the aggregate becomes read-only.
+    is_read_only: bool,
 }
 
 /// Fragments that one reactor merges at once: enough to keep any device busy, and a small part of the memory.
@@ -421,10 +423,15 @@ impl<O: Outside> Core<O> {
         }
     }
 
+    /// Nothing of an aggregate can be used.
     fn fail_aggregate(&mut self, aggregate: u32, reason: String) {
-        self.shared
-            .aggregate(aggregate)
-            .set_state(State::Failed(reason));
+        self.shared.aggregate(aggregate).standing.fail(reason);
+        self.tell_progress(aggregate);
+    }
+
+    /// Nothing of an aggregate can be made durable any more; what is in memory and on its devices can be read.
+    fn halt_aggregate(&mut self, aggregate: u32, reason: String) {
+        self.shared.aggregate(aggregate).halt(reason);
         self.tell_progress(aggregate);
     }
 }

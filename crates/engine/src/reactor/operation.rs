@@ -18,14 +18,16 @@ const ATTEMPTS_MAX: u32 = 8;
 /// How often an operation waits for space in a pool that nothing will make roomier.
 const SPACE_WAITS_MAX: u32 = 8;
 
-/// Why an operation is refused, if it is. Replay goes on until the aggregate fails.
-fn refusal(origin: Origin, lun: &Lun) -> Option<Error> {
-    let aggregate = &lun.volume.aggregate;
-    match origin {
-        Origin::Session(_) => aggregate.refusal(),
+/// Why an operation is refused, if it is. A flush changes nothing, and says itself whether all is durable. Replay goes
+/// on until the aggregate fails.
+fn refusal(client: &Client) -> Option<Error> {
+    let standing = &client.lun.volume.aggregate.standing;
+    match client.origin {
+        Origin::Session(_) if client.changes() => standing.refusal(),
+        Origin::Session(_) => standing.refusal_of_reads(),
         Origin::Replay(_) => {
-            let is_failed = matches!(aggregate.state(), State::Failed(_));
-            is_failed.then(|| aggregate.refusal()).flatten()
+            let is_failed = matches!(standing.state(), State::Failed(_));
+            is_failed.then(|| standing.refusal()).flatten()
         }
     }
 }
@@ -57,8 +59,7 @@ impl<O: Outside> Core<O> {
             unreachable!("checked by the caller")
         };
         let lun = client.lun.clone();
-        let origin = client.origin;
-        let refused = refusal(origin, &lun).or_else(|| client.validate().err());
+        let refused = refusal(client).or_else(|| client.validate().err());
         if client.rest.is_some()
             && refused.is_none()
             && let Some(reply) = client.complete_read(&operation.pinned)
@@ -94,15 +95,15 @@ impl<O: Outside> Core<O> {
             },
         };
         // Once more inside: the last consistency point may have begun on another reactor meanwhile.
-        if let Some(error) = refusal(origin, &lun) {
-            self.leave(permit);
-            return self.finish_client(id, Err(error));
-        }
         let mut wants = Vec::new();
         let operation = &mut self.operations[id];
         let Work::Client(client) = &mut operation.work else {
             unreachable!("checked above")
         };
+        if let Some(error) = refusal(client) {
+            self.leave(permit);
+            return self.finish_client(id, Err(error));
+        }
         let outcome = match &permit {
             // Only a flush touches no stripe.
             None => Ok(crate::ops::flush::run(&lun)),
@@ -154,7 +155,7 @@ impl<O: Outside> Core<O> {
         let aggregate = lun.volume.aggregate.clone();
         let is_vain = || {
             let is_paused = lun.volume.is_paused.load(Ordering::Acquire);
-            is_paused || lun.is_gone() || matches!(aggregate.state(), State::Failed(_))
+            is_paused || lun.is_gone() || aggregate.is_halted()
         };
         let permit = match permit {
             Some(permit) => permit,
@@ -227,7 +228,7 @@ impl<O: Outside> Core<O> {
         {
             client.count();
         }
-        match outcome {
+        match outcome.map_err(Stop::settled) {
             Ok(Outcome::Done(reply)) => self.finish_client(id, Ok(reply)),
             Ok(Outcome::Again) => {
                 self.operations[id].pinned.clear();
@@ -266,7 +267,11 @@ impl<O: Outside> Core<O> {
                 self.waiting.entry(aggregate.id).or_default().push(id);
                 self.outside.wake(aggregate.home);
             }
-            Err(Stop::Io) => unreachable!("client operations wait for pages and commits only"),
+            Err(Stop::Io | Stop::Damaged(_)) => {
+                unreachable!(
+                    "client operations wait for pages and commits only, and damage is settled"
+                )
+            }
             Err(Stop::Failed(Error::Io(_)))
                 if client.seen < aggregate.committed() && client.attempts < ATTEMPTS_MAX =>
             {
@@ -324,7 +329,7 @@ impl<O: Outside> Core<O> {
         if durability.is_met(&aggregate) {
             return self.finish_durable(id, Ok(()));
         }
-        if let Some(error) = aggregate.refusal()
+        if let Some(error) = aggregate.standing.refusal()
             && !matches!(aggregate.state(), crate::State::Stopping)
         {
             return self.finish_durable(id, Err(error));

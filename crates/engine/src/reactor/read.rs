@@ -24,7 +24,7 @@ use crate::read::load::{LoadCx, Pinned};
 
 /// True if a read of `lun` is to be refused, or to wait for a restore.
 fn is_held_up(lun: &Lun, (offset, length): (u64, u32)) -> bool {
-    let is_serving = lun.volume.aggregate.is_online();
+    let is_serving = lun.volume.aggregate.standing.is_readable();
     !is_serving || lun.is_paused() || ops::validate_read(lun, offset, length).is_err()
 }
 

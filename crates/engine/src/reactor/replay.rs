@@ -9,6 +9,8 @@
 //!    Therefore consistency points may run meanwhile, when memory is short, and a crash in between is
 //!    harmless: their superblocks go on saying where the replay began.
 //! 3. Clients are let in after everything found is committed, under a generation no record has yet.
+//!    If the aggregate halts meanwhile, because a consistency point cannot go on, the replay goes on to its end in memory
+//!    and clients are let in to read. Then the pages of at most the whole journal are dirty, whatever the limit says.
 //! 4. Operations on a LUN that is not there are skipped: it came, or grew, with a consistency point that was not
 //!    committed, and nobody was told that they are durable.
 
@@ -107,13 +109,17 @@ impl<O: Outside> Core<O> {
                 return true;
             }
             if let Some(reason) = replay.failure.take() {
-                self.fail_aggregate(aggregate.id, reason);
+                let undone = replay.entries.len() as u64 + 1;
+                return self.end_early(id, undone, reason);
             }
             if matches!(aggregate.state(), State::Failed(_)) {
                 self.operations.remove(id);
                 return false;
             }
             let replay = self.replay(id);
+            if planted::is(Bug::HaltedReplayEnds) && aggregate.is_halted() {
+                replay.entries.clear();
+            }
             if let Some(entry) = replay.entries.pop_front() {
                 self.do_again(id, entry);
             } else if let Some((block, blocks)) = replay.scan.wants() {
@@ -220,10 +226,14 @@ impl<O: Outside> Core<O> {
         let (aggregate, from) = (replay.aggregate.clone(), replay.from);
         let outcome = replay.scan.outcome();
         if outcome.reason == End::Unreadable {
-            let reason = "its journal could not be read, and may hold what is stored nowhere else";
-            self.operations.remove(id);
-            self.fail_aggregate(aggregate.id, reason.to_owned());
-            return false;
+            let reason =
+                "its journal could be read in part only: what was written last may be missing";
+            return self.end_early(id, 0, reason.to_owned());
+        }
+        if aggregate.is_halted() {
+            replay.info.records = outcome.records;
+            replay.info.next_sequence = outcome.end.sequence;
+            return self.let_in(id);
         }
         if replay.last.is_none() {
             replay.info.records = outcome.records;
@@ -257,8 +267,27 @@ impl<O: Outside> Core<O> {
             self.wake_home(aggregate.id);
             return true;
         }
-        let (begun, mut info) = (replay.begun, replay.info);
-        info.nanos = self.outside.now().saturating_sub(begun);
+        self.let_in(id)
+    }
+
+    /// Ends a replay that cannot be done to the end: what was done again is shown, for reading. The last `undone` of the
+    /// operations that were found are not among it, and nothing after them.
+    fn end_early(&mut self, id: usize, undone: u64, reason: String) -> bool {
+        let replay = self.replay(id);
+        let outcome = replay.scan.outcome();
+        replay.info.records = outcome.records;
+        replay.info.next_sequence = outcome.end.sequence.saturating_sub(undone);
+        let aggregate = replay.aggregate.id;
+        self.halt_aggregate(aggregate, reason);
+        self.let_in(id)
+    }
+
+    /// The replay is over; clients are let in. False, because nothing is left of it.
+    fn let_in(&mut self, id: usize) -> bool {
+        let now = self.outside.now();
+        let replay = self.replay(id);
+        let (aggregate, mut info) = (replay.aggregate.clone(), replay.info);
+        info.nanos = now.saturating_sub(replay.begun);
         aggregate.set_recovery(info);
         self.operations.remove(id);
         self.go_online(&aggregate);

@@ -13,7 +13,7 @@ use everglade_env::{Nanos, Outside};
 
 use crate::admin::lun::must_wait;
 use crate::change::{Change, Error, Request};
-use crate::pool::aggregate::State;
+use crate::pool::aggregate::{Aggregate, State};
 use crate::pool::space::{Class, Space};
 use crate::reactor::Core;
 use crate::shared::Message;
@@ -26,6 +26,23 @@ fn may_wait(space: &Space, change: &Change) -> bool {
     }
 }
 
+/// Why an aggregate that is not online takes no change.
+fn refused(aggregate: &Aggregate) -> Error {
+    let name = &aggregate.name;
+    match aggregate.state() {
+        State::ReadOnly(reason) => {
+            Error::ReadOnly(format!("aggregate {name} is read-only, because {reason}"))
+        }
+        State::Failed(reason) => {
+            Error::Unavailable(format!("aggregate {name} has failed: {reason}"))
+        }
+        State::Mounting => Error::Unavailable(format!("aggregate {name} is still being opened")),
+        State::Online | State::Stopping | State::Stopped => {
+            Error::Unavailable(format!("aggregate {name} does not take changes any more"))
+        }
+    }
+}
+
 impl<O: Outside> Core<O> {
     pub(super) fn accept_change(&mut self, aggregate: u32, request: Request) {
         let shared = self.shared.aggregate(aggregate);
@@ -34,10 +51,7 @@ impl<O: Outside> Core<O> {
                 home.arrived.push_back(request);
                 self.admit_requests(aggregate);
             }
-            (state, _) => {
-                let text = format!("aggregate {} is {state:?}", shared.name);
-                self.answer(&request, Err(Error::Unavailable(text)));
-            }
+            _ => self.answer(&request, Err(refused(&shared))),
         }
     }
 
@@ -77,12 +91,12 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// Refuses what waits for a consistency point that will not begin, if the aggregate has failed or stopped.
+    /// Refuses what waits for a consistency point that will not begin, if the aggregate has halted.
     pub(super) fn end_requests(&mut self, aggregate: u32) {
-        let is_over = self.homes.get(&aggregate).is_some_and(|home| {
-            let state = home.aggregate.state();
-            home.run.is_none() && matches!(state, State::Failed(_) | State::Stopped)
-        });
+        let is_over = self
+            .homes
+            .get(&aggregate)
+            .is_some_and(|home| home.run.is_none() && home.aggregate.is_halted());
         if is_over {
             self.refuse_requests(aggregate);
         }
@@ -91,15 +105,14 @@ impl<O: Outside> Core<O> {
     /// The aggregate is at its end: refuses all that was not committed.
     pub(super) fn refuse_requests(&mut self, aggregate: u32) {
         let home = self.homes.get_mut(&aggregate).expect("at home");
-        let name = &home.aggregate.name;
-        let text = format!("aggregate {name} does not take changes any more");
-        let mut refused: Vec<Request> = home.requests.drain(..).collect();
-        refused.extend(home.arrived.drain(..));
+        let error = refused(&home.aggregate);
+        let mut requests: Vec<Request> = home.requests.drain(..).collect();
+        requests.extend(home.arrived.drain(..));
         if let Some(run) = &mut home.run {
-            refused.extend(run.answers.drain(..).map(|(request, _)| request));
+            requests.extend(run.answers.drain(..).map(|(request, _)| request));
         }
-        for request in refused {
-            self.answer(&request, Err(Error::Unavailable(text.clone())));
+        for request in requests {
+            self.answer(&request, Err(error.clone()));
         }
     }
 

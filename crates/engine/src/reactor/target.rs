@@ -21,7 +21,7 @@ impl<O: Outside> Core<O> {
         };
         for aggregate in self.shared.all() {
             if let Some(found) = aggregate.volume(volume).and_then(find) {
-                return match aggregate.refusal() {
+                return match aggregate.standing.refusal_of_reads() {
                     Some(error) => Err(error),
                     None => Ok(found),
                 };
@@ -35,7 +35,7 @@ fn export(lun: &Lun) -> Export {
     Export {
         name: lun.full_name(),
         size_bytes: lun.size_bytes(),
-        read_only: lun.snapshot.is_some(),
+        read_only: lun.snapshot.is_some() || !lun.volume.aggregate.is_online(),
     }
 }
 
@@ -43,7 +43,7 @@ impl<O: Outside> Target for Core<O> {
     fn exports(&self) -> Vec<Export> {
         let mut exports = Vec::new();
         for aggregate in self.shared.all() {
-            if aggregate.is_online() {
+            if aggregate.standing.is_readable() {
                 for volume in aggregate.all_volumes() {
                     exports.extend(volume.all_luns().iter().map(|lun| export(lun)));
                 }
@@ -81,8 +81,12 @@ impl<O: Outside> Target for Core<O> {
         let lun = self.find_lun(name)?;
         let handle = self.shared.new_handle();
         let export = export(&lun);
-        let stream = Stream::default();
-        self.luns.insert(handle, OpenLun { lun, stream });
+        let open = OpenLun {
+            lun,
+            stream: Stream::default(),
+            is_read_only: export.read_only,
+        };
+        self.luns.insert(handle, open);
         Ok((LunHandle(handle), export))
     }
 
@@ -91,10 +95,17 @@ impl<O: Outside> Target for Core<O> {
     }
 
     fn size_bytes(&self, lun: LunHandle) -> Option<u64> {
-        let lun = &self.luns.get(&lun.0)?.lun;
-        // A failed aggregate closes its sessions, so that nobody takes what was not durable for stored.
-        let serving = !lun.is_gone() && lun.volume.aggregate.is_online();
-        serving.then(|| lun.size_bytes())
+        let OpenLun {
+            lun, is_read_only, ..
+        } = self.luns.get(&lun.0)?;
+        // An aggregate that cannot be changed any more closes the sessions that could change it, so that no client takes
+        // what was not durable for stored (docs/design/design.md §5). Those that were told that they only read go on.
+        let standing = &lun.volume.aggregate.standing;
+        let is_serving = match is_read_only {
+            true => standing.is_readable(),
+            false => standing.is_online(),
+        };
+        (is_serving && !lun.is_gone()).then(|| lun.size_bytes())
     }
 
     fn submit(&mut self, lun: LunHandle, op: Op, token: Token) {

@@ -13,7 +13,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use everglade_env::PageRef;
 use everglade_format::planted::{self, Bug};
-use everglade_format::{Damage, Layer, Pointer};
+use everglade_format::{Damage, FileId, Layer, Pointer};
 use everglade_pagecache::{Key, PageCache};
 use everglade_target::Error;
 
@@ -32,13 +32,80 @@ pub(crate) enum Stop {
     Space,
     /// Run again when device operations of the consistency point have completed.
     Io,
+    /// It needs a block that is damaged for good. Whoever can do without it goes on; what can be derived from
+    /// other blocks is derived ([`crate::mend`]).
+    Damaged(Box<Damaged>),
     /// It will never go on.
     Failed(Error),
 }
 
+/// A block that cannot be read, or says what cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Damaged {
+    /// Which block it is, where whoever followed the pointer knows.
+    pub(crate) place: Option<Place>,
+    /// The pointer to it; a hole where something else than the block contradicts it.
+    pub(crate) pointer: Pointer,
+    /// For people.
+    pub(crate) reason: String,
+}
+
+/// A block of a file of the aggregate or of a volume's active image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place {
+    /// The volume; none in the aggregate.
+    pub(crate) volume: Option<FileId>,
+    pub(crate) file: FileId,
+    pub(crate) level: u8,
+    pub(crate) index: u64,
+}
+
+impl Stop {
+    /// Damage that no pointer leads to.
+    pub(crate) fn damaged(reason: String) -> Stop {
+        Stop::Damaged(Box::new(Damaged {
+            place: None,
+            pointer: Pointer::HOLE,
+            reason,
+        }))
+    }
+
+    /// Says which block is damaged, unless somebody who followed a pointer below said so already.
+    #[must_use]
+    pub(crate) fn at(mut self, place: Place, pointer: Pointer) -> Stop {
+        if let Stop::Damaged(damaged) = &mut self
+            && damaged.place.is_none()
+        {
+            damaged.place = Some(place);
+            if damaged.pointer.is_hole() {
+                damaged.pointer = pointer;
+            }
+        }
+        self
+    }
+
+    /// For those who do not care which block it was: damage is an error like others.
+    #[must_use]
+    pub(crate) fn settled(self) -> Stop {
+        match self {
+            Stop::Damaged(damaged) => Stop::Failed(Error::Io(damaged.reason)),
+            stop => stop,
+        }
+    }
+}
+
+/// What `pointer` names is damaged; whoever followed it knows which block that is.
+fn damaged(pointer: Pointer, reason: String) -> Stop {
+    Stop::Damaged(Box::new(Damaged {
+        place: None,
+        pointer,
+        reason,
+    }))
+}
+
 impl From<Damage> for Stop {
     fn from(damage: Damage) -> Self {
-        Stop::Failed(Error::Io(format!("damaged metadata: {damage}")))
+        Stop::damaged(format!("damaged metadata: {damage}"))
     }
 }
 
@@ -53,8 +120,10 @@ pub(crate) enum Missing {
 
 impl From<Missing> for Stop {
     fn from(missing: Missing) -> Self {
-        let (Missing::Damaged(reason) | Missing::Device(reason)) = missing;
-        Stop::Failed(Error::Io(reason))
+        match missing {
+            Missing::Damaged(reason) => Stop::damaged(reason),
+            Missing::Device(reason) => Stop::Failed(Error::Io(reason)),
+        }
     }
 }
 
@@ -157,13 +226,13 @@ impl LoadCx<'_> {
     /// The node a pointer names: a block that says where others are, or how they are.
     pub(crate) fn page(&mut self, pointer: Pointer) -> Result<PageRef, Stop> {
         self.page_or_damage(pointer)?
-            .map_err(|reason| Missing::Damaged(reason).into())
+            .map_err(|reason| damaged(pointer, reason))
     }
 
     /// The data a pointer names.
     pub(crate) fn data(&mut self, pointer: Pointer) -> Result<PageRef, Stop> {
         self.find(pointer, PageCache::get)?
-            .map_err(|reason| Missing::Damaged(reason).into())
+            .map_err(|reason| damaged(pointer, reason))
     }
 
     /// The data that many pointers name; `found` gets it by their places in `pointers`. Neighbours are looked up
@@ -292,7 +361,7 @@ impl LoadCx<'_> {
             let slot = match root.pointer(self, Layer::Aggregate, 0, pointer.vvbn.0) {
                 Ok(slot) => slot,
                 // Whoever needs the container itself will be told.
-                Err(Stop::Failed(_)) => continue,
+                Err(Stop::Damaged(_) | Stop::Failed(_)) => continue,
                 Err(stop) => return Err(stop),
             };
             if slot.tag != pointer.tag || !slot.has_block() {

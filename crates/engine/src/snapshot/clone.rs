@@ -49,7 +49,7 @@ pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Resul
         .fs;
     let record = parent.snapshots.get(snapshot).clone();
     let areas = (parent.areas[0].count(), parent.areas[0].frontier());
-    match restore::load(cx, &record, id, areas) {
+    match restore::load(cx, &record, id, areas).map_err(Stop::settled) {
         Ok(fs) => {
             begin(home, id, fs, record);
             Ok(())

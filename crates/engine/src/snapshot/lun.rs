@@ -391,7 +391,7 @@ fn compare(walk: &mut Walk, cx: &mut LoadCx<'_>, file: FileId, pair: Pair) -> Re
 }
 
 fn give_up_if_failed(home: &mut Home, id: FileId, stop: Stop) -> Result<Step, Stop> {
-    match stop {
+    match stop.settled() {
         Stop::Failed(error) => {
             let text = format!("the snapshot cannot be read, and nothing was changed: {error}");
             give_up(home, id, Error::Unavailable(text));
@@ -524,7 +524,7 @@ fn shared(bits: &Bits, active: &Block) -> Vec<u64> {
 /// The LUN has the tree, the size and the name now.
 fn put(fs: &mut FileSystem, inode: Inode, name: String) {
     let (id, is_cut) = (inode.id, inode.is_cut);
-    let mut file = File::new(inode, Layer::Volume);
+    let mut file = fs.file_of(inode);
     file.inode_changed = true;
     fs.files.insert(id, file);
     fs.hidden.remove(id);

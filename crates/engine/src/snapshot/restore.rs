@@ -24,7 +24,7 @@ use everglade_format::{EntryKind, FileId, Layer, SnapshotRecord};
 use everglade_freespace::Areas;
 
 use crate::alloc::filesystem::FileSystem;
-use crate::alloc::load::load_file_system;
+use crate::alloc::named::load_file_system;
 use crate::change::{Change, Error};
 use crate::home::aggregate::Home;
 use crate::read::load::{LoadCx, Stop};
@@ -40,7 +40,7 @@ pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Resul
     }
     let (now, record) = (&volume.fs, volume.fs.snapshots.get(target));
     let areas = (now.areas[0].count(), now.areas[0].frontier());
-    match load(cx, record, id, areas) {
+    match load(cx, record, id, areas).map_err(Stop::settled) {
         Ok(mut next) => {
             next.lost = now.lost.max(next.lost);
             next.next_file = now.next_file.max(next.next_file);
@@ -93,7 +93,7 @@ pub(crate) fn load(
         vec![areas],
         record.inode_file.clone(),
     );
-    fs.container = Some(container);
+    fs.set_container(container);
     fs.used = record.blocks_used;
     fs.lost = record.lost;
     fs.next_file = record.next_file;

@@ -14,7 +14,6 @@
 //! Every function that may stop changes nothing that a second run would not find done already, so the
 //! handlers of a consistency point can be run again from the top.
 
-use crate::tree::position::Position;
 use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_format::indirect::BlockKind;
 use everglade_format::metafile::{METAFILES, NOTES, TOP_AREAS};
@@ -23,8 +22,9 @@ use everglade_format::{
     metafile,
 };
 
-use crate::read::load::{LoadCx, Stop};
+use crate::read::load::{LoadCx, Place, Stop};
 use crate::tree::changed::Blocks;
+use crate::tree::position::Position;
 
 /// What a changed block starts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,9 @@ impl Leaf<'_> {
 pub(crate) struct File {
     pub(crate) inode: Inode,
     pub(crate) layer: Layer,
+    /// The volume that it is a file of, for those who are told of damage; none in the aggregate, or in an image that
+    /// is only read.
+    volume: Option<FileId>,
     pub(crate) inode_changed: bool,
     changed: Blocks<Changed>,
     /// All changed blocks before this one have places.
@@ -97,10 +100,26 @@ impl File {
         File {
             inode,
             layer,
+            volume: None,
             inode_changed: false,
             changed: Blocks::default(),
             unplaced_from: (0, 0),
             lost: Vec::new(),
+        }
+    }
+
+    /// The same, of a volume.
+    pub(crate) fn of(self, volume: Option<FileId>) -> File {
+        File { volume, ..self }
+    }
+
+    /// What a block of it is called.
+    pub(crate) fn place_of(&self, (level, index): Position) -> Place {
+        Place {
+            volume: self.volume,
+            file: self.inode.id,
+            level,
+            index,
         }
     }
 
@@ -138,19 +157,26 @@ impl File {
             } else if pointer.is_hole() {
                 return Ok(Pointer::HOLE);
             } else {
-                let page = cx.page(pointer)?;
-                Header::expect(
-                    &page,
-                    BlockKind::indirect(self.layer),
-                    at,
-                    self.inode.id,
-                    above,
-                )?;
-                Indirect(&page).pointer(slot, self.layer)?
+                let found = self.pointer_below(cx, pointer, (at, above), slot);
+                found.map_err(|stop| stop.at(self.place_of((at, above)), pointer))?
             };
             at -= 1;
         }
         Ok(pointer)
+    }
+
+    /// The pointer in a slot of the unchanged indirect block `position`, which `pointer` names.
+    fn pointer_below(
+        &self,
+        cx: &mut LoadCx<'_>,
+        pointer: Pointer,
+        (level, index): Position,
+        slot: u64,
+    ) -> Result<Pointer, Stop> {
+        let page = cx.page(pointer)?;
+        let kind = BlockKind::indirect(self.layer);
+        Header::expect(&page, kind, level, self.inode.id, index)?;
+        Ok(Indirect(&page).pointer(slot, self.layer)?)
     }
 
     /// A leaf as of now.
@@ -162,7 +188,9 @@ impl File {
         if pointer.is_hole() {
             Ok(Leaf::Hole)
         } else {
-            Ok(Leaf::Clean(cx.page(pointer)?))
+            let page = cx.page(pointer);
+            page.map(Leaf::Clean)
+                .map_err(|stop| stop.at(self.place_of((0, index)), pointer))
         }
     }
 
@@ -279,7 +307,7 @@ impl File {
             Err(reason) => reason,
         };
         if level == 0 || self.inode.kind != Kind::Lun {
-            return Err(Stop::Failed(everglade_target::Error::Io(reason)));
+            return Err(Stop::damaged(reason).at(self.place_of((level, index)), old));
         }
         if !old.is_lost() {
             self.lost.push(Lost {
@@ -403,16 +431,20 @@ impl File {
             self.inode.id
         );
         let mut blocks = Vec::new();
-        let mut row = vec![self.inode.root];
+        let mut row = vec![(0, self.inode.root)];
         for level in (0..=self.inode.levels).rev() {
-            row.retain(|pointer| !pointer.is_hole());
-            blocks.extend_from_slice(&row);
+            row.retain(|(_, pointer)| !pointer.is_hole());
+            blocks.extend(row.iter().map(|(_, pointer)| *pointer));
             if level > 0 {
                 let mut next = Vec::new();
-                for pointer in &row {
-                    let page = cx.page(*pointer)?;
+                for (index, pointer) in row {
+                    let place = self.place_of((level, index));
+                    let below = |stop: Stop| stop.at(place, pointer);
+                    let page = cx.page(pointer).map_err(below)?;
                     for slot in 0..SPAN {
-                        next.push(Indirect(&page).pointer(slot, self.layer)?);
+                        let child = Indirect(&page).pointer(slot, self.layer);
+                        let child = child.map_err(|damage| below(damage.into()))?;
+                        next.push((index * SPAN + slot, child));
                     }
                 }
                 row = next;
@@ -615,7 +647,7 @@ impl File {
                     "an indirect block of file {} points at nothing",
                     self.inode.id
                 );
-                return Err(Stop::Failed(everglade_target::Error::Io(text)));
+                return Err(Stop::damaged(text));
             };
             (level, index) = (level - 1, index * SPAN + slot);
         }

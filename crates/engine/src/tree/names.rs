@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use everglade_format::directory::ENTRIES_PER_BLOCK;
 use everglade_format::{Damage, Directory, Entry, FileId};
 
-use crate::read::load::{LoadCx, Stop};
+use crate::read::load::{Damaged, LoadCx, Stop};
 use crate::tree::{Content, File};
 
 /// See the module's documentation.
@@ -20,27 +20,45 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Reads a directory.
+    /// Reads a directory; all of it, or it stops.
     pub(crate) fn load(file: &File, cx: &mut LoadCx<'_>) -> Result<Names, Stop> {
+        let (names, lost) = Names::load_readable(file, cx)?;
+        match lost.into_iter().next() {
+            None => Ok(names),
+            Some(damaged) => Err(Stop::Damaged(Box::new(damaged))),
+        }
+    }
+
+    /// Reads what can be read of a directory, and says what cannot.
+    pub(crate) fn load_readable(
+        file: &File,
+        cx: &mut LoadCx<'_>,
+    ) -> Result<(Names, Vec<Damaged>), Stop> {
         let mut names = Names::default();
+        let mut lost = Vec::new();
         let mut gather = crate::read::load::Gather::default();
         for block in 0..file.inode.block_count() {
-            if let Some(leaf) = gather.add(file.leaf(cx, block)) {
-                for (slot, entry) in Directory::decode(leaf.bytes())? {
-                    let slot = block * ENTRIES_PER_BLOCK as u64 + slot as u64;
-                    if let Some((_, first)) = names.entries.get(&entry.file) {
-                        let found = format!("{} and {}", first.name, entry.name);
-                        return Err(
-                            Damage::new("directory", "one name for each file", found).into()
-                        );
-                    }
-                    names.slots.insert(slot, entry.file);
-                    names.entries.insert(entry.file, (slot, entry));
-                }
+            match names.load_block(file, cx, block) {
+                Err(Stop::Damaged(damaged)) => lost.push(*damaged),
+                loaded => _ = gather.add(loaded),
             }
         }
         gather.finish()?;
-        Ok(names)
+        Ok((names, lost))
+    }
+
+    fn load_block(&mut self, file: &File, cx: &mut LoadCx<'_>, block: u64) -> Result<(), Stop> {
+        let leaf = file.leaf(cx, block)?;
+        for (slot, entry) in Directory::decode(leaf.bytes())? {
+            let slot = block * ENTRIES_PER_BLOCK as u64 + slot as u64;
+            if let Some((_, first)) = self.entries.get(&entry.file) {
+                let found = format!("{} and {}", first.name, entry.name);
+                return Err(Damage::new("directory", "one name for each file", found).into());
+            }
+            self.slots.insert(slot, entry.file);
+            self.entries.insert(entry.file, (slot, entry));
+        }
+        Ok(())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {

@@ -50,6 +50,11 @@ fn overview(
         let is_up = aggregate.state == AggregateState::Online;
         family.value(&[&aggregate.name], u64::from(is_up));
     }
+    let mut family = page.family("everglade_aggregate_read_only");
+    for aggregate in aggregates {
+        let is_read_only = aggregate.state == AggregateState::ReadOnly;
+        family.value(&[&aggregate.name], u64::from(is_read_only));
+    }
     page.family("everglade_volumes")
         .value(&[], status.volume_count);
     page.family("everglade_luns").value(&[], status.lun_count);

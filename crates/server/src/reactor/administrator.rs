@@ -244,7 +244,7 @@ impl Administrator {
             match state {
                 State::Mounting => std::thread::sleep(LOOK_EVERY),
                 State::Online | State::Stopping | State::Stopped => return Ok(()),
-                State::Failed(reason) => {
+                State::Failed(reason) | State::ReadOnly(reason) => {
                     let text = format!(
                         "the new aggregate failed: {reason}; the next start of the daemon takes it back"
                     );
@@ -552,7 +552,7 @@ fn pending(info: &AggregateInfo) -> Pending {
         aggregate: info.name.clone(),
         bytes: bytes(info.usage.pending_blocks),
         failure: match &info.state {
-            State::Failed(reason) => Some(reason.clone()),
+            State::Failed(reason) | State::ReadOnly(reason) => Some(reason.clone()),
             _ => None,
         },
     }
@@ -574,6 +574,7 @@ pub(super) fn not_changed(error: admin::Error) -> Problem {
         admin::Error::Busy(_) => Problem::new(Code::InUse, text),
         admin::Error::Limit(_) => Problem::new(Code::TooMany, text),
         admin::Error::Unavailable(_) => Problem::new(Code::Unavailable, text),
+        admin::Error::ReadOnly(_) => Problem::new(Code::ReadOnly, text),
     }
 }
 

@@ -121,7 +121,13 @@ impl Administrator {
         };
         self.engine.request_stop_of(info.id);
         self.plane.wake_all();
-        while !matches!(self.state_of(info.id), State::Stopped | State::Failed(_)) {
+        let is_at_rest = |state| {
+            matches!(
+                state,
+                State::Stopped | State::Failed(_) | State::ReadOnly(_)
+            )
+        };
+        while !is_at_rest(self.state_of(info.id)) {
             std::thread::sleep(LOOK_EVERY);
         }
         self.engine.forget(info.id);

@@ -82,7 +82,7 @@ impl Administrator {
     ) -> Aggregate {
         let usage = info.usage;
         let reason = match &info.state {
-            State::Failed(reason) => Some(reason.clone()),
+            State::Failed(reason) | State::ReadOnly(reason) => Some(reason.clone()),
             _ => None,
         };
         let here = |volume: &&VolumeInfo| volume.aggregate == info.name;
@@ -147,6 +147,7 @@ impl Administrator {
             State::Online | State::Mounting if !is_ready => AggregateState::Creating,
             State::Mounting => AggregateState::Mounting,
             State::Online => AggregateState::Online,
+            State::ReadOnly(_) => AggregateState::ReadOnly,
             State::Stopping => AggregateState::Stopping,
             State::Stopped => AggregateState::Stopped,
         }
@@ -401,6 +402,10 @@ fn view_lun(info: &LunInfo) -> Lun {
     }
 }
 
+/// What to do about an aggregate that is read-only.
+const READ_ONLY_ACTION: &str = "copy what you need from its exports, then stop the daemon and run `everglade check`; \
+     replace a device that reports errors; start the daemon again: if the cause is gone, the aggregate is online";
+
 /// What an operator should know about an aggregate.
 fn conditions(aggregate: &Aggregate) -> Vec<Condition> {
     let mut conditions = Vec::new();
@@ -421,6 +426,29 @@ fn conditions(aggregate: &Aggregate) -> Vec<Condition> {
             format!("it could not be opened and serves nothing: {reason}"),
             "do what the message says, then start the daemon again; nothing was written to it",
         );
+        return conditions;
+    }
+    if let (AggregateState::ReadOnly, Some(reason)) = (aggregate.state, &aggregate.reason) {
+        let unlogged = aggregate
+            .journal
+            .as_ref()
+            .map_or(0, |journal| journal.unlogged_bytes);
+        let in_memory = match unlogged {
+            0 => String::new(),
+            bytes => format!(
+                "; {} that clients wrote and did not flush are in memory only",
+                Size(bytes)
+            ),
+        };
+        add(
+            Code::ReadOnly,
+            Health::Unhealthy,
+            format!(
+                "it can be read and not changed, because {reason}{in_memory}; what was flushed is safe"
+            ),
+            READ_ONLY_ACTION,
+        );
+        damaged(&aggregate.damage, &mut add);
         return conditions;
     }
     if let Some(reason) = &aggregate.reason {
@@ -566,6 +594,20 @@ mod tests {
             "the rest does not matter then"
         );
         assert_eq!(conditions(&failed)[0].health, Health::Unhealthy);
+        let read_only = Aggregate {
+            state: AggregateState::ReadOnly,
+            journal: Some(Journal {
+                unlogged_bytes: 8192,
+                ..Journal::default()
+            }),
+            ..failed.clone()
+        };
+        assert_eq!(codes(&read_only), ["EVG-4008"]);
+        let told = &conditions(&read_only)[0];
+        assert_eq!(told.health, Health::Unhealthy);
+        for part in ["because gone", "8.0 KiB", "not flush"] {
+            assert!(told.what.contains(part), "{}", told.what);
+        }
         let absent = Aggregate {
             state: AggregateState::Unavailable,
             ..failed

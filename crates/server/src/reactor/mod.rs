@@ -259,8 +259,8 @@ fn open(
     })
 }
 
-/// Mounting takes as long as reading a few blocks for each volume and LUN. One aggregate that serves is enough:
-/// those that failed are shown with their reasons.
+/// Mounting takes as long as reading a few blocks for each volume and LUN. One aggregate that serves is enough, if only for
+/// reading: those that failed are shown with their reasons.
 fn wait_until_mounted(engine: &Engine) -> Result<(), StartError> {
     loop {
         let aggregates = engine.aggregates();
@@ -275,7 +275,7 @@ fn wait_until_mounted(engine: &Engine) -> Result<(), StartError> {
         });
         let is_in = |state: fn(&State) -> bool| aggregates.iter().any(|known| state(&known.state));
         let is_mounting = is_in(|state| *state == State::Mounting);
-        let is_serving = is_in(|state| *state == State::Online);
+        let is_serving = is_in(|state| matches!(state, State::Online | State::ReadOnly(_)));
         match failed {
             _ if is_mounting => {}
             Some(reason) if !is_serving => return Err(StartError::Engine(reason)),

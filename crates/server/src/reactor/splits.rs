@@ -89,7 +89,7 @@ impl Administrator {
         let failure = |name: &str| {
             let found = aggregates.iter().find(|known| known.name == name)?;
             match &found.state {
-                State::Failed(reason) => Some(reason.clone()),
+                State::Failed(reason) | State::ReadOnly(reason) => Some(reason.clone()),
                 _ => None,
             }
         };

@@ -433,9 +433,18 @@ impl Reactor {
         }
     }
 
-    /// An aggregate that has failed answers with errors from then on; the log says why, once.
+    /// An aggregate that has failed or can only be read answers changes with errors from then on; the log says why, once.
     fn tell_of_failures(&self) {
         for aggregate in self.engine.aggregates() {
+            if let State::ReadOnly(reason) = &aggregate.state
+                && self.plane.mourns_first(&aggregate.name)
+            {
+                tracing::error!(
+                    "aggregate {} is read-only from now on, because {reason}; what was flushed is safe, and what was \
+                     not is in memory only; 'everglade status' says what to do (EVG-4008)",
+                    aggregate.name
+                );
+            }
             if let State::Failed(reason) = &aggregate.state
                 && self.plane.mourns_first(&aggregate.name)
             {

@@ -110,6 +110,9 @@ const TABLE: &[Row] = &[
     (Bug::CloneSourceReleased, Kind::Snapshots, 8),
     (Bug::LunCloneForgetsEdge, Kind::Snapshots, 52),
     (Bug::LunCloneCursorAhead, Kind::Snapshots, 1),
+    (Bug::ReadOnlyForgetsFrozen, Kind::Faults, 8),
+    (Bug::ReadOnlyFlushAnswered, Kind::Faults, 1),
+    (Bug::HaltedReplayEnds, Kind::Silent, 0),
 ];
 
 /// What came of a hunt.

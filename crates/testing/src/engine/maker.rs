@@ -197,7 +197,7 @@ impl Maker for EngineMaker {
             }
         });
         match (system.state(), end) {
-            (State::Online, _) => {
+            (State::Online | State::ReadOnly(_), _) => {
                 system.mounted();
                 Ok(system)
             }

@@ -222,7 +222,7 @@ fn error_of(error: admin::Error) -> Error {
         admin::Error::Invalid { .. } => Error::Invalid("a value that cannot be"),
         admin::Error::NoSpace => Error::NoSpace,
         admin::Error::Busy(_) | admin::Error::Limit(_) => Error::Invalid("not now"),
-        admin::Error::Unavailable(text) => Error::Io(text),
+        admin::Error::Unavailable(text) | admin::Error::ReadOnly(text) => Error::Io(text),
     }
 }
 
@@ -280,6 +280,13 @@ impl System for EngineSystem {
     fn failure(&self) -> Option<String> {
         match self.state() {
             State::Failed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    fn read_only(&self) -> Option<String> {
+        match self.state() {
+            State::ReadOnly(reason) => Some(reason),
             _ => None,
         }
     }

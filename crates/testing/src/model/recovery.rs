@@ -28,6 +28,8 @@ pub struct Recovery<'m> {
     without_log: bool,
     /// What survived need not be a prefix: operations that were not durable are missing in between.
     with_gaps: bool,
+    /// Names are damaged: what is durable may be left out, or be there under another name.
+    without_names: bool,
     sights: BTreeMap<OpId, Sight>,
     present: BTreeMap<LunId, u64>,
     volumes: Option<Vec<VolumeId>>,
@@ -50,6 +52,7 @@ impl Model {
             covered,
             without_log: false,
             with_gaps: false,
+            without_names: false,
             sights: BTreeMap::new(),
             present: BTreeMap::new(),
             volumes: None,
@@ -77,6 +80,12 @@ impl<'m> Recovery<'m> {
     /// What survived need not be a prefix, as long as everything durable did.
     pub fn allow_gaps(&mut self) {
         self.with_gaps = true;
+    }
+
+    /// What is durable may be missing as a whole, or have another name: what says where it is is damaged. What is there
+    /// under its name is judged as ever.
+    pub fn forget_names(&mut self) {
+        self.without_names = true;
     }
 
     /// Remembers what is found, so that [`Recovery::adopt`] can go on from it.
@@ -136,11 +145,17 @@ impl<'m> Recovery<'m> {
             }
             let size = unknown.remove(lun.name.as_str());
             let is_present = size.is_some();
+            if self.without_names && !is_present {
+                continue;
+            }
             self.existence(&lun.name, lun.created, &lun.deletes, is_present)?;
             if let Some(size) = size {
                 self.size(LunId(index), size)?;
                 self.present.insert(LunId(index), size);
             }
+        }
+        if self.without_names {
+            return Ok(());
         }
         if let Some((name, _)) = unknown.first_key_value() {
             let detail = format!("LUN {name} exists and was never asked for");

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use everglade_env::Nanos;
+use everglade_env::{BLOCK_SIZE, Nanos};
 use everglade_target::{Error, LunHandle, Op, Reply, WriteSpan};
 
 use super::{Failure, Report};
@@ -15,6 +15,8 @@ use crate::model::{LunId, Model, OpId, Outcome, ReadId};
 use crate::system::{Admin, AdminDone, System};
 use crate::workload::{Action, contents};
 use crate::world::{End, SimWorld, Turn};
+
+const BLOCK: u64 = BLOCK_SIZE as u64;
 
 /// Turns after which a run that does not end is declared stuck. A turn is at least 200 ns.
 const TURNS_MAX: u64 = 20_000_000;
@@ -185,6 +187,77 @@ impl<'a, S: System> Driver<'a, S> {
         Ok(can_stop)
     }
 
+    /// What clients find who connect again to a system that has become read-only, if it has: everything they were told is
+    /// there, a flush says so only if it is durable, a write is refused, and nothing reaches the devices. With
+    /// `errors` other than [`Errors::Never`] blocks may be unreadable, and still nothing else may be read than what is there.
+    ///
+    /// # Errors
+    /// A promise was broken, or something is never answered.
+    pub fn read_out(&mut self, errors: Errors) -> Result<(), Failure> {
+        if self.system.read_only().is_none() || self.world.is_cut() {
+            return Ok(());
+        }
+        let closed: Vec<_> = std::mem::take(&mut self.handles).into_iter().collect();
+        for ((reactor, _), handle) in closed {
+            self.system.target(reactor).close(handle);
+        }
+        let exports = self.system.target(0).exports();
+        if let Some(export) = exports.iter().find(|export| !export.read_only) {
+            let what = format!("{} is offered for writing, and is read-only", export.name);
+            return Err(Failure::new(what));
+        }
+        let known = exports
+            .iter()
+            .filter(|it| self.model.lun(&it.name).is_some());
+        let known: Vec<(String, u64)> = known.map(|it| (it.name.clone(), it.size_bytes)).collect();
+        let mut reads = Vec::new();
+        for (name, size) in &known {
+            let mut blocks = self.model.blocks_ever(name);
+            blocks.extend([0, (size / BLOCK).saturating_sub(1)]);
+            blocks.retain(|block| (block + 1) * BLOCK <= *size);
+            blocks.sort_unstable();
+            blocks.dedup();
+            reads.extend(blocks.into_iter().map(|block| Action::Read {
+                lun: name.clone(),
+                offset: block * BLOCK,
+                length: BLOCK,
+            }));
+        }
+        let before = self.world.writes();
+        self.held = None;
+        self.manners.errors = errors;
+        self.poisoned = false;
+        let mut reads = reads.into_iter();
+        self.run(&mut |_| reads.next())?;
+        let Some((name, _)) = known.first() else {
+            return Ok(());
+        };
+        self.manners.errors = Errors::Anywhere;
+        self.poisoned = false;
+        let mut flush = Some(Action::Flush { lun: name.clone() });
+        self.run(&mut |_| flush.take())?;
+        self.poisoned = false;
+        let refused = self.report.errors;
+        let mut write = Some(Action::Write {
+            lun: name.clone(),
+            offset: 0,
+            length: BLOCK,
+            fill: self.rng.draw(),
+            durable: false,
+        });
+        self.run(&mut |_| write.take())?;
+        if self.report.errors == refused {
+            return Err(Failure::new(format!(
+                "{name} is read-only, and took a write"
+            )));
+        }
+        if self.world.writes() != before {
+            return Err(Failure::new("what is read-only wrote to a device"));
+        }
+        self.report.read_out += 1;
+        Ok(())
+    }
+
     fn stuck(&self, how: &str) -> Failure {
         let waiting: Vec<String> = self
             .pending
@@ -327,7 +400,8 @@ impl<'a, S: System> Driver<'a, S> {
                     matches!(pending, Pending::Admin(_, Admin::ShrinkLun { name: other, .. })
                         if other == name)
                 });
-                if export.size_bytes > self.model.size_bytes(lun) && !is_shrinking {
+                let is_settled = !is_shrinking && self.system.read_only().is_none();
+                if export.size_bytes > self.model.size_bytes(lun) && is_settled {
                     self.fail(format!("{name} has {} bytes, too many", export.size_bytes));
                 }
                 self.handles.insert(key, handle);
@@ -605,8 +679,9 @@ impl<'a, S: System> Driver<'a, S> {
                 Outcome::Refused
             }
             Error::Io(_) if is_answer => {
-                self.poisoned |=
-                    self.manners.errors == Errors::End || self.system.failure().is_some();
+                self.poisoned |= self.manners.errors == Errors::End
+                    || self.system.failure().is_some()
+                    || self.system.read_only().is_some();
                 self.report.errors += 1;
                 Outcome::Failed
             }

@@ -43,6 +43,8 @@ pub struct View {
     pub blocks: BTreeMap<String, BTreeMap<u64, Shown>>,
     /// Why the system gave up while it was being looked at.
     pub failed: Option<String>,
+    /// Why it can only be read.
+    pub read_only: Option<String>,
 }
 
 /// Which errors are answers.
@@ -106,6 +108,7 @@ pub fn look_at<S: System>(
         volumes: system.volumes(),
         cp: system.recovered_cp(),
         has_gaps: system.has_gaps(),
+        read_only: system.read_only(),
         ..View::default()
     };
     for (name, size) in view.exports.clone() {
@@ -248,6 +251,14 @@ fn judge_by(recovery: &mut Recovery<'_>, view: &View, tolerance: Tolerance) -> R
         recovery.allow_gaps();
     }
     let judged = |violation: Violation| Failure::new(violation);
+    match &view.read_only {
+        Some(_) if tolerance.is_wide() => recovery.forget_names(),
+        Some(reason) => {
+            let what = format!("it starts for reading only, without a reason: {reason}");
+            return Err(Failure::new(what));
+        }
+        None => {}
+    }
     recovery
         .exports(&view.exports, view.volumes.as_deref())
         .map_err(judged)?;
@@ -281,6 +292,8 @@ impl View {
     pub fn errors(&self) -> u64 {
         let blocks = self.blocks.values().flat_map(BTreeMap::values);
         let errors = blocks.filter(|shown| matches!(shown, Shown::Error(_)));
-        errors.count() as u64 + u64::from(self.failed.is_some())
+        let ends = [&self.failed, &self.read_only];
+        let ends = ends.into_iter().filter(|end| end.is_some());
+        (errors.count() + ends.count()) as u64
     }
 }

@@ -253,6 +253,9 @@ impl<M: Maker> Life<'_, M> {
                 driver.stop().map_err(traced)?;
             }
         }
+        if end == End::Stopped {
+            driver.read_out(trouble.in_reads()).map_err(traced)?;
+        }
         let mut report = driver.report;
         let after = driver.system().committed_cp();
         report.cps = after.unwrap_or(0).saturating_sub(before.unwrap_or(0));

@@ -17,6 +17,8 @@ pub struct Report {
     pub refused: u64,
     /// Operations that failed with an input/output error.
     pub errors: u64,
+    /// Times a system became read-only, and everything it had was read out and judged.
+    pub read_out: u64,
     /// Device writes.
     pub writes: u64,
     /// Consistency points committed.
@@ -48,6 +50,7 @@ impl Report {
         self.actions += other.actions;
         self.refused += other.refused;
         self.errors += other.errors;
+        self.read_out += other.read_out;
         self.writes += other.writes;
         self.cps += other.cps;
         self.cuts += other.cuts;
@@ -90,11 +93,12 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "actions {} refused {} errors {} writes {} cps {} cuts {} recoveries {} effective-faults {} \
+            "actions {} refused {} errors {} read-out {} writes {} cps {} cuts {} recoveries {} effective-faults {} \
              virtual-seconds {} digest {}",
             self.actions,
             self.refused,
             self.errors,
+            self.read_out,
             self.writes,
             self.cps,
             self.cuts,

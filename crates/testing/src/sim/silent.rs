@@ -4,13 +4,15 @@
 //! two restarts of what it leaves; then the copy is thrown away, because nobody could live on with it.
 //!
 //! *Wild* damage strikes anything behind the first label of each device: data, maps, trees, one of the two
-//! copies of a superblock. Then everything may answer with an error: reads, mounts, a consistency point and
-//! with it the whole aggregate. *Aimed* damage strikes blocks of clients' data that the model
+//! copies of a superblock. Then everything may answer with an error: reads, mounts, a consistency point, and
+//! with that every change. *Aimed* damage strikes blocks of clients' data that the model
 //! knows: then those answer with an error until they are written again, and nothing else does. In both:
 //!
 //! 1. What is read is what the model allows. Wrong data is never an answer.
 //! 2. Nothing gets stuck, and nothing stops at an assertion.
 //! 3. What the offline check finds clean starts, and reads without an error.
+//! 4. A system that becomes read-only, while it runs or when it starts, shows all that was acknowledged where it can be
+//!    read, says of nothing in memory that it is durable, takes no change and writes nothing.
 //!
 //! *The journal* is damaged apart from the rest: what is durable by it alone may then be gone, the last first,
 //! because no reader can tell the end of a log from damage in it; everything else is as above.
@@ -217,15 +219,24 @@ impl<M: Maker> Life<'_, M> {
             };
             let view = look(&world, &mut system, &model)?;
             if is_clean && view.errors() > 0 {
-                let what = format!("the check found nothing, but reads fail: {:?}", view.failed);
+                let (failed, read_only) = (&view.failed, &view.read_only);
+                let what = format!(
+                    "the check found nothing, but reads fail: {failed:?}, or changes: {read_only:?}"
+                );
                 return Err(Failure::new(what));
             }
             self.report.answered[branch.fault] += view.errors();
             self.report.recoveries += 1;
+            let known = model.clone();
             model = compare(&view, &model, at, branch.tolerance)
                 .map_err(|failure| failure.within(format!("restart {again}")))?;
             model.set_writes(world.writes());
             (images, model) = self.live_with(branch, &world, system, model)?;
+            if view.read_only.is_some() {
+                // Nothing changed, and what was left out may be there again.
+                model = known;
+                model.set_writes(world.writes());
+            }
         }
         Ok(())
     }
@@ -271,7 +282,8 @@ impl<M: Maker> Life<'_, M> {
                 _ => workload.draw(),
             })
         })?;
-        let failure = driver.system().failure();
+        let failure = driver.system().failure().or(driver.system().read_only());
+        driver.read_out(manners.errors)?;
         let report = driver.report;
         drop(driver);
         if let (Tolerance::Marked, Some(reason)) = (branch.tolerance, &failure) {

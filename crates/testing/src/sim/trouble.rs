@@ -29,6 +29,16 @@ impl Trouble {
         vanishes: None,
     };
 
+    /// What clients may be told who only read.
+    pub(super) fn in_reads(&self) -> Errors {
+        match self.fault {
+            None | Some(Fault::WriteError | Fault::FlushError | Fault::Slow | Fault::NoSpace) => {
+                Errors::Never
+            }
+            Some(_) => Errors::Anywhere,
+        }
+    }
+
     /// Draws some, and switches it on in `world`.
     pub(super) fn draw(
         rng: &mut Rng,

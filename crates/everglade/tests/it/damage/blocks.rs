@@ -8,15 +8,15 @@ use super::{
     BLOCK, BLOCK_U32, Medium, assert_refused_untouched, assert_serves, noise, open, serve,
     with_blocks,
 };
-use crate::running::{Place, code, stdout};
-use crate::wire::EIO;
+use crate::running::{Place, code, stderr, stdout};
+use crate::wire::{EIO, EPERM};
 
 fn at(number: u64) -> u64 {
     number * BLOCK as u64
 }
 
 /// Where blocks are whose header is like this: of the newest consistency point or of earlier ones.
-fn headed(medium: &Medium, like: impl Fn(&Header) -> bool) -> Vec<u64> {
+pub(super) fn headed(medium: &Medium, like: impl Fn(&Header) -> bool) -> Vec<u64> {
     let found = medium.find(|bytes| {
         let block: &Block = bytes.try_into().expect("a block");
         // Client data is noise here, and no noise is a header of a small file.
@@ -174,7 +174,7 @@ fn what_the_journal_has_for_damaged_blocks_does_not_keep_the_rest_from_being_ser
 }
 
 #[test]
-fn a_consistency_point_that_fails_stops_the_aggregate_and_loses_nothing_flushed() {
+fn a_consistency_point_that_fails_leaves_the_aggregate_readable_and_loses_nothing_flushed() {
     let place = with_blocks(&[1, 300, 600]);
     let medium = Medium::of(&place);
     // Which blocks are in use: nothing can be stored without it.
@@ -188,6 +188,7 @@ fn a_consistency_point_that_fails_stops_the_aggregate_and_loses_nothing_flushed(
     client.flush().expect("the journal has it");
     assert!(server.is_running());
     drop(client);
+    // The stop's own consistency point is the first: what was flushed is in the journal, and the stop says no.
     let log = server.stop_failed();
     let reason = log.lines().last().unwrap_or_default();
     for part in [
@@ -196,6 +197,39 @@ fn a_consistency_point_that_fails_stops_the_aggregate_and_loses_nothing_flushed(
         "start again to recover",
     ] {
         assert!(reason.contains(part), "{log}");
+    }
+    // The start's own cannot go on either: everything is there, for reading, and a stop has nothing to say.
+    for _ in 0..2 {
+        let server = serve(&place);
+        let mut client = open(&server);
+        assert_eq!(client.read(at(300), BLOCK_U32), Ok(noise(7)));
+        assert_eq!(client.read(at(600), BLOCK_U32), Ok(noise(600)));
+        assert_eq!(client.write(at(300), &noise(8)), Err(EPERM));
+        assert_eq!(client.trim(at(300), BLOCK_U32), Err(EPERM));
+        assert_eq!(client.flush(), Ok(()), "all of it is durable");
+        let status = place.run(&["status"]);
+        assert_eq!(code(&status), 8);
+        for part in [
+            "aggr0 read-only",
+            "EVG-4008",
+            "expected tag",
+            "everglade check",
+        ] {
+            assert!(
+                stdout(&status).contains(part),
+                "{part}: {}",
+                stdout(&status)
+            );
+        }
+        let refused = place.run(&["lun", "create", "vol0/more", "--size", "64MiB"]);
+        assert_eq!(code(&refused), 1);
+        assert!(
+            stderr(&refused).contains("EVG-4008"),
+            "{}",
+            stderr(&refused)
+        );
+        drop(client);
+        server.stop();
     }
     // Whoever repairs the device finds everything that was promised.
     damaged.iter().for_each(|at| medium.flip(*at));
@@ -230,13 +264,12 @@ fn damaged_pointers_of_a_lun_are_errors_and_the_server_goes_on() {
 }
 
 #[test]
-fn damaged_inodes_names_or_roots_are_refused() {
+fn damaged_inodes_or_roots_are_refused() {
     let place = with_blocks(&[1]);
     let medium = Medium::of(&place);
     let of_kind = |kind| move |header: &Header| header.kind == kind;
     for damaged in [
         headed(&medium, of_kind(BlockKind::Inodes)),
-        headed(&medium, of_kind(BlockKind::Directory)),
         headed(&medium, of_kind(BlockKind::AggregateIndirect)),
     ] {
         damaged.iter().for_each(|at| medium.flip(*at));

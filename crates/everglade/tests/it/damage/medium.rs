@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use everglade_format::Config;
 use everglade_format::config::CONFIG_BYTES;
 use everglade_format::label::CONFIG_OFFSETS;
+use everglade_format::{Config, Geometry, Pvbn};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
@@ -21,6 +21,7 @@ pub(super) struct Medium {
     pub(super) size_bytes: u64,
     /// Where the journal is: after an orderly end nothing there counts.
     journal: Range<u64>,
+    geometry: Option<Geometry>,
 }
 
 impl Medium {
@@ -35,6 +36,7 @@ impl Medium {
             size_bytes: size.parse().expect("a number"),
             directory,
             journal: 0..0,
+            geometry: None,
         };
         let records = CONFIG_OFFSETS.map(|slot| medium.read(slot, CONFIG_BYTES));
         let config = records
@@ -43,8 +45,16 @@ impl Medium {
         if let Some(config) = config {
             let first = config.journal.first.0 * BLOCK as u64;
             medium.journal = first..first + config.journal.blocks * BLOCK as u64;
+            medium.geometry = config.geometry().ok();
         }
         medium
+    }
+
+    /// Where a block of the aggregate is.
+    pub(super) fn locate(&self, pvbn: Pvbn) -> u64 {
+        let geometry = self.geometry.as_ref().expect("a label");
+        let place = geometry.locate(pvbn).expect("a block of the aggregate");
+        place.dbn.0 * BLOCK as u64
     }
 
     fn segment(&self, offset: u64) -> (File, u64) {

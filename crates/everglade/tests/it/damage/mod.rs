@@ -10,6 +10,7 @@ mod labels;
 mod medium;
 mod notes;
 mod random;
+mod readonly;
 mod stale;
 mod superblocks;
 mod untouched;

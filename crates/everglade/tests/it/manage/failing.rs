@@ -7,9 +7,10 @@ use std::process::Command;
 
 use super::devices::Loop;
 use super::{GIB, MIB, Place, ask, ask_json, assert_clean, everything, refused, serve, text};
+use crate::operate::http;
 use crate::running::{code, stdout};
 use crate::tools::{have, skip};
-use crate::wire::{CMD_FLUSH, CMD_WRITE, Client};
+use crate::wire::{CMD_FLUSH, CMD_WRITE, Client, EIO, EPERM};
 
 /// A file system in memory, which goes with this.
 struct Tiny {
@@ -87,7 +88,7 @@ fn an_aggregate_the_host_has_no_room_for_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_failed_aggregate_is_reported_and_disturbs_no_other() {
+fn an_aggregate_whose_device_fails_is_reported_read_out_and_disturbs_no_other() {
     let Some(tiny) = Tiny::new(64 * MIB) else {
         return;
     };
@@ -127,21 +128,42 @@ fn a_failed_aggregate_is_reported_and_disturbs_no_other() {
     for part in [
         "health: unhealthy",
         "aggregate b",
-        "EVG-4001",
+        "EVG-4008",
+        "in memory only",
         "1 of 2 aggregates",
     ] {
         assert!(said.contains(part), "'{part}' is not in: {said}");
     }
     assert_eq!(
         ask_json(&place, &["aggregate", "show", "b"])["state"],
-        "failed"
+        "read-only"
     );
     refused(
         &place,
         &["lun", "create", "v/m", "--size", "1GiB"],
         1,
-        &["EVG-3002"],
+        &["EVG-4008"],
     );
+
+    // Everything that was acknowledged can be read out, and a flush does not say that it is durable.
+    let (mut reader, _) = Client::open(&server.tcp, "v/l").expect("a client that reads");
+    let mut at = 0;
+    while at < offset {
+        assert!(reader.read(at, length) == Ok(block.clone()), "at {at}");
+        at += MIB;
+    }
+    assert_eq!(reader.flush(), Err(EIO));
+    assert_eq!(reader.write(0, &block), Err(EPERM));
+    assert!(reader.read(0, length) == Ok(block.clone()), "it goes on");
+    let page = http::tcp(&server.metrics, "GET", "/metrics", "").body;
+    for line in [
+        "everglade_aggregate_read_only{aggregate=\"b\"} 1",
+        "everglade_aggregate_read_only{aggregate=\"aggr0\"} 0",
+        "everglade_aggregate_up{aggregate=\"b\"} 0",
+    ] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
+    assert!(ask(&place, &["event", "show"]).contains("EVG-4008"));
 
     let (mut other, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
     other.write(0, &block).expect("written");

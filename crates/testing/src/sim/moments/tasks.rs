@@ -904,7 +904,7 @@ impl Life<'_> {
         if self.world.is_cut() {
             return Ok(());
         }
-        if let Some(reason) = self.system.failure() {
+        if let Some(reason) = self.system.failure().or(self.system.read_only()) {
             self.excuse("the stop", &reason);
             return self.failure.take().map_or(Ok(()), Err);
         }

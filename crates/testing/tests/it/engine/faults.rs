@@ -1,4 +1,4 @@
-//! Devices that fail: what cannot be read fails alone, what cannot be written fails the aggregate.
+//! Devices that fail: what cannot be read fails alone, what cannot be written makes the aggregate read-only.
 
 use everglade_engine::State;
 use everglade_engine::admin::Change;
@@ -9,6 +9,7 @@ use everglade_format::{Block, Header};
 use everglade_target::{Error, Op, Reply, WriteSpan};
 use everglade_testing::SimWorld;
 use everglade_testing::engine::EngineMaker;
+use everglade_testing::system::System;
 use everglade_testing::workload::contents;
 use everglade_testing::world::{Faults, Images};
 
@@ -70,7 +71,7 @@ fn a_block_that_cannot_be_read_fails_alone_until_it_is_written_again() {
 }
 
 #[test]
-fn what_cannot_be_written_fails_the_aggregate_and_a_restart_recovers() {
+fn what_cannot_be_written_leaves_the_aggregate_readable_and_a_restart_recovers() {
     let mut rig = Rig::new(EngineMaker::SMALL, 16 << 20, 1);
     let system = rig.mount();
     let (mut system, ()) = rig.run(
@@ -95,9 +96,27 @@ fn what_cannot_be_written_fails_the_aggregate_and_a_restart_recovers() {
     };
     let answer = ask(&rig.world, &mut system, "v/l", op);
     assert!(matches!(answer, Err(Error::Io(_))), "{answer:?}");
-    assert!(matches!(system.state(), State::Failed(_)));
-    let answer = ask(&rig.world, &mut system, "v/l", read(0, 1));
-    assert!(matches!(answer, Err(Error::Io(_))), "{answer:?}");
+    assert!(matches!(system.state(), State::ReadOnly(_)));
+    // Opened again, and told that nothing can be changed.
+    let target = system.target(0);
+    let exports = target.exports();
+    assert!(exports[0].read_only && exports.len() == 1, "{exports:?}");
+    let found = ask(&rig.world, &mut system, "v/l", read(1, 15)).expect("the rest can be read");
+    let Reply::Data(span) = found else {
+        panic!("a read is answered with data")
+    };
+    assert_eq!(span.to_vec(), contents(5, 16 * BLOCK)[BLOCK_SIZE..]);
+    // What was written is in memory, and nobody may take it for durable; nothing more reaches the device.
+    let writes = rig.world.writes();
+    ask(&rig.world, &mut system, "v/l", read(0, 1)).expect("also what was not acknowledged");
+    let flushed = ask(&rig.world, &mut system, "v/l", Op::Flush);
+    assert!(matches!(flushed, Err(Error::Io(_))), "{flushed:?}");
+    let data = WriteSpan::copy_of(BLOCK, &contents(7, BLOCK));
+    let durable = false;
+    let op = Op::Write { data, durable };
+    let written = ask(&rig.world, &mut system, "v/l", op);
+    assert!(matches!(written, Err(Error::Io(_))), "{written:?}");
+    assert_eq!(rig.world.writes(), writes);
     // The write may or may not be there; it was not acknowledged, and nothing else may differ.
     rig.restart();
     let mut system = rig.maker_mount();
