@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use everglade_format::planted::Bug;
-use everglade_format::{CpNumber, Entry, EntryKind, Inode, Kind, Layer, planted};
+use everglade_format::{CpNumber, Entry, EntryKind, Inode, Kind, planted};
 
 use crate::background::lun_clone;
 use crate::change::{Change, Context, Error};
@@ -11,7 +11,6 @@ use crate::home::aggregate::Home;
 use crate::home::find::{check_name, check_size, find, find_lun, set_size};
 use crate::pool::volume::Lun;
 use crate::read::root::Root;
-use crate::tree::File;
 
 pub(crate) fn create_lun(
     home: &mut Home,

@@ -8,7 +8,7 @@
 //! What is damaged is left out, and the aggregate is read-only then ([`crate::alloc::named`]): a volume whose superblock cannot be
 //! read, snapshots whose records cannot. Only if no volume at all can be read the mount fails.
 
-use crate::alloc::named::{Absent, load_file_system, load_readable};
+use crate::alloc::named::{Absent, load_readable};
 use crate::mount::search::Search;
 use crate::read::load::Damaged;
 use everglade_format::config::Uuid;

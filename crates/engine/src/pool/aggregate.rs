@@ -220,7 +220,7 @@ impl Aggregate {
         self.standing.is_online()
     }
 
-    /// Nothing of it is written any more ([`standing`]).
+    /// Nothing of it is written any more ([`crate::pool::standing`]).
     pub(crate) fn is_halted(&self) -> bool {
         self.standing.is_halted()
     }

@@ -9,7 +9,6 @@ use everglade_freespace::Areas;
 use crate::home::aggregate::Home;
 use crate::media::Place;
 use crate::media::host::{HOST_MARGIN_BYTES, nearly_free};
-use crate::pool::aggregate::State;
 use crate::reactor::Core;
 use crate::reactor::loading::Inflight;
 

@@ -43,7 +43,6 @@ use crate::change;
 use crate::home::aggregate::Home;
 use crate::mount::mounting::Mounting;
 use crate::ops::{Client, Durability};
-use crate::pool::aggregate::State;
 use crate::pool::volume::Lun;
 use crate::reactor::ahead::{Ahead, Stream};
 use crate::reactor::loading::{Inflight, LoadKey, Waiters};

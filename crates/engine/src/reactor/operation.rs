@@ -9,7 +9,7 @@ use everglade_target::{Completion, Error, Reply};
 use crate::ops::{Client, OpCx, Origin, Outcome};
 use crate::pool::aggregate::State;
 use crate::pool::log::Log;
-use crate::pool::volume::{Lun, STRIPE_BLOCKS};
+use crate::pool::volume::STRIPE_BLOCKS;
 use crate::reactor::{AdminDone, Answer, Core, Joined, Waiter, Work};
 use crate::read::load::{LoadCx, Stop};
 
