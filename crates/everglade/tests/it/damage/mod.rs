@@ -10,6 +10,7 @@ mod labels;
 mod medium;
 mod notes;
 mod random;
+mod rolledback;
 mod stale;
 mod superblocks;
 mod untouched;
