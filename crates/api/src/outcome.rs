@@ -1,8 +1,8 @@
 //! What became of a change that was answered with a problem.
 //!
-//! Most problems say why nothing was changed. Two kinds do not: the daemon may have made the change and then failed to show
-//! it, or it may not know. A client repeats what was not done, does not repeat what was done, and asks again about what
-//! is unknown (decision 0030).
+//! Most problems say why nothing was changed. Two kinds do not: the daemon may have made the change
+//! and then failed to show it, or it may not know. A client repeats what was not done, does not
+//! repeat what was done, and asks again about what is unknown (decision 0030).
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,8 +54,8 @@ impl FromStr for Outcome {
     }
 }
 
-/// The answer to a change that was made before, and of which only the history is left: the daemon was restarted since, or
-/// nobody waited for its answer.
+/// The answer to a change that was made before, and of which only the history is left: the daemon
+/// was restarted since, or nobody waited for its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Remembered {
     /// Always `done`.

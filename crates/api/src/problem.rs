@@ -24,7 +24,8 @@ pub struct Problem {
     pub detail: String,
     /// The field of the request that is to blame.
     pub field: Option<String>,
-    /// What became of the change, where it is known. Of a change that was refused nobody has to say that it is not done.
+    /// What became of the change, where it is known. Of a change that was refused nobody has to say
+    /// that it is not done.
     pub outcome: Option<Outcome>,
 }
 

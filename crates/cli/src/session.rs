@@ -1,8 +1,8 @@
 //! Asking the daemon: one connection for each request, as the daemon wants it.
 //!
-//! A change ends in one of three ways: it is done, it is not done, or nobody knows. A conversation that breaks leaves the
-//! third; so each change has an `Idempotency-Key`, and is sent again with the same one until the daemon says which it is,
-//! or is away for too long (decision 0030).
+//! A change ends in one of three ways: it is done, it is not done, or nobody knows. A conversation
+//! that breaks leaves the third; so each change has an `Idempotency-Key`, and is sent again with
+//! the same one until the daemon says which it is, or is away for too long (decision 0030).
 
 use std::fs::File;
 use std::io::Read;
@@ -25,7 +25,8 @@ use crate::failure::{Failure, exit};
 
 /// Longer than the daemon lets anyone wait, so that its own words are heard.
 const ANSWER_WITHIN: Duration = Duration::from_secs(100);
-/// How long a daemon that ended a conversation may take to be there again, and how often it is asked.
+/// How long a daemon that ended a conversation may take to be there again, and how often it is
+/// asked.
 const RETRY_WITHIN: Duration = Duration::from_secs(5);
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 /// Much longer than the daemon is silent on a stream.
@@ -172,8 +173,9 @@ impl Session {
         )))
     }
 
-    /// Asks for a change. If the conversation breaks, the same request is sent again with the same key: the daemon does it
-    /// once, and says what became of it. As long as nothing was sent, nothing was done.
+    /// Asks for a change. If the conversation breaks, the same request is sent again with the same
+    /// key: the daemon does it once, and says what became of it. As long as nothing was sent,
+    /// nothing was done.
     fn change(
         &self,
         method: &Method,
@@ -382,7 +384,8 @@ fn refusal(status: StatusCode, body: &[u8]) -> Refused {
             failure: problem.into(),
         };
     }
-    // A newer daemon may have codes of its own; its words are still words, and so is what became of the change.
+    // A newer daemon may have codes of its own; its words are still words, and so is what became of
+    // the change.
     let text = |field: &str| value.as_ref().and_then(|value| value.get(field)?.as_str());
     let outcome = text("outcome").and_then(|word| word.parse().ok());
     let failure = match text("detail") {

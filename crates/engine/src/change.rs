@@ -282,8 +282,8 @@ pub enum Error {
     /// The aggregate cannot be changed now.
     #[error("{0}")]
     Unavailable(String),
-    /// The superblock with the change was sent to the devices, and the aggregate failed before all had it: the next
-    /// start finds the change made or not.
+    /// The superblock with the change was sent to the devices, and the aggregate failed before all
+    /// had it: the next start finds the change made or not.
     #[error("{0}")]
     Unknown(String),
 }

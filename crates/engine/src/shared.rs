@@ -297,8 +297,8 @@ impl Engine {
         Ok(id)
     }
 
-    /// Writes copies of an aggregate's labels anew that were lost; what was lost, and what could not be written. For once it
-    /// is online. Blocks the caller.
+    /// Writes copies of an aggregate's labels anew that were lost; what was lost, and what could
+    /// not be written. For once it is online. Blocks the caller.
     pub fn mend_labels(&self, storage: &dyn Storage, id: u32) -> Vec<LostCopy> {
         let aggregate = self.0.aggregate(id);
         copies::mend(storage, &aggregate.config, &aggregate.media.devices)

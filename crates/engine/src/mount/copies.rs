@@ -1,14 +1,19 @@
-//! Copies of the label's config record: each device has two, at its front and at its end, and one is enough to open it. A
-//! copy that was lost is written anew from what the aggregate was opened with, so that the next loss finds a copy again.
+//! Copies of the label's config record: each device has two, at its front and at its end, and one
+//! is enough to open it. A copy that was lost is written anew from what the aggregate was opened
+//! with, so that the next loss finds a copy again.
 //!
-//! 1. A copy is lost if it cannot be read, does not decode, is absent, or is of an older epoch. A whole record of the same
-//!    epoch that says something else is left alone: that is for the verifier and for people.
-//! 2. A slot of the other epoch parity that has neither a record nor nothing is blanked, for the same reason.
-//! 3. What says what it should is never written. A device that is open has a good copy, so a power cut during a write leaves
-//!    that one, and a torn copy that the next start finds lost.
-//! 4. A copy that cannot be written costs nothing but itself: the aggregate serves, and people are told.
+//! 1. A copy is lost if it cannot be read, does not decode, is absent, or is of an older epoch. A
+//!    whole record of the same epoch that says something else is left alone: that is for the
+//!    verifier and for people.
+//! 2. A slot of the other epoch parity that has neither a record nor nothing is blanked, for the
+//!    same reason.
+//! 3. What says what it should is never written. A device that is open has a good copy, so a power
+//!    cut during a write leaves that one, and a torn copy that the next start finds lost.
+//! 4. A copy that cannot be written costs nothing but itself: the aggregate serves, and people are
+//!    told.
 //!
-//! Called once the aggregate is online, because of one that cannot be mounted nothing is written. Blocks the caller.
+//! Called once the aggregate is online, because of one that cannot be mounted nothing is written.
+//! Blocks the caller.
 
 use everglade_env::{DeviceId, DiskError, Storage};
 use everglade_format::config::CONFIG_BYTES;

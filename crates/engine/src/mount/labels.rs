@@ -20,7 +20,8 @@ pub struct Refusal {
     pub expected: String,
     /// What to do.
     pub remedy: String,
-    /// The consistency point of the devices, if it is older than [`Expected::cp`] and that is all there is against them.
+    /// The consistency point of the devices, if it is older than [`Expected::cp`] and that is all
+    /// there is against them.
     pub rolled_back_to: Option<u64>,
 }
 

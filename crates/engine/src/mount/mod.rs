@@ -1,7 +1,8 @@
 //! Mounting: from devices to an aggregate at home.
 //!
-//! [`create`] makes an aggregate, [`labels`] finds the devices that belong together and the newest superblock,
-//! [`mounting`] reads an aggregate's metadata, and [`copies`] writes lost copies of labels anew.
+//! [`create`] makes an aggregate, [`labels`] finds the devices that belong together and the newest
+//! superblock, [`mounting`] reads an aggregate's metadata, and [`copies`] writes lost copies of
+//! labels anew.
 
 pub(crate) mod copies;
 pub(crate) mod create;

@@ -6,10 +6,11 @@
 //!              └──────────────────────────────────────▶ refused
 //! ```
 //!
-//! Every change that was accepted is answered once, also if its aggregate stops or fails. If it fails during a consistency
-//! point, the phase says what became of the changes in it ([`Fate`]): before the superblock is sent nothing is on media;
-//! while it is written nobody knows; once all members have it, the change is made. The journal has no changes, so the
-//! next start does not make them again.
+//! Every change that was accepted is answered once, also if its aggregate stops or fails. If it
+//! fails during a consistency point, the phase says what became of the changes in it ([`Fate`]):
+//! before the superblock is sent nothing is on media; while it is written nobody knows; once all
+//! members have it, the change is made. The journal has no changes, so the next start does not make
+//! them again.
 //!
 //! What grows is admitted like a client's growth (docs/design/design.md §8), or else many small
 //! requests could use up the reserve. Deletions always are.
@@ -128,7 +129,8 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// The aggregate is at its end: refuses what is not on media, and answers the rest as far as is known.
+    /// The aggregate is at its end: refuses what is not on media, and answers the rest as far as is
+    /// known.
     pub(super) fn refuse_requests(&mut self, aggregate: u32) {
         let home = self.homes.get_mut(&aggregate).expect("at home");
         let name = home.aggregate.name.to_string();

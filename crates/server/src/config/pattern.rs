@@ -1,14 +1,15 @@
 //! Patterns: which exports a line of `[nbd.allow]` is about.
 //!
 //! ```text
-//! VOLUME/LUN             a LUN, and its snapshots unless another line is about them
-//! VOLUME/LUN@SNAPSHOT    what the LUN was in a snapshot
-//! BEGINNING*             all exports whose names begin so: *, VOLUME/*, VOLUME/db*, vm*, VOLUME/LUN@*
+//! VOLUME/LUN a LUN, and its snapshots unless another line is about them VOLUME/LUN@SNAPSHOT what
+//! the LUN was in a snapshot BEGINNING* all exports whose names begin so: *, VOLUME/*, VOLUME/db*,
+//! vm*, VOLUME/LUN@*
 //! ```
 //!
-//! An export that no line is about is for all, so a pattern that can never fit opens what it was to close. Every part of a
-//! pattern must therefore be what a name can be; anything else refuses the start. A pattern that could fit and fits nothing
-//! that exists is a warning (`reactor::patterns`), because the LUN may be made later.
+//! An export that no line is about is for all, so a pattern that can never fit opens what it was to
+//! close. Every part of a pattern must therefore be what a name can be; anything else refuses the
+//! start. A pattern that could fit and fits nothing that exists is a warning (`reactor::patterns`),
+//! because the LUN may be made later.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,8 +26,8 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Whether it is about this export. Who may not read a LUN may not read what it was either, unless a longer pattern
-    /// says so.
+    /// Whether it is about this export. Who may not read a LUN may not read what it was either,
+    /// unless a longer pattern says so.
     #[must_use]
     pub fn fits(&self, export: &str) -> bool {
         if self.is_prefix {
@@ -36,13 +37,15 @@ impl Pattern {
         self.stem == export || Some(self.stem.as_str()) == lun
     }
 
-    /// Of the patterns that fit, the one of the highest rank decides: the longest, and a name before a beginning.
+    /// Of the patterns that fit, the one of the highest rank decides: the longest, and a name
+    /// before a beginning.
     #[must_use]
     pub fn rank(&self) -> (usize, bool) {
         (self.stem.len(), !self.is_prefix)
     }
 
-    /// Whether it would be about the LUN of this name, or about one of its snapshots: `vol0/lun0@*` is there for `vol0/lun0`.
+    /// Whether it would be about the LUN of this name, or about one of its snapshots: `vol0/lun0@*`
+    /// is there for `vol0/lun0`.
     #[must_use]
     pub fn concerns(&self, lun: &str) -> bool {
         let named = self.stem.split_once('@').map(|(lun, _)| lun);

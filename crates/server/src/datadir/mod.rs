@@ -190,7 +190,8 @@ impl DataDir {
         &self.seen
     }
 
-    /// Takes note of consistency points that are durable. Durable when it returns; nothing is written if nothing has changed.
+    /// Takes note of consistency points that are durable. Durable when it returns; nothing is
+    /// written if nothing has changed.
     ///
     /// # Errors
     /// The system refused; what was seen before stands.

@@ -1,4 +1,5 @@
-//! `seen.toml`: the newest consistency point that this directory has seen of each aggregate (decision 0031).
+//! `seen.toml`: the newest consistency point that this directory has seen of each aggregate
+//! (decision 0031).
 //!
 //! ```toml
 //! version = 0
@@ -10,13 +11,17 @@
 //! # end of what was seen
 //! ```
 //!
-//! Devices that were replaced, all of them, by an older copy look like the truth. What the directory has seen tells them
-//! apart, so it is written at each mount, hourly, and at the stop, and never before the consistency point it names is on
-//! stable media of all members: a start after any crash finds the devices at that one or a newer one.
+//! Devices that were replaced, all of them, by an older copy look like the truth. What the
+//! directory has seen tells them apart, so it is written at each mount, hourly, and at the stop,
+//! and never before the consistency point it names is on stable media of all members: a start after
+//! any crash finds the devices at that one or a newer one.
 //!
-//! 1. The file only protects. Without it, or if it is damaged, every aggregate is served, and the next mount writes it anew.
-//! 2. It is a file of its own because an older daemon does not know it: `state.toml` with a field more would be refused by it.
-//! 3. An aggregate that is recorded and not open keeps its line; one that is not recorded any more loses it.
+//! 1. The file only protects. Without it, or if it is damaged, every aggregate is served, and the
+//!    next mount writes it anew.
+//! 2. It is a file of its own because an older daemon does not know it: `state.toml` with a field
+//!    more would be refused by it.
+//! 3. An aggregate that is recorded and not open keeps its line; one that is not recorded any more
+//!    loses it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -82,7 +87,8 @@ impl Seen {
         }
     }
 
-    /// The same with what was seen now of aggregates that are open. Of others only those are kept that are recorded.
+    /// The same with what was seen now of aggregates that are open. Of others only those are kept
+    /// that are recorded.
     #[must_use]
     pub(super) fn with(&self, points: Vec<Point>, state: &State) -> Seen {
         let mut all = self.points.clone();

@@ -8,10 +8,11 @@
 //!    next start, and with it what was acknowledged.
 //! 3. An aggregate is deleted while no volume is on its way into it: volumes are made with `populating` held for
 //!    reading, and whether there are any is looked at with it held for writing.
-//! 4. Whoever asks after the reactors ended is told so, and nobody waits for ever. Nothing was changed then: a change that
-//!    a reactor took is answered by it, with what became of it, also during the stop (decision 0030).
-//! 5. A problem that comes after the change was made says so ([`Problem::after_change`]): somebody may delete an object
-//!    before it is shown to the one who made it.
+//! 4. Whoever asks after the reactors ended is told so, and nobody waits for ever. Nothing was
+//!    changed then: a change that a reactor took is answered by it, with what became of it, also
+//!    during the stop (decision 0030).
+//! 5. A problem that comes after the change was made says so ([`Problem::after_change`]): somebody
+//!    may delete an object before it is shown to the one who made it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, TryLockResult};

@@ -85,7 +85,8 @@ impl Comparisons {
         target: &mut impl Target,
     ) -> Result<(), Error> {
         let (lun, export) = target.open(&asked.lun)?;
-        // An image is not among the others that it can be compared with, and nothing of it differs from itself.
+        // An image is not among the others that it can be compared with, and nothing of it differs
+        // from itself.
         let is_same = asked.lun.split_once('@').map(|(_, image)| image) == Some(&*asked.since);
         if is_same {
             target.close(lun);

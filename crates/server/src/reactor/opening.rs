@@ -1,8 +1,9 @@
 //! Opening the recorded aggregates at the start.
 //!
-//! Those that cannot be opened are shown with the reason, and the others serve; if none can, the start is refused. Nothing is
-//! written here. An aggregate whose devices are all older than what the data directory has seen is one of those (decision
-//! 0031), unless the start was told to accept just that state.
+//! Those that cannot be opened are shown with the reason, and the others serve; if none can, the
+//! start is refused. Nothing is written here. An aggregate whose devices are all older than what
+//! the data directory has seen is one of those (decision 0031), unless the start was told to accept
+//! just that state.
 
 use everglade_api::Code;
 use everglade_engine::{Engine, Expected, Refusal};

@@ -1,8 +1,9 @@
-//! Patterns of `nbd.allow` that are about nothing that exists: a mistyped name leaves the LUN open that it was to close, so
-//! the start and `status` say so.
+//! Patterns of `nbd.allow` that are about nothing that exists: a mistyped name leaves the LUN open
+//! that it was to close, so the start and `status` say so.
 //!
-//! Snapshots count as well: a LUN that was renamed or deleted is still exported under its old name as what it was in them.
-//! LUNs of an aggregate that cannot be opened are not known; the warning says that.
+//! Snapshots count as well: a LUN that was renamed or deleted is still exported under its old name
+//! as what it was in them. LUNs of an aggregate that cannot be opened are not known; the warning
+//! says that.
 
 use everglade_api::{Code, Condition, Health};
 

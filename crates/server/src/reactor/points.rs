@@ -1,8 +1,9 @@
-//! What the data directory has seen: consistency points of the aggregates, written down at each mount, hourly and at the stop
-//! (decision 0031).
+//! What the data directory has seen: consistency points of the aggregates, written down at each
+//! mount, hourly and at the stop (decision 0031).
 //!
-//! A consistency point counts as seen once it is published, which is after its superblock is on stable media of all members;
-//! that of the mount was flushed when it was opened. So a number is never written before the devices have it for good.
+//! A consistency point counts as seen once it is published, which is after its superblock is on
+//! stable media of all members; that of the mount was flushed when it was opened. So a number is
+//! never written before the devices have it for good.
 
 use std::sync::TryLockError;
 
@@ -29,7 +30,8 @@ pub(super) fn see(engine: &Engine, directory: &mut DataDir) {
 }
 
 impl Administrator {
-    /// Writes down where the aggregates are, unless somebody is just changing which there are; they are seen the next time.
+    /// Writes down where the aggregates are, unless somebody is just changing which there are; they
+    /// are seen the next time.
     pub(crate) fn see_points(&self) {
         match self.try_directory() {
             Ok(mut directory) => see(&self.engine, &mut directory),

@@ -1,9 +1,10 @@
 //! The history of administrative changes: `log/history.jsonl` in the data directory, one JSON object a line.
 //!
-//! A line is appended and synced when its change is durable, so the history may lack the last change after a
-//! power cut, and never has one that was not made. A line also has the idempotency key of its request, if that
-//! had one, so that a repetition after a restart is recognised. When the file has twice as many lines as are kept, it is
-//! replaced whole by the newest half; on a full host that waits, and lines are appended still.
+//! A line is appended and synced when its change is durable, so the history may lack the last
+//! change after a power cut, and never has one that was not made. A line also has the idempotency
+//! key of its request, if that had one, so that a repetition after a restart is recognised. When
+//! the file has twice as many lines as are kept, it is replaced whole by the newest half; on a full
+//! host that waits, and lines are appended still.
 //!
 //! Behind the last line, space of the host is set aside ([`AHEAD`]), so that changes on a full host are written
 //! too. When that is used up, they are kept in memory and written with the next change, or once a second
@@ -119,8 +120,8 @@ impl History {
         }
     }
 
-    /// Adds a change and returns it. Durable when it returns without an error; else it is kept in memory until it can be
-    /// written.
+    /// Adds a change and returns it. Durable when it returns without an error; else it is kept in
+    /// memory until it can be written.
     pub(super) fn append(
         &self,
         now: Moment,

@@ -60,8 +60,8 @@ impl Caller {
         }
     }
 
-    /// Writes down a change that this caller asked for, and what its key stands for from now on. By the thread that made
-    /// it, also if nobody waits any more.
+    /// Writes down a change that this caller asked for, and what its key stands for from now on. By
+    /// the thread that made it, also if nobody waits any more.
     pub(super) fn remember(&self, records: &Records, now: Moment, deed: &Deed) {
         let keyed = self.ticket.as_deref().map(Ticket::keyed);
         let change = records.remember_keyed(now, &self.name, deed, keyed);

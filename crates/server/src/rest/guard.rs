@@ -1,5 +1,6 @@
-//! What is refused before any handler sees it: paths that cannot mean anything, parameters that would be ignored,
-//! and callers that may not. And the last word of every refused change: what became of it (decision 0030).
+//! What is refused before any handler sees it: paths that cannot mean anything, parameters that
+//! would be ignored, and callers that may not. And the last word of every refused change: what
+//! became of it (decision 0030).
 
 use std::sync::Arc;
 
@@ -43,7 +44,8 @@ pub(super) fn is_change(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Every problem says what became of the change. Refusals know nothing of it, because nothing was begun.
+/// Every problem says what became of the change. Refusals know nothing of it, because nothing was
+/// begun.
 fn with_outcome(response: Response) -> Response {
     match response.extensions().get::<Problem>() {
         Some(problem) if problem.outcome.is_none() => Refusal(Problem {

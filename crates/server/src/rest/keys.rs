@@ -1,18 +1,21 @@
 //! Idempotency keys: a request that is repeated with the same key is done once (decision 0030).
 //!
 //! ```text
-//! new ─▶ under way ─┬─ made ─────▶ made: answered from the history, or with the first answer ─▶ forgotten for age
-//!                   ├─ refused ──▶ forgotten: a repetition is a new attempt
-//!                   └─ unknown ──▶ unknown: a repetition is told the same until the daemon is restarted
+//! new ─▶ under way ─┬─ made ─────▶ made: answered from the history, or with the first answer ─▶
+//! forgotten for age ├─ refused ──▶ forgotten: a repetition is a new attempt └─ unknown ──▶
+//! unknown: a repetition is told the same until the daemon is restarted
 //! ```
 //!
-//! 1. A key belongs to one caller and one request: method, path, query and body. Another request with it is refused.
-//! 2. The thread that makes a change settles its key, because the client may have gone or been told to ask again. It has
-//!    the key as a [`Ticket`]. When the last ticket of a key is dropped and nothing was made, the key is forgotten.
-//! 3. The history has the keys of the changes it keeps, so they are known after a restart. The change is durable before
-//!    its line is: after a crash between the two, a repetition finds the state that the first attempt left.
-//! 4. At most [`KEYS_MAX`] keys are known; the oldest that are settled go first. Those under way are at most as many as
-//!    the desk has places and the doors have connections.
+//! 1. A key belongs to one caller and one request: method, path, query and body. Another request
+//!    with it is refused.
+//! 2. The thread that makes a change settles its key, because the client may have gone or been told
+//!    to ask again. It has the key as a [`Ticket`]. When the last ticket of a key is dropped and
+//!    nothing was made, the key is forgotten.
+//! 3. The history has the keys of the changes it keeps, so they are known after a restart. The
+//!    change is durable before its line is: after a crash between the two, a repetition finds the
+//!    state that the first attempt left.
+//! 4. At most [`KEYS_MAX`] keys are known; the oldest that are settled go first. Those under way
+//!    are at most as many as the desk has places and the doors have connections.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

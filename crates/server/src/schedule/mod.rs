@@ -540,8 +540,8 @@ fn without_policy(problem: Problem) -> Problem {
     }
 }
 
-/// What was to be written down before a change was not, so that the change was not begun: that is known, whatever became
-/// of the book.
+/// What was to be written down before a change was not, so that the change was not begun: that is
+/// known, whatever became of the book.
 fn not_begun(problem: Problem) -> Problem {
     let code = match problem.code {
         Code::OutcomeUnknown => Code::Unavailable,

@@ -1,4 +1,5 @@
-//! All devices of an aggregate are put back as they were: nothing on them tells, so the data directory does (decision 0031).
+//! All devices of an aggregate are put back as they were: nothing on them tells, so the data
+//! directory does (decision 0031).
 
 use std::fs;
 use std::path::Path;

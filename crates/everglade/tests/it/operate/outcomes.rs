@@ -1,4 +1,5 @@
-//! What an answer says about a change: done, not done, or unknown; and requests that are repeated (decision 0030).
+//! What an answer says about a change: done, not done, or unknown; and requests that are repeated
+//! (decision 0030).
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -151,8 +152,8 @@ fn says(answer: &Answer) -> Option<bool> {
     }
 }
 
-/// SIGTERM while changes are under way: the answer of each is what the next start finds. Once, deletions that were made in
-/// the last consistency point were answered with 503.
+/// SIGTERM while changes are under way: the answer of each is what the next start finds. Once,
+/// deletions that were made in the last consistency point were answered with 503.
 #[test]
 fn a_stop_answers_each_change_with_what_became_of_it() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! Lines of `[nbd.allow]` that can never be about anything refuse the start; those that are about nothing now are told.
+//! Lines of `[nbd.allow]` that can never be about anything refuse the start; those that are about
+//! nothing now are told.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! Copies of labels that were lost are written anew, and a power cut at any write of that costs nothing more.
+//! Copies of labels that were lost are written anew, and a power cut at any write of that costs
+//! nothing more.
 
 use everglade_check::Kind;
 use everglade_engine::{Engine, Expected, LostCopy, Options};
