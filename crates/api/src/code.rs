@@ -9,6 +9,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::Outcome;
+
 /// What went wrong, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Code {
@@ -52,6 +54,8 @@ pub enum Code {
     StillNeeded,
     /// Somebody uses the object, or something else is happening to it.
     InUse,
+    /// The idempotency key belongs to another request.
+    KeyReused,
     /// The pool, or the host below it, is full.
     NoSpace,
     /// The aggregate or the daemon takes no changes now.
@@ -60,6 +64,8 @@ pub enum Code {
     Busy,
     /// It takes longer than a request may wait; it may still happen.
     StillUnderWay,
+    /// The change may have been made or not.
+    OutcomeUnknown,
     /// An aggregate has failed.
     AggregateFailed,
     /// An aggregate is nearly full.
@@ -76,13 +82,19 @@ pub enum Code {
     SnapshotsKept,
     /// An aggregate can be read and not changed.
     ReadOnly,
+    /// The devices of an aggregate have an older consistency point than was seen.
+    RolledBack,
+    /// A copy of a device's label was lost.
+    LabelCopyLost,
+    /// A pattern of `nbd.allow` names nothing that exists.
+    PatternUnmatched,
     /// The data directory cannot be written.
     Host,
 }
 
 impl Code {
     /// All, in order of their numbers.
-    pub const ALL: [Code; 33] = [
+    pub const ALL: [Code; 38] = [
         Code::NotJson,
         Code::UnknownField,
         Code::MissingField,
@@ -103,10 +115,12 @@ impl Code {
         Code::NotCancellable,
         Code::StillNeeded,
         Code::InUse,
+        Code::KeyReused,
         Code::NoSpace,
         Code::Unavailable,
         Code::Busy,
         Code::StillUnderWay,
+        Code::OutcomeUnknown,
         Code::AggregateFailed,
         Code::AggregateNearlyFull,
         Code::HostLow,
@@ -115,6 +129,9 @@ impl Code {
         Code::ScheduleFailed,
         Code::SnapshotsKept,
         Code::ReadOnly,
+        Code::RolledBack,
+        Code::LabelCopyLost,
+        Code::PatternUnmatched,
         Code::Host,
     ];
 
@@ -141,10 +158,12 @@ impl Code {
             Code::NotCancellable => (2008, 409, "the job cannot be cancelled"),
             Code::StillNeeded => (2009, 409, "still needed"),
             Code::InUse => (2010, 409, "the object is in use"),
+            Code::KeyReused => (2011, 409, "the idempotency key belongs to another request"),
             Code::NoSpace => (3001, 507, "no space"),
             Code::Unavailable => (3002, 503, "unavailable"),
             Code::Busy => (3003, 503, "too many requests at once"),
             Code::StillUnderWay => (3004, 504, "still under way"),
+            Code::OutcomeUnknown => (3005, 503, "the outcome is unknown"),
             Code::AggregateFailed => (4001, 0, "an aggregate has failed"),
             Code::AggregateNearlyFull => (4002, 0, "an aggregate is nearly full"),
             Code::HostLow => (4003, 0, "the host is short of space"),
@@ -153,6 +172,9 @@ impl Code {
             Code::ScheduleFailed => (4006, 0, "a snapshot that was due was not taken"),
             Code::SnapshotsKept => (4007, 0, "snapshots stay longer than their policy says"),
             Code::ReadOnly => (4008, 503, "an aggregate is read-only"),
+            Code::RolledBack => (4011, 0, "an aggregate is older than what was seen"),
+            Code::LabelCopyLost => (4012, 0, "a copy of a label was lost"),
+            Code::PatternUnmatched => (4013, 0, "nbd.allow names what does not exist"),
             Code::Host => (9001, 500, "the host refused"),
         }
     }
@@ -167,6 +189,15 @@ impl Code {
     #[must_use]
     pub fn http_status(self) -> Option<u16> {
         Some(self.row().1).filter(|status| *status != 0)
+    }
+
+    /// What became of a change that is answered with this code, where the code says so by itself.
+    #[must_use]
+    pub fn outcome(self) -> Option<Outcome> {
+        match self {
+            Code::StillUnderWay | Code::OutcomeUnknown => Some(Outcome::Unknown),
+            _ => None,
+        }
     }
 
     /// Where its page is, below the project's root and in the package's documentation.

@@ -19,6 +19,7 @@ mod lun;
 mod moment;
 mod name;
 pub mod openapi;
+mod outcome;
 mod policy;
 mod problem;
 mod scan;
@@ -43,6 +44,7 @@ pub use job::{Job, JobState, Jobs};
 pub use lun::{CloneLun, CreateLun, Lun, Luns, PutLun, ResizeLun};
 pub use moment::Moment;
 pub use name::{LunName, Name, NotAName, Rename};
+pub use outcome::{Outcome, Remembered};
 pub use policy::{
     CreatePolicy, NO_POLICY, Policies, Policy, SetPolicy, TimeOfDay, VolumePolicy, Weekday,
 };

@@ -2,7 +2,7 @@
 //!
 //! ```json
 //! {"type": "urn:everglade:problem:EVG-1004", "title": "invalid value", "status": 422,
-//!  "detail": "size_bytes: …", "code": "EVG-1004", "field": "size_bytes"}
+//!  "detail": "size_bytes: …", "code": "EVG-1004", "field": "size_bytes", "outcome": "not-done"}
 //! ```
 
 use std::fmt;
@@ -10,7 +10,7 @@ use std::fmt;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::Code;
+use crate::{Code, Outcome};
 
 /// `Content-Type` of a problem.
 pub const CONTENT_TYPE: &str = "application/problem+json";
@@ -24,6 +24,9 @@ pub struct Problem {
     pub detail: String,
     /// The field of the request that is to blame.
     pub field: Option<String>,
+    /// What became of the change, where it is known. Of a change that was refused nobody has to say
+    /// that it is not done.
+    pub outcome: Option<Outcome>,
 }
 
 /// A problem as a body has it.
@@ -44,6 +47,9 @@ pub struct ProblemBody {
     /// The field, parameter or header of the request that is to blame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// What became of the change; in answers to everything but GET.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
 }
 
 impl Problem {
@@ -53,15 +59,15 @@ impl Problem {
             code,
             detail: detail.into(),
             field: None,
+            outcome: code.outcome(),
         }
     }
 
     /// A problem of one field.
     pub fn of_field(code: Code, field: &str, detail: impl fmt::Display) -> Problem {
         Problem {
-            code,
-            detail: detail.to_string(),
             field: Some(field.to_owned()),
+            ..Problem::new(code, detail.to_string())
         }
     }
 
@@ -73,6 +79,17 @@ impl Problem {
     /// There is no object of this name.
     pub fn not_found(what: &str, name: impl fmt::Display) -> Problem {
         Problem::new(Code::NotFound, format!("there is no {what} {name}"))
+    }
+
+    /// The change was made; what is wrong came after it.
+    #[must_use]
+    pub fn after_change(self) -> Problem {
+        let detail = format!("the change was made and is durable, but {}", self.detail);
+        Problem {
+            detail,
+            outcome: Some(Outcome::Done),
+            ..self
+        }
     }
 
     /// The HTTP status to answer with.
@@ -91,6 +108,7 @@ impl Problem {
             detail: self.to_string(),
             code: self.code.to_string(),
             field: self.field.clone(),
+            outcome: self.outcome,
         })
     }
 
@@ -114,6 +132,10 @@ impl Problem {
             code,
             detail: detail.to_owned(),
             field,
+            outcome: value
+                .get("outcome")
+                .and_then(Value::as_str)
+                .and_then(|word| word.parse().ok()),
         })
     }
 }
@@ -136,6 +158,8 @@ mod tests {
         for problem in [
             Problem::invalid("size_bytes", "5 is not a multiple of 4096"),
             Problem::not_found("volume", "v"),
+            Problem::not_found("volume", "v").after_change(),
+            Problem::new(Code::OutcomeUnknown, "the aggregate failed"),
         ] {
             assert_eq!(Problem::from_json(&problem.to_json()), Some(problem));
         }

@@ -35,8 +35,10 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A copy of the config record is missing or does not decode, but another does.
-    LabelDamaged "label-damaged" warning;
+    /// A copy of the config record is missing or does not decode, but another does. Records are
+    /// written once, at the creation, which counts only when all of them are durable: no
+    /// interrupted write leaves this.
+    LabelDamaged "label-damaged" problem;
     /// A copy of the config record is older than the newest.
     LabelStale "label-stale" warning;
     /// Two config records of the newest epoch say different things.

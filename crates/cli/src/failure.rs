@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use everglade_api::{Code, Problem};
+use everglade_api::{Code, Outcome, Problem};
 
 /// Exit codes. Scripts depend on them; none is ever given a second meaning.
 pub mod exit {
@@ -27,6 +27,8 @@ pub mod exit {
     pub const NO_SPACE: u8 = 7;
     /// `status` found something that does not work.
     pub const UNHEALTHY: u8 = 8;
+    /// Nobody knows whether the change was made.
+    pub const UNKNOWN: u8 = 9;
 }
 
 /// Why a verb did not succeed: one line for a person, one number for a script.
@@ -66,6 +68,19 @@ impl Failure {
         Failure::new(exit::FAILED, message)
     }
 
+    /// The change may have been made or not.
+    pub(crate) fn unknown(what: impl fmt::Display) -> Failure {
+        let message = format!(
+            "outcome unknown: {what}; the change may have been made or not, so look before repeating it"
+        );
+        Failure::new(exit::UNKNOWN, message)
+    }
+
+    /// The change was made, and there is no more to show of it.
+    pub(crate) fn done(what: impl fmt::Display) -> Failure {
+        Failure::new(exit::OK, format!("done: {what}"))
+    }
+
     /// Something would be lost, and nobody said that this is fine.
     pub(crate) fn not_confirmed(what: impl fmt::Display) -> Failure {
         let message = format!("{what} would be lost for good; add --yes if that is meant");
@@ -81,7 +96,16 @@ impl fmt::Display for Failure {
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Failure {
-        let code = exit_code(problem.code);
+        let code = match problem.outcome {
+            Some(Outcome::Done) => exit::OK,
+            Some(Outcome::Unknown) => exit::UNKNOWN,
+            Some(Outcome::NotDone) | None => exit_code(problem.code),
+        };
+        let prefix = match problem.outcome {
+            Some(Outcome::Done) => "done: ",
+            Some(Outcome::Unknown) => "outcome unknown: ",
+            Some(Outcome::NotDone) | None => "",
+        };
         let hint = match problem.code {
             Code::WouldLoseData if problem.field.as_deref() == Some("discard_volumes") => {
                 "; add --discard-volumes if that is meant"
@@ -109,7 +133,7 @@ impl From<Problem> for Failure {
             Some(field @ ("devices" | "aggregate")) => format!("--{field}: {}", problem.detail),
             _ => problem.to_string(),
         };
-        Failure::new(code, format!("{detail}{hint} ({})", problem.code))
+        Failure::new(code, format!("{prefix}{detail}{hint} ({})", problem.code))
     }
 }
 
@@ -124,9 +148,11 @@ fn exit_code(code: Code) -> u8 {
         | Code::NotCancellable
         | Code::StillNeeded
         | Code::InUse
+        | Code::KeyReused
         | Code::Busy => exit::CONFLICT,
         Code::WouldLoseData => exit::NOT_CONFIRMED,
         Code::NoSpace => exit::NO_SPACE,
+        Code::StillUnderWay | Code::OutcomeUnknown => exit::UNKNOWN,
         Code::NotJson
         | Code::BodyTooLarge
         | Code::NoSuchPath
@@ -136,7 +162,6 @@ fn exit_code(code: Code) -> u8 {
         | Code::Forbidden
         | Code::DeviceUnusable
         | Code::Unavailable
-        | Code::StillUnderWay
         | Code::AggregateFailed
         | Code::AggregateNearlyFull
         | Code::HostLow
@@ -145,6 +170,9 @@ fn exit_code(code: Code) -> u8 {
         | Code::ScheduleFailed
         | Code::SnapshotsKept
         | Code::ReadOnly
+        | Code::RolledBack
+        | Code::LabelCopyLost
+        | Code::PatternUnmatched
         | Code::Host => exit::FAILED,
     }
 }
@@ -164,6 +192,21 @@ mod tests {
             let wanted = format!("\n\nHTTP {status}, exit {}. ", exit_code(code));
             assert!(page.expect("a page").contains(&wanted), "{code}: {wanted}");
         }
+    }
+
+    #[test]
+    fn the_three_outcomes_have_words_and_exit_codes_of_their_own() {
+        let refused = Failure::from(Problem::not_found("volume", "v"));
+        assert_eq!(
+            (refused.code, &*refused.message),
+            (4, "there is no volume v (EVG-2001)")
+        );
+        let made = Failure::from(Problem::not_found("volume", "v").after_change());
+        assert_eq!(made.code, exit::OK);
+        assert!(made.message.starts_with("done: "), "{made}");
+        let unknown = Failure::from(Problem::new(Code::OutcomeUnknown, "it failed"));
+        assert_eq!(unknown.code, exit::UNKNOWN);
+        assert_eq!(unknown.message, "outcome unknown: it failed (EVG-3005)");
     }
 
     #[test]

@@ -1,9 +1,15 @@
 //! Asking the daemon: one connection for each request, as the daemon wants it.
+//!
+//! A change ends in one of three ways: it is done, it is not done, or nobody knows. A conversation
+//! that breaks leaves the third; so each change has an `Idempotency-Key`, and is sent again with
+//! the same one until the daemon says which it is, or is away for too long (decision 0030).
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use everglade_api::{Job, Problem};
+use everglade_api::{Code, Job, Outcome, Problem, Remembered};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode, header};
@@ -13,12 +19,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::failure::{Failure, exit};
 
 /// Longer than the daemon lets anyone wait, so that its own words are heard.
 const ANSWER_WITHIN: Duration = Duration::from_secs(100);
+/// How long a daemon that ended a conversation may take to be there again, and how often it is
+/// asked.
+const RETRY_WITHIN: Duration = Duration::from_secs(5);
+const RETRY_EVERY: Duration = Duration::from_millis(200);
 /// Much longer than the daemon is silent on a stream.
 const SIGN_WITHIN: Duration = Duration::from_secs(60);
 /// Far more than the longest list.
@@ -41,7 +51,7 @@ impl Session {
     }
 
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Told<T>, Failure> {
-        understand(self.ask(Method::GET, path, None)?)
+        understand(self.look(path)?)
     }
 
     pub(crate) fn post<T: DeserializeOwned>(
@@ -49,7 +59,7 @@ impl Session {
         path: &str,
         body: &impl Serialize,
     ) -> Result<Told<T>, Failure> {
-        understand(self.ask(Method::POST, path, Some(encode(body)?))?)
+        self.changed(Method::POST, path, Some(encode(body)?))
     }
 
     pub(crate) fn patch<T: DeserializeOwned>(
@@ -57,7 +67,7 @@ impl Session {
         path: &str,
         body: &impl Serialize,
     ) -> Result<Told<T>, Failure> {
-        understand(self.ask(Method::PATCH, path, Some(encode(body)?))?)
+        self.changed(Method::PATCH, path, Some(encode(body)?))
     }
 
     /// Makes it unless it is there.
@@ -66,27 +76,27 @@ impl Session {
         path: &str,
         body: &impl Serialize,
     ) -> Result<Told<T>, Failure> {
-        understand(self.ask(Method::PUT, path, Some(encode(body)?))?)
+        self.changed(Method::PUT, path, Some(encode(body)?))
     }
 
     /// Makes what has no settings unless it is there.
     pub(crate) fn put_nothing<T: DeserializeOwned>(&self, path: &str) -> Result<Told<T>, Failure> {
-        understand(self.ask(Method::PUT, path, None)?)
+        self.changed(Method::PUT, path, None)
     }
 
     /// Does something that has no body.
     pub(crate) fn act<T: DeserializeOwned>(&self, path: &str) -> Result<Told<T>, Failure> {
-        understand(self.ask(Method::POST, path, None)?)
+        self.changed(Method::POST, path, None)
     }
 
     /// The job gives back the space.
     pub(crate) fn delete(&self, path: &str) -> Result<Told<Job>, Failure> {
-        understand(self.ask(Method::DELETE, path, None)?)
+        self.changed(Method::DELETE, path, None)
     }
 
     /// There is nothing left to show.
     pub(crate) fn remove(&self, path: &str) -> Result<(), Failure> {
-        self.ask(Method::DELETE, path, None).map(drop)
+        self.change(&Method::DELETE, path, None).map(drop)
     }
 
     /// Hears server-sent events until the daemon ends the stream.
@@ -96,7 +106,7 @@ impl Session {
         mut hear: impl FnMut(&T, &Value) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         runtime()?.block_on(async {
-            let connect = self.send(Method::GET, path, Bytes::new(), "text/event-stream");
+            let connect = self.send(Method::GET, path, Bytes::new(), "text/event-stream", None);
             let response = timeout(ANSWER_WITHIN, connect)
                 .await
                 .map_err(|_| self.silent())??;
@@ -104,7 +114,7 @@ impl Session {
             let mut body = response.into_body();
             if !status.is_success() {
                 let body = collect(body).await?;
-                return Err(refusal(status, &body));
+                return Err(refusal(status, &body).failure);
             }
             let mut waiting = Vec::new();
             loop {
@@ -134,10 +144,57 @@ impl Session {
     }
 
     /// The body of a good answer; everything else is a failure.
-    fn ask(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Bytes, Failure> {
-        let asked = async { timeout(ANSWER_WITHIN, self.exchange(method, path, body)).await };
-        let answer = runtime()?.block_on(asked);
-        answer.unwrap_or_else(|_| Err(self.silent()))
+    fn look(&self, path: &str) -> Result<Bytes, Failure> {
+        let asked = self.exchange(&Method::GET, path, None, None);
+        let answer = runtime()?.block_on(async { timeout(ANSWER_WITHIN, asked).await });
+        match answer {
+            Ok(Ok(answer)) => Ok(answer.body),
+            Ok(Err(trouble)) => Err(trouble.into()),
+            Err(_) => Err(self.silent()),
+        }
+    }
+
+    /// What a change made.
+    fn changed<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Told<T>, Failure> {
+        let answer = self.change(&method, path, body)?;
+        if answer.status != StatusCode::ALREADY_REPORTED {
+            return understand(answer.body);
+        }
+        let Remembered {
+            time, what, object, ..
+        } = understand(answer.body)?.meant;
+        Err(Failure::done(format_args!(
+            "{what} {object}, at {time}; the daemon was restarted since, or nobody heard its answer"
+        )))
+    }
+
+    /// Asks for a change. If the conversation breaks, the same request is sent again with the same
+    /// key: the daemon does it once, and says what became of it. As long as nothing was sent,
+    /// nothing was done.
+    fn change(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> Result<Answered, Failure> {
+        let key = random_key()?;
+        let mut retries = Retries::new();
+        runtime()?.block_on(async {
+            loop {
+                let asked = self.exchange(method, path, body.clone(), Some(&key));
+                match timeout(ANSWER_WITHIN, asked).await {
+                    Err(_) => return Err(Failure::unknown(self.silent())),
+                    Ok(Ok(answer)) => return Ok(answer),
+                    Ok(Err(trouble)) => retries.meet(method, trouble)?,
+                }
+                sleep(RETRY_EVERY).await;
+            }
+        })
     }
 
     fn silent(&self) -> Failure {
@@ -150,8 +207,7 @@ impl Session {
 
     fn broken(&self, error: &hyper::Error) -> Failure {
         let text = format!(
-            "the daemon at {} ended the conversation: {error}; it may have stopped, so look \
-             before repeating this",
+            "the daemon at {} ended the conversation: {error}",
             self.socket.display()
         );
         Failure::new(exit::UNREACHABLE, text)
@@ -159,19 +215,28 @@ impl Session {
 
     async fn exchange(
         &self,
-        method: Method,
+        method: &Method,
         path: &str,
         body: Option<Bytes>,
-    ) -> Result<Bytes, Failure> {
+        key: Option<&str>,
+    ) -> Result<Answered, Trouble> {
         let response = self
-            .send(method, path, body.unwrap_or_default(), "application/json")
+            .send(
+                method.clone(),
+                path,
+                body.unwrap_or_default(),
+                "application/json",
+                key,
+            )
             .await?;
         let status = response.status();
-        let body = collect(response.into_body()).await?;
+        let body = collect(response.into_body()).await;
+        // Half an answer is none.
+        let body = body.map_err(Trouble::Broken)?;
         if status.is_success() {
-            return Ok(body);
+            return Ok(Answered { status, body });
         }
-        Err(refusal(status, &body))
+        Err(Trouble::Refused(refusal(status, &body)))
     }
 
     /// Connects and asks; the answer's body may take its time.
@@ -181,26 +246,120 @@ impl Session {
         path: &str,
         body: Bytes,
         accept: &str,
-    ) -> Result<Response<Incoming>, Failure> {
+        key: Option<&str>,
+    ) -> Result<Response<Incoming>, Trouble> {
         let stream = UnixStream::connect(&self.socket)
             .await
-            .map_err(|error| Failure::unreachable(&self.socket, &error))?;
-        let broken = |error: hyper::Error| self.broken(&error);
+            .map_err(|error| Trouble::Unreachable(Failure::unreachable(&self.socket, &error)))?;
+        let broken = |error: hyper::Error| Trouble::Broken(self.broken(&error));
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(broken)?;
         // Its errors are also those of the request.
         tokio::spawn(connection);
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::HOST, "everglade")
             .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, accept)
+            .header(header::ACCEPT, accept);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        let request = request
             .body(Full::new(body))
-            .map_err(|error| Failure::new(exit::USAGE, error.to_string()))?;
+            .map_err(|error| Trouble::Unreachable(Failure::new(exit::USAGE, error.to_string())))?;
         sender.send_request(request).await.map_err(broken)
     }
+}
+
+/// A good answer.
+struct Answered {
+    status: StatusCode,
+    body: Bytes,
+}
+
+/// Why there is no good answer.
+enum Trouble {
+    /// Nothing was sent.
+    Unreachable(Failure),
+    /// Something was sent, and no whole answer came.
+    Broken(Failure),
+    /// The daemon said no.
+    Refused(Refused),
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Failure {
+        match trouble {
+            Trouble::Unreachable(failure) | Trouble::Broken(failure) => failure,
+            Trouble::Refused(refused) => refused.failure,
+        }
+    }
+}
+
+/// What the daemon has against it.
+struct Refused {
+    /// If it is one that this program knows.
+    code: Option<Code>,
+    failure: Failure,
+}
+
+/// What is known while a change is asked for again and again.
+struct Retries {
+    began: Instant,
+    /// How the first conversation that broke did.
+    broken: Option<Failure>,
+}
+
+impl Retries {
+    fn new() -> Retries {
+        Retries {
+            began: Instant::now(),
+            broken: None,
+        }
+    }
+
+    /// Says whether to ask again after this.
+    fn meet(&mut self, method: &Method, trouble: Trouble) -> Result<(), Failure> {
+        let waited = self.began.elapsed();
+        let Some(first) = &self.broken else {
+            let Trouble::Broken(failure) = trouble else {
+                return Err(trouble.into());
+            };
+            // The daemon gets its time from now on.
+            self.began = Instant::now();
+            self.broken = Some(failure);
+            return Ok(());
+        };
+        match trouble {
+            Trouble::Unreachable(_) | Trouble::Broken(_) if waited < RETRY_WITHIN => Ok(()),
+            Trouble::Unreachable(_) | Trouble::Broken(_) => Err(Failure::unknown(first)),
+            Trouble::Refused(refused) => match refused.code {
+                Some(Code::StillUnderWay) if waited < ANSWER_WITHIN => Ok(()),
+                Some(Code::StillUnderWay | Code::OutcomeUnknown) => Err(refused.failure),
+                Some(Code::NotFound) if *method == Method::DELETE => Err(Failure::done(
+                    "it is not there any more; the answer to the first request was lost",
+                )),
+                // That the repetition was refused says little about the first.
+                _ => Err(Failure::unknown(format_args!(
+                    "{first}; the same request, repeated, was refused: {}",
+                    refused.failure
+                ))),
+            },
+        }
+    }
+}
+
+/// Nobody else has it.
+fn random_key() -> Result<String, Failure> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .map_err(|error| {
+            Failure::new(exit::FAILED, format!("cannot read /dev/urandom: {error}"))
+        })?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn runtime() -> Result<Runtime, Failure> {
@@ -217,18 +376,27 @@ async fn collect(body: Incoming) -> Result<Bytes, Failure> {
 }
 
 /// What the daemon has against it.
-fn refusal(status: StatusCode, body: &[u8]) -> Failure {
+fn refusal(status: StatusCode, body: &[u8]) -> Refused {
     let value: Option<Value> = serde_json::from_slice(body).ok();
     if let Some(problem) = value.as_ref().and_then(Problem::from_json) {
-        return problem.into();
+        return Refused {
+            code: Some(problem.code),
+            failure: problem.into(),
+        };
     }
-    // A newer daemon may have codes of its own; its words are still words.
-    let detail = value
-        .as_ref()
-        .and_then(|value| value.get("detail")?.as_str());
-    match detail {
+    // A newer daemon may have codes of its own; its words are still words, and so is what became of
+    // the change.
+    let text = |field: &str| value.as_ref().and_then(|value| value.get(field)?.as_str());
+    let outcome = text("outcome").and_then(|word| word.parse().ok());
+    let failure = match text("detail") {
+        Some(detail) if outcome == Some(Outcome::Unknown) => Failure::unknown(detail),
+        Some(detail) if outcome == Some(Outcome::Done) => Failure::done(detail),
         Some(detail) => Failure::new(exit::FAILED, detail),
         None => Failure::not_understood(status),
+    };
+    Refused {
+        code: None,
+        failure,
     }
 }
 
@@ -252,13 +420,16 @@ mod tests {
     #[test]
     fn a_refusal_is_the_daemons_own_words() {
         let body = Problem::not_found("volume", "v").to_json().to_string();
-        let failure = refusal(StatusCode::NOT_FOUND, body.as_bytes());
+        let failure = refusal(StatusCode::NOT_FOUND, body.as_bytes()).failure;
         assert_eq!(failure.code, exit::NOT_FOUND);
         assert_eq!(failure.message, "there is no volume v (EVG-2001)");
         let newer = br#"{"code": "EVG-7777", "detail": "the moon is full"}"#;
-        let failure = refusal(StatusCode::CONFLICT, newer);
+        let failure = refusal(StatusCode::CONFLICT, newer).failure;
         assert_eq!(failure.message, "the moon is full");
-        let failure = refusal(StatusCode::BAD_GATEWAY, b"<html>");
+        let newer = br#"{"code": "EVG-7777", "detail": "the moon is full", "outcome": "unknown"}"#;
+        let failure = refusal(StatusCode::CONFLICT, newer).failure;
+        assert_eq!(failure.code, exit::UNKNOWN);
+        let failure = refusal(StatusCode::BAD_GATEWAY, b"<html>").failure;
         assert!(failure.message.contains("502"), "{failure}");
     }
 
@@ -271,6 +442,67 @@ mod tests {
             .expect("nobody");
         assert_eq!(failure.code, exit::UNREACHABLE);
         assert!(failure.message.contains("everglade serve"), "{failure}");
+    }
+
+    fn broken() -> Trouble {
+        Trouble::Broken(Failure::new(exit::UNREACHABLE, "cut off"))
+    }
+
+    fn refused(problem: Problem) -> Trouble {
+        Trouble::Refused(Refused {
+            code: Some(problem.code),
+            failure: problem.into(),
+        })
+    }
+
+    #[test]
+    fn a_request_that_was_never_sent_is_not_repeated() {
+        let trouble = Trouble::Unreachable(Failure::new(exit::UNREACHABLE, "nobody"));
+        let failure = Retries::new().meet(&Method::POST, trouble);
+        assert_eq!(failure.expect_err("over").code, exit::UNREACHABLE);
+        let failure =
+            Retries::new().meet(&Method::POST, refused(Problem::not_found("volume", "v")));
+        assert_eq!(failure.expect_err("over").code, exit::NOT_FOUND);
+    }
+
+    #[test]
+    fn after_a_broken_conversation_only_the_daemon_knows() {
+        let met = |method: &Method, trouble: Trouble| {
+            let mut retries = Retries::new();
+            retries.meet(method, broken()).expect("again");
+            retries.meet(method, trouble)
+        };
+        assert_eq!(met(&Method::POST, broken()), Ok(()));
+        let under_way = || refused(Problem::new(Code::StillUnderWay, "it goes on"));
+        assert_eq!(met(&Method::POST, under_way()), Ok(()));
+        for (method, problem, expected) in [
+            (Method::DELETE, Problem::not_found("volume", "v"), exit::OK),
+            (
+                Method::POST,
+                Problem::not_found("volume", "v"),
+                exit::UNKNOWN,
+            ),
+            (Method::POST, Problem::new(Code::Exists, "v"), exit::UNKNOWN),
+            (
+                Method::DELETE,
+                Problem::new(Code::OutcomeUnknown, "it failed"),
+                exit::UNKNOWN,
+            ),
+        ] {
+            let failure = met(&method, refused(problem)).expect_err("over");
+            assert_eq!(failure.code, expected, "{failure}");
+        }
+        let mut late = Retries::new();
+        late.meet(&Method::POST, broken()).expect("again");
+        late.began = Instant::now()
+            .checked_sub(RETRY_WITHIN)
+            .expect("a clock that runs");
+        let failure = late.meet(&Method::POST, broken()).expect_err("over");
+        assert_eq!(failure.code, exit::UNKNOWN);
+        assert!(
+            failure.message.contains("look before repeating"),
+            "{failure}"
+        );
     }
 
     fn tempfile_path() -> PathBuf {

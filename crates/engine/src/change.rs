@@ -251,7 +251,7 @@ impl Change {
     }
 }
 
-/// Why a change was refused. Nothing was changed.
+/// Why a change was refused. Nothing was changed, except where it says that nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The name is taken.
@@ -285,6 +285,10 @@ pub enum Error {
     /// The aggregate can be read and not changed, until it is repaired.
     #[error("{0}")]
     ReadOnly(String),
+    /// The superblock with the change was sent to the devices, and the aggregate failed before all
+    /// had it: the next start finds the change made or not.
+    #[error("{0}")]
+    Unknown(String),
 }
 
 /// A change on its way to the freeze.

@@ -61,6 +61,7 @@ mod tree;
 pub use crate::cp::freeze::RECLAIM_REGIONS;
 pub use crate::holders::table::Counts as ScanCounts;
 pub use crate::media::host::HOST_MARGIN_BYTES;
+pub use crate::mount::copies::LostCopy;
 pub use crate::mount::create::{CreateError, Plan, create, host_bytes, usual_half_blocks};
 pub use crate::mount::labels::{Expected, Refusal};
 pub use crate::pool::aggregate::State;

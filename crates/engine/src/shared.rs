@@ -13,6 +13,7 @@ use crate::background::split;
 use crate::change;
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::media::heal::Healing;
+use crate::mount::copies::{self, LostCopy};
 use crate::mount::labels;
 use crate::mount::labels::Refusal;
 use crate::mount::mounting::Mounting;
@@ -292,6 +293,13 @@ impl Engine {
         };
         shared.post(home, Message::Mount(Box::new(mounting)));
         Ok(id)
+    }
+
+    /// Writes copies of an aggregate's labels anew that were lost; what was lost, and what could
+    /// not be written. For once it is online. Blocks the caller.
+    pub fn mend_labels(&self, storage: &dyn Storage, id: u32) -> Vec<LostCopy> {
+        let aggregate = self.0.aggregate(id);
+        copies::mend(storage, &aggregate.config, &aggregate.media.devices)
     }
 
     /// Asks every aggregate to stop after one more consistency point. Reactors must be woken.

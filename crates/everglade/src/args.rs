@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Parser, Subcommand};
-use everglade_server::config::{IoMode, Pinning, TcpListen, UnixListen};
+use everglade_server::config::{AcceptRollback, IoMode, Pinning, TcpListen, UnixListen};
 use everglade_server::{Interval, Name, Settings, Size};
 
 /// A copy-on-write storage server in user space: thin volumes on pooled files or devices, served
@@ -14,7 +14,7 @@ use everglade_server::{Interval, Name, Settings, Size};
 #[command(
     after_help = "Start with 'everglade serve'; it prints how to connect.\n\
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 daemon unreachable, 4 not found, 5 conflict,\n\
-    6 needs --yes or would lose data, 7 no space, 8 unhealthy."
+    6 needs --yes or would lose data, 7 no space, 8 unhealthy, 9 outcome unknown."
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -239,6 +239,11 @@ pub(crate) struct Serve {
         hide_env_values = true
     )]
     pub(crate) lun_size: Option<Size>,
+
+    /// Serve AGGREGATE although its devices are an older copy, at consistency point CP; as the
+    /// refusal says it, for one start
+    #[arg(long, value_name = "AGGREGATE@CP")]
+    pub(crate) accept_rollback: Vec<AcceptRollback>,
 }
 
 impl Serve {
@@ -266,6 +271,7 @@ impl Serve {
             lun_size: self.lun_size,
             cp_interval: self.cp_interval,
             snapshot_policy: self.snapshot_policy.clone(),
+            accept_rollback: self.accept_rollback.clone(),
         }
     }
 }

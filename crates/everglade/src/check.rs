@@ -27,6 +27,14 @@ pub(crate) fn run(global: &Global, check: &Check) -> Result<ExitCode, Failure> {
         if !global.json {
             println!("{report}");
         }
+        let seen = aggregate.uuid.and_then(|uuid| directory.seen().of(uuid));
+        if let Some(seen) = seen.filter(|seen| report.cp < *seen) {
+            eprintln!(
+                "everglade: aggregate {} is at consistency point {}, and {seen} was seen before: its devices are an older copy, \
+                 which the daemon refuses",
+                report.name, report.cp
+            );
+        }
         reports.push(report);
     }
     if global.json {

@@ -33,6 +33,8 @@ bugs! {
     OldSuperblockWins,
     /// A mount leaves the remains of an interrupted commit in the superblock slots.
     HealingSkipped,
+    /// A copy of a label that was lost is not written anew.
+    LabelCopyForgotten,
     /// A block freed in a consistency point is used again in it (Lemma 1).
     SameCpReuse,
     /// Safe copies are dropped when clients' data is cleaned, not when all is committed.

@@ -18,7 +18,7 @@ use crate::tls::Certificates;
 use crate::{
     Config, DataDir, ServeError, StartError, Stop, metrics, reactor, rest, schedule, watch,
 };
-use everglade_api::{EventKind, Severity};
+use everglade_api::{Code, EventKind, Severity};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
@@ -123,6 +123,7 @@ fn run(
         }
         Err(error) => Err(error.into()),
     };
+    administrator.see_points();
     administrator.withdraw();
     outcome
 }
@@ -208,6 +209,30 @@ fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_fir
             text: "ready".to_owned(),
         },
     );
+    let found = reactors.found();
+    for accepted in &found.accepted {
+        let deed = Deed {
+            what: "aggregate accept-rollback",
+            object: accepted.aggregate.clone(),
+            detail: format!(
+                "from consistency point {}, which was seen before, to {}",
+                accepted.seen, accepted.found
+            ),
+        };
+        records.remember(now, "--accept-rollback", &deed);
+    }
+    for lost in &found.lost_copies {
+        records.events.tell(
+            now,
+            Told {
+                severity: Severity::Warning,
+                kind: EventKind::Daemon,
+                object: format!("aggregate {}", lost.aggregate),
+                code: Some(Code::LabelCopyLost.to_string()),
+                text: lost.text(),
+            },
+        );
+    }
     for pending in administrator.pending() {
         if pending.bytes > 0 {
             // A deletion of an earlier daemon.

@@ -3,6 +3,8 @@
 //! A condition that was not there a second ago is an alert, one that is gone is cleared; jobs that ended are told
 //! of. Everything is read from counters, so an idle daemon stays idle.
 //!
+//! Once an hour the data directory notes where the aggregates are.
+//!
 //! Under systemd with a watchdog, the watch also asks every reactor for a sign of life. Only when all have given
 //! one is systemd told that the daemon is alive, so one that hangs is started again.
 
@@ -23,6 +25,9 @@ use crate::records::events::Told;
 
 /// How often somebody looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often it is written down where the aggregates are (decision 0031).
+const NOTE_EVERY: Duration = Duration::from_secs(3600);
 
 /// The running watch.
 pub struct Watch {
@@ -46,6 +51,7 @@ pub fn start(
         conditions: BTreeMap::new(),
         watchdog: ready::watchdog_interval(),
         fed: None,
+        noted: Instant::now(),
     };
     let run = move || {
         loop {
@@ -77,6 +83,8 @@ struct Watcher {
     /// How often systemd wants to hear that we are alive.
     watchdog: Option<Duration>,
     fed: Option<Instant>,
+    /// When the consistency points were written down last.
+    noted: Instant,
 }
 
 impl Watcher {
@@ -107,6 +115,10 @@ impl Watcher {
         }
         self.administrator.settle();
         self.records.settle();
+        if self.noted.elapsed() >= NOTE_EVERY {
+            self.noted = Instant::now();
+            self.administrator.see_points();
+        }
         self.feed_watchdog();
     }
 

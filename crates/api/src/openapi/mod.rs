@@ -50,8 +50,10 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::Policies,
     crate::Policy,
     crate::ProblemBody,
+    crate::Outcome,
     crate::PutLun,
     crate::PutVolume,
+    crate::Remembered,
     crate::Rename,
     crate::RenameSnapshot,
     crate::CloneLun,
@@ -117,6 +119,7 @@ fn versioned(document: &mut Value) {
     for route in ROUTES {
         names.extend(route.answers.schema());
     }
+    names.push("Remembered");
     for name in names {
         let schema = &mut document["components"]["schemas"][name];
         schema["properties"]["schema_version"] = json!({"type": "integer", "const": 1,
@@ -237,6 +240,13 @@ fn parameters(route: &Route) -> Vec<Value> {
             "description": "do it only if the object still has this ETag"}),
         );
     }
+    if route.is_change() {
+        parameters.push(
+            json!({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string",
+                "pattern": "^[!-~]{1,64}$"},
+            "description": "the same key with the same request does it once, however often it is sent"}),
+        );
+    }
     parameters
 }
 
@@ -250,12 +260,19 @@ fn responses(route: &Route) -> Value {
         }
         responses.insert(status.to_string(), response);
     }
+    if route.is_change() {
+        let schema = reference("Remembered");
+        responses.insert(
+            "208".to_owned(),
+            json!({"description": description(208), "content": {"application/json": {"schema": schema}}}),
+        );
+    }
     let problem = json!({
         "description": "A problem; its code says which.",
         "content": {"application/problem+json": {"schema": reference("Problem")}},
     });
     let mut statuses: Vec<u16> = vec![400, 401, 403, 404, 405, 408, 413, 422, 503];
-    if route.method != "GET" {
+    if route.is_change() {
         statuses.extend([409, 412, 500, 504, 507]);
     }
     statuses.sort_unstable();
@@ -271,6 +288,7 @@ fn description(status: u16) -> &'static str {
         201 => "Created and durable.",
         202 => "Done and durable; a job frees the space.",
         204 => "Done and durable.",
+        208 => "Done before; only with Idempotency-Key. The entry of the history.",
         304 => "The object is still as the request says.",
         _ => "Nothing to say.",
     }

@@ -194,6 +194,12 @@ impl Route {
         self.method == "PATCH" || self.method == "DELETE" || self.path.ends_with("/rename")
     }
 
+    /// Whether it may change anything, and heeds `Idempotency-Key`.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        self.method != "GET"
+    }
+
     /// The media type of good answers.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -20,6 +20,9 @@ pub struct Refusal {
     pub expected: String,
     /// What to do.
     pub remedy: String,
+    /// The consistency point of the devices, if it is older than [`Expected::cp`] and that is all
+    /// there is against them.
+    pub rolled_back_to: Option<u64>,
 }
 
 impl Refusal {
@@ -32,6 +35,7 @@ impl Refusal {
             found: found.into(),
             expected: expected.into(),
             remedy: remedy.into(),
+            rolled_back_to: None,
         }
     }
 }
@@ -116,6 +120,8 @@ pub struct Expected {
     pub uuid: [u8; 16],
     /// The newest membership epoch seen.
     pub epoch: u64,
+    /// The newest consistency point seen; 0 if an older copy of the devices is fine.
+    pub cp: u64,
 }
 
 fn compare(expected: &Expected, found: &Config) -> Result<(), Refusal> {
@@ -248,10 +254,37 @@ pub(crate) fn read(
     check_extents(&newest)?;
     let devices: Vec<DeviceId> = members.into_iter().flatten().collect();
     let superblock = read_superblock(storage, &newest, &devices)?;
+    if let Some(expected) = expected {
+        refuse_rollback(expected, &newest, &superblock)?;
+    }
     Ok(Labels {
         config: newest,
         devices,
         superblock,
+    })
+}
+
+/// All devices may be an older copy, which nothing on them tells.
+fn refuse_rollback(
+    expected: &Expected,
+    config: &Config,
+    superblock: &Superblock,
+) -> Result<(), Refusal> {
+    if superblock.cp.0 >= expected.cp {
+        return Ok(());
+    }
+    let name = superblock.name.as_ref().unwrap_or(&config.name);
+    let refusal = Refusal::new(
+        format!(
+            "the devices of aggregate {name} are at consistency point {}",
+            superblock.cp
+        ),
+        format!("at least {}, which was seen before", expected.cp),
+        "They are an older copy and lack what was written since; put the current devices in place. Nothing was changed",
+    );
+    Err(Refusal {
+        rolled_back_to: Some(superblock.cp.0),
+        ..refusal
     })
 }
 

@@ -6,6 +6,12 @@
 //!              └──────────────────────────────────────▶ refused
 //! ```
 //!
+//! Every change that was accepted is answered once, also if its aggregate stops or fails. If it
+//! fails during a consistency point, the phase says what became of the changes in it ([`Fate`]):
+//! before the superblock is sent nothing is on media; while it is written nobody knows; once all
+//! members have it, the change is made. The journal has no changes, so the next start does not make
+//! them again.
+//!
 //! What grows is admitted like a client's growth (docs/design/design.md §8), or else many small
 //! requests could use up the reserve. Deletions always are.
 
@@ -13,6 +19,7 @@ use everglade_env::{Nanos, Outside};
 
 use crate::admin::lun::must_wait;
 use crate::change::{Change, Error, Request};
+use crate::home::run::Phase;
 use crate::pool::aggregate::{Aggregate, State};
 use crate::pool::space::{Class, Space};
 use crate::reactor::Core;
@@ -39,6 +46,39 @@ fn refused(aggregate: &Aggregate) -> Error {
         State::Mounting => Error::Unavailable(format!("aggregate {name} is still being opened")),
         State::Online | State::Stopping | State::Stopped => {
             Error::Unavailable(format!("aggregate {name} does not take changes any more"))
+        }
+    }
+}
+
+/// What became of the changes of a consistency point that does not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// No superblock has them.
+    Dropped,
+    /// Some members may have the superblock.
+    Unknown,
+    /// All members have the superblock.
+    Made,
+}
+
+impl Fate {
+    fn of(phase: Phase) -> Fate {
+        match phase {
+            Phase::Superblock => Fate::Unknown,
+            Phase::Publish => Fate::Made,
+            _ => Fate::Dropped,
+        }
+    }
+
+    fn result(self, aggregate: &Aggregate, executed: Nanos) -> Result<Nanos, Error> {
+        match self {
+            Fate::Made => Ok(executed),
+            Fate::Unknown => Err(Error::Unknown(format!(
+                "aggregate {} failed while its superblock was written, so the change may be made or not; \
+                 start the daemon again and look",
+                aggregate.name
+            ))),
+            Fate::Dropped => Err(refused(aggregate)),
         }
     }
 }
@@ -102,17 +142,29 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// The aggregate is at its end: refuses all that was not committed.
+    /// The aggregate is at its end: refuses what is not on media, and answers the rest as far as is
+    /// known.
     pub(super) fn refuse_requests(&mut self, aggregate: u32) {
         let home = self.homes.get_mut(&aggregate).expect("at home");
-        let error = refused(&home.aggregate);
-        let mut requests: Vec<Request> = home.requests.drain(..).collect();
-        requests.extend(home.arrived.drain(..));
+        let shared = home.aggregate.clone();
+        let mut refused: Vec<Request> = home.requests.drain(..).collect();
+        refused.extend(home.arrived.drain(..));
+        let executed = home.last_begin;
+        let mut answers = Vec::new();
         if let Some(run) = &mut home.run {
-            requests.extend(run.answers.drain(..).map(|(request, _)| request));
+            let fate = Fate::of(run.phase);
+            let ended = run.answers.drain(..);
+            answers.extend(ended.map(|(request, result)| {
+                let result = result.and_then(|()| fate.result(&shared, executed));
+                (request, result)
+            }));
         }
-        for request in requests {
-            self.answer(&request, Err(error.clone()));
+        for request in refused {
+            let result = Fate::Dropped.result(&shared, executed);
+            self.answer(&request, result);
+        }
+        for (request, result) in answers {
+            self.answer(&request, result);
         }
     }
 

@@ -209,6 +209,11 @@ impl Server {
         kill_process(pid, signal).expect("our own child");
     }
 
+    /// SIGTERM, without waiting for the end.
+    pub(crate) fn ask_to_stop(&self) {
+        self.signal(Signal::TERM);
+    }
+
     /// SIGTERM; asserts that the end is clean, and returns what was left on stdout.
     pub(crate) fn stop(mut self) -> String {
         self.signal(Signal::TERM);
@@ -222,6 +227,17 @@ impl Server {
             read(&self.log)
         );
         rest
+    }
+
+    /// The clean end that was asked for before.
+    pub(crate) fn stop_asked(mut self) {
+        let status = self.child.wait().expect("an end");
+        assert_eq!(
+            status.code(),
+            Some(0),
+            "{status}; log:\n{}",
+            read(&self.log)
+        );
     }
 
     /// SIGTERM to a server that has failed: exit code 1. Returns the log.

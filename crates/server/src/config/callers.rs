@@ -10,7 +10,7 @@
 //!
 //! [nbd.allow]                         # who may use what; an export that no line names is for all
 //! "vol0/*" = ["10.1.0.0/16", "local"] # local: the Unix socket
-//! "vol0/lun7" = "10.1.2.3"            # the longest pattern that fits decides
+//! "vol0/lun7" = "10.1.2.3"            # the longest pattern that fits decides (see `pattern`)
 //! "vol0/lun8" = "cert:db.example.org" # who shows a certificate with this DNS name
 //! ```
 
@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::ConfigError;
+use super::pattern::{NotAPattern, Pattern};
 use crate::Interval;
 
 /// What the file says about callers; `None` and nothing where it says nothing.
@@ -63,9 +64,7 @@ pub struct Rules(Vec<Rule>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
-    /// A name, or the beginning of names if a star ended it.
-    pattern: String,
-    is_prefix: bool,
+    pattern: Pattern,
     origins: Vec<Origin>,
 }
 
@@ -147,36 +146,27 @@ impl Rules {
     /// # Errors
     /// Why `pattern` is none.
     pub fn add(&mut self, pattern: &str, origins: Vec<Origin>) -> Result<(), String> {
-        let (name, is_prefix) = match pattern.strip_suffix('*') {
-            Some(name) => (name, true),
-            None => (pattern, false),
-        };
-        if name.contains('*') || (!is_prefix && !name.contains('/')) {
-            return Err(format!(
-                "'{pattern}' names no exports; expected VOLUME/LUN, VOLUME/* or *"
-            ));
+        let pattern: Pattern = pattern
+            .parse()
+            .map_err(|error: NotAPattern| error.to_string())?;
+        if self.0.iter().any(|rule| rule.pattern == pattern) {
+            return Err(format!("'{pattern}' is there twice; keep one of the lines"));
         }
-        self.0.push(Rule {
-            pattern: name.to_owned(),
-            is_prefix,
-            origins,
-        });
+        self.0.push(Rule { pattern, origins });
         Ok(())
+    }
+
+    /// What its lines are about.
+    pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
+        self.0.iter().map(|rule| &rule.pattern)
     }
 }
 
 impl Rules {
     /// The rule that decides about an export.
     fn rule_for(&self, export: &str) -> Option<&Rule> {
-        // Who may not read a LUN may not read what it was either, unless a rule for the snapshot says so.
-        let lun = export.split_once('@').map(|(lun, _)| lun);
-        let fits = |rule: &&Rule| {
-            let same = rule.pattern == export || Some(rule.pattern.as_str()) == lun;
-            same || (rule.is_prefix && export.starts_with(&rule.pattern))
-        };
-        // A name is more than a pattern of the same length.
-        let rank = |rule: &&Rule| (rule.pattern.len(), !rule.is_prefix);
-        self.0.iter().filter(fits).max_by_key(rank)
+        let fitting = self.0.iter().filter(|rule| rule.pattern.fits(export));
+        fitting.max_by_key(|rule| rule.pattern.rank())
     }
 
     /// Whether an export that somebody restricted would be for others under another name.
@@ -301,10 +291,9 @@ impl FromStr for TlsClients {
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = |rule: &Rule| {
-            let star = if rule.is_prefix { "*" } else { "" };
             let origins = rule.origins.iter();
             let origins: Vec<_> = origins.map(|origin| format!("\"{origin}\"")).collect();
-            let pattern = toml::Value::String(format!("{}{star}", rule.pattern));
+            let pattern = toml::Value::String(rule.pattern.to_string());
             format!("{pattern} = [{}]", origins.join(", "))
         };
         let lines: Vec<String> = self.0.iter().map(line).collect();
@@ -453,12 +442,11 @@ mod tests {
         ] {
             assert!(text.parse::<Origin>().is_err(), "{text}");
         }
-        for pattern in ["", "v", "v/**", "*/l"] {
-            assert!(
-                Rules::default().add(pattern, Vec::new()).is_err(),
-                "{pattern}"
-            );
-        }
+        let mut rules = rules(&[("v/l", &[])]);
+        let error = rules.add("v/l", Vec::new()).expect_err("twice");
+        assert!(error.contains("twice"), "{error}");
+        let error = rules.add("v/l/", Vec::new()).expect_err("malformed");
+        assert!(error.contains("'l/' is not the name of a LUN"), "{error}");
     }
 
     #[test]

@@ -9,8 +9,10 @@ pub mod address;
 pub mod callers;
 pub mod error;
 pub mod file;
+pub mod pattern;
 pub mod pinning;
 pub mod place;
+pub mod rollback;
 pub mod show;
 pub mod suggest;
 
@@ -25,7 +27,9 @@ use std::str::FromStr;
 pub use address::{TcpListen, UnixListen};
 pub use callers::{Callers, Rules, Tls, TlsClients};
 pub use error::ConfigError;
+pub use pattern::Pattern;
 pub use pinning::Pinning;
+pub use rollback::AcceptRollback;
 
 use everglade_api::Name;
 
@@ -147,6 +151,8 @@ pub struct Settings {
     pub cp_interval: Option<Interval>,
     /// Snapshot policy of new volumes.
     pub snapshot_policy: Option<Name>,
+    /// Older copies of devices that are fine. Flags only.
+    pub accept_rollback: Vec<AcceptRollback>,
 }
 
 impl Settings {
@@ -174,6 +180,7 @@ impl Settings {
             lun_size: self.lun_size.or(lower.lun_size),
             cp_interval: self.cp_interval.or(lower.cp_interval),
             snapshot_policy: self.snapshot_policy.or(lower.snapshot_policy),
+            accept_rollback: self.accept_rollback,
         }
     }
 }
@@ -205,6 +212,8 @@ pub struct Config {
     pub snapshot_policy: String,
     /// What an empty data directory is filled with.
     pub first_start: FirstStart,
+    /// Older copies of devices that are fine.
+    pub accept_rollback: Vec<AcceptRollback>,
 }
 
 /// The NBD server. At least one of its two doors is open.
@@ -340,6 +349,7 @@ impl Config {
                 .snapshot_policy
                 .map_or_else(|| DEFAULT_POLICY.to_owned(), |name| name.to_string()),
             first_start: first_start(settings.aggregate_size, settings.lun_size, journal)?,
+            accept_rollback: settings.accept_rollback,
             data_dir,
         })
     }

@@ -4,6 +4,7 @@
 //! FORMAT                      which program and version this belongs to; written first, never changed
 //! LOCK                        flock of the daemon, and its pid for error messages
 //! state.toml                  devices and membership epoch of each aggregate
+//! seen.toml                   the newest consistency point seen of each aggregate
 //! aggregates/A/devN/          directory devices
 //! run/{nbd,api}.sock          sockets, stale after a crash
 //! run/endpoints.json          where the running daemon listens
@@ -32,6 +33,7 @@ pub mod error;
 pub mod format_file;
 pub mod lock;
 pub mod offline;
+pub mod seen;
 pub mod small_file;
 pub mod socket;
 pub mod state;
@@ -45,6 +47,7 @@ use std::path::{Path, PathBuf};
 pub use endpoints::Endpoints;
 pub use error::DataDirError;
 pub use offline::{Offline, OfflineError};
+pub use seen::{Point, Seen};
 pub use small_file::SmallFile;
 pub use state::{AggregateState, Device, DeviceKind, Phase, State};
 pub use uuid::Uuid;
@@ -63,6 +66,7 @@ pub struct DataDir {
     path: PathBuf,
     state: State,
     owed: Owed,
+    seen: Seen,
     _lock: Lock,
 }
 
@@ -97,6 +101,7 @@ impl DataDir {
             path: path.to_owned(),
             state,
             owed: Owed::default(),
+            seen: Seen::read(path),
             _lock: lock,
         };
         directory.prepare()?;
@@ -126,8 +131,12 @@ impl DataDir {
         Ok(())
     }
 
-    fn small_files(&self) -> [SmallFile; 2] {
-        [state::file(&self.path), endpoints::file(&self.run_dir())]
+    fn small_files(&self) -> [SmallFile; 3] {
+        [
+            state::file(&self.path),
+            seen::file(&self.path),
+            endpoints::file(&self.run_dir()),
+        ]
     }
 
     /// Sets space aside for the small files. A directory of an earlier version on a full host has none,
@@ -173,6 +182,28 @@ impl DataDir {
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// The newest consistency points seen of aggregates.
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// Takes note of consistency points that are durable. Durable when it returns; nothing is
+    /// written if nothing has changed.
+    ///
+    /// # Errors
+    /// The system refused; what was seen before stands.
+    pub fn see(&mut self, points: Vec<Point>) -> Result<(), DataDirError> {
+        let seen = self.seen.with(points, &self.state);
+        if seen != self.seen {
+            let written = seen.write(&self.path);
+            self.owed.spares |= !seen::file(&self.path).is_prepared();
+            written?;
+            self.seen = seen;
+        }
+        Ok(())
     }
 
     /// Replaces what is known of aggregates. Durable when it returns.

@@ -6,7 +6,7 @@ use everglade_env::{DeviceId, IoMode, World, WorldError, WorldOptions};
 
 use super::format_file::{self, Recognised};
 use super::lock::Lock;
-use super::{AggregateState, DataDirError, State};
+use super::{AggregateState, DataDirError, Seen, State};
 use crate::devices::{self, DeviceError};
 
 /// Why an aggregate cannot be looked at.
@@ -25,6 +25,7 @@ pub enum OfflineError {
 pub struct Offline {
     path: PathBuf,
     state: State,
+    seen: Seen,
     _lock: Option<Lock>,
 }
 
@@ -49,6 +50,7 @@ impl Offline {
         Ok(Offline {
             path: path.to_owned(),
             state,
+            seen: Seen::read(path),
             _lock: lock,
         })
     }
@@ -57,6 +59,12 @@ impl Offline {
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// The newest consistency points seen of aggregates.
+    #[must_use]
+    pub fn seen(&self) -> &Seen {
+        &self.seen
     }
 
     /// Opens the devices of one aggregate, for blocking access from one thread.

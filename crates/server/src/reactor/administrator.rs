@@ -8,15 +8,19 @@
 //!    next start, and with it what was acknowledged.
 //! 3. An aggregate is deleted while no volume is on its way into it: volumes are made with `populating` held for
 //!    reading, and whether there are any is looked at with it held for writing.
-//! 4. Whoever asks after the reactors ended is told so, and nobody waits for ever.
+//! 4. Whoever asks after the reactors ended is told so, and nobody waits for ever. Nothing was
+//!    changed then: a change that a reactor took is answered by it, with what became of it, also
+//!    during the stop (decision 0030).
+//! 5. A problem that comes after the change was made says so ([`Problem::after_change`]): somebody
+//!    may delete an object before it is shown to the one who made it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, TryLockResult};
 use std::time::{Duration, Instant};
 
 use everglade_api::{
-    Aggregate, Code, CreateAggregate, CreateLun, CreateVolume, CreationPlan, Lun, LunName, Moment,
-    Name, Problem, ResizeLun, SnapshotName, Sync, Volume,
+    Aggregate, Code, Condition, CreateAggregate, CreateLun, CreateVolume, CreationPlan, Lun,
+    LunName, Moment, Name, Problem, ResizeLun, SnapshotName, Sync, Volume,
 };
 use everglade_engine::{AggregateInfo, Engine, State, VolumeId, admin};
 use everglade_format::volume::Sync as MediaSync;
@@ -25,6 +29,7 @@ use super::candidates;
 use super::control::{Answer, Control, Plane, Timing};
 use super::creation::{self, Contents, CreationError};
 use super::inventory::bytes;
+use super::points;
 use super::unavailable::Unavailable;
 use crate::config::Rules;
 use crate::datadir::{DataDirError, Endpoints, Phase};
@@ -54,6 +59,8 @@ pub struct Administrator {
     usual_policy: String,
     /// Who may use what over NBD.
     pub(super) allow: Rules,
+    /// Copies of labels that are lost and could not be written anew at the start.
+    unmended: Mutex<Vec<Condition>>,
 }
 
 /// What a deletion leaves to be done.
@@ -87,6 +94,7 @@ impl Administrator {
             ready: Mutex::new(ready.collect()),
             usual_policy: config.snapshot_policy.clone(),
             allow: config.nbd.callers.allow.clone(),
+            unmended: Mutex::default(),
             directory: Mutex::new(directory),
             populating: RwLock::new(()),
             unavailable: Mutex::new(unavailable),
@@ -129,6 +137,10 @@ impl Administrator {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn unmended(&self) -> MutexGuard<'_, Vec<Condition>> {
+        self.unmended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn ready(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,6 +149,10 @@ impl Administrator {
         self.directory
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn try_directory(&self) -> TryLockResult<MutexGuard<'_, DataDir>> {
+        self.directory.try_lock()
     }
 
     /// Tells scripts where the daemon listens.
@@ -232,10 +248,11 @@ impl Administrator {
         self.plane.wake_all();
         self.wait_until_online(id)?;
         creation::finish(&mut directory, name).map_err(|error| host(&error))?;
+        points::see(&self.engine, &mut directory);
         self.ready().insert(name.to_owned());
         drop(directory);
         tracing::info!("created aggregate {name}");
-        self.aggregate(name)
+        self.aggregate(name).map_err(Problem::after_change)
     }
 
     fn wait_until_online(&self, id: u32) -> Result<(), Problem> {
@@ -301,7 +318,7 @@ impl Administrator {
             Some(base) => tracing::info!("created volume {name} as a clone of {base}"),
             None => tracing::info!("created volume {name} in aggregate {}", aggregate.name),
         }
-        self.volume(name)
+        self.volume(name).map_err(Problem::after_change)
     }
 
     /// Where a clone goes, and how it is made: what follows from its parent may be said, but not otherwise.
@@ -421,7 +438,7 @@ impl Administrator {
             },
         )?;
         tracing::info!("created LUN {volume}/{name} of {size_bytes} bytes");
-        self.lun(volume, name)
+        self.lun(volume, name).map_err(Problem::after_change)
     }
 
     /// Makes a LUN larger or, if that is meant, smaller.
@@ -463,7 +480,7 @@ impl Administrator {
         };
         self.change(aggregate, change)?;
         tracing::info!("resized LUN {volume}/{name} from {now} to {size_bytes} bytes");
-        self.lun(volume, name)
+        self.lun(volume, name).map_err(Problem::after_change)
     }
 
     /// Removes a LUN.
@@ -559,7 +576,11 @@ fn pending(info: &AggregateInfo) -> Pending {
 }
 
 fn changed(answer: Option<Answer>) -> Result<Timing, Problem> {
-    let stopping = || Problem::new(Code::Unavailable, "the daemon is stopping");
+    // A reactor that has the change answers it, also while it ends.
+    let stopping = || {
+        let text = "the daemon is stopping, and nothing was changed";
+        Problem::new(Code::Unavailable, text)
+    };
     answer.ok_or_else(stopping)?.changed().map_err(not_changed)
 }
 
@@ -575,6 +596,7 @@ pub(super) fn not_changed(error: admin::Error) -> Problem {
         admin::Error::Limit(_) => Problem::new(Code::TooMany, text),
         admin::Error::Unavailable(_) => Problem::new(Code::Unavailable, text),
         admin::Error::ReadOnly(_) => Problem::new(Code::ReadOnly, text),
+        admin::Error::Unknown(_) => Problem::new(Code::OutcomeUnknown, text),
     }
 }
 

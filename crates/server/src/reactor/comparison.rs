@@ -85,6 +85,17 @@ impl Comparisons {
         target: &mut impl Target,
     ) -> Result<(), Error> {
         let (lun, export) = target.open(&asked.lun)?;
+        // An image is not among the others that it can be compared with, and nothing of it differs
+        // from itself.
+        let is_same = asked.lun.split_once('@').map(|(_, image)| image) == Some(&*asked.since);
+        if is_same {
+            target.close(lun);
+            drop(reply.send(Answer::Compared(Ok(Compared {
+                size_bytes: export.size_bytes,
+                extents: same(asked, export.size_bytes),
+            }))));
+            return Ok(());
+        }
         let mut images = target.images(&asked.lun).into_iter();
         let since = images
             .find(|image| image.label == asked.since)
@@ -144,6 +155,17 @@ impl Comparisons {
         // Whoever asked may have gone.
         drop(asked.reply.send(Answer::Compared(compared)));
     }
+}
+
+/// One extent without a difference, from the offset to the end of the question or of the image.
+fn same(asked: &Comparison, size_bytes: u64) -> Vec<Extent> {
+    let rest = size_bytes.saturating_sub(asked.offset);
+    let length = asked.length.min(rest);
+    let extent = Extent {
+        length,
+        allocation: Allocation::Hole,
+    };
+    (length > 0).then_some(extent).into_iter().collect()
 }
 
 impl Administrator {
@@ -288,6 +310,8 @@ mod tests {
         for (asked, expected) in [
             (ask("v/l", "s", 0), Ok(1)),
             (ask("v/l", "s", 1 << 20), Ok(0)),
+            (ask("v/l@s", "s", 0), Ok(1)),
+            (ask("v/l@s", "s", 1 << 20), Ok(0)),
             (ask("v/l", "t", 0), Err(Error::NotFound("t".to_owned()))),
             (ask("v/m", "s", 0), Err(Error::NotFound("v/m".to_owned()))),
         ] {

@@ -18,7 +18,8 @@ use crate::listen::Listeners;
 
 /// What a reactor is asked from outside.
 pub(super) enum Control {
-    /// Change what an aggregate holds. Answered when it is durable.
+    /// Change what an aggregate holds. Answered when it is durable, or when it is known that it
+    /// will not be. Without an answer nobody has begun it.
     Change(u32, admin::Change),
     /// Give a sign of life.
     Ping,
@@ -107,6 +108,11 @@ pub(super) struct Plane {
     loads: Vec<Load>,
     /// Connections that went to another reactor when they named their export.
     moved: AtomicU64,
+    /// Changes that reactors have taken and not answered yet. A reactor takes one only if the
+    /// engine has not stopped *after* it was counted here, and reactors end only if there are none
+    /// *after* the engine has stopped. So a change that is handed to the engine finds everybody
+    /// there who has to answer it.
+    pub(super) changes: AtomicUsize,
     /// Reactors whose sessions have ended after a stop.
     pub(super) quiet: AtomicUsize,
     /// What the NBD sessions of each reactor did.
@@ -127,6 +133,7 @@ impl Plane {
             connections: AtomicU32::new(0),
             loads: (0..reactors).map(|_| Load::default()).collect(),
             moved: AtomicU64::new(0),
+            changes: AtomicUsize::new(0),
             quiet: AtomicUsize::new(0),
             nbd: Mutex::default(),
             mourned: Mutex::default(),

@@ -334,6 +334,7 @@ fn make(
     let expected = Expected {
         uuid: plan.uuid,
         epoch: 1,
+        cp: 0,
     };
     plane
         .open(|| engine.open(world, opened, Some(&expected)))

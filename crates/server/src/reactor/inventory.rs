@@ -242,7 +242,10 @@ impl Administrator {
     pub fn status(&self) -> Status {
         let aggregates = self.aggregates().aggregates;
         let mut conditions: Vec<_> = aggregates.iter().flat_map(conditions).collect();
+        self.name_rollbacks(&mut conditions);
+        conditions.extend(self.unmended().iter().cloned());
         conditions.extend(self.schedule().conditions());
+        conditions.extend(self.unmatched_patterns());
         let online = |aggregate: &&Aggregate| aggregate.state == AggregateState::Online;
         Status {
             health: conditions
@@ -258,6 +261,20 @@ impl Administrator {
             connection_count: u64::from(self.plane.connections.load(Ordering::Relaxed)),
             uptime_seconds: self.since.elapsed().as_secs(),
             conditions,
+        }
+    }
+
+    /// An aggregate that is refused because it is older than what was seen has a code of its own.
+    fn name_rollbacks(&self, conditions: &mut [Condition]) {
+        let plain = Code::AggregateUnavailable.to_string();
+        for condition in conditions.iter_mut().filter(|it| it.code == plain) {
+            let name = condition.object.strip_prefix("aggregate ").unwrap_or("");
+            let closed = self.unavailable();
+            let found = closed.iter().find(|known| known.name == name);
+            if let Some(code) = found.map(|known| known.code) {
+                condition.code = code.to_string();
+                condition.page = code.page();
+            }
         }
     }
 

@@ -14,6 +14,7 @@ mod candidates;
 mod comparison;
 mod connection;
 mod control;
+mod copies;
 mod creation;
 mod deletion;
 mod door;
@@ -21,6 +22,9 @@ mod encryption;
 mod first_start;
 mod inventory;
 mod lun_clones;
+mod opening;
+mod patterns;
+mod points;
 mod pools;
 mod processors;
 mod renaming;
@@ -35,25 +39,25 @@ mod unavailable;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use everglade_engine::{AggregateInfo, Engine, Expected, Options, State};
+use everglade_engine::{AggregateInfo, Engine, Options, State};
 use everglade_env::{World, WorldOptions};
 use everglade_target::Export;
 
-use crate::datadir::{AggregateState, Phase};
 use crate::listen::Listeners;
 use crate::schedule::Schedule;
 use crate::signal::Again;
-use crate::{Config, DataDir, ServeError, StartError, Stop, devices};
+use crate::{Config, DataDir, ServeError, StartError, Stop};
 use control::{Answer, Control, Plane};
 pub(crate) use door::Door;
 pub(crate) use everglade_engine::PHASE_BOUNDS;
 pub use inventory::EngineCounts;
 
 pub use administrator::{Administrator, Deleted};
+pub use copies::LostCopy;
 pub use deletion::Cleared;
 pub use first_start::refuse_full_host;
+pub use opening::Accepted;
 use pools::Pools;
-use unavailable::Unavailable;
 
 /// Everything the data plane is made of.
 pub struct Parts<'a> {
@@ -74,6 +78,23 @@ pub struct Reactors {
     exports: Vec<Export>,
     administrator: Arc<Administrator>,
     running: Running,
+    found: Found,
+}
+
+/// What the start found and people should know of, besides what `status` says.
+#[derive(Default)]
+pub struct Found {
+    /// Older copies of devices that are served because somebody said so.
+    pub accepted: Vec<Accepted>,
+    /// Copies of labels that were lost.
+    pub lost_copies: Vec<LostCopy>,
+}
+
+/// What serves, once it does.
+struct Up {
+    schedule: Schedule,
+    exports: Vec<Export>,
+    lost_copies: Vec<LostCopy>,
 }
 
 /// Threads, and what is needed to end them.
@@ -116,7 +137,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
     if is_first {
         first_start::create_aggregate(&plane, &engine, config, &mut directory)?;
     }
-    let unavailable = open_all(&world, &engine, &directory)?;
+    let opened = opening::open_all(&world, &engine, &directory, config)?;
     let waker = Arc::clone(&plane);
     stop.on_ask(move || waker.wake_all());
     let mut running = Running {
@@ -124,7 +145,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         plane,
         threads: Vec::new(),
     };
-    let (schedule, exports) = match bring_up(
+    let up = match bring_up(
         &mut running,
         config,
         &mut directory,
@@ -139,18 +160,29 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
             return Err(error);
         }
     };
+    let Up {
+        schedule,
+        exports,
+        lost_copies,
+    } = up;
     let administrator = Arc::new(Administrator::new(
         running.engine.clone(),
         Arc::clone(&running.plane),
         directory,
-        unavailable,
+        opened.unavailable,
         schedule,
         config,
     ));
+    administrator.warn_of_patterns();
+    administrator.note_lost_copies(&lost_copies);
     Ok(Reactors {
         exports,
         administrator,
         running,
+        found: Found {
+            accepted: opened.accepted,
+            lost_copies,
+        },
     })
 }
 
@@ -166,7 +198,7 @@ fn bring_up(
     directory: &mut DataDir,
     (listeners, door): (Listeners, Door),
     is_first: bool,
-) -> Result<(Schedule, Vec<Export>), StartError> {
+) -> Result<Up, StartError> {
     let processors = processors::own(config.pin, config.reactors);
     if !processors.is_empty() {
         tracing::info!("each reactor keeps to a processor of its own: {processors:?}");
@@ -205,57 +237,14 @@ fn bring_up(
             aggregate.committed_cp
         );
     }
+    let lost_copies = copies::mend(&running.plane.world, &running.engine);
+    points::see(&running.engine, directory);
     asked(&running.plane, Control::Listen(listeners))?;
     let exports = asked(&running.plane, Control::Exports)?.exports();
-    Ok((schedule, exports))
-}
-
-/// Opens all recorded aggregates. Those that cannot be opened are returned, unless none can: they are shown with
-/// the reason, and the others serve.
-fn open_all(
-    world: &World,
-    engine: &Engine,
-    directory: &DataDir,
-) -> Result<Vec<Unavailable>, StartError> {
-    let ready = |known: &&AggregateState| known.phase == Phase::Ready;
-    let recorded = directory.state().aggregates.iter().filter(ready);
-    let mut unavailable = Vec::new();
-    for aggregate in recorded {
-        let Err(error) = open(world, engine, directory, aggregate) else {
-            continue;
-        };
-        unavailable.push(Unavailable::new(directory, aggregate, error.to_string()));
-    }
-    if engine.aggregates().is_empty()
-        && let Some(first) = unavailable.first()
-    {
-        return Err(StartError::Engine(first.reason.clone()));
-    }
-    for aggregate in &unavailable {
-        tracing::error!("{}; the others serve", aggregate.reason);
-    }
-    Ok(unavailable)
-}
-
-/// Opens one recorded aggregate: labels and superblock are read and compared, nothing is written.
-fn open(
-    world: &World,
-    engine: &Engine,
-    directory: &DataDir,
-    aggregate: &AggregateState,
-) -> Result<(), StartError> {
-    let devices = devices::open_all(world, directory.path(), aggregate).map_err(engine_error)?;
-    let expected = aggregate.uuid.map(|uuid| Expected {
-        uuid: uuid.0,
-        epoch: aggregate.epoch,
-    });
-    let opened = engine.open(world, &devices, expected.as_ref());
-    opened.map(drop).map_err(|refusal| {
-        devices.iter().for_each(|device| world.close(*device));
-        StartError::Engine(format!(
-            "aggregate {} cannot be opened: {refusal}",
-            aggregate.name
-        ))
+    Ok(Up {
+        schedule,
+        exports,
+        lost_copies,
     })
 }
 
@@ -321,6 +310,12 @@ impl Reactors {
     #[must_use]
     pub fn administrator(&self) -> &Arc<Administrator> {
         &self.administrator
+    }
+
+    /// What the start found.
+    #[must_use]
+    pub fn found(&self) -> &Found {
+        &self.found
     }
 
     /// Waits until the reactors have ended after a [`Stop`], with everything on stable storage.

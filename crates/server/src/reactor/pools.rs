@@ -5,7 +5,7 @@ use std::sync::Arc;
 use everglade_engine::{Engine, Unreadable, admin};
 
 use super::control::{Control, Plane};
-use crate::schedule::Shelf;
+use crate::schedule::{Shelf, Unwritten};
 
 /// See the module's documentation.
 pub(super) struct Pools {
@@ -37,16 +37,16 @@ impl Shelf for Pools {
             .map_err(|error| Unreadable::Damaged(format!("they are no text: {error}")))
     }
 
-    fn write(&self, aggregate: u32, text: &str) -> Result<(), String> {
+    fn write(&self, aggregate: u32, text: &str) -> Result<(), Unwritten> {
         let change = admin::Change::SetNotes {
             text: text.as_bytes().to_vec(),
         };
         let answer = self.plane.ask(0, Control::Change(aggregate, change));
-        let answer = answer.ok_or("the daemon is stopping")?;
-        answer
-            .changed()
-            .map(drop)
-            .map_err(|error| error.to_string())
+        let answer = answer.ok_or_else(|| "the daemon is stopping".to_owned())?;
+        answer.changed().map(drop).map_err(|error| Unwritten {
+            is_unknown: matches!(error, admin::Error::Unknown(_)),
+            text: error.to_string(),
+        })
     }
 
     fn home(&self, volume: &str) -> Option<u32> {

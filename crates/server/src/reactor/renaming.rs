@@ -54,6 +54,7 @@ impl Administrator {
         directory.record(after).map_err(|error| host(&error))?;
         let change = admin::Change::RenameAggregate { to: to.to_owned() };
         if let Err(problem) = self.change(known.id, change) {
+            // Whatever became of it: the next start takes the name of the pool.
             if let Err(error) = directory.record(before) {
                 tracing::error!(
                     "aggregate {name} keeps its name, which the next start records: {error}"
@@ -67,7 +68,7 @@ impl Administrator {
         drop(ready);
         drop(directory);
         tracing::info!("renamed aggregate {name} to {to}");
-        self.aggregate(to)
+        self.aggregate(to).map_err(Problem::after_change)
     }
 
     /// Gives a volume another name.
@@ -94,7 +95,7 @@ impl Administrator {
         self.schedule()
             .rename(name, to, || self.change(aggregate, change).map(drop))?;
         tracing::info!("renamed volume {name} to {to}");
-        self.volume(to)
+        self.volume(to).map_err(Problem::after_change)
     }
 
     /// Gives a LUN another name.
@@ -115,7 +116,7 @@ impl Administrator {
         };
         self.change(self.aggregate_of(volume)?, change)?;
         tracing::info!("renamed LUN {volume}/{name} to {volume}/{to}");
-        self.lun(volume, to)
+        self.lun(volume, to).map_err(Problem::after_change)
     }
 
     /// Says no if the clone of a LUN would be for others than the LUN.

@@ -61,7 +61,8 @@ impl Administrator {
             },
         )?;
         tracing::info!("took snapshot {volume}@{name}");
-        let snapshot = self.snapshot(volume, name)?;
+        let snapshot = self.snapshot(volume, name);
+        let snapshot = snapshot.map_err(Problem::after_change)?;
         Ok(Snapshot {
             taken: Some(taken(self.now(), timing)),
             ..snapshot
@@ -99,7 +100,7 @@ impl Administrator {
             },
         )?;
         tracing::info!("renamed snapshot {volume}@{name} to {to}");
-        self.snapshot(volume, to)
+        self.snapshot(volume, to).map_err(Problem::after_change)
     }
 
     /// Removes a snapshot.
@@ -139,7 +140,7 @@ impl Administrator {
                 tag: request.tag.to_string(),
             },
         )?;
-        self.snapshot(volume, name)
+        self.snapshot(volume, name).map_err(Problem::after_change)
     }
 
     /// Takes a hold away.
@@ -161,7 +162,7 @@ impl Administrator {
                 tag: request.tag.to_string(),
             },
         )?;
-        self.snapshot(volume, name)
+        self.snapshot(volume, name).map_err(Problem::after_change)
     }
 
     /// Makes the image of a snapshot the active one, or says what would happen.

@@ -65,7 +65,7 @@ impl Administrator {
         tracing::info!("clone {volume} is being split");
         let mut splits = self.splits().into_iter();
         let found = splits.find(|known| known.id == id);
-        let mut begun = found.ok_or_else(|| Problem::not_found("volume", volume))?;
+        let mut begun = found.ok_or_else(|| Problem::not_found("volume", volume).after_change())?;
         begun.split.total_bytes = total_bytes;
         Ok(begun)
     }
@@ -79,7 +79,7 @@ impl Administrator {
         let name = volume.to_owned();
         self.change(aggregate, admin::Change::StopSplit { volume: name })?;
         tracing::info!("the split of clone {volume} was stopped");
-        self.split(volume)
+        self.split(volume).map_err(Problem::after_change)
     }
 
     /// Splits that were ever begun.

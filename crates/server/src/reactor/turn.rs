@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use everglade_engine::{AdminDone, Core, Engine, State};
+use everglade_engine::{AdminDone, Core, Engine, State, admin};
 use everglade_env::reactor::{Interest, Ready, Real};
 use everglade_env::{Nanos, Outside};
 use everglade_nbd::{Received, SessionId, Sessions, Settings};
@@ -30,7 +30,7 @@ const KEY_TCP: u64 = 1 << 62;
 const KEY_UNIX: u64 = (1 << 62) + 1;
 /// How often sessions are looked over for clients that take too long.
 const SWEEP: Nanos = 1_000_000_000;
-/// How long sessions may take to end after a stop.
+/// How long sessions may take to end after a stop, and changes once the engine has stopped.
 const STOP_PATIENCE: Nanos = 10_000_000_000;
 /// Rounds of sending and starting more before the engine and the sockets get their turn again.
 const ROUNDS: usize = 2;
@@ -61,6 +61,8 @@ pub(super) struct Reactor {
     swept: Nanos,
     /// When the sessions were told to end.
     stopping: Option<Nanos>,
+    /// When the engine was first seen to have stopped.
+    ended: Option<Nanos>,
     is_quiet: bool,
 }
 
@@ -109,6 +111,7 @@ impl Reactor {
             next_token: 0,
             swept: 0,
             stopping: None,
+            ended: None,
             is_quiet: false,
         }
     }
@@ -123,6 +126,7 @@ impl Reactor {
             self.answer();
             self.sweep();
             if self.plane.stop.is_asked() && self.wind_down() {
+                self.give_up_changes();
                 return self.plane.close(self.index);
             }
             let timeout = self.timeout();
@@ -477,12 +481,7 @@ impl Reactor {
                     // It may have ended at once, and nothing else tells this thread to look.
                     self.is_behind = true;
                 }
-                Control::Change(aggregate, change) => {
-                    self.next_token += 1;
-                    let now = self.core.outside().now();
-                    self.asked.insert(self.next_token, (reply, now));
-                    self.core.change(aggregate, change, self.next_token);
-                }
+                Control::Change(aggregate, change) => self.begin_change(aggregate, change, reply),
             }
         }
         let mut done: Vec<AdminDone> = Vec::new();
@@ -495,7 +494,40 @@ impl Reactor {
                     durable: now.saturating_sub(asked),
                 };
                 drop(reply.send(Answer::Changed(done.result.map(|()| timing))));
+                self.count_answered();
             }
+        }
+    }
+
+    /// Hands a change to the engine, unless nobody would do it any more.
+    fn begin_change(&mut self, aggregate: u32, change: admin::Change, reply: Sender<Answer>) {
+        self.plane.changes.fetch_add(1, Ordering::SeqCst);
+        if self.plane.stop.is_asked() && self.engine.is_stopped() {
+            // Without an answer the asker knows that it was not begun.
+            return self.count_answered();
+        }
+        self.next_token += 1;
+        let now = self.core.outside().now();
+        self.asked.insert(self.next_token, (reply, now));
+        self.core.change(aggregate, change, self.next_token);
+    }
+
+    /// A change is off this reactor's hands; the others may wait for that with their end.
+    fn count_answered(&self) {
+        let before = self.plane.changes.fetch_sub(1, Ordering::SeqCst);
+        if before == 1 && self.plane.stop.is_asked() {
+            self.plane.wake_all();
+        }
+    }
+
+    /// The end of this thread comes before the end of these changes: a device does not answer.
+    fn give_up_changes(&mut self) {
+        for (_, (reply, _)) in std::mem::take(&mut self.asked) {
+            let text = "the daemon stopped before the change ended, because a device does not answer; start it again \
+                        and look";
+            let unknown = admin::Error::Unknown(text.to_owned());
+            drop(reply.send(Answer::Changed(Err(unknown))));
+            self.count_answered();
         }
     }
 
@@ -543,7 +575,12 @@ impl Reactor {
                 self.plane.wake_all();
             }
         }
-        if self.engine.is_stopped() {
+        if !self.engine.is_stopped() {
+            return false;
+        }
+        let ended = *self.ended.get_or_insert(now);
+        let is_answered = self.plane.changes.load(Ordering::SeqCst) == 0;
+        if is_answered || now.saturating_sub(ended) > STOP_PATIENCE {
             self.plane.wake_all();
             return true;
         }

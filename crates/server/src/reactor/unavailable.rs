@@ -3,7 +3,9 @@
 //! Which volumes they have is not known, because that is in the pool. Whoever attaches the right devices starts
 //! the daemon again.
 
-use everglade_api::{Aggregate, AggregateState as Shown, Damage, Device, DeviceKind as ShownKind};
+use everglade_api::{
+    Aggregate, AggregateState as Shown, Code, Damage, Device, DeviceKind as ShownKind,
+};
 
 use crate::DataDir;
 use crate::datadir::{AggregateState, DeviceKind};
@@ -14,6 +16,8 @@ pub(super) struct Unavailable {
     pub(super) name: String,
     /// What the start would have been refused with if it were the only one.
     pub(super) reason: String,
+    /// What `status` calls it.
+    pub(super) code: Code,
     uuid: String,
     devices: Vec<Device>,
 }
@@ -23,6 +27,7 @@ impl Unavailable {
         directory: &DataDir,
         recorded: &AggregateState,
         reason: String,
+        code: Code,
     ) -> Unavailable {
         let devices = recorded.devices.iter().map(|device| Device {
             path: directory.device_path(device).display().to_string(),
@@ -36,6 +41,7 @@ impl Unavailable {
         Unavailable {
             name: recorded.name.clone(),
             reason,
+            code,
             uuid: recorded
                 .uuid
                 .map_or_else(String::new, |uuid| uuid.to_string()),

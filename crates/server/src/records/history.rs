@@ -1,8 +1,10 @@
 //! The history of administrative changes: `log/history.jsonl` in the data directory, one JSON object a line.
 //!
-//! A line is appended and synced when its change is durable, so the history may lack the last change after a
-//! power cut, and never has one that was not made. When the file has twice as many lines as are kept, it is
-//! replaced whole by the newest half; on a full host that waits, and lines are appended still.
+//! A line is appended and synced when its change is durable, so the history may lack the last
+//! change after a power cut, and never has one that was not made. A line also has the idempotency
+//! key of its request, if that had one, so that a repetition after a restart is recognised. When
+//! the file has twice as many lines as are kept, it is replaced whole by the newest half; on a full
+//! host that waits, and lines are appended still.
 //!
 //! Behind the last line, space of the host is set aside ([`AHEAD`]), so that changes on a full host are written
 //! too. When that is used up, they are kept in memory and written with the next change, or once a second
@@ -20,6 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_api::{Change, Moment};
 use rustix::fs::FallocateFlags;
+use serde::{Deserialize, Serialize};
 
 use super::Deed;
 use crate::datadir::{DataDirError, atomic};
@@ -39,9 +42,29 @@ pub struct History {
     inner: Mutex<Inner>,
 }
 
+/// A change with what only the daemon needs of it: one line of the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// For everybody.
+    #[serde(flatten)]
+    pub change: Change,
+    /// The key of its request, if it had one.
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    pub keyed: Option<Keyed>,
+}
+
+/// The idempotency key of a request (decision 0030).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keyed {
+    /// As the client sent it.
+    pub key: String,
+    /// What it stands for: a hash of the request.
+    pub request: String,
+}
+
 #[derive(Default)]
 struct Inner {
-    changes: VecDeque<Change>,
+    changes: VecDeque<Kept>,
     /// In the file; more than are kept means that it is due to be replaced.
     lines: usize,
     /// The file has a line that cannot be read, or half of one: it is due to be replaced.
@@ -72,6 +95,14 @@ impl History {
     /// All changes that are kept, oldest first.
     #[must_use]
     pub fn changes(&self) -> Vec<Change> {
+        let inner = self.lock();
+        let changes = inner.changes.iter().map(|kept| &kept.change);
+        changes.cloned().collect()
+    }
+
+    /// The same with their keys.
+    #[must_use]
+    pub fn kept(&self) -> Vec<Kept> {
         self.lock().changes.iter().cloned().collect()
     }
 
@@ -89,10 +120,18 @@ impl History {
         }
     }
 
-    /// Adds a change. Durable when it returns without an error; else it is kept in memory until it can be written.
-    pub(super) fn append(&self, now: Moment, who: &str, deed: &Deed) -> Result<(), DataDirError> {
+    /// Adds a change and returns it. Durable when it returns without an error; else it is kept in
+    /// memory until it can be written.
+    pub(super) fn append(
+        &self,
+        now: Moment,
+        who: &str,
+        deed: &Deed,
+        keyed: Option<Keyed>,
+    ) -> (Change, Result<(), DataDirError>) {
         let mut inner = self.lock();
-        let number = inner.changes.back().map_or(1, |last| last.number + 1);
+        let last = inner.changes.back();
+        let number = last.map_or(1, |last| last.change.number + 1);
         let change = Change {
             number,
             time: now.to_string(),
@@ -101,13 +140,17 @@ impl History {
             object: deed.object.clone(),
             detail: deed.detail.chars().take(DETAIL_CHARS_MAX).collect(),
         };
-        inner.changes.push_back(change);
+        inner.changes.push_back(Kept {
+            change: change.clone(),
+            keyed,
+        });
         inner.unwritten += 1;
         if inner.changes.len() > KEPT {
             inner.changes.pop_front();
             inner.unwritten = inner.unwritten.min(KEPT);
         }
-        self.write(&mut inner)
+        let written = self.write(&mut inner);
+        (change, written)
     }
 
     /// Writes all changes that are not in the file.
@@ -203,8 +246,8 @@ fn set_aside(file: &File) {
     }
 }
 
-fn line(change: &Change) -> String {
-    let text = serde_json::to_string(change).expect("texts and numbers are JSON");
+fn line(kept: &Kept) -> String {
+    let text = serde_json::to_string(kept).expect("texts and numbers are JSON");
     format!("{text}\n")
 }
 
@@ -221,14 +264,14 @@ fn read(path: &Path) -> std::io::Result<Inner> {
     let mut lost = usize::from(!is_whole);
     for line in text.lines() {
         inner.lines += 1;
-        match serde_json::from_str::<Change>(line) {
-            Ok(change)
+        match serde_json::from_str::<Kept>(line) {
+            Ok(kept)
                 if inner
                     .changes
                     .back()
-                    .is_none_or(|last| last.number < change.number) =>
+                    .is_none_or(|last| last.change.number < kept.change.number) =>
             {
-                inner.changes.push_back(change);
+                inner.changes.push_back(kept);
             }
             _ => lost += 1,
         }
@@ -258,6 +301,29 @@ mod tests {
         }
     }
 
+    fn append(history: &History, now: Moment, who: &str, deed: &Deed) {
+        let (_, written) = history.append(now, who, deed, None);
+        written.expect("written");
+    }
+
+    #[test]
+    fn a_key_is_there_after_a_restart_and_is_nobody_elses_business() {
+        let place = place();
+        let keyed = Keyed {
+            key: "k".to_owned(),
+            request: "r".to_owned(),
+        };
+        let history = History::open(place.path());
+        let (change, written) = history.append(Moment(1), "who", &deed(1), Some(keyed.clone()));
+        written.expect("written");
+        append(&history, Moment(2), "who", &deed(2));
+        let kept = History::open(place.path()).kept();
+        assert_eq!(kept, history.kept());
+        assert_eq!(kept[0].keyed, Some(keyed));
+        assert_eq!(kept[1].keyed, None);
+        assert_eq!(history.changes()[0], change);
+    }
+
     fn place() -> tempfile::TempDir {
         tempfile::tempdir().expect("a temporary directory")
     }
@@ -267,9 +333,7 @@ mod tests {
         let place = place();
         for round in 1..4u64 {
             let history = History::open(place.path());
-            history
-                .append(Moment(round), "uid 0 (root)", &deed(0))
-                .expect("written");
+            append(&history, Moment(round), "uid 0 (root)", &deed(0));
             let numbers: Vec<_> = history
                 .changes()
                 .iter()
@@ -290,16 +354,14 @@ mod tests {
         let place = place();
         let history = History::open(place.path());
         for number in 0..3 {
-            history
-                .append(Moment(1), "who", &deed(number))
-                .expect("written");
+            append(&history, Moment(1), "who", &deed(number));
         }
         let path = place.path().join("log/history.jsonl");
         let bytes = fs::read(&path).expect("read");
         fs::write(&path, &bytes[..bytes.len() - 5]).expect("torn");
         let history = History::open(place.path());
         assert_eq!(history.changes().len(), 2);
-        history.append(Moment(2), "who", &deed(9)).expect("written");
+        append(&history, Moment(2), "who", &deed(9));
         let objects: Vec<_> = History::open(place.path())
             .changes()
             .into_iter()
@@ -314,14 +376,14 @@ mod tests {
     fn a_change_that_cannot_be_written_is_kept_and_written_later() {
         let place = place();
         let history = History::open(place.path());
-        history.append(Moment(1), "who", &deed(0)).expect("written");
+        append(&history, Moment(1), "who", &deed(0));
         let path = place.path().join("log/history.jsonl");
         let aside = place.path().join("aside");
         fs::rename(&path, &aside).expect("moved");
         // Nobody can write lines into a folder.
         fs::create_dir(&path).expect("made");
         for number in 1..4 {
-            let refused = history.append(Moment(1), "who", &deed(number));
+            let (_, refused) = history.append(Moment(1), "who", &deed(number), None);
             assert!(refused.is_err());
         }
         assert_eq!((history.unwritten(), history.changes().len()), (3, 4));
@@ -338,7 +400,7 @@ mod tests {
     fn half_a_line_does_not_spoil_the_next_when_the_file_cannot_be_replaced() {
         let place = place();
         let history = History::open(place.path());
-        history.append(Moment(1), "who", &deed(0)).expect("written");
+        append(&history, Moment(1), "who", &deed(0));
         let path = place.path().join("log/history.jsonl");
         let mut text = fs::read_to_string(&path).expect("read");
         text.push_str("{\"number\":2,\"ti");
@@ -347,11 +409,11 @@ mod tests {
         // Its replacement would have this name.
         let new = place.path().join("log/history.jsonl.new");
         fs::create_dir(&new).expect("made");
-        history.append(Moment(1), "who", &deed(1)).expect("written");
+        append(&history, Moment(1), "who", &deed(1));
         let again = History::open(place.path());
         assert_eq!(again.changes(), history.changes());
         fs::remove_dir(&new).expect("removed");
-        again.append(Moment(1), "who", &deed(2)).expect("replaced");
+        append(&again, Moment(1), "who", &deed(2));
         assert!(!again.lock().is_torn);
         assert_eq!(History::open(place.path()).changes().len(), 3);
     }
@@ -360,7 +422,7 @@ mod tests {
     fn space_is_set_aside_for_the_next_changes() {
         let place = place();
         let history = History::open(place.path());
-        history.append(Moment(1), "who", &deed(0)).expect("written");
+        append(&history, Moment(1), "who", &deed(0));
         let metadata = fs::metadata(place.path().join("log/history.jsonl")).expect("there");
         assert!(
             metadata.blocks() * 512 >= metadata.len() + AHEAD / 2,
@@ -376,18 +438,21 @@ mod tests {
         {
             let mut inner = history.lock();
             inner.changes = (1..=KEPT as u64)
-                .map(|number| Change {
-                    number,
-                    time: String::new(),
-                    who: String::new(),
-                    what: String::new(),
-                    object: String::new(),
-                    detail: String::new(),
+                .map(|number| Kept {
+                    change: Change {
+                        number,
+                        time: String::new(),
+                        who: String::new(),
+                        what: String::new(),
+                        object: String::new(),
+                        detail: String::new(),
+                    },
+                    keyed: None,
                 })
                 .collect();
             inner.lines = 2 * KEPT;
         }
-        history.append(Moment(1), "who", &deed(1)).expect("written");
+        append(&history, Moment(1), "who", &deed(1));
         assert_eq!(history.changes().len(), KEPT);
         let again = History::open(place.path());
         assert_eq!(again.changes(), history.changes());

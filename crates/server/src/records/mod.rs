@@ -16,10 +16,10 @@ pub mod jobs;
 
 use std::path::Path;
 
-use everglade_api::{EventKind, Moment, Severity};
+use everglade_api::{Change, EventKind, Moment, Severity};
 
 use events::{Events, Told};
-use history::History;
+use history::{History, Keyed};
 use jobs::Jobs;
 
 /// All three.
@@ -61,6 +61,17 @@ impl Records {
 
     /// Writes down a change. That it could not be written does not undo it.
     pub fn remember(&self, now: Moment, who: &str, deed: &Deed) {
+        self.remember_keyed(now, who, deed, None);
+    }
+
+    /// The same for a change whose request had a key. As the history has it.
+    pub fn remember_keyed(
+        &self,
+        now: Moment,
+        who: &str,
+        deed: &Deed,
+        keyed: Option<Keyed>,
+    ) -> Change {
         self.events.tell(
             now,
             Told {
@@ -71,7 +82,8 @@ impl Records {
                 text: format!("{} by {who}", deed.what),
             },
         );
-        if let Err(error) = self.history.append(now, who, deed) {
+        let (change, written) = self.history.append(now, who, deed, keyed);
+        if let Err(error) = written {
             let count = self.history.unwritten();
             tracing::error!(
                 "the history of changes lacks the newest {count} until it can be written: {error}"
@@ -87,5 +99,6 @@ impl Records {
                 },
             );
         }
+        change
     }
 }

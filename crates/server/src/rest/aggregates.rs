@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
-use everglade_api::{Code, CreateAggregate, Problem, Rename};
+use everglade_api::{Code, CreateAggregate, Outcome, Problem, Rename};
 
 use super::answer::{Answer, created, found, gone, tagged, with_tag};
 use super::body::Body;
@@ -121,7 +121,11 @@ pub(super) async fn delete(
                 "aggregate {aggregate} is deleted, but not all its devices are cleared: {problem}; the next \
                  start of the daemon tries again"
             );
-            Err(Problem::new(Code::Host, text).into())
+            Err(Problem {
+                outcome: Some(Outcome::Done),
+                ..Problem::new(Code::Host, text)
+            }
+            .into())
         }
     }
 }

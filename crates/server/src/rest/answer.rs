@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use everglade_api::{Code, Job, PROBLEM_CONTENT_TYPE, Problem, Versioned};
+use everglade_api::{Code, Job, PROBLEM_CONTENT_TYPE, Problem, Remembered, Versioned};
 use serde::Serialize;
 
 use super::entity::{Condition, Tag};
@@ -32,6 +32,8 @@ impl IntoResponse for Refusal {
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, scheme);
         }
+        // For the layers that this passes on its way out.
+        response.extensions_mut().insert(self.0);
         response
     }
 }
@@ -76,6 +78,11 @@ pub(super) fn accepted(job: &Job) -> Answer {
     let mut response = json(StatusCode::ACCEPTED, &Versioned::new(job));
     locate(&mut response, &format!("/v1/jobs/{}", job.id));
     Ok(response)
+}
+
+/// It was done before, and this is all that is known of it.
+pub(super) fn remembered(made: &Remembered) -> Response {
+    json(StatusCode::ALREADY_REPORTED, &Versioned::new(made))
 }
 
 /// It is done, and there is nothing left to show.

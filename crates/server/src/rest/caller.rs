@@ -3,15 +3,22 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 
 use everglade_api::openapi::Role;
+use everglade_api::{Moment, Outcome, Problem, Remembered};
+
+use super::keys::Ticket;
+use crate::records::{Deed, Records};
 
 /// Who asks, and what they may do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Caller {
     /// For the history: `uid 0 (root)`, `token backup`.
     pub(super) name: String,
     pub(super) role: Role,
+    /// The request's key, if it has one.
+    pub(super) ticket: Option<Arc<Ticket>>,
 }
 
 impl Caller {
@@ -25,6 +32,7 @@ impl Caller {
         Caller {
             name,
             role: Role::Admin,
+            ticket: None,
         }
     }
 
@@ -39,6 +47,7 @@ impl Caller {
         Caller {
             name: "anybody".to_owned(),
             role: Role::ReadOnly,
+            ticket: None,
         }
     }
 
@@ -47,6 +56,24 @@ impl Caller {
         Caller {
             name: format!("token {name}"),
             role,
+            ticket: None,
+        }
+    }
+
+    /// Writes down a change that this caller asked for, and what its key stands for from now on. By
+    /// the thread that made it, also if nobody waits any more.
+    pub(super) fn remember(&self, records: &Records, now: Moment, deed: &Deed) {
+        let keyed = self.ticket.as_deref().map(Ticket::keyed);
+        let change = records.remember_keyed(now, &self.name, deed, keyed);
+        if let Some(ticket) = &self.ticket {
+            ticket.made(Remembered::of(&change));
+        }
+    }
+
+    /// The change ended in a way that says nothing about what became of it.
+    pub(super) fn note_problem(&self, problem: &Problem) {
+        if let (Some(ticket), Some(Outcome::Unknown)) = (&self.ticket, problem.outcome) {
+            ticket.unknown(problem);
         }
     }
 }

@@ -16,6 +16,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::caller::Caller;
+use super::keys::Keys;
 use crate::datadir::Endpoints;
 use crate::reactor::{Administrator, Deleted};
 use crate::ready;
@@ -38,6 +39,7 @@ pub(super) struct Desk {
     listeners: Arc<Semaphore>,
     /// Objects that are being changed.
     editing: Mutex<BTreeSet<String>>,
+    keys: Keys,
     stopping: watch::Receiver<bool>,
 }
 
@@ -48,7 +50,10 @@ impl Desk {
         endpoints: Endpoints,
         stopping: watch::Receiver<bool>,
     ) -> Desk {
+        let keys = Keys::default();
+        keys.recall(records.history.kept());
         Desk {
+            keys,
             administrator,
             records,
             endpoints,
@@ -62,6 +67,11 @@ impl Desk {
     /// For looking, which never waits.
     pub(super) fn administrator(&self) -> &Administrator {
         &self.administrator
+    }
+
+    /// Keys of requests that were seen.
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     /// What was done and what happens.
@@ -106,10 +116,13 @@ impl Desk {
         match timeout(CHANGED_WITHIN, done).await {
             Ok(Ok(result)) => result,
             // The panic hook has ended the process; this is for the end of the runtime.
-            Ok(Err(_)) => Err(Problem::new(Code::Unavailable, "the daemon is stopping")),
+            Ok(Err(_)) => {
+                let text = "the daemon is stopping, and nothing was changed";
+                Err(Problem::new(Code::Unavailable, text))
+            }
             Err(_) => {
                 let text = "it takes longer than a minute, and may still happen; look before \
-                            repeating it";
+                            repeating it, or repeat it with the same Idempotency-Key";
                 Err(Problem::new(Code::StillUnderWay, text))
             }
         }
@@ -137,8 +150,9 @@ impl Desk {
     ) -> Result<T, Problem> {
         let records = Arc::clone(&self.records);
         self.ask(move |administrator| {
-            let (made, deed) = change(administrator)?;
-            records.remember(administrator.now(), &caller.name, &deed);
+            let changed = change(administrator);
+            let (made, deed) = changed.inspect_err(|problem| caller.note_problem(problem))?;
+            caller.remember(&records, administrator.now(), &deed);
             Ok(made)
         })
         .await
@@ -153,10 +167,12 @@ impl Desk {
     ) -> Result<Job, Problem> {
         let records = Arc::clone(&self.records);
         self.ask(move |administrator| {
-            let Deleted { pending, detail } = delete(administrator)?;
+            let deleted = delete(administrator);
+            let deleted = deleted.inspect_err(|problem| caller.note_problem(problem));
+            let Deleted { pending, detail } = deleted?;
             let (now, what) = (administrator.now(), deed.what);
             let deed = Deed { detail, ..deed };
-            records.remember(now, &caller.name, &deed);
+            caller.remember(&records, now, &deed);
             let job = records.jobs.begin(now, what, &deed.object, &pending);
             records.events.tell(
                 now,

@@ -1,5 +1,6 @@
-//! What is refused before any handler sees it: paths that cannot mean anything, parameters that would be ignored,
-//! and callers that may not.
+//! What is refused before any handler sees it: paths that cannot mean anything, parameters that
+//! would be ignored, and callers that may not. And the last word of every refused change: what
+//! became of it (decision 0030).
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use everglade_api::openapi::{ROUTES, Role, Route};
-use everglade_api::{Code, Problem};
+use everglade_api::{Code, Outcome, Problem};
 
 use super::answer::Refusal;
 use super::caller::Caller;
@@ -24,12 +25,35 @@ pub(crate) enum Origin {
 }
 
 pub(super) async fn guard(mut request: Request, next: Next) -> Response {
-    match admit(&request) {
+    let is_change = is_change(request.method());
+    let response = match admit(&request) {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
         Err(problem) => Refusal(problem).into_response(),
+    };
+    match is_change {
+        true => with_outcome(response),
+        false => response,
+    }
+}
+
+/// Whether a request may change anything.
+pub(super) fn is_change(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// Every problem says what became of the change. Refusals know nothing of it, because nothing was
+/// begun.
+fn with_outcome(response: Response) -> Response {
+    match response.extensions().get::<Problem>() {
+        Some(problem) if problem.outcome.is_none() => Refusal(Problem {
+            outcome: Some(Outcome::NotDone),
+            ..problem.clone()
+        })
+        .into_response(),
+        _ => response,
     }
 }
 
@@ -142,5 +166,22 @@ mod tests {
             };
             assert_eq!(route.role, expected, "{} {}", route.method, route.path);
         }
+    }
+
+    #[test]
+    fn a_refusal_says_that_nothing_was_done() {
+        let refusal = |problem: Problem| with_outcome(Refusal(problem).into_response());
+        let outcome = |response: Response| {
+            response
+                .extensions()
+                .get::<Problem>()
+                .and_then(|problem| problem.outcome)
+        };
+        let refused = refusal(Problem::not_found("volume", "v"));
+        assert_eq!(refused.status(), 404);
+        assert_eq!(outcome(refused), Some(Outcome::NotDone));
+        let made = refusal(Problem::not_found("volume", "v").after_change());
+        assert_eq!(made.status(), 404);
+        assert_eq!(outcome(made), Some(Outcome::Done));
     }
 }

@@ -32,7 +32,8 @@ pub(super) async fn cancel(
     if let Some(volume) = desk.records().jobs.split_under_way(id) {
         let volume = desk.administrator().name_of(volume)?;
         splits::stop_by(&desk, caller, volume).await?;
-        return found(desk.records().jobs.one(desk.administrator().now(), id)?);
+        let job = desk.records().jobs.one(desk.administrator().now(), id);
+        return found(job.map_err(Problem::after_change)?);
     }
     let Some((volume, name)) = desk.records().jobs.running_clone(id) else {
         return found(desk.records().jobs.cancel(now, id)?);
@@ -48,7 +49,8 @@ pub(super) async fn cancel(
     })
     .await?;
     desk.note_ended();
-    found(desk.records().jobs.one(now, id)?)
+    let job = desk.records().jobs.one(now, id);
+    found(job.map_err(Problem::after_change)?)
 }
 
 fn number(id: &str) -> Result<u64, Problem> {

@@ -6,7 +6,8 @@
 //! [`Administrator`] alone. What changes something may wait for a consistency
 //! point, so it runs on a thread that may block, and never on this one.
 //!
-//! accepted → request read → who asks → routed → looked up here, or done at a `desk` → answered → closed
+//! accepted → request read → who asks → done before? (`once`) → routed → looked up here, or done at
+//! a `desk` → answered → closed
 //!
 //! Everything is bounded, because a client may be hostile or stuck: connections at a time, bytes of a request,
 //! time to send it, changes at a time, time to wait for a change, time a connection may live. A connection
@@ -25,8 +26,10 @@ mod flags;
 pub(crate) mod guard;
 mod happenings;
 mod jobs;
+mod keys;
 mod listing;
 mod luns;
+mod once;
 mod overview;
 mod policies;
 mod routes;

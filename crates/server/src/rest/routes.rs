@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use everglade_api::{Code, Problem};
 
 use super::answer::Refusal;
 use super::desk::Desk;
 use super::guard::{guard, no_such_path};
+use super::once::once;
 use super::{aggregates, happenings, jobs, luns, overview, policies, snapshots, splits, volumes};
 
 /// The table of paths.
@@ -68,6 +69,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         .merge(splits::routes())
         .fallback(nowhere)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(Arc::clone(&desk), once))
         .layer(from_fn(guard))
         .with_state(desk)
 }

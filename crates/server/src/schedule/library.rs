@@ -18,6 +18,7 @@
 //!    it is refused until a restart has read it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,11 +50,35 @@ pub(crate) trait Shelf: Send {
     /// Replaces it, durably.
     ///
     /// # Errors
-    /// One line. The old one stands.
-    fn write(&self, aggregate: u32, text: &str) -> Result<(), String>;
+    /// The old one stands, except where it says that nobody knows.
+    fn write(&self, aggregate: u32, text: &str) -> Result<(), Unwritten>;
 
     /// The aggregate that has a volume.
     fn home(&self, volume: &str) -> Option<u32>;
+}
+
+/// Why the book was not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unwritten {
+    /// One line.
+    pub(crate) text: String,
+    /// Some of it may be written all the same.
+    pub(crate) is_unknown: bool,
+}
+
+impl From<String> for Unwritten {
+    fn from(text: String) -> Unwritten {
+        Unwritten {
+            text,
+            is_unknown: false,
+        }
+    }
+}
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 /// See the module's documentation.
@@ -262,8 +287,22 @@ impl Library {
     /// Writes every part that differs from what is there.
     ///
     /// # Errors
-    /// One line. Some parts may have been written.
-    pub(super) fn write(&mut self, book: &Book, asked: Asked) -> Result<(), String> {
+    /// Whether some parts may have been written is part of it.
+    pub(super) fn write(&mut self, book: &Book, asked: Asked) -> Result<(), Unwritten> {
+        let mut is_any_written = false;
+        self.write_parts(book, asked, &mut is_any_written)
+            .map_err(|unwritten| Unwritten {
+                is_unknown: unwritten.is_unknown || is_any_written,
+                ..unwritten
+            })
+    }
+
+    fn write_parts(
+        &mut self,
+        book: &Book,
+        asked: Asked,
+        is_any_written: &mut bool,
+    ) -> Result<(), Unwritten> {
         let online = self.shelf.online();
         let known = online.iter().filter(|it| self.written.contains_key(it));
         let known: Vec<u32> = known.copied().collect();
@@ -276,21 +315,23 @@ impl Library {
                     continue;
                 }
                 if self.unanswered.contains(aggregate) {
-                    return Err(self.not_replaced(*aggregate));
+                    return Err(self.not_replaced(*aggregate).into());
                 }
                 self.keep_foreign(*aggregate)?;
             }
             if self.written[aggregate] != text {
                 self.shelf.write(*aggregate, &text)?;
+                *is_any_written = true;
                 self.written.insert(*aggregate, text);
             }
             self.foreign.remove(aggregate);
             self.settled.insert(*aggregate);
         }
         if known.is_empty() && !book.is_empty() {
-            return Err("no aggregate is online that could keep it".to_owned());
+            let text = "no aggregate is online that could keep it";
+            return Err(text.to_owned().into());
         }
-        self.shorten_former(book)
+        Ok(self.shorten_former(book)?)
     }
 
     /// Writes down the text of a part that was not understood, before it is replaced.

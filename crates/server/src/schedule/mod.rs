@@ -30,7 +30,7 @@ mod rounds;
 pub use book::DEFAULT;
 pub(crate) use clerk::{Clerk, start};
 pub use library::NAME;
-pub(crate) use library::Shelf;
+pub(crate) use library::{Shelf, Unwritten};
 pub(crate) use rounds::{Outcome, Seen, Volumes};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -332,7 +332,7 @@ impl Schedule {
                 entry.becomes = becomes;
             })
         };
-        plan(Some(to.to_owned()))?;
+        plan(Some(to.to_owned())).map_err(not_begun)?;
         let changed = change();
         let written = match &changed {
             Ok(()) => self.lock().renamed(volume, to),
@@ -464,6 +464,15 @@ impl Inner {
     }
 
     fn forget(&mut self, volume: &str) -> Result<(), Problem> {
+        self.make_room(volume)?;
+        if self.book.volumes.contains_key(volume) {
+            self.change(|book| _ = book.volumes.remove(volume))?;
+        }
+        Ok(())
+    }
+
+    /// What is known of a name is about to be replaced or removed.
+    fn make_room(&mut self, volume: &str) -> Result<(), Problem> {
         // A volume of this name comes or goes, and the one that had it has got another since.
         let entry = self.book.volumes.get(volume);
         if let Some(to) = entry.and_then(|entry| entry.becomes.clone()) {
@@ -471,9 +480,6 @@ impl Inner {
         }
         self.failures.retain(|(failed, _), _| failed != volume);
         self.overdue.remove(volume);
-        if self.book.volumes.contains_key(volume) {
-            self.change(|book| _ = book.volumes.remove(volume))?;
-        }
         Ok(())
     }
 
@@ -485,10 +491,10 @@ impl Inner {
         policy: &str,
         home: Option<u32>,
     ) -> Result<(), Problem> {
-        self.forget(volume)?;
         if policy == NO_POLICY {
-            return Ok(());
+            return self.forget(volume);
         }
+        self.make_room(volume)?;
         let known = self.book.policy(policy);
         let policy = known.ok_or_else(|| Problem::not_found("policy", policy))?;
         let entry = Entry {
@@ -505,7 +511,13 @@ impl Inner {
         let mut book = self.book.clone();
         change(&mut book);
         let written = self.library.write(&book, Asked::ByPeople);
-        written.map_err(|text| Problem::new(Code::Unavailable, text))?;
+        written.map_err(|unwritten| {
+            let code = match unwritten.is_unknown {
+                true => Code::OutcomeUnknown,
+                false => Code::Unavailable,
+            };
+            Problem::new(code, unwritten.text)
+        })?;
         self.book = book;
         let library = &self.library;
         self.told.retain(|object, _| {
@@ -522,7 +534,24 @@ fn without_policy(problem: Problem) -> Problem {
         "{}; or make the volume with the policy {NO_POLICY}",
         problem.detail
     );
-    Problem { detail, ..problem }
+    Problem {
+        detail,
+        ..not_begun(problem)
+    }
+}
+
+/// What was to be written down before a change was not, so that the change was not begun: that is
+/// known, whatever became of the book.
+fn not_begun(problem: Problem) -> Problem {
+    let code = match problem.code {
+        Code::OutcomeUnknown => Code::Unavailable,
+        code => code,
+    };
+    Problem {
+        code,
+        outcome: None,
+        ..problem
+    }
 }
 
 /// A policy begins with the next due time of each of its schedules.

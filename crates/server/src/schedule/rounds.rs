@@ -341,7 +341,8 @@ impl Inner {
     /// Replaces the book, or leaves it as it is if it cannot be written.
     fn change_to(&mut self, book: Book) -> Result<(), String> {
         if book != self.book {
-            self.library.write(&book, Asked::ByNobody)?;
+            let written = self.library.write(&book, Asked::ByNobody);
+            written.map_err(|unwritten| unwritten.text)?;
             self.book = book;
         }
         self.refusal = None;

@@ -7,7 +7,7 @@ use std::path::Path;
 use everglade_api::{Code, CreatePolicy, Moment, Problem};
 use everglade_engine::Unreadable;
 
-use super::{Outcome, Schedule, Seen, Shelf, Volumes};
+use super::{Outcome, Schedule, Seen, Shelf, Unwritten, Volumes};
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
@@ -31,10 +31,10 @@ impl Shelf for Paper {
         Ok(self.0.lock().expect("unpoisoned").0.clone())
     }
 
-    fn write(&self, _: u32, text: &str) -> Result<(), String> {
+    fn write(&self, _: u32, text: &str) -> Result<(), Unwritten> {
         let mut inner = self.0.lock().expect("unpoisoned");
         if inner.1 {
-            return Err("the disk is full".to_owned());
+            return Err("the disk is full".to_owned().into());
         }
         text.clone_into(&mut inner.0);
         Ok(())
@@ -502,7 +502,7 @@ impl Shelf for Pools {
         }
     }
 
-    fn write(&self, aggregate: u32, text: &str) -> Result<(), String> {
+    fn write(&self, aggregate: u32, text: &str) -> Result<(), Unwritten> {
         assert!(self.online().contains(&aggregate), "it cannot be asked");
         self.set_text(aggregate, text);
         Ok(())
@@ -784,7 +784,7 @@ impl Shelf for Growing {
         self.pools.read(aggregate)
     }
 
-    fn write(&self, aggregate: u32, text: &str) -> Result<(), String> {
+    fn write(&self, aggregate: u32, text: &str) -> Result<(), Unwritten> {
         self.pools.write(aggregate, text)
     }
 

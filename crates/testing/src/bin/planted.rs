@@ -31,6 +31,7 @@ const TABLE: &[Row] = &[
     (Bug::SuperblockOneCopy, Kind::Silent, 3),
     (Bug::OldSuperblockWins, Kind::Exhaustive, 0),
     (Bug::HealingSkipped, Kind::Cuts, 4),
+    (Bug::LabelCopyForgotten, Kind::Creation, 0),
     (Bug::SameCpReuse, Kind::Exhaustive, 26),
     (Bug::SafeCopyDroppedEarly, Kind::Exhaustive, 33),
     (Bug::OverflowDrainedEarly, Kind::Long, 4),

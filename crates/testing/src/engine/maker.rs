@@ -188,7 +188,7 @@ impl Maker for EngineMaker {
         let engine = Engine::new(self.options(world.reactors()));
         let opened = engine.open(&*world.storage(), &world.devices(), None);
         let aggregate = opened.map_err(|refusal| NotMounted::Refused(refusal.to_string()))?;
-        let mut system = EngineSystem::new(world, engine, aggregate, self.sync);
+        let mut system = EngineSystem::new(world, engine.clone(), aggregate, self.sync);
         let end = world.run(TURNS_MAX, &mut |reactor| {
             let said = system.step(reactor);
             match system.state() {
@@ -197,7 +197,11 @@ impl Maker for EngineMaker {
             }
         });
         match (system.state(), end) {
-            (State::Online | State::ReadOnly(_), _) => {
+            (state @ (State::Online | State::ReadOnly(_)), _) => {
+                // As the daemon does it before it lets clients in. A read-only aggregate is not written.
+                if state == State::Online {
+                    engine.mend_labels(&*world.storage(), aggregate);
+                }
                 system.mounted();
                 Ok(system)
             }

@@ -222,7 +222,9 @@ fn error_of(error: admin::Error) -> Error {
         admin::Error::Invalid { .. } => Error::Invalid("a value that cannot be"),
         admin::Error::NoSpace => Error::NoSpace,
         admin::Error::Busy(_) | admin::Error::Limit(_) => Error::Invalid("not now"),
-        admin::Error::Unavailable(text) | admin::Error::ReadOnly(text) => Error::Io(text),
+        admin::Error::Unavailable(text)
+        | admin::Error::ReadOnly(text)
+        | admin::Error::Unknown(text) => Error::Io(text),
     }
 }
 

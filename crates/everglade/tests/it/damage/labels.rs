@@ -4,8 +4,9 @@ use everglade_format::FORMAT_VERSION;
 use everglade_format::config::CONFIG_BYTES;
 use everglade_format::label::{CONFIG_OFFSETS, label_offsets};
 
-use super::{Medium, assert_refused_untouched, assert_serves, with_blocks};
-use crate::running::code;
+use super::{Medium, assert_refused_untouched, assert_serves, serve, with_blocks};
+use crate::manage::ask_json;
+use crate::running::{code, stdout};
 
 const VERSION_AT: usize = 8;
 const INCOMPATIBLE_AT: usize = 40;
@@ -44,12 +45,41 @@ fn one_copy_of_the_label_is_enough() {
     let medium = Medium::of(&place);
     for label in label_offsets(medium.size_bytes) {
         let before = medium.wipe(label, LABEL_BYTES);
-        assert_eq!(code(&place.run(&["check"])), 0, "a warning is no problem");
-        assert_serves(&place, &[1]);
-        // Config records are written once, so the one that was lost comes back from the copy.
-        medium.write(label, &before[..RECORDS_BYTES]);
+        let checked = place.run(&["check"]);
+        assert_eq!(code(&checked), 1, "the next loss would be the last");
+        assert!(
+            stdout(&checked).contains("label-damaged"),
+            "{}",
+            stdout(&checked)
+        );
+        let server = serve(&place);
+        let events = ask_json(&place, &["event", "show"]);
+        assert!(events.to_string().contains("EVG-4012"), "{events}");
+        let log = server.log();
+        assert!(
+            log.contains("was written anew from the other copy"),
+            "{log}"
+        );
+        assert_eq!(code(&place.run(&["status"])), 0);
+        server.stop();
+        assert_eq!(medium.read(label, RECORDS_BYTES), before[..RECORDS_BYTES]);
+        assert_eq!(code(&place.run(&["check"])), 0, "{label}");
     }
     assert_serves(&place, &[1]);
+}
+
+#[test]
+fn a_torn_copy_of_the_label_is_written_anew() {
+    let place = with_blocks(&[1]);
+    let medium = Medium::of(&place);
+    for record in records(&medium) {
+        let before = medium.read(record, CONFIG_BYTES);
+        medium.flip(record + 100);
+        assert_eq!(code(&place.run(&["check"])), 1);
+        assert_serves(&place, &[1]);
+        assert_eq!(medium.read(record, CONFIG_BYTES), before);
+        assert_eq!(code(&place.run(&["check"])), 0);
+    }
 }
 
 #[test]

@@ -55,6 +55,18 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> Answer {
     }
 }
 
+/// Over a connection that is there already.
+pub(crate) fn over(
+    stream: UnixStream,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> Answer {
+    stream.set_read_timeout(PATIENCE).expect("a timeout");
+    exchange(stream, &request(method, path, headers, body))
+}
+
 /// Over TCP.
 pub(crate) fn tcp(address: &str, method: &str, path: &str, headers: &str) -> Answer {
     let stream = TcpStream::connect(address).expect("a connection");

@@ -4,6 +4,8 @@ mod configuration;
 pub(crate) mod http;
 mod listing;
 pub(crate) mod metrics;
+mod outcomes;
+mod patterns;
 mod processors;
 mod remembering;
 mod remote;

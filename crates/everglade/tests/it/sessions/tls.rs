@@ -348,7 +348,10 @@ fn certificates_that_cannot_be_used_refuse_the_start() {
     fs::remove_file(certificates.path("server-cert.pem")).expect("remove");
     refused(&lines, "server-cert.pem");
     refused("allow = 7", "expected a table");
-    refused("allow.v = \"local\"", "expected VOLUME/LUN, VOLUME/* or *");
+    refused(
+        "allow.v = \"local\"",
+        "expected VOLUME/LUN, VOLUME/LUN@SNAPSHOT",
+    );
     refused("allow.\"v/*\" = \"home\"", "expected an address");
 }
 

@@ -49,6 +49,22 @@ fn a_difference_has_what_was_written_and_what_was_discarded() {
     let since_b = diff(&["vol0@b"]);
     assert_eq!(ranges(&since_b), [(32 << 20, BLOCK)], "a byte is a block");
     assert!(since_b["until"].is_null());
+    // Once, that was 404.
+    let same = diff(&["vol0@a", "vol0@a"]);
+    assert_eq!(ranges(&same), []);
+    assert_eq!(
+        (
+            &same["compared_bytes"],
+            &same["lun_bytes"],
+            &same["changed_bytes"]
+        ),
+        (&(64 << 20).into(), &(64 << 20).into(), &0.into())
+    );
+    let part = diff(&["vol0@a", "vol0@a", "--offset", "4096", "--length", "8192"]);
+    assert_eq!(
+        (ranges(&part), &part["compared_bytes"]),
+        (Vec::new(), &8192.into())
+    );
     assert_eq!(
         ranges(&diff(&["vol0@a", "vol0"])),
         [&between[..], &[(32 << 20, BLOCK)]].concat()

@@ -1,0 +1,146 @@
+//! Copies of the label's config record: each device has two, at its front and at its end, and one
+//! is enough to open it. A copy that was lost is written anew from what the aggregate was opened
+//! with, so that the next loss finds a copy again.
+//!
+//! 1. A copy is lost if it cannot be read, does not decode, is absent, or is of an older epoch. A
+//!    whole record of the same epoch that says something else is left alone: that is for the
+//!    verifier and for people.
+//! 2. A slot of the other epoch parity that has neither a record nor nothing is blanked, for the
+//!    same reason.
+//! 3. What says what it should is never written. A device that is open has a good copy, so a power
+//!    cut during a write leaves that one, and a torn copy that the next start finds lost.
+//! 4. A copy that cannot be written costs nothing but itself: the aggregate serves, and people are
+//!    told.
+//!
+//! Called once the aggregate is online, because of one that cannot be mounted nothing is written.
+//! Blocks the caller.
+
+use everglade_env::{DeviceId, DiskError, Storage};
+use everglade_format::config::CONFIG_BYTES;
+use everglade_format::damage::Writer;
+use everglade_format::label::{CONFIG_OFFSETS, config_slot, label_offsets};
+use everglade_format::planted::{self, Bug};
+use everglade_format::{BLOCK_SIZE, Config};
+
+/// A copy of a label that was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostCopy {
+    /// Of which device.
+    pub device: String,
+    /// At the front of the device, and not at its end.
+    pub is_front: bool,
+    /// What was there instead.
+    pub found: String,
+    /// Why it could not be written anew.
+    pub failure: Option<String>,
+}
+
+/// What should be where something else is.
+struct Place {
+    lost: LostCopy,
+    device: DeviceId,
+    offset: u64,
+    wanted: Vec<u8>,
+}
+
+/// Writes the lost copies anew.
+pub(crate) fn mend(storage: &dyn Storage, config: &Config, devices: &[DeviceId]) -> Vec<LostCopy> {
+    let places = find(storage, config, devices).into_iter();
+    let mend = |place: Place| {
+        let failure = write(storage, &place).err();
+        LostCopy {
+            failure: failure.map(|error| error.to_string()),
+            ..place.lost
+        }
+    };
+    places.map(mend).collect()
+}
+
+fn find(storage: &dyn Storage, config: &Config, devices: &[DeviceId]) -> Vec<Place> {
+    let own = config_slot(config.epoch);
+    let mut places = Vec::new();
+    for (index, (member, device)) in (0u32..).zip(config.members.iter().zip(devices)) {
+        let record = Config {
+            member_index: index,
+            ..config.clone()
+        };
+        let labels = label_offsets(member.size_blocks * BLOCK_SIZE as u64);
+        for (is_front, label) in [true, false].into_iter().zip(labels) {
+            for (slot, offset) in CONFIG_OFFSETS.into_iter().enumerate() {
+                let offset = label + offset;
+                let found = match slot == own {
+                    true => missing(storage, *device, offset, &record),
+                    false => damaged(storage, *device, offset),
+                };
+                let Some(found) = found else {
+                    continue;
+                };
+                places.push(Place {
+                    lost: LostCopy {
+                        device: storage.name(*device),
+                        is_front,
+                        found,
+                        failure: None,
+                    },
+                    device: *device,
+                    offset,
+                    wanted: match slot == own {
+                        true => record.encode(),
+                        false => vec![0; CONFIG_BYTES],
+                    },
+                });
+            }
+        }
+    }
+    places
+}
+
+fn read(
+    storage: &dyn Storage,
+    device: DeviceId,
+    offset: u64,
+) -> Result<Result<Option<Config>, String>, DiskError> {
+    let mut bytes = vec![0; CONFIG_BYTES];
+    storage.read(device, offset, &mut bytes)?;
+    Ok(match Config::decode(&bytes) {
+        Ok(config) => Ok(config),
+        Err(damage) if damage.writer == Writer::Same => Err(damage.to_string()),
+        // Of another version: it is what it is.
+        Err(_) => Ok(None),
+    })
+}
+
+/// What is in the place of the record, if that is lost.
+fn missing(
+    storage: &dyn Storage,
+    device: DeviceId,
+    offset: u64,
+    record: &Config,
+) -> Option<String> {
+    match read(storage, device, offset) {
+        Err(error) => Some(error.to_string()),
+        Ok(Err(damage)) => Some(damage),
+        Ok(Ok(None)) => Some("nothing".to_owned()),
+        Ok(Ok(Some(found))) if found.epoch < record.epoch => {
+            Some(format!("a record of epoch {}", found.epoch))
+        }
+        Ok(Ok(Some(_))) => None,
+    }
+}
+
+/// What is in a slot that should have a record of another epoch, or nothing.
+fn damaged(storage: &dyn Storage, device: DeviceId, offset: u64) -> Option<String> {
+    match read(storage, device, offset) {
+        Err(error) => Some(error.to_string()),
+        Ok(Err(damage)) => Some(damage),
+        Ok(Ok(_)) => None,
+    }
+}
+
+fn write(storage: &dyn Storage, place: &Place) -> Result<(), DiskError> {
+    if planted::is(Bug::LabelCopyForgotten) {
+        return Ok(());
+    }
+    storage.write(place.device, place.offset, &place.wanted)?;
+    storage.flush(place.device)
+}

@@ -1,0 +1,88 @@
+//! Copies of labels that were lost: written anew at the start, and told of.
+//!
+//! The engine finds and writes them ([`everglade_engine::Engine::mend_labels`]), once each
+//! aggregate is online. A copy that cannot be written stays lost, which `status` says until the
+//! daemon ends.
+
+use everglade_api::{Code, Condition, Health};
+use everglade_engine::{Engine, LostCopy as Copy};
+use everglade_env::World;
+
+use super::administrator::Administrator;
+
+/// A copy of a label that was lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostCopy {
+    /// Of which aggregate.
+    pub aggregate: String,
+    copy: Copy,
+}
+
+/// Writes them anew, and says so in the log.
+pub(super) fn mend(world: &World, engine: &Engine) -> Vec<LostCopy> {
+    let online = engine.online();
+    let aggregates = engine.aggregates().into_iter();
+    let aggregates = aggregates.filter(|known| online.contains(&known.id));
+    let mut lost = Vec::new();
+    for aggregate in aggregates {
+        for copy in engine.mend_labels(world, aggregate.id) {
+            let it = LostCopy {
+                aggregate: aggregate.name.clone(),
+                copy,
+            };
+            match it.is_mended() {
+                true => tracing::warn!("aggregate {}: {}", it.aggregate, it.text()),
+                false => tracing::error!("aggregate {}: {}", it.aggregate, it.text()),
+            }
+            lost.push(it);
+        }
+    }
+    lost
+}
+
+impl LostCopy {
+    /// It was written anew.
+    #[must_use]
+    pub fn is_mended(&self) -> bool {
+        self.copy.failure.is_none()
+    }
+
+    /// One line for people, without the aggregate.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Copy {
+            device,
+            is_front,
+            found,
+            failure,
+        } = &self.copy;
+        let place = match is_front {
+            true => "front",
+            false => "end",
+        };
+        let lost = format!("the label at the {place} of device {device} was lost: {found}");
+        match failure {
+            None => format!("{lost}; it was written anew from the other copy"),
+            Some(failure) => format!(
+                "{lost}; it cannot be written anew: {failure}; the other copy is the only one left"
+            ),
+        }
+    }
+}
+
+impl Administrator {
+    /// `status` says what could not be written anew.
+    pub(super) fn note_lost_copies(&self, lost: &[LostCopy]) {
+        let code = Code::LabelCopyLost;
+        let condition = |it: &LostCopy| Condition {
+            code: code.to_string(),
+            health: Health::Warning,
+            object: format!("aggregate {}", it.aggregate),
+            what: it.text(),
+            action: "look at the device; the next start tries again".to_owned(),
+            page: code.page(),
+        };
+        let unmended = lost.iter().filter(|it| !it.is_mended());
+        self.unmended().extend(unmended.map(condition));
+    }
+}

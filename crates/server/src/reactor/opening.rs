@@ -1,0 +1,136 @@
+//! Opening the recorded aggregates at the start.
+//!
+//! Those that cannot be opened are shown with the reason, and the others serve; if none can, the
+//! start is refused. Nothing is written here. An aggregate whose devices are all older than what
+//! the data directory has seen is one of those (decision 0031), unless the start was told to accept
+//! just that state.
+
+use everglade_api::Code;
+use everglade_engine::{Engine, Expected, Refusal};
+use everglade_env::World;
+
+use super::engine_error;
+use super::unavailable::Unavailable;
+use crate::config::AcceptRollback;
+use crate::datadir::{AggregateState, Phase};
+use crate::{Config, DataDir, StartError, devices};
+
+/// What became of the recorded aggregates.
+#[derive(Default)]
+pub(super) struct Opened {
+    /// Those that cannot be opened.
+    pub(super) unavailable: Vec<Unavailable>,
+    /// Those that are older than what was seen, and served all the same.
+    pub(super) accepted: Vec<Accepted>,
+}
+
+/// An older copy of an aggregate's devices that is served because somebody said so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Which aggregate.
+    pub aggregate: String,
+    /// The consistency point that was seen before.
+    pub seen: u64,
+    /// The one that the devices have.
+    pub found: u64,
+}
+
+/// Opens all.
+pub(super) fn open_all(
+    world: &World,
+    engine: &Engine,
+    directory: &DataDir,
+    config: &Config,
+) -> Result<Opened, StartError> {
+    let ready = |known: &&AggregateState| known.phase == Phase::Ready;
+    let recorded = directory.state().aggregates.iter().filter(ready);
+    let mut opened = Opened::default();
+    for aggregate in recorded {
+        match open(world, engine, directory, aggregate, &config.accept_rollback) {
+            Ok(accepted) => opened.accepted.extend(accepted),
+            Err((code, reason)) => {
+                let closed = Unavailable::new(directory, aggregate, reason, code);
+                opened.unavailable.push(closed);
+            }
+        }
+    }
+    for wanted in &config.accept_rollback {
+        let is_it = |it: &Accepted| it.aggregate == wanted.aggregate && it.found == wanted.cp;
+        if !opened.accepted.iter().any(is_it) {
+            tracing::warn!(
+                "--accept-rollback {wanted} has no effect: there is no such aggregate, or it is not refused as older at that \
+                 consistency point; leave the option out"
+            );
+        }
+    }
+    if engine.aggregates().is_empty()
+        && let Some(first) = opened.unavailable.first()
+    {
+        return Err(StartError::Engine(first.reason.clone()));
+    }
+    for aggregate in &opened.unavailable {
+        tracing::error!("{}; the others serve", aggregate.reason);
+    }
+    Ok(opened)
+}
+
+/// Opens one: labels and superblock are read and compared.
+fn open(
+    world: &World,
+    engine: &Engine,
+    directory: &DataDir,
+    aggregate: &AggregateState,
+    accept: &[AcceptRollback],
+) -> Result<Option<Accepted>, (Code, String)> {
+    let name = &aggregate.name;
+    let devices = devices::open_all(world, directory.path(), aggregate)
+        .map_err(|error| (Code::AggregateUnavailable, engine_error(error).to_string()))?;
+    let seen = aggregate.uuid.and_then(|uuid| directory.seen().of(uuid));
+    let try_open = |cp: u64| {
+        let expected = aggregate.uuid.map(|uuid| Expected {
+            uuid: uuid.0,
+            epoch: aggregate.epoch,
+            cp,
+        });
+        engine.open(world, &devices, expected.as_ref())
+    };
+    let refuse = |code: Code, refusal: &Refusal, more: &str| {
+        devices.iter().for_each(|device| world.close(*device));
+        let error = StartError::Engine(format!(
+            "aggregate {name} cannot be opened: {refusal}{more}"
+        ));
+        Err((code, error.to_string()))
+    };
+    let seen = seen.unwrap_or(0);
+    let refusal = match try_open(seen) {
+        Ok(_) => return Ok(None),
+        Err(refusal) => refusal,
+    };
+    let Some(found) = refusal.rolled_back_to else {
+        return refuse(Code::AggregateUnavailable, &refusal, "");
+    };
+    let accepted = Accepted {
+        aggregate: name.clone(),
+        seen,
+        found,
+    };
+    let is_accepted = accept
+        .iter()
+        .any(|it| it.aggregate == *name && it.cp == found);
+    if !is_accepted {
+        let more = format!(
+            "; to serve the older state all the same, start once with --accept-rollback {name}@{found}"
+        );
+        return refuse(Code::RolledBack, &refusal, &more);
+    }
+    match try_open(0) {
+        Ok(_) => {
+            tracing::warn!(
+                "aggregate {name} is served at consistency point {found} because of --accept-rollback, although {seen} was seen \
+                 before: what was written in between is lost"
+            );
+            Ok(Some(accepted))
+        }
+        Err(refusal) => refuse(Code::AggregateUnavailable, &refusal, ""),
+    }
+}

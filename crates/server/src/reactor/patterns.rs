@@ -1,0 +1,79 @@
+//! Patterns of `nbd.allow` that are about nothing that exists: a mistyped name leaves the LUN open
+//! that it was to close, so the start and `status` say so.
+//!
+//! Snapshots count as well: a LUN that was renamed or deleted is still exported under its old name
+//! as what it was in them. LUNs of an aggregate that cannot be opened are not known; the warning
+//! says that.
+
+use everglade_api::{Code, Condition, Health};
+
+use super::administrator::Administrator;
+use crate::config::Pattern;
+
+impl Administrator {
+    /// Says in the log what [`Administrator::unmatched_patterns`] finds.
+    pub(super) fn warn_of_patterns(&self) {
+        for condition in self.unmatched_patterns() {
+            tracing::warn!(
+                "{}: {}; {}",
+                condition.object,
+                condition.what,
+                condition.action
+            );
+        }
+    }
+
+    /// A condition for each pattern that fits no export.
+    pub(super) fn unmatched_patterns(&self) -> Vec<Condition> {
+        if self.allow.is_empty() {
+            return Vec::new();
+        }
+        let luns = self.engine.luns();
+        let is_about_a_lun =
+            |pattern: &&Pattern| luns.iter().any(|lun| pattern.concerns(&lun.name));
+        let idle = self.allow.patterns().filter(|pattern| {
+            !pattern.is_everything() && !is_about_a_lun(pattern) && !self.fits_a_snapshot(pattern)
+        });
+        let closed: Vec<_> = self
+            .unavailable()
+            .iter()
+            .map(|it| it.name.clone())
+            .collect();
+        let unless = match closed.as_slice() {
+            [] => String::new(),
+            closed => format!(
+                ", unless it is in aggregate {}, which cannot be opened",
+                closed.join(" or ")
+            ),
+        };
+        let code = Code::PatternUnmatched;
+        let condition = |pattern: &Pattern| {
+            Condition {
+            code: code.to_string(),
+            health: Health::Warning,
+            object: format!("nbd.allow \"{pattern}\""),
+            what: format!("no LUN and no snapshot has a name that it fits{unless}"),
+            action: "correct the name in the configuration and restart the daemon, or remove the line; a LUN that no \
+                     line fits is open to all"
+                .to_owned(),
+            page: code.page(),
+        }
+        };
+        idle.map(condition).collect()
+    }
+
+    /// Whether it fits a LUN as it was in a snapshot.
+    fn fits_a_snapshot(&self, pattern: &Pattern) -> bool {
+        let volumes = self.engine.volumes().into_iter();
+        let mut volumes = volumes.filter(|volume| pattern.may_fit_in(&volume.name));
+        volumes.any(|volume| {
+            let snapshots = self.snapshots(&volume.name);
+            let snapshots = snapshots.map_or_else(|_| Vec::new(), |known| known.snapshots);
+            let mut exports = snapshots.iter().flat_map(|known| &known.nbd_exports);
+            exports.any(|export| {
+                let lun = export.split_once('@').map_or("", |(lun, _)| lun);
+                pattern.fits(export) || pattern.concerns(lun)
+            })
+        })
+    }
+}

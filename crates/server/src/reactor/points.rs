@@ -1,0 +1,42 @@
+//! What the data directory has seen: consistency points of the aggregates, written down at each
+//! mount, hourly and at the stop (decision 0031).
+//!
+//! A consistency point counts as seen once it is published, which is after its superblock is on
+//! stable media of all members; that of the mount was flushed when it was opened. So a number is
+//! never written before the devices have it for good.
+
+use std::sync::TryLockError;
+
+use everglade_engine::{AggregateInfo, Engine, State};
+
+use super::administrator::Administrator;
+use crate::DataDir;
+use crate::datadir::{Point, Uuid};
+
+/// Writes down where the aggregates are. That it cannot be written costs only the protection.
+pub(super) fn see(engine: &Engine, directory: &mut DataDir) {
+    let is_mounted = |known: &AggregateInfo| known.state != State::Mounting;
+    let points = engine.aggregates().into_iter().filter(is_mounted);
+    let points = points.map(|known| Point {
+        uuid: Uuid(known.uuid),
+        name: known.name,
+        cp: known.committed_cp,
+    });
+    if let Err(error) = directory.see(points.collect()) {
+        tracing::warn!(
+            "{error}; an older copy of the devices would not be recognised for what was written since this was last noted"
+        );
+    }
+}
+
+impl Administrator {
+    /// Writes down where the aggregates are, unless somebody is just changing which there are; they
+    /// are seen the next time.
+    pub(crate) fn see_points(&self) {
+        match self.try_directory() {
+            Ok(mut directory) => see(&self.engine, &mut directory),
+            Err(TryLockError::Poisoned(poisoned)) => see(&self.engine, &mut poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+}
