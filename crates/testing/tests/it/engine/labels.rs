@@ -3,7 +3,7 @@
 
 use everglade_check::Kind;
 use everglade_engine::{Engine, Expected, LostCopy, Options};
-use everglade_env::{DeviceId};
+use everglade_env::DeviceId;
 use everglade_format::Config;
 use everglade_format::config::CONFIG_BYTES;
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, config_slot, label_offsets};
