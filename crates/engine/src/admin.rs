@@ -186,6 +186,8 @@ pub enum Change {
         /// The name it was to get.
         name: String,
     },
+    /// Reads all metadata that can be derived, and mends what is damaged. Clients' changes wait for it.
+    Scrub,
     /// Holds the scans of a volume's snapshots back, or lets them go on.
     SetScanPace {
         /// Which volume.
@@ -249,6 +251,7 @@ impl Change {
             | Change::DeleteSnapshot { .. }
             | Change::HoldSnapshot { .. }
             | Change::CancelLunClone { .. }
+            | Change::Scrub
             | Change::SetScanPace { .. }
             | Change::StartSplit { .. }
             | Change::StopSplit { .. }
@@ -414,6 +417,10 @@ pub(crate) fn execute(
             lun_clone::begin(home, stamp, (volume, lun), name, from.as_deref())
         }
         Change::CancelLunClone { volume, name } => lun_clone::cancel(home, volume, name),
+        Change::Scrub => {
+            home.begin_scrub();
+            Ok(())
+        }
         Change::StartSplit { volume } => split::start(home, volume),
         Change::StopSplit { volume } => split::stop(home, volume),
         Change::RestoreLun {

@@ -19,6 +19,8 @@ use crate::aggregate::space::{Space, Usage};
 use crate::aggregate::{Aggregate, State};
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::cp::trigger::CpCounts;
+use crate::mend::Mender;
+use crate::mend::info::MendedInfo;
 use crate::notes::Unreadable;
 use crate::snapshot::info::{self, LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::snapshot::{self, clone, split};
@@ -115,6 +117,8 @@ pub struct AggregateInfo {
     pub journal: Option<JournalInfo>,
     /// Blocks that could not be read.
     pub lost: LostInfo,
+    /// Blocks that could not be read and were derived again.
+    pub mended: MendedInfo,
     /// Blocks that were not where a pointer says, and were found by way of a container, since it was opened.
     pub stale_reads: u64,
     /// What its journal gave back when it was opened.
@@ -279,12 +283,15 @@ impl Engine {
         aggregates.push(aggregate.clone());
         share_dirty_memory(&shared.options, &aggregates);
         drop(aggregates);
+        let mender = Mender::new(superblock.inode_file.clone(), superblock.cp);
         let mounting = Mounting {
             aggregate,
             superblock,
             healing,
             affinities: BTreeMap::new(),
             begun: None,
+            mender,
+            derived: Vec::new(),
         };
         shared.post(home, Message::Mount(Box::new(mounting)));
         Ok(id)
@@ -358,6 +365,7 @@ impl Engine {
             cp_counts: aggregate.counts.read(),
             journal: aggregate.log.as_ref().map(Log::info),
             lost: aggregate.lost.info(),
+            mended: aggregate.mended.info(),
             stale_reads: aggregate.redirects.count(),
             recovery: aggregate.recovery(),
             devices: aggregate.devices.clone(),

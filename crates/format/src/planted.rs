@@ -102,6 +102,8 @@ bugs! {
     TagNotChecked,
     /// A part of a block is not merged with the rest now and then, and the block counts as lost.
     LostWithoutReason,
+    /// A map that is derived again lacks indirect blocks, and nobody compares it with its tag.
+    MendedByHalf,
     /// A discard takes the blocks at its edges too.
     EdgesDiscarded,
     /// A discard of up to 1 MiB is seen in parts.

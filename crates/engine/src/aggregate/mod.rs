@@ -21,6 +21,7 @@ use everglade_env::DeviceId;
 use everglade_format::{Config, CpNumber, Geometry, Pvbn, Superblock, TagKey};
 
 use crate::cp::trigger::Counts;
+use crate::mend::info::Mended;
 use crate::notes;
 use crate::volume::Volume;
 use crate::volume::name::Name;
@@ -70,6 +71,7 @@ pub(crate) struct Aggregate {
     pub(crate) log: Option<Log>,
     pub(crate) counts: Counts,
     pub(crate) lost: LostBlocks,
+    pub(crate) mended: Mended,
     /// What administrators' programs keep here. Changed in the freeze only.
     notes: Mutex<notes::Text>,
     pub(crate) redirects: Redirects,
@@ -115,6 +117,7 @@ impl Aggregate {
             share: DeviceShare::new(devices.len()),
             counts: Counts::default(),
             lost: LostBlocks::default(),
+            mended: Mended::default(),
             notes: Mutex::new(Ok(Arc::default())),
             redirects: Redirects::default(),
             opened: committed,

@@ -10,11 +10,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
 use everglade_affinity::VolumeAffinities;
+use everglade_env::PageRef;
 use everglade_format::inode::INODES_PER_BLOCK;
 use everglade_format::metafile::{DIRECTORY, HIDDEN, METAFILES, NOTES, REFCOUNTS, TOP_AREAS};
 use everglade_format::volume::{SUPERBLOCK_VVBN, Split, VOLUME_AREA_BLOCKS};
 use everglade_format::{
-    Damage, Entry, EntryKind, FileId, Inode, Kind, Layer, Superblock, TopAreas, VolumeSuperblock,
+    Damage, Entry, EntryKind, FileId, Inode, Kind, Layer, Pvbn, Superblock, TopAreas,
+    VolumeSuperblock,
 };
 use everglade_freespace::Areas;
 use everglade_target::Error;
@@ -26,6 +28,7 @@ use crate::alloc::host::Host;
 use crate::cp::{Home, VolumeHome};
 use crate::filesystem::FileSystem;
 use crate::load::{Gather, LoadCx, Stop};
+use crate::mend::{self, Mender};
 use crate::names::Names;
 use crate::notes::Notes;
 use crate::snapshot::image::{self, Image};
@@ -45,6 +48,10 @@ pub(crate) struct Mounting {
     pub(crate) healing: Healing,
     pub(crate) affinities: BTreeMap<FileId, VolumeAffinities>,
     pub(crate) begun: Option<Begun>,
+    /// Derives what is damaged.
+    pub(crate) mender: Mender,
+    /// What was derived, for the first consistency point to write.
+    pub(crate) derived: Vec<(Pvbn, PageRef)>,
 }
 
 /// The part of a mount that is done.
@@ -69,8 +76,35 @@ struct LoadedVolume {
 
 impl Mounting {
     /// Does a step, or stops. Nothing if there is more to do, for which nothing that was read is needed. `add` makes the
-    /// affinities of a volume.
+    /// affinities of a volume. What cannot be read is derived, if it can be, and kept in memory: a mount writes nothing.
     pub(crate) fn run(
+        &mut self,
+        cx: &mut LoadCx<'_>,
+        add: impl FnMut() -> Result<VolumeAffinities, Error>,
+    ) -> Result<Option<Home>, Stop> {
+        let outcome = match self.mender.is_busy() {
+            true => self.mend(cx).map(|()| None),
+            false => self.step(cx, add),
+        };
+        outcome.or_else(|stop| self.mender.catch(stop).map(|()| None))
+    }
+
+    fn mend(&mut self, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+        match self.mender.step(cx)? {
+            mend::Step::Again => {}
+            mend::Step::Write(pvbn, page) => {
+                self.derived.push((pvbn, page));
+                self.mender.written(cx);
+            }
+            // Nothing that a mount reads.
+            mend::Step::Install(place, _) => {
+                return Err(Stop::damaged(format!("{place} cannot be read")));
+            }
+        }
+        Ok(())
+    }
+
+    fn step(
         &mut self,
         cx: &mut LoadCx<'_>,
         add: impl FnMut() -> Result<VolumeAffinities, Error>,
@@ -178,6 +212,10 @@ impl Mounting {
             wall_seconds: 0,
             punching: None,
             healing: std::mem::take(&mut self.healing),
+            mender: Mender::new(self.superblock.inode_file.clone(), self.superblock.cp),
+            installed: Vec::new(),
+            scrub: None,
+            derived: std::mem::take(&mut self.derived),
         };
         for loaded in volumes {
             let id = loaded.superblock.volume;

@@ -16,6 +16,7 @@ use everglade_format::{FileId, Superblock};
 
 use crate::cp::{Home, Run, VolumeHome};
 use crate::load::Stop;
+use crate::mend::Mender;
 use crate::snapshot::lun_clone::{self, NewLun};
 use crate::snapshot::{scan, split};
 use crate::tree::Root;
@@ -125,6 +126,10 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         }
     }
     home.fs.finish_cp();
+    home.mender = Mender::new(home.fs.inode_file.inode.clone(), run.number);
+    if let Some(scrub) = home.scrub.take() {
+        home.aggregate.mended.scrubbed(scrub.done, scrub.given_up);
+    }
     home.tell_moved();
     let backed = home.backed_blocks();
     home.aggregate

@@ -109,6 +109,9 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut admin::Cont
 pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
     home.healing.submit(&mut run.writer);
+    for (pvbn, page) in home.derived.drain(..) {
+        super::put(&mut run.writer, &home.aggregate, pvbn, page);
+    }
     run.writer.finish(&home.aggregate)?;
     type Regions = Vec<(u64, Arc<super::Overlay>)>;
     let mut jobs: BTreeMap<(FileId, FileId), Regions> = BTreeMap::new();

@@ -11,6 +11,7 @@
 //! | --- | --- | --- |
 //! | freeze | [`freeze`] | active overlays become frozen ones; administrative changes happen |
 //! | plan | [`freeze`] | regions sorted by volume, LUN and place |
+//! | scrub | [`crate::mend::scrub`] | if that was asked for, everything that can be derived is read, so that it is mended |
 //! | drain | [`drain`] | blocks in the overflow files are freed for real (E-08) |
 //! | reclaim | [`reclaim`], [`crate::snapshot::scan`] | deleted files and snapshots shrink a little (E-11, F-10); clones that are split copy a little (B-10) |
 //! | clean | [`clean`] | overlay entries become blocks and pointers |
@@ -27,7 +28,8 @@
 //! 2. Nothing that the last committed consistency point refers to is overwritten (Lemma 1).
 //! 3. Clients never see a tree that is not committed.
 //! 4. If power fails before the superblock is on media, the last consistency point is as it was.
-//! 5. A failed consistency point fails the aggregate: nothing later is acknowledged, and nothing of it is
+//! 5. A block that cannot be read is derived, if it can be ([`crate::mend`]); then the step that needed it runs again.
+//! 6. A failed consistency point fails the aggregate: nothing later is acknowledged, and nothing of it is
 //!    seen after a restart.
 
 pub(crate) mod clean;
@@ -44,10 +46,11 @@ pub(crate) mod writer;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use everglade_env::Nanos;
+use everglade_env::{Nanos, Op, PageRef};
+use everglade_format::metafile::OVERFLOW;
 use everglade_format::planted::{self, Bug};
 use everglade_format::volume::Sync;
-use everglade_format::{CpNumber, FileId, Inode};
+use everglade_format::{CpNumber, FileId, Inode, Pvbn};
 use everglade_journal::Position;
 
 use crate::admin;
@@ -56,12 +59,14 @@ use crate::aggregate::heal::Healing;
 use crate::aggregate::space::{Space, WHOLE};
 use crate::alloc::host::Host;
 use crate::filesystem::FileSystem;
-use crate::load::{LoadCx, Stop};
+use crate::load::{LoadCx, Place, Stop};
+use crate::mend::scrub::Scrub;
+use crate::mend::{self, Mender};
 use crate::snapshot::image::Image;
 use crate::snapshot::info::SnapshotInfo;
 use crate::snapshot::lun_clone::NewLun;
 use crate::snapshot::restore::Restored;
-use crate::tree::{Lost, Root};
+use crate::tree::{Content, Lost, Root};
 use crate::volume::overlay::{Overlay, RegionId};
 use crate::volume::{Lun, Volume};
 use writer::Writer;
@@ -135,6 +140,14 @@ pub(crate) struct Home {
     pub(crate) punching: Option<(usize, u64)>,
     /// What an interrupted commit left to do.
     pub(crate) healing: Healing,
+    /// Derives what is damaged.
+    pub(crate) mender: Mender,
+    /// Blocks that were derived and that the running consistency point is yet to change, so that it writes them.
+    pub(crate) installed: Vec<Place>,
+    /// The next consistency point begins with it, or the running one began with it.
+    pub(crate) scrub: Option<Scrub>,
+    /// Blocks that were derived when the aggregate was opened, and go where they were before anything else is written.
+    pub(crate) derived: Vec<(Pvbn, PageRef)>,
 }
 
 /// One consistency point under way.
@@ -196,7 +209,7 @@ impl Run {
     pub(crate) fn progress(&self, space: &Space) -> u32 {
         const CLEANED: u32 = WHOLE - 6;
         match self.phase {
-            Phase::Plan | Phase::Drain | Phase::Reclaim => 0,
+            Phase::Plan | Phase::Scrub | Phase::Drain | Phase::Reclaim => 0,
             Phase::Clean => {
                 let pages = space.dirty_in(self.number).max(1);
                 let parts = self.cleaned * u64::from(CLEANED) / pages;
@@ -230,6 +243,8 @@ impl Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Plan,
+    /// All that can be derived is read ([`crate::mend::scrub`]), if that was asked for.
+    Scrub,
     Drain,
     Reclaim,
     Clean,
@@ -247,6 +262,7 @@ impl Phase {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Phase::Plan => "plan",
+            Phase::Scrub => "scrub",
             Phase::Drain => "drain",
             Phase::Reclaim => "reclaim",
             Phase::Clean => "clean",
@@ -269,12 +285,110 @@ pub(crate) enum Step {
     Publish,
 }
 
-/// Runs the next step of the consistency point outside any affinity.
+/// Runs the next step of the consistency point outside any affinity. What it cannot read is mended, if it can be
+/// derived; then it goes on.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
+    let outcome = match home.mender.is_busy() {
+        true => mend(home, cx).map(|()| Step::Again),
+        false => change_installed(home, cx).and_then(|()| step_of_phase(home, cx)),
+    };
+    outcome.or_else(|stop| catch(home, stop))
+}
+
+/// What cannot be read is mended, if there is a way.
+fn catch(home: &mut Home, stop: Stop) -> Result<Step, Stop> {
+    let is_scrubbing = home.run.as_ref().expect("under way").phase == Phase::Scrub;
+    let scrub = home.scrub.as_mut().filter(|_| is_scrubbing);
+    if let (Some(scrub), Stop::Damaged(damaged)) = (scrub, &stop) {
+        scrub.note(damaged.pointer);
+    }
+    match home.mender.catch(stop) {
+        Ok(()) => Ok(Step::Again),
+        Err(Stop::Damaged(damaged)) if is_scrubbing => {
+            let scrub = home.scrub.as_mut().expect("it is under way");
+            scrub.give_up(&damaged);
+            Ok(Step::Again)
+        }
+        Err(stop) => Err(stop),
+    }
+}
+
+impl Home {
+    /// The next consistency point begins with a scrub of what was committed.
+    pub(crate) fn begin_scrub(&mut self) {
+        self.scrub = Some(Scrub::new(self.mender.committed().clone()));
+    }
+}
+
+/// Mends a little of what the consistency point stopped for.
+fn mend(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    let writer = &mut home.run.as_mut().expect("under way").writer;
+    if home.mender.is_writing() {
+        writer.finish(&home.aggregate)?;
+        home.mender.written(cx);
+        return Ok(());
+    }
+    match home.mender.step(cx)? {
+        mend::Step::Again => {}
+        mend::Step::Write(pvbn, page) => put(writer, &home.aggregate, pvbn, page),
+        mend::Step::Install(place, page) => {
+            let position = (place.level, place.index);
+            if let Some(id) = place.volume {
+                // An overflow file is emptied with the changes of its volume.
+                let run = home.run.as_mut().expect("under way");
+                run.active.extend((run.phase == Phase::Scrub).then_some(id));
+            }
+            let known = match place.volume {
+                None => Some(&mut home.fs),
+                Some(id) => home.volumes.get_mut(&id).map(|volume| &mut volume.fs),
+            };
+            let file = known.and_then(|fs| fs.files.get_mut(&place.file));
+            if let Some(file) = file {
+                file.install(position, page);
+            }
+            // An overflow file is emptied by whoever reads it.
+            if place.file != OVERFLOW {
+                home.installed.push(place);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes a block where it was.
+pub(crate) fn put(writer: &mut Writer, aggregate: &Aggregate, pvbn: Pvbn, page: PageRef) {
+    let (device, offset, _) = aggregate.locate(pvbn).expect("it was read");
+    writer.submit(Op::Write {
+        device,
+        offset,
+        pages: vec![page],
+        durable: true,
+    });
+}
+
+/// Makes blocks changed that were derived and cannot be put where they were.
+fn change_installed(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    while let Some(place) = home.installed.last() {
+        if let Some(file) = home.fs.files.get_mut(&place.file) {
+            file.modify(cx, place.level, place.index, Content::Keep)?;
+        }
+        home.installed.pop();
+    }
+    Ok(())
+}
+
+fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
     let run = home.run.as_mut().expect("a consistency point is under way");
     run.writer.check()?;
     let next = match run.phase {
-        Phase::Plan => freeze::plan(home).map(|()| Some(Phase::Drain)),
+        Phase::Plan => freeze::plan(home).map(|()| match home.scrub {
+            Some(_) => Some(Phase::Scrub),
+            None => Some(Phase::Drain),
+        }),
+        Phase::Scrub => {
+            let scrub = home.scrub.as_mut().expect("it was asked for");
+            scrub.step(cx).map(|done| done.then_some(Phase::Drain))
+        }
         Phase::Drain => drain::step(home, cx).map(|()| Some(Phase::Reclaim)),
         Phase::Reclaim => reclaim::step(home, cx).map(|done| done.then_some(Phase::Clean)),
         Phase::Clean => clean::step(home, cx).map(|done| done.then(|| first_finish(home))),
