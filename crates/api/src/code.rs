@@ -73,13 +73,15 @@ pub enum Code {
     ScheduleFailed,
     /// Snapshots stay that their policy would have deleted.
     SnapshotsKept,
+    /// Blocks of metadata were damaged, and derived from others.
+    MetadataMended,
     /// The data directory cannot be written.
     Host,
 }
 
 impl Code {
     /// All, in order of their numbers.
-    pub const ALL: [Code; 32] = [
+    pub const ALL: [Code; 33] = [
         Code::NotJson,
         Code::UnknownField,
         Code::MissingField,
@@ -111,6 +113,7 @@ impl Code {
         Code::BlocksUnreadable,
         Code::ScheduleFailed,
         Code::SnapshotsKept,
+        Code::MetadataMended,
         Code::Host,
     ];
 
@@ -148,6 +151,7 @@ impl Code {
             Code::BlocksUnreadable => (4005, 0, "blocks cannot be read"),
             Code::ScheduleFailed => (4006, 0, "a snapshot that was due was not taken"),
             Code::SnapshotsKept => (4007, 0, "snapshots stay longer than their policy says"),
+            Code::MetadataMended => (4010, 0, "metadata was mended"),
             Code::Host => (9001, 500, "the host refused"),
         }
     }

@@ -143,6 +143,7 @@ fn exit_code(code: Code) -> u8 {
         | Code::BlocksUnreadable
         | Code::ScheduleFailed
         | Code::SnapshotsKept
+        | Code::MetadataMended
         | Code::Host => exit::FAILED,
     }
 }

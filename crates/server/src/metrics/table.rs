@@ -92,6 +92,7 @@ pub const METRICS: &[Metric] = &[
     gauge("everglade_journal_unlogged_bytes", &["aggregate"], "Changes in memory that nobody has asked to be durable."),
     gauge("everglade_lost_blocks", &["aggregate"], "Blocks that became lost since the volumes were made."),
     counter("everglade_unreadable_blocks_total", &["aggregate"], "Blocks found to be damaged or unreadable since the aggregate was opened."),
+    counter("everglade_metadata_mended_total", &["aggregate", "file"], "Blocks of metadata that could not be read and were derived from others since the aggregate was opened."),
     gauge("everglade_recovery_operations", &["aggregate"], "Operations that the journal gave back when the aggregate was opened."),
     gauge("everglade_recovery_bytes", &["aggregate"], "Bytes of the journal that were read then."),
     gauge("everglade_recovery_seconds", &["aggregate"], "How long that took."),
