@@ -24,11 +24,11 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
 }
 
 /// Part of `test`: one minute of new seeds, besides the fixed ones in the crates' own tests, half a minute each of
-/// short sequences with snapshot verbs and with clones, and the planted bugs, which it must find.
+/// short sequences with snapshot verbs and with clones and of damaged metadata, and the planted bugs, which it must find.
 pub(crate) fn short(tally: &mut Tally) {
     if place::has_binary("testing", "sim") {
         simulate(tally, command(&["--minutes".to_owned(), "1".to_owned()]));
-        for kind in ["histories", "clonings"] {
+        for kind in ["histories", "clonings", "corrupted"] {
             let words = ["--kind", kind, "--minutes", "0.5"].map(str::to_owned);
             simulate(tally, command(&words));
         }

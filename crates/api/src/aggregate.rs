@@ -172,6 +172,13 @@ pub struct Damage {
     pub unreadable_block_count: u64,
     /// What and where, oldest first; not all, if there are many.
     pub lines: Vec<String>,
+    /// Blocks of metadata that could not be read and were derived from others since the aggregate was opened, by what
+    /// they are of. Nothing was lost with them.
+    #[serde(default)]
+    pub mended: BTreeMap<String, u64>,
+    /// Which, and what was wrong with them, oldest first; not all, if there are many.
+    #[serde(default)]
+    pub mended_lines: Vec<String>,
 }
 
 /// The journal of an aggregate: what was flushed since the last consistency point.

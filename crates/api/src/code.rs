@@ -88,13 +88,15 @@ pub enum Code {
     LabelCopyLost,
     /// A pattern of `nbd.allow` names nothing that exists.
     PatternUnmatched,
+    /// Blocks of metadata were damaged, and derived from others.
+    MetadataMended,
     /// The data directory cannot be written.
     Host,
 }
 
 impl Code {
     /// All, in order of their numbers.
-    pub const ALL: [Code; 38] = [
+    pub const ALL: [Code; 39] = [
         Code::NotJson,
         Code::UnknownField,
         Code::MissingField,
@@ -132,6 +134,7 @@ impl Code {
         Code::RolledBack,
         Code::LabelCopyLost,
         Code::PatternUnmatched,
+        Code::MetadataMended,
         Code::Host,
     ];
 
@@ -175,6 +178,7 @@ impl Code {
             Code::RolledBack => (4011, 0, "an aggregate is older than what was seen"),
             Code::LabelCopyLost => (4012, 0, "a copy of a label was lost"),
             Code::PatternUnmatched => (4013, 0, "nbd.allow names what does not exist"),
+            Code::MetadataMended => (4010, 0, "metadata was mended"),
             Code::Host => (9001, 500, "the host refused"),
         }
     }

@@ -307,6 +307,14 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
             line("", found);
         }
     }
+    let mended: u64 = damage.mended.values().sum();
+    if mended > 0 {
+        let text = format!("{mended} blocks of metadata, derived from others; nothing was lost");
+        line("mended", &text);
+        for found in &damage.mended_lines {
+            line("", found);
+        }
+    }
     match &aggregate.journal {
         None => line("journal", "none: a flush is a consistency point"),
         Some(journal) => {

@@ -171,6 +171,8 @@ pub enum Change {
         /// The name it was to get.
         name: String,
     },
+    /// Reads all metadata that can be derived, and mends what is damaged. Clients' changes wait for it.
+    Scrub,
     /// Holds the scans of a volume's snapshots back, or lets them go on.
     SetScanPace {
         /// Which volume.
@@ -235,6 +237,7 @@ impl Change {
             | Change::DeleteSnapshot { .. }
             | Change::HoldSnapshot { .. }
             | Change::CancelLunClone { .. }
+            | Change::Scrub
             | Change::SetScanPace { .. }
             | Change::StartSplit { .. }
             | Change::StopSplit { .. }

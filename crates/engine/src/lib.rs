@@ -23,6 +23,7 @@
 //! | `holders` | who holds a block: history, plans, counts, snapshot table, fold |
 //! | `pool` | what reactors share of aggregates, volumes, LUNs, images; overlays, space, journal |
 //! | `alloc` | the file system under change; which numbers are used and freed |
+//! | `mend` | damaged metadata is derived from the rest |
 //! | `home` | what one aggregate's consistency points own: `Home`, `Run`, publication |
 //! | `background` | passes that follow a request: shrink, scan, split, LUN clone |
 //! | `snapshot` | what a consistency point does to images: restore, LUN restore, clone |
@@ -49,6 +50,7 @@ mod cp;
 mod holders;
 mod home;
 mod media;
+mod mend;
 mod mount;
 mod ops;
 mod pool;
@@ -68,6 +70,7 @@ pub use crate::pool::aggregate::State;
 pub use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo, SplitState};
 pub use crate::pool::log::{JournalInfo, RecoveryInfo};
 pub use crate::pool::lost::LostInfo;
+pub use crate::pool::mended::{MendedInfo, ScrubInfo};
 pub use crate::pool::space::Usage;
 pub use crate::pool::trigger::{CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use crate::reactor::{AdminDone, Core, Joined};

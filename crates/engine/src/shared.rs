@@ -13,6 +13,7 @@ use crate::background::split;
 use crate::change;
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::media::heal::Healing;
+use crate::mend::Mender;
 use crate::mount::copies::{self, LostCopy};
 use crate::mount::labels;
 use crate::mount::labels::Refusal;
@@ -23,6 +24,7 @@ use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
 use crate::pool::look;
 use crate::pool::lost::LostInfo;
+use crate::pool::mended::MendedInfo;
 use crate::pool::space::{Space, Usage};
 use crate::pool::trigger::CpCounts;
 use crate::pool::volume::Volume;
@@ -121,6 +123,8 @@ pub struct AggregateInfo {
     pub journal: Option<JournalInfo>,
     /// Blocks that could not be read.
     pub lost: LostInfo,
+    /// Blocks that could not be read and were derived again.
+    pub mended: MendedInfo,
     /// Blocks that were not where a pointer says, and were found by way of a container, since it was opened.
     pub stale_reads: u64,
     /// What its journal gave back when it was opened.
@@ -284,12 +288,16 @@ impl Engine {
         aggregates.push(aggregate.clone());
         share_dirty_memory(&shared.options, &aggregates);
         drop(aggregates);
+        let mender = Mender::new(&aggregate, superblock.inode_file.clone(), superblock.cp);
         let mounting = Mounting {
             aggregate,
             superblock,
             healing,
             affinities: BTreeMap::new(),
             begun: None,
+            mender,
+            derived: Vec::new(),
+            leaves_out: false,
         };
         shared.post(home, Message::Mount(Box::new(mounting)));
         Ok(id)
@@ -367,6 +375,7 @@ impl Engine {
             cp_counts: aggregate.counts.read(),
             journal: aggregate.log.as_ref().map(Log::info),
             lost: aggregate.lost.info(),
+            mended: aggregate.mended.info(),
             stale_reads: aggregate.redirects.count(),
             recovery: aggregate.recovery(),
             devices: aggregate.media.devices.clone(),

@@ -105,6 +105,8 @@ bugs! {
     TagNotChecked,
     /// Some partial writes are not merged, and their block counts as lost.
     LostWithoutReason,
+    /// A map that is derived again lacks indirect blocks, and nobody compares it with its tag.
+    MendedByHalf,
     /// A discard also zeroes the rest of the blocks at its edges.
     EdgesDiscarded,
     /// A reader sees parts of a discard of up to 1 MiB.

@@ -21,6 +21,7 @@ const TABLE: [(&str, &[&str]); 3] = [
             "holders",
             "pool",
             "alloc",
+            "mend",
             "home",
             "background",
             "snapshot",

@@ -70,6 +70,10 @@ pub(crate) fn execute(
             lun_clone::begin(home, stamp, (volume, lun), name, from.as_deref())
         }
         Change::CancelLunClone { volume, name } => lun_clone::cancel(home, volume, name),
+        Change::Scrub => {
+            home.begin_scrub();
+            Ok(())
+        }
         Change::StartSplit { volume } => split::start(home, volume),
         Change::StopSplit { volume } => split::stop(home, volume),
         Change::RestoreLun {

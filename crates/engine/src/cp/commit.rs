@@ -22,6 +22,7 @@ use crate::home::aggregate::Home;
 use crate::home::publication::NewLun;
 use crate::home::run::Run;
 use crate::home::volume::VolumeHome;
+use crate::mend::Mender;
 use crate::read::load::Stop;
 use crate::read::root::Root;
 
@@ -130,6 +131,14 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         }
     }
     home.fs.finish_cp();
+    home.mender = Mender::new(
+        &home.aggregate,
+        home.fs.inode_file.inode.clone(),
+        run.number,
+    );
+    if let Some(scrub) = home.scrub.take() {
+        home.aggregate.mended.scrubbed(scrub.done, scrub.given_up);
+    }
     home.tell_moved();
     let backed = home.backed_blocks();
     home.aggregate

@@ -114,6 +114,9 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
 pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
     home.healing.submit(&mut run.writer);
+    for (pvbn, page) in home.derived.drain(..) {
+        run.writer.put(&home.aggregate.media, pvbn, page);
+    }
     run.writer.finish(&home.aggregate.media)?;
     type Regions = Vec<(u64, Arc<Overlay>)>;
     let mut jobs: BTreeMap<(FileId, FileId), Regions> = BTreeMap::new();

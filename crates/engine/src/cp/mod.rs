@@ -11,6 +11,7 @@
 //! | --- | --- | --- |
 //! | freeze | [`freeze`] | active overlays become frozen ones; administrative changes happen |
 //! | plan | [`freeze`] | regions sorted by volume, LUN and place |
+//! | scrub | [`crate::mend::scrub`] | if that was asked for, everything that can be derived is read, so that it is mended |
 //! | drain | [`drain`] | blocks in the overflow files are freed for real (E-08) |
 //! | reclaim | [`crate::background`] | deleted files and snapshots shrink a little (E-11, F-10); clones that are split copy a little (B-10) |
 //! | clean | [`clean`] | overlay entries become blocks and pointers |
@@ -27,10 +28,12 @@
 //! 2. Nothing that the last committed consistency point refers to is overwritten (Lemma 1).
 //! 3. Clients never see a tree that is not committed.
 //! 4. If power fails before the superblock is on media, the last consistency point is as it was.
-//! 5. A failed consistency point halts the aggregate ([`crate::pool::standing`]): nothing later is acknowledged,
+//! 5. A block that cannot be read is derived, if it can be ([`crate::mend`]); then the step that needed it runs again.
+//! 6. A failed consistency point halts the aggregate ([`crate::pool::standing`]): nothing later is acknowledged,
 //!    nothing more is written, and its frozen overlays stay, so that everything acknowledged can be read. Nothing of it
 //!    is seen after a restart but what the journal has.
 
+use everglade_format::metafile::OVERFLOW;
 use everglade_format::planted::Bug;
 use everglade_format::{FileId, planted};
 
@@ -38,7 +41,9 @@ use crate::background::shrink;
 use crate::home::aggregate::Home;
 use crate::home::run::Part;
 use crate::home::run::Phase;
+use crate::mend;
 use crate::read::load::{LoadCx, Stop};
+use crate::tree::Content;
 
 pub(crate) mod clean;
 pub(crate) mod commit;
@@ -58,12 +63,92 @@ pub(crate) enum Step {
     Publish,
 }
 
-/// Runs the next step of the consistency point outside any affinity.
+/// Runs the next step of the consistency point outside any affinity. What it cannot read is mended, if it can be
+/// derived; then it goes on.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
+    let outcome = match home.mender.is_busy() {
+        true => mend(home, cx).map(|()| Step::Again),
+        false => change_installed(home, cx).and_then(|()| step_of_phase(home, cx)),
+    };
+    outcome.or_else(|stop| catch(home, stop))
+}
+
+/// What cannot be read is mended, if there is a way.
+fn catch(home: &mut Home, stop: Stop) -> Result<Step, Stop> {
+    let is_scrubbing = home.run.as_ref().expect("under way").phase == Phase::Scrub;
+    let scrub = home.scrub.as_mut().filter(|_| is_scrubbing);
+    if let (Some(scrub), Stop::Damaged(damaged)) = (scrub, &stop) {
+        scrub.note(damaged.pointer);
+    }
+    match home.mender.catch(stop) {
+        Ok(()) => Ok(Step::Again),
+        Err(Stop::Damaged(damaged)) if is_scrubbing => {
+            let scrub = home.scrub.as_mut().expect("it is under way");
+            scrub.give_up(&damaged);
+            Ok(Step::Again)
+        }
+        Err(stop) => Err(stop),
+    }
+}
+
+/// Mends a little of what the consistency point stopped for.
+fn mend(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    let writer = &mut home.run.as_mut().expect("under way").writer;
+    if home.mender.is_writing() {
+        writer.finish(&home.aggregate.media)?;
+        home.mender.written(cx);
+        return Ok(());
+    }
+    match home.mender.step(cx)? {
+        mend::Step::Again => {}
+        mend::Step::Write(pvbn, page) => writer.put(&home.aggregate.media, pvbn, page),
+        mend::Step::Install(place, page) => {
+            let position = (place.level, place.index);
+            if let Some(id) = place.volume {
+                // An overflow file is emptied with the changes of its volume.
+                let run = home.run.as_mut().expect("under way");
+                run.active.extend((run.phase == Phase::Scrub).then_some(id));
+            }
+            let known = match place.volume {
+                None => Some(&mut home.fs),
+                Some(id) => home.volumes.get_mut(&id).map(|volume| &mut volume.fs),
+            };
+            let file = known.and_then(|fs| fs.files.get_mut(&place.file));
+            if let Some(file) = file {
+                file.install(position, page);
+            }
+            // An overflow file is emptied by whoever reads it.
+            if place.file != OVERFLOW {
+                home.installed.push(place);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes blocks changed that were derived and cannot be put where they were.
+fn change_installed(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    while let Some(place) = home.installed.last() {
+        if let Some(file) = home.fs.files.get_mut(&place.file) {
+            file.modify(cx, place.level, place.index, Content::Keep)?;
+        }
+        home.installed.pop();
+    }
+    Ok(())
+}
+
+fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
     let run = home.run.as_mut().expect("a consistency point is under way");
     run.writer.check()?;
     let next = match run.phase {
-        Phase::Plan => freeze::plan(home).map(|()| Some(Phase::Drain)),
+        Phase::Plan => freeze::plan(home).map(|()| match home.scrub {
+            Some(_) => Some(Phase::Scrub),
+            None => Some(Phase::Drain),
+        }),
+        Phase::Scrub => {
+            let scrub = home.scrub.as_mut().expect("it was asked for");
+            scrub.step(cx).map(|done| done.then_some(Phase::Drain))
+        }
         Phase::Drain => drain::step(home, cx).map(|()| Some(Phase::Reclaim)),
         Phase::Reclaim => shrink::step(home, cx).map(|done| done.then_some(Phase::Clean)),
         Phase::Clean => clean::step(home, cx).map(|done| done.then(|| first_finish(home))),

@@ -116,6 +116,19 @@ fn damaged(stop: impl Into<Stop>) -> Option<Damaged> {
 impl Snapshots {
     /// Reads what can be read of the table of a volume, and says what cannot. Of a table that is not whole, only what
     /// clients can name is of use.
+    pub(crate) fn load(
+        roots: SnapshotRoots,
+        table: Option<&File>,
+        cx: &mut LoadCx<'_>,
+    ) -> Result<Snapshots, Stop> {
+        let (snapshots, lost) = Snapshots::load_readable(roots, table, cx)?;
+        match lost.into_iter().next() {
+            None => Ok(snapshots),
+            Some(damaged) => Err(Stop::Damaged(Box::new(damaged))),
+        }
+    }
+
+    /// Reads what can be read of the table, and says what cannot.
     pub(crate) fn load_readable(
         roots: SnapshotRoots,
         table: Option<&File>,

@@ -7,7 +7,12 @@ use everglade_env::Nanos;
 
 use crate::home::run::Run;
 use crate::home::volume::VolumeHome;
+use crate::mend::Mender;
+use crate::mend::scrub::Scrub;
+use crate::read::load::Place;
+use everglade_env::PageRef;
 use everglade_format::FileId;
+use everglade_format::Pvbn;
 use everglade_format::planted::{self, Bug};
 use everglade_journal::Position;
 use std::sync::atomic::Ordering;
@@ -53,9 +58,22 @@ pub(crate) struct Home {
     pub(crate) punching: Option<(usize, u64)>,
     /// What an interrupted commit left to do.
     pub(crate) healing: Healing,
+    /// Derives what is damaged.
+    pub(crate) mender: Mender,
+    /// Blocks that were derived and that the running consistency point is yet to change, so that it writes them.
+    pub(crate) installed: Vec<Place>,
+    /// The next consistency point begins with it, or the running one began with it.
+    pub(crate) scrub: Option<Scrub>,
+    /// Blocks that were derived when the aggregate was opened, and go where they were before anything else is written.
+    pub(crate) derived: Vec<(Pvbn, PageRef)>,
 }
 
 impl Home {
+    /// The next consistency point begins with a scrub of what was committed.
+    pub(crate) fn begin_scrub(&mut self) {
+        self.scrub = Some(Scrub::new(&self.aggregate, self.mender.committed().clone()));
+    }
+
     /// The aggregate has halted: the consistency point under way, if there is one, stays where it is for ever. Its
     /// frozen overlays are read; what it has not written yet is not needed.
     pub(crate) fn abandon_run(&mut self) {

@@ -148,6 +148,17 @@ impl Writer {
         }
     }
 
+    /// Writes a block where it was.
+    pub(crate) fn put(&mut self, media: &Media, pvbn: Pvbn, page: PageRef) {
+        let place = media.locate(pvbn).expect("it was read");
+        self.submit(Op::Write {
+            device: place.device,
+            offset: place.offset,
+            pages: vec![page],
+            durable: true,
+        });
+    }
+
     /// Queues one operation for the reactor.
     pub(crate) fn submit(&mut self, op: Op) {
         self.queued_blocks += blocks_of(&op);

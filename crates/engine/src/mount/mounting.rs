@@ -5,10 +5,12 @@
 //! [`TOGETHER`] volumes at a time with their snapshots. What a step read is let go before the next, because a thousand volumes
 //! with their snapshots may have more metadata than there is memory.
 //!
-//! What is damaged is left out, and the aggregate is read-only then ([`crate::alloc::named`]): a volume whose superblock cannot be
+//! What is damaged is derived from the rest, if it can be ([`crate::mend`]), and kept in memory until the first consistency
+//! point: a mount writes nothing. What cannot be derived is left out, and the aggregate is read-only then ([`crate::alloc::named`]): a volume whose superblock cannot be
 //! read, snapshots whose records cannot. Only if no volume at all can be read the mount fails.
 
 use crate::alloc::named::{Absent, load_readable};
+use crate::mend::{self, Mender};
 use crate::mount::search::Search;
 use crate::read::load::Damaged;
 use everglade_format::config::Uuid;
@@ -17,9 +19,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
 use everglade_affinity::VolumeAffinities;
+use everglade_env::PageRef;
 use everglade_format::volume::{SUPERBLOCK_VVBN, Split, VOLUME_AREA_BLOCKS};
 use everglade_format::{
-    Damage, Entry, EntryKind, FileId, Kind, Layer, Pointer, Superblock, VolumeSuperblock,
+    Damage, Entry, EntryKind, FileId, Kind, Layer, Pointer, Pvbn, Superblock, VolumeSuperblock,
 };
 use everglade_freespace::Areas;
 use everglade_target::Error;
@@ -51,6 +54,12 @@ pub(crate) struct Mounting {
     pub(crate) healing: Healing,
     pub(crate) affinities: BTreeMap<FileId, VolumeAffinities>,
     pub(crate) begun: Option<Begun>,
+    /// Derives what is damaged.
+    pub(crate) mender: Mender,
+    /// What was derived, for the first consistency point to write.
+    pub(crate) derived: Vec<(Pvbn, PageRef)>,
+    /// Something cannot be derived: what is damaged is left out from now on.
+    pub(crate) leaves_out: bool,
 }
 
 /// The part of a mount that is done.
@@ -81,8 +90,44 @@ struct LoadedVolume {
 
 impl Mounting {
     /// Does a step, or stops. Nothing if there is more to do, for which nothing that was read is needed. `add` makes the
-    /// affinities of a volume.
+    /// affinities of a volume. What cannot be read is derived, if it can be, and kept in memory: a mount writes nothing.
     pub(crate) fn run(
+        &mut self,
+        cx: &mut LoadCx<'_>,
+        add: impl FnMut() -> Result<VolumeAffinities, Error>,
+    ) -> Result<Option<Home>, Stop> {
+        if self.leaves_out {
+            return self.step(cx, add);
+        }
+        let outcome = match self.mender.is_busy() {
+            true => self.mend(cx).map(|()| None),
+            false => self.step(cx, add),
+        };
+        match outcome.or_else(|stop| self.mender.catch(stop).map(|()| None)) {
+            Err(Stop::Damaged(_)) => {
+                self.leaves_out = true;
+                Ok(None)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn mend(&mut self, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+        match self.mender.step(cx)? {
+            mend::Step::Again => {}
+            mend::Step::Write(pvbn, page) => {
+                self.derived.push((pvbn, page));
+                self.mender.written(cx);
+            }
+            // Nothing that a mount reads.
+            mend::Step::Install(place, _) => {
+                return Err(Stop::damaged(format!("{place} cannot be read")));
+            }
+        }
+        Ok(())
+    }
+
+    fn step(
         &mut self,
         cx: &mut LoadCx<'_>,
         add: impl FnMut() -> Result<VolumeAffinities, Error>,
@@ -103,7 +148,10 @@ impl Mounting {
         let mut loaded = Vec::new();
         for entry in begun.names.iter().take(TOGETHER) {
             let volume = match load_volume(&begun.fs, cx, entry, None, uuid) {
-                Err(Stop::Damaged(damaged)) => Ok(Err(damaged)),
+                Err(Stop::Damaged(damaged)) if self.leaves_out => Ok(Err(damaged)),
+                Ok((volume, _)) if !self.leaves_out && !volume.absent.is_empty() => {
+                    Err(Stop::Damaged(volume.absent[0].damaged.clone()))
+                }
                 volume => volume.map(Ok),
             };
             loaded.extend(gather.add(volume));
@@ -172,12 +220,18 @@ impl Mounting {
             fs.create_metafiles(superblock.cp.next(), superblock.written_seconds);
         } else {
             absent = load_readable(&mut fs, cx, EntryKind::Volume)?;
+            if let Some(first) = absent.first()
+                && !self.leaves_out
+            {
+                return Err(Stop::Damaged(first.damaged.clone()));
+            }
             names.extend(fs.directory.iter().cloned());
             let moved = moved(
                 &fs,
                 cx,
                 names.make_contiguous(),
                 &self.aggregate.config.uuid,
+                self.leaves_out,
             )?;
             self.aggregate.redirects.set(moved.into_iter());
         }
@@ -226,6 +280,14 @@ impl Mounting {
             wall_seconds: 0,
             punching: None,
             healing: std::mem::take(&mut self.healing),
+            mender: Mender::new(
+                &self.aggregate,
+                self.superblock.inode_file.clone(),
+                self.superblock.cp,
+            ),
+            installed: Vec::new(),
+            scrub: None,
+            derived: std::mem::take(&mut self.derived),
         };
         for loaded in volumes {
             let id = loaded.superblock.volume;
@@ -325,6 +387,7 @@ fn moved(
     cx: &mut LoadCx<'_>,
     names: &[Entry],
     uuid: &Uuid,
+    leaves_out: bool,
 ) -> Result<Vec<(bool, FileId, Root)>, Stop> {
     let mut gather = Gather::default();
     let mut moved = Vec::new();
@@ -332,7 +395,7 @@ fn moved(
         let container = &fs.files[&id];
         let leaf = match container.leaf(cx, SUPERBLOCK_VVBN.0) {
             // The volume is left out later.
-            Err(Stop::Damaged(_)) => continue,
+            Err(Stop::Damaged(_)) if leaves_out => continue,
             leaf => leaf,
         };
         let Some(leaf) = gather.add(leaf) else {

@@ -13,6 +13,7 @@ use everglade_format::{Config, CpNumber, Geometry, Superblock, TagKey};
 use crate::media::Media;
 use crate::pool::log::{Log, RecoveryInfo};
 use crate::pool::lost::LostBlocks;
+use crate::pool::mended::Mended;
 use crate::pool::name::Name;
 use crate::pool::space::Space;
 use crate::pool::standing::Standing;
@@ -46,6 +47,7 @@ pub(crate) struct Aggregate {
     pub(crate) log: Option<Log>,
     pub(crate) counts: Counts,
     pub(crate) lost: LostBlocks,
+    pub(crate) mended: Mended,
     /// What administrators' programs keep here. Changed in the freeze only.
     notes: Mutex<notes::Text>,
     pub(crate) redirects: Redirects,
@@ -88,6 +90,7 @@ impl Aggregate {
             log: Log::new(&config, &devices),
             counts: Counts::default(),
             lost: LostBlocks::default(),
+            mended: Mended::default(),
             notes: Mutex::new(Ok(Arc::default())),
             redirects: Redirects::default(),
             opened: committed,

@@ -12,6 +12,7 @@ pub(crate) mod info;
 pub(crate) mod log;
 pub(crate) mod look;
 pub(crate) mod lost;
+pub(crate) mod mended;
 pub(crate) mod name;
 pub(crate) mod overlay;
 pub(crate) mod space;

@@ -168,10 +168,10 @@ impl<O: Outside> Core<O> {
                 self.arrive(
                     aggregate,
                     first,
-                    Err(Missing::Damaged(format!(
-                        "block {} is outside the aggregate",
-                        first.pvbn
-                    ))),
+                    Err(Missing::Damaged {
+                        reason: format!("block {} is outside the aggregate", first.pvbn),
+                        content: None,
+                    }),
                 );
                 continue;
             };
@@ -265,7 +265,10 @@ impl<O: Outside> Core<O> {
                 reason,
             } => {
                 let missing = match completion.result {
-                    Ok(()) => Missing::Damaged(reason),
+                    Ok(()) => Missing::Damaged {
+                        reason,
+                        content: None,
+                    },
                     Err(_) => Missing::Device(reason),
                 };
                 self.arrive(aggregate, pointer, Err(missing));
@@ -373,7 +376,12 @@ impl<O: Outside> Core<O> {
                     "block {} does not hold what was written there: expected tag {}, found {found}",
                     pointer.pvbn, pointer.tag
                 );
-                self.arrive(aggregate, pointer, Err(Missing::Damaged(reason)));
+                let content = Some(page.freeze());
+                self.arrive(
+                    aggregate,
+                    pointer,
+                    Err(Missing::Damaged { reason, content }),
+                );
             }
         }
         // Whoever waited runs after this.

@@ -13,7 +13,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use everglade_env::PageRef;
 use everglade_format::planted::{self, Bug};
-use everglade_format::{Damage, FileId, Layer, Pointer};
+use everglade_format::{Damage, FileId, Layer, Pointer, Pvbn};
 use everglade_pagecache::{Key, PageCache};
 use everglade_target::Error;
 
@@ -113,7 +113,12 @@ impl From<Damage> for Stop {
 #[derive(Clone, Debug)]
 pub(crate) enum Missing {
     /// The device answers, but this block is not what was written there, or cannot be read.
-    Damaged(String),
+    Damaged {
+        /// For people.
+        reason: String,
+        /// What is there instead, if it can be read.
+        content: Option<PageRef>,
+    },
     /// The device does not answer now; it may again.
     Device(String),
 }
@@ -121,7 +126,7 @@ pub(crate) enum Missing {
 impl From<Missing> for Stop {
     fn from(missing: Missing) -> Self {
         match missing {
-            Missing::Damaged(reason) => Stop::damaged(reason),
+            Missing::Damaged { reason, .. } => Stop::damaged(reason),
             Missing::Device(reason) => Stop::Failed(Error::Io(reason)),
         }
     }
@@ -310,7 +315,7 @@ impl LoadCx<'_> {
             Some(Err(missing)) => match self.elsewhere(pointer, get, false)? {
                 Some(page) => Ok(Ok(page)),
                 None => match missing {
-                    Missing::Damaged(reason) => Ok(Err(reason)),
+                    Missing::Damaged { reason, .. } => Ok(Err(reason)),
                     Missing::Device(_) => Err(missing.into()),
                 },
             },
@@ -413,6 +418,25 @@ impl LoadCx<'_> {
         match self.wants.is_empty() {
             true => Ok(missing),
             false => Err(Stop::Load),
+        }
+    }
+
+    /// What a block of the aggregate holds, whatever that is; nothing if it cannot be read. For those who find out
+    /// by its content which block it is.
+    pub(crate) fn content(&mut self, pvbn: Pvbn) -> Result<Option<PageRef>, Stop> {
+        // Hardly any block has this tag, so it is found to be another one.
+        let pointer = Pointer {
+            pvbn,
+            ..Pointer::HOLE
+        };
+        match self.pinned.get(pointer) {
+            Some(Ok(page)) => Ok(Some(page.clone())),
+            Some(Err(Missing::Damaged { content, .. })) => Ok(content.clone()),
+            Some(Err(missing @ Missing::Device(_))) => Err(missing.clone().into()),
+            None => {
+                self.wants.push(pointer);
+                Err(Stop::Load)
+            }
         }
     }
 

@@ -14,6 +14,8 @@
 //! Every function that may stop changes nothing that a second run would not find done already, so the
 //! handlers of a consistency point can be run again from the top.
 
+use std::collections::BTreeMap;
+
 use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_format::indirect::BlockKind;
 use everglade_format::metafile::{METAFILES, NOTES, TOP_AREAS};
@@ -84,6 +86,8 @@ pub(crate) struct File {
     unplaced_from: Position,
     /// Blocks that became lost, for the caller to take note of.
     pub(crate) lost: Vec<Lost>,
+    /// What blocks have to say that cannot be read, until they are changed ([`crate::mend`]).
+    mended: BTreeMap<Position, PageRef>,
 }
 
 /// A block of a LUN's tree that is needed and cannot be read: everything below it is lost
@@ -105,6 +109,7 @@ impl File {
             changed: Blocks::default(),
             unplaced_from: (0, 0),
             lost: Vec::new(),
+            mended: BTreeMap::new(),
         }
     }
 
@@ -120,6 +125,24 @@ impl File {
             file: self.inode.id,
             level,
             index,
+        }
+    }
+
+    /// From now on this is what an unchanged block says, which cannot be read itself.
+    pub(crate) fn install(&mut self, position: Position, page: PageRef) {
+        self.mended.insert(position, page);
+    }
+
+    /// The node at a position, which `pointer` names.
+    fn node(
+        &self,
+        cx: &mut LoadCx<'_>,
+        position: Position,
+        pointer: Pointer,
+    ) -> Result<PageRef, Stop> {
+        match self.mended.get(&position) {
+            Some(page) => Ok(page.clone()),
+            None => cx.page(pointer),
         }
     }
 
@@ -173,7 +196,7 @@ impl File {
         (level, index): Position,
         slot: u64,
     ) -> Result<Pointer, Stop> {
-        let page = cx.page(pointer)?;
+        let page = self.node(cx, (level, index), pointer)?;
         let kind = BlockKind::indirect(self.layer);
         Header::expect(&page, kind, level, self.inode.id, index)?;
         Ok(Indirect(&page).pointer(slot, self.layer)?)
@@ -188,7 +211,7 @@ impl File {
         if pointer.is_hole() {
             Ok(Leaf::Hole)
         } else {
-            let page = cx.page(pointer);
+            let page = self.node(cx, (0, index), pointer);
             page.map(Leaf::Clean)
                 .map_err(|stop| stop.at(self.place_of((0, index)), pointer))
         }
@@ -294,6 +317,9 @@ impl File {
         index: u64,
         old: Pointer,
     ) -> Result<Page, Stop> {
+        if let Some(page) = self.mended.remove(&(level, index)) {
+            return Ok(Page::copy_of(&page));
+        }
         let kind = BlockKind::indirect(self.layer);
         let found = cx.page_or_damage(old)?.and_then(|page| {
             let header = match level {
@@ -440,7 +466,7 @@ impl File {
                 for (index, pointer) in row {
                     let place = self.place_of((level, index));
                     let below = |stop: Stop| stop.at(place, pointer);
-                    let page = cx.page(pointer).map_err(below)?;
+                    let page = self.node(cx, (level, index), pointer).map_err(below)?;
                     for slot in 0..SPAN {
                         let child = Indirect(&page).pointer(slot, self.layer);
                         let child = child.map_err(|damage| below(damage.into()))?;
@@ -460,6 +486,7 @@ impl File {
             "{:?} is reset before it is changed",
             self.inode.id
         );
+        self.mended.clear();
         self.inode.root = Pointer::HOLE;
         (self.inode.levels, self.inode.size_bytes, self.inode.blocks) = (0, 0, 0);
         self.inode_changed = true;

@@ -177,6 +177,12 @@ fn journals(page: &mut Page, aggregates: &[Aggregate]) {
     known(aggregates).for_each(|aggregate| {
         family.value(&[&aggregate.name], aggregate.damage.unreadable_block_count);
     });
+    let mut family = page.family("everglade_metadata_mended_total");
+    known(aggregates).for_each(|aggregate| {
+        for (file, blocks) in &aggregate.damage.mended {
+            family.value(&[&aggregate.name, file], *blocks);
+        }
+    });
     let recoveries = || {
         known(aggregates)
             .filter_map(|aggregate| Some((&aggregate.name, aggregate.recovery.as_ref()?)))

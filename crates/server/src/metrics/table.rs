@@ -97,6 +97,7 @@ pub const METRICS: &[Metric] = &[
     gauge("everglade_recovery_operations", &["aggregate"], "Operations replayed from the journal when the aggregate was opened."),
     gauge("everglade_recovery_bytes", &["aggregate"], "Bytes of the journal read for that replay."),
     gauge("everglade_recovery_seconds", &["aggregate"], "Duration of that replay."),
+    counter("everglade_metadata_mended_total", &["aggregate", "file"], "Blocks of metadata that could not be read and were derived from others since the aggregate was opened."),
     Metric { name: "everglade_cp_phase_seconds", kind: Kind::Histogram, labels: &["aggregate", "phase"], help: "How long each phase of the consistency points took; clients wait for freeze and publish only." },
     counter("everglade_cp_wait_seconds_total", &["aggregate", "cause"], "How long consistency points waited: load (blocks that were not in memory), device (their own writes; only so many may be in flight)."),
     counter("everglade_snapshot_scan_maps_total", &["volume", "way"], "Map blocks that deletions of snapshots processed: by subtraction, by addition, or skipped because nothing changes in them."),

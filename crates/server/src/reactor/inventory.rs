@@ -95,6 +95,8 @@ impl Administrator {
             })
             .map(|lun| lun.size_bytes)
             .fold(0, u64::saturating_add);
+        let mended = info.mended.blocks.iter();
+        let mended = mended.map(|(file, blocks)| ((*file).to_owned(), *blocks));
         let devices = info.devices.iter();
         let host_free_bytes = devices
             .clone()
@@ -123,6 +125,8 @@ impl Administrator {
                 lost_block_count: info.lost.lost,
                 unreadable_block_count: info.lost.unreadable,
                 lines: info.lost.lines.clone(),
+                mended: mended.collect(),
+                mended_lines: info.mended.lines.clone(),
             },
             recovery: info.recovery.as_ref().and_then(view_recovery),
             volume_count: volumes.len() as u64,
@@ -527,6 +531,18 @@ fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
             "restore what was on them from a copy, if that has not been done",
         );
     }
+    let mended: u64 = damage.mended.values().sum();
+    if mended > 0 {
+        let first = damage.mended_lines.first().map_or("", String::as_str);
+        add(
+            Code::MetadataMended,
+            Health::Warning,
+            format!(
+                "{mended} blocks of metadata were damaged and derived from others; the first: {first}"
+            ),
+            "nothing was lost; look at the device, and let 'everglade check' look at the rest while the daemon is stopped",
+        );
+    }
 }
 
 #[cfg(test)]
@@ -584,6 +600,7 @@ mod tests {
                 lost_block_count,
                 unreadable_block_count,
                 lines: vec!["v/l: block 7".to_owned()],
+                ..Damage::default()
             };
             let aggregate = Aggregate {
                 damage,
@@ -595,6 +612,15 @@ mod tests {
         };
         assert_eq!(damaged(0, 1), Health::Unhealthy);
         assert_eq!(damaged(1, 0), Health::Warning);
+        let damage = Damage {
+            mended: [("active map".to_owned(), 1)].into(),
+            ..Damage::default()
+        };
+        let mended = Aggregate {
+            damage,
+            ..aggregate()
+        };
+        assert_eq!(codes(&mended), ["EVG-4010"]);
         let backed = Aggregate {
             host_backed_bytes: 1000,
             ..low

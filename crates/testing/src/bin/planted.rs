@@ -68,6 +68,7 @@ const TABLE: &[Row] = &[
     (Bug::StalePointerAccepted, Kind::Exhaustive, 71),
     (Bug::TagNotChecked, Kind::Silent, 0),
     (Bug::LostWithoutReason, Kind::Cuts, 0),
+    (Bug::MendedByHalf, Kind::Corrupted, 882),
     (Bug::EdgesDiscarded, Kind::Cuts, 0),
     (Bug::DiscardSeenInParts, Kind::Cuts, 110),
     (Bug::ChangeAnsweredEarly, Kind::Exhaustive, 21),

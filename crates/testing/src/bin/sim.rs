@@ -13,21 +13,22 @@ use everglade_testing::sim::{self, Cost, Failure, Kind, Report, exhaustive};
 
 const USAGE: &str = "usage: sim [--seed N] [--minutes M] [--kind KIND] [--trace LINES] [--json]
        sim --kind exhaustive [--from N] [--shard I/N] [--minutes M] [--seed N] [--json]
-       sim --kind histories|clonings --shard I/N [--from N] [--minutes M] [--json]
+       sim --kind histories|clonings|corrupted --shard I/N [--from N] [--minutes M] [--json]
 
   --seed N       run this seed (decimal or 0x…); with --minutes, start the series there
   --minutes M    run seeds until M minutes have passed; without --seed from a fresh one
   --kind KIND    long, tight, fill, faults, silent, cuts, small, creation, snapshots, moments,
-                 histories or clonings, instead of what the seed says
+                 histories, clonings or corrupted, instead of what the seed says
   --trace LINES  on failure, print the last LINES events of the world
   --json         print what was done as one line of JSON
   --kind exhaustive
                  all sequences of up to three operations from all start states, cut at each
                  write; --from N begins with case N, --shard I/N does every N-th from the
                  I-th (counted from 0) on, and what is printed at the end says how to go on
-  --kind histories|clonings --shard I/N
+  --kind histories|clonings|corrupted --shard I/N
                  the same of all sequences with snapshot verbs, or with clones of volumes and
-                 their splits; --shard 0/1 is all of them
+                 their splits; or every block of metadata is damaged, one at a time; --shard 0/1
+                 is all of them
 ";
 
 struct Wish {

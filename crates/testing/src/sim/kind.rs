@@ -2,8 +2,8 @@
 
 use super::words::Cases;
 use super::{
-    Failure, Report, clonings, creation, cuts, exhaustive, histories, long, moments, small,
-    snapshots,
+    Failure, Report, clonings, corrupted, creation, cuts, exhaustive, histories, long, moments,
+    small, snapshots,
 };
 use crate::engine::EngineMaker;
 use crate::system::Maker;
@@ -46,6 +46,8 @@ pub enum Kind {
     Histories,
     /// The same of clones and splits.
     Clonings,
+    /// A block of metadata is damaged, and something is done.
+    Corrupted,
 }
 
 impl Kind {
@@ -88,6 +90,7 @@ impl Kind {
             Kind::Moments,
             Kind::Histories,
             Kind::Clonings,
+            Kind::Corrupted,
         ];
         all.into_iter().find(|kind| kind.name() == name)
     }
@@ -104,6 +107,7 @@ impl Kind {
         match self {
             Kind::Histories => Some(histories::cases),
             Kind::Clonings => Some(clonings::cases),
+            Kind::Corrupted => Some(corrupted::cases),
             _ => None,
         }
     }
@@ -138,7 +142,7 @@ impl Kind {
             }
             Kind::Creation => creation::run(seed, &maker.devices(SMALL_BYTES), &maker),
             Kind::Snapshots => snapshots::run(seed, snapshots::Plan::of_seed(seed), &maker),
-            Kind::Histories | Kind::Clonings => {
+            Kind::Histories | Kind::Clonings | Kind::Corrupted => {
                 let prepare = self.cases().expect("these have");
                 let all = prepare()?;
                 all.run(seed.0 % all.count())

@@ -11,6 +11,7 @@
 //! - [`snapshots`]: one volume with snapshots, restores and deletions, against a list of states.
 //! - [`histories`]: all short sequences with snapshot verbs, cut at each write.
 //! - [`clonings`]: the same with clones of volumes and splits.
+//! - `corrupted`: every block of metadata is damaged, one at a time.
 //! - [`moments`]: many clients at once, and snapshots of what they do; devices that fail.
 //!
 //! `trouble` draws the loud faults of a life, `silent` lives through the silent ones. [`driver`] carries
@@ -20,6 +21,7 @@ mod asker;
 mod background;
 mod changes;
 pub mod clonings;
+mod corrupted;
 mod cost;
 pub mod creation;
 pub mod cuts;

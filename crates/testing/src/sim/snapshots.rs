@@ -591,6 +591,7 @@ fn apply(state: &mut State, change: &Change) {
         Change::CreateVolume { .. } => {}
         Change::DeleteVolume { .. }
         | Change::CloneVolume { .. }
+        | Change::Scrub
         | Change::StartSplit { .. }
         | Change::StopSplit { .. } => unreachable!("not drawn"),
     }

@@ -63,6 +63,13 @@ pub struct Cases {
 }
 
 impl Cases {
+    pub(super) fn new(count: u64, run: impl Fn(u64) -> Result<Report, Failure> + 'static) -> Cases {
+        Cases {
+            count,
+            run: Box::new(run),
+        }
+    }
+
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -1,0 +1,188 @@
+//! An indirect block of a volume's active map or refcount file, from what the leaves below it have to say.
+//!
+//! What each leaf says is derived ([`super::leaves`]); which block says that, and so is the leaf, follows from the
+//! container, which has the tag of each block of the volume:
+//!
+//! * a leaf of a **refcount file** is known to the bit, so its tag is, and it is among the blocks that nothing else refers
+//!   to;
+//! * a leaf of an **active map** has a bit for all that a survey finds, and for leaves of the map. Of the blocks that no
+//!   tree refers to and whose content is like that, it is the one with the fewest bits: others are from older images.
+//!
+//! As for every indirect block, the consistency point in the header is tried, and the whole has to have the tag that is
+//! expected.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use everglade_env::Page;
+use everglade_format::metafile::ACTIVE_MAP;
+use everglade_format::{
+    BITS_PER_BLOCK, CpNumber, FileId, IndirectMut, Inode, Layer, Pointer, SPAN, Tag, Vvbn, bitmap,
+};
+
+use super::indirect::{Stamps, is_map_leaf};
+use super::leaves::{Leaves, What};
+use super::survey::Walk;
+use super::view::View;
+use crate::read::load::{Gather, LoadCx, Place, Stop};
+
+/// Most blocks of a volume that no tree refers to, for leaves to be looked for among them.
+const CANDIDATES_MAX: usize = 16_384;
+/// Blocks read in one step.
+const STEP_BLOCKS: usize = 64;
+
+enum Phase {
+    Leaves(Box<Leaves>),
+    /// The container is gone through; nothing until that began.
+    Container(Option<Box<Walk>>),
+    /// Blocks that may be leaves of a map are read.
+    Contents(Vec<Pointer>),
+    Stamps(Stamps),
+}
+
+/// See the module's documentation.
+pub(super) struct Below {
+    volume: FileId,
+    place: Place,
+    tag: Tag,
+    phase: Phase,
+    derived: Vec<Page>,
+    /// Of leaves of a refcount file: their tags.
+    tags: BTreeMap<u64, u64>,
+    /// Blocks that may be leaves, by vvbn.
+    candidates: BTreeMap<u64, Pointer>,
+    /// Leaves that were found, with the number of bits that they have.
+    found: BTreeMap<u64, (Pointer, u64)>,
+}
+
+impl Below {
+    /// Of an image, by the inode of its inode file.
+    pub(super) fn new(inode_file: &Inode, volume: FileId, place: Place, tag: Tag) -> Below {
+        let skip = Some((place.file, (place.level, place.index)));
+        let what = match place.file {
+            ACTIVE_MAP => What::Bits(Layer::Volume),
+            _ => What::Counts,
+        };
+        let all = (place.index * SPAN, 255);
+        let leaves = Leaves::new(what, all, inode_file, Some(volume), skip);
+        Below {
+            volume,
+            place,
+            tag,
+            phase: Phase::Leaves(Box::new(leaves)),
+            derived: Vec::new(),
+            tags: BTreeMap::new(),
+            candidates: BTreeMap::new(),
+            found: BTreeMap::new(),
+        }
+    }
+
+    /// Goes on. The block, when it is done.
+    pub(super) fn step(
+        &mut self,
+        view: &View<'_>,
+        cx: &mut LoadCx<'_>,
+        committed: CpNumber,
+    ) -> Result<Option<Page>, Stop> {
+        match &mut self.phase {
+            Phase::Leaves(leaves) => {
+                if leaves.step(cx)? {
+                    let next = Phase::Container(None);
+                    let Phase::Leaves(leaves) = std::mem::replace(&mut self.phase, next) else {
+                        unreachable!("looked at above")
+                    };
+                    self.derived = leaves.take();
+                    if self.place.file != ACTIVE_MAP {
+                        let key = &view.aggregate.key;
+                        let zero = key.tag(&Page::zeroed());
+                        let tags = (0..).zip(&self.derived);
+                        let tags = tags.map(|(slot, page)| (key.tag(page).0, slot));
+                        self.tags = tags.filter(|(tag, _)| *tag != zero.0).collect();
+                    }
+                }
+            }
+            Phase::Container(walk) => {
+                let Some(walk) = walk else {
+                    let inode = view.file(cx, self.volume)?.inode;
+                    *walk = Some(Box::new(Walk::new(inode, Layer::Aggregate, None)));
+                    return Ok(None);
+                };
+                let (derived, candidates) = (&self.derived, &mut self.candidates);
+                let first = self.place.index * SPAN;
+                let tags = &self.tags;
+                let is_map = self.place.file == ACTIVE_MAP;
+                let is_done = walk.step(cx, None, &mut |_, (level, vvbn), slot| {
+                    let leaf = (vvbn / BITS_PER_BLOCK).checked_sub(first);
+                    let leaf = leaf.and_then(|leaf| usize::try_from(leaf).ok());
+                    let bits = leaf.and_then(|leaf| derived.get(leaf));
+                    let is_referenced =
+                        || bits.is_some_and(|bits| bitmap::is_set(bits, vvbn % BITS_PER_BLOCK));
+                    let may_be = match is_map {
+                        true => !is_referenced(),
+                        false => tags.contains_key(&slot.tag.0),
+                    };
+                    if level == 0 && may_be && candidates.len() <= CANDIDATES_MAX {
+                        let vvbn = Vvbn(vvbn);
+                        candidates.insert(vvbn.0, Pointer { vvbn, ..slot });
+                    }
+                })?;
+                if is_done {
+                    self.phase = self.after_container(committed)?;
+                }
+            }
+            Phase::Contents(left) => {
+                let from = left.len().saturating_sub(STEP_BLOCKS);
+                let mut gather = Gather::default();
+                let mut pages = Vec::new();
+                for pointer in &left[from..] {
+                    let page = gather.add(cx.data_or_damage(*pointer));
+                    pages.extend(page.and_then(Result::ok).map(|page| (*pointer, page)));
+                }
+                gather.finish()?;
+                left.truncate(from);
+                let is_done = left.is_empty();
+                let numbers: BTreeSet<u64> = self.candidates.keys().copied().collect();
+                for (pointer, page) in pages {
+                    let bits = bitmap::count(&page, 0, BITS_PER_BLOCK);
+                    for (slot, derived) in (0..).zip(&self.derived) {
+                        let leaf = self.place.index * SPAN + slot;
+                        let is_it = is_map_leaf(&page, derived, leaf, &numbers);
+                        let known = self.found.get(&slot);
+                        if is_it && bits > 0 && known.is_none_or(|(_, least)| bits < *least) {
+                            self.found.insert(slot, (pointer, bits));
+                        }
+                    }
+                }
+                if is_done {
+                    self.phase = self.stamps(committed);
+                }
+            }
+            Phase::Stamps(stamps) => return stamps.step(&view.aggregate.key),
+        }
+        Ok(None)
+    }
+
+    fn after_container(&mut self, committed: CpNumber) -> Result<Phase, Stop> {
+        if self.place.file == ACTIVE_MAP {
+            if self.candidates.len() > CANDIDATES_MAX {
+                return Err(Stop::damaged(format!(
+                    "more than {CANDIDATES_MAX} blocks may be its leaves"
+                )));
+            }
+            return Ok(Phase::Contents(self.candidates.values().copied().collect()));
+        }
+        for pointer in self.candidates.values() {
+            if let Some(slot) = self.tags.get(&pointer.tag.0) {
+                self.found.insert(*slot, (*pointer, 0));
+            }
+        }
+        Ok(self.stamps(committed))
+    }
+
+    fn stamps(&self, committed: CpNumber) -> Phase {
+        let mut page = Page::zeroed();
+        for (slot, (pointer, _)) in &self.found {
+            IndirectMut(&mut page).set(*slot, Layer::Volume, *pointer);
+        }
+        Phase::Stamps(Stamps::new(page, self.place, (self.tag, committed)))
+    }
+}

@@ -1,0 +1,153 @@
+//! Leaves of allocation metafiles, from what the trees of an image refer to.
+//!
+//! | leaf | survey of | what it says |
+//! | --- | --- | --- |
+//! | active map of the aggregate | the aggregate | a bit for each pvbn that has a reference |
+//! | active map of a volume, or of a snapshot of it | that image | a bit for each vvbn that has a reference, and for the superblock's |
+//! | refcount file | the active image | for each vvbn the leaves of LUNs that refer to it, but for the first |
+//! | context map | the aggregate | the owner of each pvbn that has a reference |
+//!
+//! Of the first three there is no other content that would be right, so the result is compared with the tag that the
+//! block's pointer has. A context map also has contexts of blocks that are free, which nobody can know any more; they
+//! mean nothing.
+
+use std::collections::BTreeMap;
+
+use everglade_env::Page;
+use everglade_format::context::{self, CONTEXTS_PER_BLOCK};
+use everglade_format::planted::{self, Bug};
+use everglade_format::refcount::{self, COUNTS_PER_BLOCK};
+use everglade_format::volume::SUPERBLOCK_VVBN;
+use everglade_format::{
+    BITS_PER_BLOCK, Context, FileId, Inode, Kind, Layer, Owner, Pointer, Pvbn, Tag, Vvbn, bitmap,
+};
+
+use super::survey::Survey;
+use crate::read::load::{LoadCx, Stop};
+use crate::tree::position::Position;
+
+/// What the leaf is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// A block of an active map.
+    Bits(Layer),
+    /// A block of a refcount file.
+    Counts,
+    /// A block of the context map.
+    Contexts,
+}
+
+impl What {
+    /// Numbers that a leaf is about.
+    pub(super) fn numbers(self) -> u64 {
+        match self {
+            What::Bits(_) => BITS_PER_BLOCK,
+            What::Counts => COUNTS_PER_BLOCK as u64,
+            What::Contexts => CONTEXTS_PER_BLOCK,
+        }
+    }
+}
+
+/// Leaves `first …` of a file that are being derived.
+pub(super) struct Leaves {
+    what: What,
+    first: u64,
+    pages: Vec<Page>,
+    /// References of each vvbn.
+    counts: BTreeMap<u64, u32>,
+    survey: Survey,
+}
+
+impl Leaves {
+    /// `count` leaves from `first` on. What is below block `skip` is not looked into.
+    pub(super) fn new(
+        what: What,
+        (first, count): (u64, usize),
+        inode_file: &Inode,
+        volume: Option<FileId>,
+        skip: Option<(FileId, Position)>,
+    ) -> Leaves {
+        Leaves {
+            what,
+            first,
+            pages: (0..count).map(|_| Page::zeroed()).collect(),
+            counts: BTreeMap::new(),
+            survey: Survey::new(inode_file, volume, skip),
+        }
+    }
+
+    /// Goes on. True when [`Leaves::take`] has them.
+    pub(super) fn step(&mut self, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
+        let (what, first) = (self.what, self.first * self.what.numbers());
+        let end = first + self.pages.len() as u64 * what.numbers();
+        let (pages, counts) = (&mut self.pages, &mut self.counts);
+        let mut note = |inode: &Inode, position: Position, pointer: Pointer| {
+            let number = match what {
+                What::Bits(Layer::Volume) | What::Counts => pointer.vvbn.0,
+                What::Bits(Layer::Aggregate) | What::Contexts => pointer.pvbn.0,
+            };
+            if !(first..end).contains(&number) {
+                return;
+            }
+            let leaf = usize::try_from((number - first) / what.numbers()).expect("below the end");
+            let page = &mut pages[leaf];
+            if planted::is(Bug::MendedByHalf) && position.0 > 0 {
+                return;
+            }
+            match what {
+                What::Bits(_) => _ = bitmap::set(page, number % BITS_PER_BLOCK),
+                What::Counts if inode.kind == Kind::Lun && position.0 == 0 => {
+                    *counts.entry(number).or_default() += 1;
+                }
+                What::Counts => {}
+                What::Contexts => {
+                    let (_, slot) = context::place(Pvbn(number));
+                    context_of(inode, position, pointer).encode_into(page, slot);
+                }
+            }
+        };
+        let is_done = self.survey.step(cx, &mut note)?;
+        if is_done {
+            self.finish()?;
+        }
+        Ok(is_done)
+    }
+
+    fn finish(&mut self) -> Result<(), Stop> {
+        let is_first = self.first == 0 && self.what == What::Bits(Layer::Volume);
+        if is_first {
+            bitmap::set(&mut self.pages[0], SUPERBLOCK_VVBN.0);
+        }
+        for (vvbn, references) in std::mem::take(&mut self.counts) {
+            let (leaf, slot) = refcount::place(Vvbn(vvbn));
+            let page = usize::try_from(leaf - self.first).expect("among them");
+            let count = u16::try_from(references - 1);
+            let count = count.map_err(|_| {
+                let most = refcount::COUNT_MAX;
+                Stop::damaged(format!(
+                    "vvbn {vvbn} has {references} references; expected at most {most} and one"
+                ))
+            })?;
+            refcount::set(&mut self.pages[page], slot, count);
+        }
+        Ok(())
+    }
+
+    /// The leaves, in order.
+    pub(super) fn take(self) -> Vec<Page> {
+        self.pages
+    }
+}
+
+/// What the context map has for a block of the aggregate.
+fn context_of(inode: &Inode, (level, index): Position, pointer: Pointer) -> Context {
+    let is_data = inode.kind == Kind::Container && level == 0;
+    Context {
+        file: inode.id,
+        owner: match is_data {
+            true => Owner::Container { vvbn: index },
+            false => Owner::File { level, index },
+        },
+        tag: if is_data { pointer.tag } else { Tag(0) },
+    }
+}

@@ -1,0 +1,431 @@
+//! Mending: a damaged block of metadata is derived again from the blocks that agree with it, while somebody waits for it.
+//!
+//! ```text
+//! a step of a consistency point, or a mount, stops: Damaged ──▶ derived, in many steps ──▶ written where it was ──▶ the step
+//!                                     └── it cannot be ──▶ the step fails as it did                     runs again
+//! ```
+//!
+//! | block | derived from | file |
+//! | --- | --- | --- |
+//! | active map: aggregate, volume, snapshot | the trees of that image | [`leaves`] |
+//! | refcount file | the trees of LUNs | [`leaves`] |
+//! | indirect block of an active map or refcount file of a volume | what its leaves have to say | [`below`] |
+//! | indirect block of the aggregate (of containers, maps, side files, the inode file) | the context map | [`indirect`] |
+//! | context map | the trees of the aggregate | [`leaves`] |
+//! | summary map | the maps of the snapshots | [`summary`] |
+//! | indirect block of an overflow file | what is in use and belongs to nobody | [`orphans`] |
+//!
+//! **How it is known to be right.** Of the blocks in the first four rows there is only one content that agrees with
+//! the rest of the image. It is compared with the tag in the pointer to the damaged block, and what has another tag is
+//! thrown away. So it goes where the damaged one is, and nothing else changes: no pointer, no count, nothing that the
+//! running consistency point knows. A cut while it is written leaves it damaged, or mended. The content of the last three
+//! cannot be known to the bit, only what it means; the running consistency point takes the derived one in its place
+//! and writes it elsewhere, like any block that it changes ([`crate::tree::File::install`]).
+//!
+//! 1. Everything is read from what the last consistency point committed ([`survey`], [`view`]), never from what the
+//!    running one has in memory.
+//! 2. What is derived comes from blocks that are whole. One that is damaged as well is mended first, if it can be.
+//! 3. Memory is bounded: a survey has the indirect blocks yet to be looked into, an orphan search a window of 16 MiB,
+//!    an indirect block of a map its 255 leaves.
+//! 4. Who cannot be helped gets the error that it had, with what stood in the way of mending.
+
+mod below;
+mod indirect;
+mod leaves;
+mod orphans;
+pub(crate) mod scrub;
+mod summary;
+mod survey;
+mod view;
+
+use everglade_env::{Page, PageRef};
+use everglade_format::indirect::BlockKind;
+use everglade_format::metafile::{
+    ACTIVE_MAP, CONTEXT_MAP, DIRECTORY, FIRST_FILE, OVERFLOW, REFCOUNTS,
+};
+use everglade_format::planted::{self, Bug};
+use everglade_format::{
+    CpNumber, FileId, Header, IndirectMut, Inode, Kind, Layer, Pointer, Pvbn, SPAN, Tag, Vvbn,
+};
+
+use crate::pool::aggregate::Aggregate;
+use crate::read::load::{Damaged, LoadCx, Place, Stop};
+use crate::tree::names::Names;
+use below::Below;
+use everglade_format::TagKey;
+use indirect::Children;
+use leaves::{Leaves, What};
+use orphans::Orphans;
+use std::sync::Arc;
+use summary::Summary;
+use view::View;
+
+/// Blocks that are being mended because another needs them.
+const DEPTH_MAX: usize = 16;
+
+/// What is being mended, and what it was that stopped for it.
+pub(crate) struct Mender {
+    aggregate: Arc<Aggregate>,
+    /// Inode of the inode file of the aggregate, as it was committed, and with which consistency point.
+    committed: (Inode, CpNumber),
+    /// Each is needed for the one before.
+    stack: Vec<Mending>,
+    /// Blocks that the running consistency point writes elsewhere: where they are they stay damaged.
+    installed: Vec<Pointer>,
+}
+
+struct Mending {
+    damaged: Damaged,
+    place: Place,
+    work: Work,
+}
+
+enum Work {
+    /// It is to be found out how.
+    Plan,
+    Leaves(Box<Leaves>),
+    Summary(Summary),
+    Orphans(Box<Orphans>),
+    Children(Box<Children>),
+    Below(Box<Below>),
+    /// It has the right content, and is to be put where the damaged block is.
+    Put(PageRef),
+    /// That is being written.
+    Writing(PageRef, Pvbn),
+}
+
+/// What a step of mending leads to.
+pub(crate) enum Step {
+    /// There is more to do.
+    Again,
+    /// This is to be written; then [`Mender::written`] is called.
+    Write(Pvbn, PageRef),
+    /// The consistency point is to take this block for the damaged one.
+    Install(Place, PageRef),
+}
+
+impl Mender {
+    /// For what this consistency point committed.
+    pub(crate) fn new(aggregate: &Arc<Aggregate>, inode_file: Inode, cp: CpNumber) -> Mender {
+        Mender {
+            aggregate: aggregate.clone(),
+            committed: (inode_file, cp),
+            stack: Vec::new(),
+            installed: Vec::new(),
+        }
+    }
+
+    /// The inode of the aggregate's inode file, as it was committed.
+    pub(crate) fn committed(&self) -> &Inode {
+        &self.committed.0
+    }
+
+    /// Something is being mended.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.stack.is_empty()
+    }
+
+    /// Begins to mend what somebody stopped for, whether that was a consistency point or mending something else.
+    ///
+    /// # Errors
+    /// The stop, if there is nothing to be done about it; then nothing is being mended any more.
+    pub(crate) fn catch(&mut self, stop: Stop) -> Result<(), Stop> {
+        let damaged = match stop {
+            Stop::Damaged(damaged) => damaged,
+            stop => {
+                if matches!(stop, Stop::Failed(_)) {
+                    self.stack.clear();
+                }
+                return Err(stop);
+            }
+        };
+        let is_known = |mending: &Mending| mending.damaged.pointer == damaged.pointer;
+        let can_begin = match damaged.place {
+            Some(place) => is_mendable(place) && damaged.pointer.has_block(),
+            None => false,
+        };
+        let is_new = !self.stack.iter().any(is_known)
+            && !self.installed.contains(&damaged.pointer)
+            && self.stack.len() < DEPTH_MAX;
+        match damaged.place {
+            Some(place) if can_begin && is_new => {
+                self.stack.push(Mending {
+                    damaged: *damaged,
+                    place,
+                    work: Work::Plan,
+                });
+                Ok(())
+            }
+            _ if self.is_busy() => Err(self.give_up(&damaged.reason)),
+            _ => Err(Stop::Damaged(damaged)),
+        }
+    }
+
+    /// Nothing of it can be mended.
+    fn give_up(&mut self, reason: &str) -> Stop {
+        let mut all = std::mem::take(&mut self.stack);
+        let mut first = all.swap_remove(0).damaged;
+        first.reason = format!("{}; it could not be derived: {reason}", first.reason);
+        Stop::Damaged(Box::new(first))
+    }
+
+    /// Does a little.
+    pub(crate) fn step(&mut self, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
+        let (inode_file, cp) = &self.committed;
+        let aggregate = self.aggregate.clone();
+        let view = View {
+            aggregate: &aggregate,
+            inode_file,
+        };
+        let mending = self.stack.last_mut().expect("something is being mended");
+        let (place, pointer) = (mending.place, mending.damaged.pointer);
+        match &mut mending.work {
+            Work::Plan => mending.work = plan(&view, cx, place, pointer)?,
+            Work::Leaves(leaves) => {
+                if leaves.step(cx)? {
+                    let Work::Leaves(leaves) = std::mem::replace(&mut mending.work, Work::Plan)
+                    else {
+                        unreachable!("looked at above")
+                    };
+                    let page = leaves.take().pop().expect("one was asked for");
+                    if place.file == CONTEXT_MAP && place.volume.is_none() {
+                        return Ok(self.install(place, page));
+                    }
+                    mending.work = compare(&aggregate.key, page, pointer.tag)?;
+                }
+            }
+            Work::Summary(summary) => {
+                if let Some(page) = summary.step(&view, cx)? {
+                    return Ok(self.install(place, page));
+                }
+            }
+            Work::Orphans(orphans) => {
+                if orphans.step(&view, cx)? {
+                    let found = std::mem::take(&mut orphans.found);
+                    let page = overflow(place, &found);
+                    return Ok(self.install(place, page));
+                }
+            }
+            Work::Children(children) => {
+                if let Some(page) = children.step(&view, cx, *cp)? {
+                    mending.work = compare(&aggregate.key, page, pointer.tag)?;
+                }
+            }
+            Work::Below(below) => {
+                if let Some(page) = below.step(&view, cx, *cp)? {
+                    mending.work = compare(&aggregate.key, page, pointer.tag)?;
+                }
+            }
+            Work::Put(page) => {
+                let pvbn = where_it_is(&view, cx, place.volume, pointer)?;
+                let page = page.clone();
+                mending.work = Work::Writing(page.clone(), pvbn);
+                return Ok(Step::Write(pvbn, page));
+            }
+            Work::Writing(..) => unreachable!("nobody goes on before it is written"),
+        }
+        Ok(Step::Again)
+    }
+
+    /// The consistency point takes a block that it will write elsewhere.
+    fn install(&mut self, place: Place, page: Page) -> Step {
+        let done = self.stack.pop().expect("it was being mended");
+        self.aggregate.mended.note(place, &done.damaged.reason);
+        self.installed.push(done.damaged.pointer);
+        Step::Install(place, page.freeze())
+    }
+
+    /// What was to be written is on the device. Whoever waited for the block finds it from now on.
+    pub(crate) fn written(&mut self, cx: &LoadCx<'_>) {
+        let done = self.stack.pop().expect("it was being mended");
+        let Work::Writing(page, pvbn) = done.work else {
+            unreachable!("it was being written")
+        };
+        let pointer = done.damaged.pointer;
+        cx.keep(pointer, page.clone());
+        cx.keep(Pointer { pvbn, ..pointer }, page);
+        self.aggregate.mended.note(done.place, &done.damaged.reason);
+    }
+
+    /// True if what was last mended is being written.
+    pub(crate) fn is_writing(&self) -> bool {
+        let last = self.stack.last();
+        last.is_some_and(|mending| matches!(mending.work, Work::Writing(..)))
+    }
+}
+
+/// True for blocks that may be derived. What stands in the way is found out later.
+fn is_mendable(place: Place) -> bool {
+    let Place { file, level, .. } = place;
+    match (place.volume, level) {
+        (None, 0) => [ACTIVE_MAP, CONTEXT_MAP].contains(&file) || file >= FIRST_FILE,
+        (None, _) => indirect::is_possible(file) || level == 1,
+        (Some(_), 0) => [ACTIVE_MAP, REFCOUNTS].contains(&file),
+        (Some(_), 1) => [ACTIVE_MAP, OVERFLOW, REFCOUNTS].contains(&file),
+        (Some(_), _) => false,
+    }
+}
+
+/// How to go about it.
+fn plan(
+    view: &View<'_>,
+    cx: &mut LoadCx<'_>,
+    place: Place,
+    pointer: Pointer,
+) -> Result<Work, Stop> {
+    let Place {
+        file, level, index, ..
+    } = place;
+    let one = (index, 1);
+    let work = match (place.volume, level) {
+        (None, 0) if file == ACTIVE_MAP => {
+            let what = What::Bits(Layer::Aggregate);
+            Work::Leaves(Box::new(Leaves::new(
+                what,
+                one,
+                view.inode_file,
+                None,
+                None,
+            )))
+        }
+        (None, 0) if file == CONTEXT_MAP => {
+            must_be_committed(view, cx, place, pointer)?;
+            Work::Leaves(Box::new(Leaves::new(
+                What::Contexts,
+                one,
+                view.inode_file,
+                None,
+                None,
+            )))
+        }
+        (None, 0) => {
+            must_be_committed(view, cx, place, pointer)?;
+            Work::Summary(Summary::new(volume_of_summary(view, cx, file)?, index))
+        }
+        (None, _) if file == OVERFLOW => {
+            must_be_committed(view, cx, place, pointer)?;
+            let skip = Some((file, (level, index)));
+            Work::Orphans(Box::new(Orphans::new(view.inode_file, None, skip)))
+        }
+        (None, _) => Work::Children(Box::new(Children::new(view, place, pointer.tag))),
+        (Some(volume), _) if file != OVERFLOW => {
+            let Some(image) = view.image_with(cx, place, pointer)? else {
+                return Err(Stop::damaged("no image has this block".to_owned()));
+            };
+            let what = match file {
+                ACTIVE_MAP => What::Bits(Layer::Volume),
+                _ => What::Counts,
+            };
+            match level {
+                0 => Work::Leaves(Box::new(Leaves::new(what, one, &image, Some(volume), None))),
+                _ => Work::Below(Box::new(Below::new(&image, volume, place, pointer.tag))),
+            }
+        }
+        (Some(volume), _) => {
+            must_be_committed(view, cx, place, pointer)?;
+            let image = view.superblock(cx, volume)?.inode_file;
+            let skip = Some((file, (level, index)));
+            Work::Orphans(Box::new(Orphans::new(&image, Some(volume), skip)))
+        }
+    };
+    Ok(work)
+}
+
+/// What is derived is what the last consistency point committed; so that must be what is damaged.
+fn must_be_committed(
+    view: &View<'_>,
+    cx: &mut LoadCx<'_>,
+    place: Place,
+    pointer: Pointer,
+) -> Result<(), Stop> {
+    let file = match place.volume {
+        None => view.file(cx, place.file)?,
+        Some(volume) => {
+            let image = view.superblock(cx, volume)?.inode_file;
+            view.file_of(cx, volume, &image, place.file)?
+        }
+    };
+    let found = file.pointer(cx, place.level, place.index)?;
+    match found == pointer {
+        true => Ok(()),
+        false => Err(Stop::damaged(
+            "it is not part of what was committed".to_owned(),
+        )),
+    }
+}
+
+/// The volume whose summary map a file is.
+fn volume_of_summary(view: &View<'_>, cx: &mut LoadCx<'_>, id: FileId) -> Result<FileId, Stop> {
+    let file = view.file(cx, id)?;
+    if file.inode.kind == Kind::Summary {
+        let names = Names::load(&view.file(cx, DIRECTORY)?, cx)?;
+        for entry in names.iter() {
+            let files = view.superblock(cx, entry.file)?.snapshots.files;
+            if files.is_some_and(|(summary, _)| summary == id) {
+                return Ok(entry.file);
+            }
+        }
+    }
+    Err(Stop::damaged("nothing else says what it says".to_owned()))
+}
+
+/// Where the damaged block is: what a pointer of a volume says may be out of date.
+fn where_it_is(
+    view: &View<'_>,
+    cx: &mut LoadCx<'_>,
+    volume: Option<FileId>,
+    pointer: Pointer,
+) -> Result<Pvbn, Stop> {
+    let Some(volume) = volume else {
+        return Ok(pointer.pvbn);
+    };
+    match view.slot(cx, volume, pointer.vvbn)? {
+        Some((pvbn, tag)) if tag == pointer.tag => Ok(pvbn),
+        _ => Err(Stop::damaged(
+            "the container does not say where it is".to_owned(),
+        )),
+    }
+}
+
+/// Only what has the tag that was expected is believed.
+fn compare(key: &TagKey, page: Page, tag: Tag) -> Result<Work, Stop> {
+    match key.tag(&page) == tag || planted::is(Bug::MendedByHalf) {
+        true => Ok(Work::Put(page.freeze())),
+        false => Err(Stop::damaged(
+            "what the trees say is not what was written there".to_owned(),
+        )),
+    }
+}
+
+/// An indirect block of an overflow file that has these blocks.
+fn overflow(place: Place, numbers: &[u64]) -> Page {
+    let layer = match place.volume {
+        None => Layer::Aggregate,
+        Some(_) => Layer::Volume,
+    };
+    let mut page = Page::zeroed();
+    let header = Header {
+        kind: BlockKind::indirect(layer),
+        level: place.level,
+        cp: CpNumber(0),
+        file: place.file,
+        index: u32::try_from(place.index).unwrap_or(u32::MAX),
+    };
+    header.encode(&mut page);
+    // More than one block can name were leaked before, and stay so.
+    for (slot, number) in (0..SPAN).zip(numbers) {
+        let pointer = match layer {
+            Layer::Aggregate => Pointer {
+                pvbn: Pvbn(*number),
+                ..Pointer::HOLE
+            },
+            Layer::Volume => Pointer {
+                vvbn: Vvbn(*number),
+                pvbn: Pvbn(1),
+                ..Pointer::HOLE
+            },
+        };
+        IndirectMut(&mut page).set(slot, layer, pointer);
+    }
+    page
+}

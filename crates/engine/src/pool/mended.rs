@@ -1,0 +1,103 @@
+//! What was mended since the aggregate was opened: counted, and listed for people.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use everglade_format::FileId;
+use everglade_format::metafile::{
+    ACTIVE_MAP, CONTEXT_MAP, DIRECTORY, HIDDEN, INODE_FILE, NOTES, OVERFLOW, REFCOUNTS, TOP_AREAS,
+};
+
+use crate::read::load::Place;
+
+/// Lines kept for people; what is counted has no bound.
+const LINES_MAX: usize = 64;
+
+/// What was mended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MendedInfo {
+    /// Blocks, by what kind of file they are of.
+    pub blocks: BTreeMap<&'static str, u64>,
+    /// What and why, oldest first; the first 64.
+    pub lines: Vec<String>,
+    /// What the last scrub did, if there was one.
+    pub scrub: Option<ScrubInfo>,
+}
+
+/// What a scrub of all metadata did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubInfo {
+    /// Blocks that it read.
+    pub read: u64,
+    /// Blocks that are damaged and cannot be derived.
+    pub damaged: Vec<String>,
+}
+
+impl MendedInfo {
+    /// All blocks.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.blocks.values().sum()
+    }
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct Mended(Mutex<MendedInfo>);
+
+impl Mended {
+    /// A block was mended.
+    pub(crate) fn note(&self, place: Place, reason: &str) {
+        let mut info = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *info.blocks.entry(name_of(place.file)).or_default() += 1;
+        if info.lines.len() < LINES_MAX {
+            info.lines.push(format!("{place}: {reason}"));
+        }
+    }
+
+    /// A scrub was committed.
+    pub(crate) fn scrubbed(&self, read: u64, damaged: Vec<String>) {
+        let mut info = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        info.scrub = Some(ScrubInfo { read, damaged });
+    }
+
+    pub(crate) fn info(&self) -> MendedInfo {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// What people call a file, and the metric its label.
+fn name_of(file: FileId) -> &'static str {
+    match file {
+        INODE_FILE => "inode file",
+        ACTIVE_MAP => "active map",
+        OVERFLOW => "overflow file",
+        TOP_AREAS => "top areas",
+        DIRECTORY => "directory",
+        HIDDEN => "hidden namespace",
+        CONTEXT_MAP => "context map",
+        REFCOUNTS => "refcount file",
+        NOTES => "notes",
+        _ => "container or side file",
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Place {
+            volume,
+            file,
+            level,
+            index,
+        } = self;
+        let name = name_of(*file);
+        match volume {
+            Some(volume) => write!(f, "{name} (file {file}) of volume {volume}")?,
+            None => write!(f, "{name} (file {file}) of the aggregate")?,
+        }
+        write!(f, ", level {level}, block {index}")
+    }
+}

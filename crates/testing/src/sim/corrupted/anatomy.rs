@@ -1,0 +1,232 @@
+//! Every block of metadata of an aggregate on one device, read with nothing of the engine.
+
+use std::collections::BTreeMap;
+
+use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
+use everglade_format::config::CONFIG_BYTES;
+use everglade_format::label::{CONFIG_OFFSETS, SUPERBLOCK_OFFSETS, label_offsets};
+use everglade_format::metafile::{INODE_FILE, OVERFLOW};
+use everglade_format::volume::SUPERBLOCK_VVBN;
+use everglade_format::{
+    BLOCK_SIZE as BYTES, Block, Config, FileId, Geometry, Indirect, Inode, Kind, Layer, Pointer,
+    Pvbn, SPAN, SnapshotRecord, Superblock, TagKey, VolumeSuperblock,
+};
+
+use crate::SimWorld;
+
+/// A block of metadata.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Part {
+    /// The volume; none of the aggregate.
+    pub(super) volume: Option<u32>,
+    /// The snapshot in whose image it is; none in the active one.
+    pub(super) snapshot: Option<u32>,
+    pub(super) file: u32,
+    pub(super) kind: What,
+    pub(super) level: u8,
+    pub(super) index: u64,
+    /// Block of the device.
+    pub(super) block: u64,
+}
+
+/// What kind of file it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum What {
+    VolumeSuperblock,
+    Metafile,
+    Lun,
+    Container,
+    Summary,
+    Table,
+    Release,
+}
+
+struct Reader<'r> {
+    storage: &'r dyn Storage,
+    device: DeviceId,
+    geometry: Geometry,
+    parts: Vec<Part>,
+    /// Blocks that were listed: images share many.
+    seen: std::collections::BTreeSet<u64>,
+}
+
+/// All of them, aggregate first.
+pub(super) fn of(world: &SimWorld) -> Vec<Part> {
+    let storage = &*world.storage();
+    let device = world.devices()[0];
+    let (config, superblock) = labels(storage, device);
+    let mut reader = Reader {
+        storage,
+        device,
+        geometry: config.geometry().expect("clean"),
+        parts: Vec::new(),
+        seen: std::collections::BTreeSet::new(),
+    };
+    let files = reader.image(None, None, &superblock.inode_file, &|pointer| {
+        Some(pointer.pvbn)
+    });
+    let containers = files.values().filter(|it| it.kind == Kind::Container);
+    let mut places: BTreeMap<u32, BTreeMap<u64, Pvbn>> = BTreeMap::new();
+    // Parents have lower ids.
+    for container in containers {
+        let id = container.id.0;
+        let own = reader.leaves(container);
+        let superblock = reader.read(own[&SUPERBLOCK_VVBN.0]);
+        let superblock = VolumeSuperblock::decode(&superblock, FileId(id), &config.uuid);
+        let Ok(superblock) = superblock else {
+            // It is being deleted.
+            continue;
+        };
+        let mut all = superblock
+            .snapshots
+            .base
+            .map(|(parent, _)| places[&parent.0].clone())
+            .unwrap_or_default();
+        all.extend(own);
+        reader.list(Part {
+            volume: Some(id),
+            snapshot: None,
+            file: 0,
+            kind: What::VolumeSuperblock,
+            level: 0,
+            index: 0,
+            block: reader.block(all[&SUPERBLOCK_VVBN.0]),
+        });
+        let at = |pointer: &Pointer| all.get(&pointer.vvbn.0).copied();
+        reader.image(Some(id), None, &superblock.inode_file, &at);
+        if let Some((_, table)) = superblock.snapshots.files {
+            for (_, place) in reader.leaves(&files[&table.0]) {
+                let page = reader.read(place);
+                for (_, record) in SnapshotRecord::decode(&page).expect("clean") {
+                    if record.state != everglade_format::snapshot::State::Gone {
+                        reader.image(Some(id), Some(record.id.0), &record.inode_file, &at);
+                    }
+                }
+            }
+        }
+        places.insert(id, all);
+    }
+    reader.parts
+}
+
+fn labels(storage: &dyn Storage, device: DeviceId) -> (Config, Superblock) {
+    let size = storage.size_bytes(device);
+    let read = |at: u64, bytes: &mut [u8]| storage.read(device, at, bytes).expect("no faults");
+    let label = label_offsets(size)[0];
+    let configs = CONFIG_OFFSETS.into_iter().filter_map(|slot| {
+        let mut bytes = vec![0; CONFIG_BYTES];
+        read(label + slot, &mut bytes);
+        Config::decode(&bytes).ok().flatten()
+    });
+    let config = configs.max_by_key(|it| it.epoch).expect("a label");
+    let key = TagKey::new(&config.secret);
+    let superblocks = SUPERBLOCK_OFFSETS.into_iter().filter_map(|slot| {
+        let mut block = [0; BYTES];
+        read(label + slot, &mut block);
+        Superblock::decode(&block, &key, &config.uuid)
+            .ok()
+            .flatten()
+    });
+    let superblock = superblocks.max_by_key(|it| it.cp).expect("a superblock");
+    (config, superblock)
+}
+
+impl Reader<'_> {
+    fn block(&self, pvbn: Pvbn) -> u64 {
+        self.geometry.locate(pvbn).expect("clean").dbn.0
+    }
+
+    fn read(&self, pvbn: Pvbn) -> Block {
+        let mut block = [0; BYTES];
+        let at = self.block(pvbn) * BLOCK_SIZE as u64;
+        self.storage
+            .read(self.device, at, &mut block)
+            .expect("no faults");
+        block
+    }
+
+    fn list(&mut self, part: Part) {
+        if self.seen.insert(part.block) {
+            self.parts.push(part);
+        }
+    }
+
+    /// Where the leaves of a file of the aggregate are.
+    fn leaves(&self, inode: &Inode) -> BTreeMap<u64, Pvbn> {
+        let mut found = BTreeMap::new();
+        let mut left = vec![(inode.levels, 0, inode.root)];
+        while let Some((level, index, pointer)) = left.pop() {
+            if !pointer.has_block() {
+                continue;
+            }
+            if level == 0 {
+                found.insert(index, pointer.pvbn);
+                continue;
+            }
+            let page = self.read(pointer.pvbn);
+            for slot in 0..SPAN {
+                let child = Indirect(&page).pointer(slot, Layer::Aggregate);
+                left.push((level - 1, index * SPAN + slot, child.expect("clean")));
+            }
+        }
+        found
+    }
+
+    /// Lists the metadata of an image. Its inodes.
+    fn image(
+        &mut self,
+        volume: Option<u32>,
+        snapshot: Option<u32>,
+        inode_file: &Inode,
+        at: &dyn Fn(&Pointer) -> Option<Pvbn>,
+    ) -> BTreeMap<u32, Inode> {
+        let layer = volume.map_or(Layer::Aggregate, |_| Layer::Volume);
+        let mut files = BTreeMap::new();
+        let mut todo = vec![inode_file.clone()];
+        while let Some(inode) = todo.pop() {
+            let kind = match inode.kind {
+                Kind::Metafile => What::Metafile,
+                Kind::Lun => What::Lun,
+                Kind::Container => What::Container,
+                Kind::Summary => What::Summary,
+                Kind::Snapshots => What::Table,
+                Kind::Release => What::Release,
+            };
+            let is_data =
+                [Kind::Lun, Kind::Container].contains(&inode.kind) || inode.id == OVERFLOW;
+            let mut left = vec![(inode.levels, 0, inode.root)];
+            while let Some((level, index, pointer)) = left.pop() {
+                if !pointer.has_block() || level == 0 && is_data {
+                    continue;
+                }
+                let pvbn = at(&pointer).expect("clean");
+                let block = self.block(pvbn);
+                self.list(Part {
+                    volume,
+                    snapshot,
+                    file: inode.id.0,
+                    kind,
+                    level,
+                    index,
+                    block,
+                });
+                let page = self.read(pvbn);
+                for slot in (0..SPAN).filter(|_| level > 0) {
+                    let child = Indirect(&page).pointer(slot, layer).expect("clean");
+                    left.push((level - 1, index * SPAN + slot, child));
+                }
+                if inode.id == INODE_FILE && level == 0 {
+                    for (slot, id) in (0..14).zip(index * 14..) {
+                        let id = FileId(u32::try_from(id).expect("few"));
+                        let found = Inode::decode_from(&page, slot, id, layer).expect("clean");
+                        if let Some(found) = found {
+                            files.insert(id.0, found.clone());
+                            todo.push(found);
+                        }
+                    }
+                }
+            }
+        }
+        files
+    }
+}
