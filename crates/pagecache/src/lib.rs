@@ -229,9 +229,7 @@ impl PageCache {
     fn put(&self, cell: CellKey, pages: impl ExactSizeIterator<Item = (Key, PageRef)>, rounds: u8) {
         let hash = cell.hash();
         let capacity = self.pages_per_shard.load(Ordering::Relaxed);
-        let leaving = self
-            .shard(hash)
-            .put((cell, hash), pages, rounds, capacity);
+        let leaving = self.shard(hash).put((cell, hash), pages, rounds, capacity);
         // The lock is given back by now.
         drop(leaving);
     }

@@ -1,8 +1,8 @@
 //! Who may write to the data directory, and who may read which of its files.
 //!
-//! Whoever can write to the directory can replace `state.toml` and `FORMAT`, and so decide what the daemon opens. So
-//! nobody but its owner may: a directory that its group or everybody can write to refuses the start. The group counts,
-//! too, because nothing says who is in it.
+//! Whoever can write to the directory can replace `state.toml` and `FORMAT`, and so decide what the
+//! daemon opens. So nobody but its owner may: a directory that its group or everybody can write to
+//! refuses the start. The group counts, too, because nothing says who is in it.
 //!
 //! | what | mode | because |
 //! | --- | --- | --- |
@@ -12,8 +12,8 @@
 //! | `LOCK` | 0600 | who can open it can hold it, and keep the daemon from starting |
 //! | `FORMAT`, `run/endpoints.json` | 0644 | no secrets |
 //!
-//! Files get these modes whatever the umask is. Those of earlier versions that allow more are corrected at the start,
-//! and the log says so.
+//! Files get these modes whatever the umask is. Those of earlier versions that allow more are
+//! corrected at the start, and the log says so.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -52,8 +52,8 @@ pub fn check(directory: &Path) -> Result<(), DataDirError> {
     })
 }
 
-/// Takes from files of earlier versions what others may not do. `expected` has names below the directory, and what
-/// they may allow.
+/// Takes from files of earlier versions what others may not do. `expected` has names below the
+/// directory, and what they may allow.
 pub fn correct(directory: &Path, expected: &[(&str, u32)]) {
     for &(name, allowed) in expected {
         let path = directory.join(name);

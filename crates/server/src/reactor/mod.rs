@@ -19,6 +19,7 @@ mod deletion;
 mod door;
 mod encryption;
 mod first_start;
+mod gate;
 mod inventory;
 mod lun_clones;
 mod pools;
@@ -43,7 +44,7 @@ use crate::datadir::{AggregateState, Phase};
 use crate::listen::Listeners;
 use crate::schedule::Schedule;
 use crate::signal::Again;
-use crate::{Config, DataDir, ServeError, StartError, Stop, devices};
+use crate::{Config, DataDir, Descriptors, ServeError, StartError, Stop, devices};
 use control::{Answer, Control, Plane};
 pub(crate) use door::Door;
 pub(crate) use everglade_engine::PHASE_BOUNDS;
@@ -67,6 +68,8 @@ pub struct Parts<'a> {
     pub stop: Stop,
     /// Told what is to be read again at SIGHUP.
     pub again: Again,
+    /// Shares of devices and connections.
+    pub descriptors: Arc<Descriptors>,
 }
 
 /// The running data plane.
@@ -94,11 +97,13 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         listeners,
         stop,
         again,
+        descriptors,
     } = parts;
     let door = Door::open(&config.nbd, &again)?;
     let options = WorldOptions {
         io: config.io.into(),
         reactors: config.reactors,
+        open_files_max: Some(descriptors.shares.devices),
         ..WorldOptions::default()
     };
     let world = World::new(&options).map_err(engine_error)?;
@@ -128,7 +133,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         &mut running,
         config,
         &mut directory,
-        (listeners, door),
+        (listeners, door, &descriptors),
         is_first,
     ) {
         Ok(up) => up,
@@ -164,7 +169,7 @@ fn bring_up(
     running: &mut Running,
     config: &Config,
     directory: &mut DataDir,
-    (listeners, door): (Listeners, Door),
+    (listeners, door, descriptors): (Listeners, Door, &Descriptors),
     is_first: bool,
 ) -> Result<(Schedule, Vec<Export>), StartError> {
     let processors = processors::own(config.pin, config.reactors);
@@ -179,7 +184,7 @@ fn bring_up(
             outside,
             Arc::clone(&running.plane),
             door.clone(),
-            config,
+            (config, descriptors),
         );
         let processor = processors.get(index).copied();
         let spawned = std::thread::Builder::new()

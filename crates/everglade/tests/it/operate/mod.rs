@@ -1,12 +1,15 @@
 //! Operating a running daemon (issue 4): what it shows, what it remembers, what it counts, who may ask it.
 
 mod configuration;
+mod descriptors;
 pub(crate) mod http;
 mod listing;
 pub(crate) mod metrics;
+mod modes;
 mod processors;
 mod remembering;
 mod remote;
 mod service;
 mod serving;
+mod silent;
 mod tags;

@@ -1,7 +1,7 @@
 //! Who may read and write what is in the data directory.
 //!
-//! Under a umask of 0 `state.toml` and `endpoints.json` had mode 0666, and a data directory that everybody can write to
-//! was served.
+//! Under a umask of 0 `state.toml` and `endpoints.json` had mode 0666, and a data directory that
+//! everybody can write to was served.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
