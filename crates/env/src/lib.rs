@@ -32,7 +32,7 @@ pub use page::{Page, PageRef, pages_in_use};
 pub use prefetch::prefetch;
 pub use reactor::{Interest, Ready, Real};
 pub use ring::RingSetup;
-pub use world::{IoMode, IoReport, World, WorldError, WorldOptions};
+pub use world::{DeviceFiles, IoMode, IoReport, World, WorldError, WorldOptions};
 
 /// Size of a block, of a page, and of every unit of device I/O, in bytes (B-03).
 pub const BLOCK_SIZE: usize = 4096;

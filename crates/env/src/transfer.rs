@@ -107,6 +107,11 @@ impl Fault {
         self.0 == Errno::AGAIN || self.0 == Errno::INTR
     }
 
+    /// The process, or the host, has no descriptor left: wait until one is free.
+    pub(crate) fn is_shortage(self) -> bool {
+        self.0 == Errno::MFILE || self.0 == Errno::NFILE
+    }
+
     /// The host does not know how to do this here.
     pub(crate) fn is_unsupported(self) -> bool {
         matches!(self.0, Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY)

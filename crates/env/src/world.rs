@@ -19,7 +19,7 @@ use crate::{DeviceId, DiskError, Nanos};
 const WORKERS: usize = 4;
 /// Threads for I/O where io_uring is forbidden: so many transfers run at once.
 const CREW: usize = 32;
-/// Never more segment files open than this, whatever the host allows.
+/// Devices never have more descriptors than this, whatever the host allows.
 const OPEN_FILES_MAX: usize = 4096;
 
 /// How device I/O is to be done.
@@ -69,7 +69,8 @@ pub struct WorldOptions {
     pub ring: Option<RingSetup>,
     /// How many reactors there will be.
     pub reactors: usize,
-    /// Segment files open at once; by default half of the limit of the process, at most 4,096.
+    /// Descriptors of all devices, for segment files and what devices keep open; by default half of
+    /// the limit of the process, at most 4,096.
     pub open_files_max: Option<usize>,
 }
 
@@ -82,6 +83,17 @@ impl Default for WorldOptions {
             open_files_max: None,
         }
     }
+}
+
+/// Descriptors of devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceFiles {
+    /// Open now.
+    pub used: usize,
+    /// As many may be open.
+    pub files_max: usize,
+    /// Openings that had to wait for a descriptor.
+    pub waits: u64,
 }
 
 /// Why there is no world.
@@ -103,6 +115,8 @@ pub struct World(Arc<Shared>);
 pub(crate) struct Shared {
     devices: Table,
     budget: Arc<Budget>,
+    /// The same, for those who block.
+    blocking_budget: Budget,
     workers: Workers,
     /// Made when first needed.
     crew: OnceLock<Arc<Workers>>,
@@ -139,10 +153,10 @@ impl World {
                 taken: Mutex::new(false),
             });
         }
+        let budget = Budget::new(options.open_files_max.unwrap_or_else(open_files_max));
         Ok(World(Arc::new(Shared {
-            budget: Arc::new(Budget::new(
-                options.open_files_max.unwrap_or_else(open_files_max),
-            )),
+            blocking_budget: budget.for_blocking_callers(),
+            budget: Arc::new(budget),
             workers: Workers::spawn("worker", WORKERS)?,
             crew: OnceLock::new(),
             _gauge: Gauge::start(Arc::clone(&devices))?,
@@ -228,6 +242,7 @@ impl World {
         drop(table);
         if let Some(device) = closed {
             device.close();
+            self.0.budget.unpin(device.pinned_files());
         }
     }
 
@@ -247,6 +262,17 @@ impl World {
     #[must_use]
     pub fn open_segments(&self) -> usize {
         self.0.budget.open_count()
+    }
+
+    /// What devices use of the descriptors there are.
+    #[must_use]
+    pub fn device_files(&self) -> DeviceFiles {
+        let (used, files_max) = self.0.budget.usage();
+        DeviceFiles {
+            used,
+            files_max,
+            waits: self.0.budget.waits(),
+        }
     }
 
     /// The handle of one reactor, which nobody else has. It may be moved to the thread that will run it, and belongs
@@ -285,12 +311,15 @@ impl World {
     }
 
     pub(crate) fn budget(&self) -> &Budget {
-        &self.0.budget
+        &self.0.blocking_budget
     }
 }
 
 impl Shared {
     fn admit(&self, device: Device) -> Result<DeviceId, OpenError> {
+        if !self.budget.pin(device.pinned_files()) {
+            return Err(device.refused_for_files());
+        }
         let mut table = self.devices.write().unwrap_or_else(PoisonError::into_inner);
         let id = u32::try_from(table.len()).expect("devices are few");
         table.push(Some(Arc::new(device)));

@@ -50,6 +50,18 @@ pub enum StartError {
         /// What can say otherwise.
         flag: &'static str,
     },
+    /// The limit of open files leaves nothing to serve with.
+    #[error(
+        "the limit of open files of this process is {limit}; this configuration needs at least \
+         {needed}; raise it with LimitNOFILE= of the unit or 'ulimit -n {needed}', or ask for fewer \
+         --reactors"
+    )]
+    Descriptors {
+        /// The hard limit, or the soft one if that cannot be raised.
+        limit: usize,
+        /// The least that is enough.
+        needed: usize,
+    },
     /// The system refused something every start needs.
     #[error("cannot {action}: {source}; check the limits of the system and of this process")]
     System {

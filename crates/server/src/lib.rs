@@ -4,6 +4,7 @@
 //!
 //! 1. [`config`]: flags, environment and file become one [`Config`], or a refusal. Nothing was touched.
 //! 2. [`datadir`]: the directory is recognised and locked, or refused without writing a byte to it.
+//!    The limit of open files is shared out ([`descriptors`]), or is too small.
 //! 3. [`listen`]: sockets are bound, so that a busy port is found before the engine starts.
 //! 4. [`reactor`]: the engine opens its devices and the data plane runs, one thread per core.
 //! 5. [`rest`]: one more thread answers administrators, who reach the data plane by messages only.
@@ -20,6 +21,7 @@
 mod background;
 pub mod config;
 pub mod datadir;
+pub mod descriptors;
 pub mod devices;
 pub mod error;
 pub mod interval;
@@ -31,6 +33,7 @@ pub mod ready;
 pub mod records;
 pub mod rest;
 pub mod schedule;
+mod seldom;
 pub mod serve;
 pub mod signal;
 pub mod stop;
@@ -42,6 +45,7 @@ pub use everglade_format::FORMAT_VERSION as MEDIA_VERSION;
 
 pub use config::{Config, Settings};
 pub use datadir::DataDir;
+pub use descriptors::Descriptors;
 pub use error::{ServeError, StartError};
 pub use everglade_api::{Name, Size, openapi};
 pub use interval::Interval;

@@ -1,6 +1,6 @@
 //! One `everglade serve`, from a checked configuration to the end of the process.
 //!
-//! The order matters: signals are heard before anything slow begins, the directory is locked before
+//! The order matters: the limit of open files is looked at before anything is opened, signals are heard before anything slow begins, the directory is locked before
 //! sockets are touched, sockets are bound before the engine opens devices, and the lock outlives all
 //! of them. The REST interface is asked last of all to end, because those it answers wait for the reactors.
 
@@ -11,12 +11,14 @@ use crate::reactor::Reactors;
 use crate::ready::{self, Output};
 use crate::records::events::Told;
 use crate::records::{Deed, Records};
+use crate::rest::attempts::Attempts;
 use crate::rest::tokens::Tokens;
 use crate::rest::{Doors, Remote};
 use crate::signal::{self, Again};
 use crate::tls::Certificates;
 use crate::{
-    Config, DataDir, ServeError, StartError, Stop, metrics, reactor, rest, schedule, watch,
+    Config, DataDir, Descriptors, ServeError, StartError, Stop, descriptors, metrics, reactor,
+    rest, schedule, watch,
 };
 use everglade_api::{Code, EventKind, Severity};
 use std::net::{SocketAddr, TcpListener};
@@ -29,12 +31,18 @@ use std::sync::Arc;
 pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     let stop = Stop::new();
     let again = Again::default();
+    let (limit, open) = (descriptors::raise_limit(), descriptors::open_now());
+    // Nothing is touched by a start that the limit does not allow.
+    Descriptors::share_out(limit, open, config, None)?;
     signal::watch(stop.clone(), again.clone()).map_err(|source| StartError::System {
         action: "listen for signals",
         source,
     })?;
     reactor::refuse_full_host(config)?;
     let directory = DataDir::open(&config.data_dir).map_err(StartError::from)?;
+    let descriptors = Descriptors::share_out(limit, open, config, Some(directory.state()))?;
+    let descriptors = Arc::new(descriptors);
+    descriptors.tell(config.nbd.connections_max);
     let listeners = Listeners::bind(&config.nbd)?;
     let unix = config.api_unix.as_deref().map(listen::bind_api);
     let unix = unix.transpose()?;
@@ -57,6 +65,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
         listeners,
         stop: stop.clone(),
         again,
+        descriptors: Arc::clone(&descriptors),
     };
     match reactor::start(parts) {
         Ok(reactors) => {
@@ -64,7 +73,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
             begin_records(&reactors, &records, config, is_first);
             run(
                 reactors,
-                records,
+                (records, descriptors),
                 (doors, metrics),
                 &endpoints,
                 output,
@@ -98,7 +107,7 @@ fn open_api(api: &ApiTcp, again: &Again) -> Result<(Remote, SocketAddr), StartEr
 /// From the moment the data plane runs to the end of the last thread.
 fn run(
     reactors: Reactors,
-    records: Arc<Records>,
+    kept: (Arc<Records>, Arc<Descriptors>),
     doors: (Doors, Option<TcpListener>),
     endpoints: &Endpoints,
     output: Output,
@@ -106,7 +115,7 @@ fn run(
 ) -> Result<(), ServeError> {
     // It keeps the data directory locked until all is over.
     let administrator = reactors.administrator().clone();
-    let began = begin(&administrator, &records, doors, endpoints, stop);
+    let began = begin(&administrator, kept, doors, endpoints, stop);
     match &began {
         Ok(_) => {
             ready::announce(output, endpoints, reactors.exports());
@@ -151,7 +160,7 @@ impl Helpers {
 
 fn begin(
     administrator: &Arc<reactor::Administrator>,
-    records: &Arc<Records>,
+    (records, descriptors): (Arc<Records>, Arc<Descriptors>),
     (doors, metrics): (Doors, Option<TcpListener>),
     endpoints: &Endpoints,
     stop: &Stop,
@@ -161,15 +170,24 @@ fn begin(
         .map_err(refused("start the watch"))?;
     let clerk = schedule::start(administrator.clone(), records.clone(), stop)
         .map_err(refused("start the schedule of snapshots"))?;
+    let attempts = Arc::new(Attempts::default());
     let rest = if doors.are_shut() {
         None
     } else {
-        let (administrator, records) = (administrator.clone(), records.clone());
-        let rest = rest::start(doors, administrator, records, endpoints.clone(), stop);
+        let desk = (administrator.clone(), records.clone(), endpoints.clone());
+        let rest = rest::start(doors, desk, (&descriptors, &attempts), stop);
         Some(rest.map_err(refused("start the REST interface"))?)
     };
     let metrics = metrics
-        .map(|socket| metrics::start(socket, administrator.clone(), records.clone(), stop))
+        .map(|socket| {
+            let (administrator, records) = (administrator.clone(), records.clone());
+            metrics::start(
+                socket,
+                (administrator, records),
+                (&descriptors, &attempts),
+                stop,
+            )
+        })
         .transpose()
         .map_err(refused("start the metrics"))?;
     administrator.announce(endpoints);

@@ -1,90 +1,248 @@
-//! How many segment files may be open at once, in all directory devices of the process.
+//! The descriptors of all devices of the process (decision 0029).
+//!
+//! A device keeps some descriptors as long as it is open: the *pinned* ones. What is left of the
+//! budget is for segment files of directory devices, which are opened when they are needed and closed
+//! when others are needed more. At least one segment file can always be open.
+//!
+//! listed --`make_room`, idle--> closed
+//! listed --`make_room`, I/O in flight--> leaving --last I/O done--> closed
+//!
+//! 1. The budget is never exceeded. An opening that finds it used up closes the idle file that was
+//!    not used for longest. If all files are busy, the oldest one *leaves*: new operations no longer
+//!    find it, and its descriptor is free when its last operation is done. The opening waits for that.
+//! 2. The host may refuse a descriptor although the budget has room: others use up the limit of the
+//!    process, or of the host. Then an idle file is closed too, and the opening waits until the host
+//!    gives a descriptor. It is not an error: nothing is wrong with the device.
+//! 3. Only workers and blocking callers wait, and none of them holds an open file meanwhile. So those
+//!    who hold files finish. Workers wait for ever: a pool must not fail for a shortage that passes.
+//!    Blocking callers get an error after [`PATIENCE`], because a person waits for them.
 //!
 //! Recency is measured in *rounds*: a round ends with each opening. A use notes the current round
 //! and is otherwise free, so that hot segments cost the reactors nothing; between two openings all
 //! uses count alike, which is as exact as a choice made once per opening needs.
-//!
-//! Files with I/O in flight are never closed: if all are busy, the budget is exceeded for a while.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use super::Device;
+use super::{Device, Handle};
+
+/// The first rest of an opening that waits; each one is twice as long, up to [`REST_MAX`].
+const REST_MIN: Duration = Duration::from_millis(1);
+/// A waiting worker looks 20 times a second.
+const REST_MAX: Duration = Duration::from_millis(50);
+
+/// How long a blocking caller waits for a descriptor.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Shared by all devices of a world.
 pub(crate) struct Budget {
+    counted: Arc<Counted>,
+    /// How long an opening waits; `None` for ever.
+    patience: Option<Duration>,
+}
+
+struct Counted {
     files_max: usize,
     round: AtomicU64,
-    /// Every segment of a directory that is open or being opened, in no order. Locked while closing,
-    /// never while opening.
-    open: Mutex<Vec<(Weak<Device>, usize)>>,
+    /// Openings that had to wait.
+    waits: AtomicU64,
+    /// Locked while closing, never while opening.
+    files: Mutex<Files>,
+}
+
+#[derive(Default)]
+struct Files {
+    /// Descriptors that open devices keep.
+    pinned: usize,
+    /// Every segment of a directory that is open or being opened, in no order.
+    listed: Vec<(Weak<Device>, usize)>,
+    /// Files that were taken from their segments and have operations in flight.
+    leaving: Vec<Handle>,
+}
+
+/// How long an opening has waited.
+#[derive(Default)]
+pub(super) struct Wait {
+    rest: Duration,
+    total: Duration,
 }
 
 impl Budget {
     pub(crate) fn new(files_max: usize) -> Budget {
         assert!(files_max > 0, "at least one segment can be open");
-        Budget {
+        let counted = Counted {
             files_max,
             round: AtomicU64::new(1),
-            open: Mutex::new(Vec::new()),
+            waits: AtomicU64::new(0),
+            files: Mutex::default(),
+        };
+        Budget {
+            counted: Arc::new(counted),
+            patience: None,
+        }
+    }
+
+    /// The same budget for blocking callers.
+    pub(crate) fn for_blocking_callers(&self) -> Budget {
+        Budget {
+            counted: Arc::clone(&self.counted),
+            patience: Some(PATIENCE),
         }
     }
 
     pub(super) fn round(&self) -> u64 {
-        self.round.load(Ordering::Relaxed)
+        self.counted.round.load(Ordering::Relaxed)
     }
 
-    /// Counts a file that is about to be opened, after closing what was not used for longest.
-    pub(super) fn enter(&self, device: &Arc<Device>, segment: usize) {
-        self.round.fetch_add(1, Ordering::Relaxed);
-        let mut open = self.lock();
-        open.retain(|(device, _)| device.strong_count() > 0);
-        if open.len() >= self.files_max {
-            self.close_oldest(&mut open);
+    /// Counts the descriptors of a device that was opened. False if they do not fit with one segment
+    /// file beside them; then nothing was counted.
+    pub(crate) fn pin(&self, count: usize) -> bool {
+        let mut files = self.lock();
+        let fits = files.pinned + count < self.counted.files_max;
+        if fits {
+            files.pinned += count;
+            files.forget_closed();
+            let segments_max = self.counted.files_max - files.pinned;
+            while files.segments() > segments_max && files.close_idle() {}
         }
-        open.push((Arc::downgrade(device), segment));
+        fits
+    }
+
+    /// The device was closed.
+    pub(crate) fn unpin(&self, count: usize) {
+        let mut files = self.lock();
+        assert!(files.pinned >= count, "unpin follows pin");
+        files.pinned -= count;
+    }
+
+    /// Counts a file that is about to be opened. False if there is no room for it now: then wait and
+    /// ask again.
+    pub(super) fn enter(&self, device: &Arc<Device>, segment: usize) -> bool {
+        self.counted.round.fetch_add(1, Ordering::Relaxed);
+        let mut files = self.lock();
+        files.forget_closed();
+        let segments_max = self.counted.files_max.saturating_sub(files.pinned).max(1);
+        while files.segments() >= segments_max && files.close_idle() {}
+        if files.segments() >= segments_max {
+            if files.leaving.is_empty() {
+                files.let_oldest_leave();
+            }
+            return false;
+        }
+        files.listed.push((Arc::downgrade(device), segment));
+        true
     }
 
     /// Takes back an `enter`: the file could not be opened.
     pub(super) fn leave(&self, device: &Arc<Device>, segment: usize) {
-        let mut open = self.lock();
+        let mut files = self.lock();
         let left = Arc::downgrade(device);
-        let at = open
+        let listed = &mut files.listed;
+        let at = listed
             .iter()
             .position(|entry| entry.1 == segment && entry.0.ptr_eq(&left));
-        open.swap_remove(at.expect("leave follows enter"));
+        // It is not listed if the device was closed meanwhile.
+        if let Some(at) = at {
+            listed.swap_remove(at);
+        }
     }
 
-    /// Makes room for one file.
-    fn close_oldest(&self, open: &mut Vec<(Weak<Device>, usize)>) {
-        let last_used = |(device, segment): &(Weak<Device>, usize)| {
-            device
-                .upgrade()
-                .map_or(0, |device| device.segment(*segment).last_used())
-        };
-        // Oldest last; each is visited once.
-        open.sort_by_cached_key(|entry| std::cmp::Reverse(last_used(entry)));
-        for at in (0..open.len()).rev() {
-            if open.len() < self.files_max {
-                break;
-            }
-            let (device, segment) = &open[at];
-            // One that is only being opened has nothing to close and counts as busy.
-            if device
-                .upgrade()
-                .is_none_or(|device| device.segment(*segment).close_if_idle())
-            {
-                open.swap_remove(at);
-            }
+    /// Closes one idle file, because the host gives no descriptor. True if there was one.
+    pub(super) fn close_one(&self) -> bool {
+        let mut files = self.lock();
+        files.forget_closed();
+        files.close_idle()
+    }
+
+    /// Sleeps a little, longer each time. False if the caller has waited long enough.
+    pub(super) fn rest(&self, wait: &mut Wait) -> bool {
+        if wait.total.is_zero() {
+            self.counted.waits.fetch_add(1, Ordering::Relaxed);
         }
+        wait.rest = (wait.rest * 2).clamp(REST_MIN, REST_MAX);
+        wait.total += wait.rest;
+        std::thread::sleep(wait.rest);
+        self.patience.is_none_or(|patience| wait.total < patience)
     }
 
     /// Segment files open now.
     pub(crate) fn open_count(&self) -> usize {
-        self.lock().len()
+        let mut files = self.lock();
+        files.forget_closed();
+        files.segments()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(Weak<Device>, usize)>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Descriptors in use now, of those there may be.
+    pub(crate) fn usage(&self) -> (usize, usize) {
+        let mut files = self.lock();
+        files.forget_closed();
+        (files.pinned + files.segments(), self.counted.files_max)
+    }
+
+    /// Openings that had to wait for a descriptor.
+    pub(crate) fn waits(&self) -> u64 {
+        self.counted.waits.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Files> {
+        self.counted
+            .files
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Files {
+    fn segments(&self) -> usize {
+        self.listed.len() + self.leaving.len()
+    }
+
+    /// Drops what is closed by now: files whose last operation is done, and those of closed devices.
+    fn forget_closed(&mut self) {
+        self.leaving.retain(|file| Arc::strong_count(file) > 1);
+        let is_open = |device: &Weak<Device>| device.upgrade().is_some_and(|it| !it.is_closed());
+        self.listed.retain(|(device, _)| is_open(device));
+    }
+
+    /// Indices of what is listed, the one that was not used for longest first.
+    fn by_age(&self) -> Vec<usize> {
+        let last_used = |index: &usize| {
+            let (device, segment) = &self.listed[*index];
+            let device = device.upgrade();
+            device.map_or(0, |device| device.segment(*segment).last_used())
+        };
+        let mut indices: Vec<usize> = (0..self.listed.len()).collect();
+        indices.sort_by_cached_key(last_used);
+        indices
+    }
+
+    /// Closes the oldest file that has nothing in flight. False if there is none.
+    fn close_idle(&mut self) -> bool {
+        let closed = self.by_age().into_iter().find(|index| {
+            let (device, segment) = &self.listed[*index];
+            // One that is only being opened has nothing to close and counts as busy.
+            let device = device.upgrade();
+            device.is_none_or(|device| device.segment(*segment).close_if_idle())
+        });
+        closed.is_some_and(|index| {
+            self.listed.swap_remove(index);
+            true
+        })
+    }
+
+    /// All are busy: the oldest closes when it no longer is.
+    fn let_oldest_leave(&mut self) {
+        for index in self.by_age() {
+            let (device, segment) = &self.listed[index];
+            let taken = device
+                .upgrade()
+                .and_then(|device| device.segment(*segment).unset());
+            if let Some(file) = taken {
+                self.listed.swap_remove(index);
+                self.leaving.push(file);
+                return;
+            }
+        }
     }
 }

@@ -5,9 +5,9 @@
 //! out otherwise while segments are absent. It is also the file whose lock keeps others out. It is
 //! written whole under another name and renamed, so after a crash it is there or not.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -104,7 +104,11 @@ pub(crate) fn create(path: &Path, geometry: Geometry) -> Result<Device, OpenErro
     if let Some(problem) = geometry.problem() {
         return Err(OpenError::unexpected(path, "a usable device size", problem));
     }
-    std::fs::create_dir_all(path).map_err(|error| OpenError::host("create", path, error))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| OpenError::host("create", path, error))?;
     let occupied = |found: &str| OpenError::Occupied {
         path: path.into(),
         found: found.into(),
@@ -244,7 +248,12 @@ fn list(path: &Path) -> Result<Vec<usize>, OpenError> {
 fn write_card(path: &Path, geometry: Geometry) -> Result<(), OpenError> {
     let new = path.join(CARD_NEW);
     let write = || -> std::io::Result<()> {
-        let mut file = File::create(&new)?;
+        let mut file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new)?;
         file.write_all(geometry.card().as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&new, path.join(CARD))?;

@@ -42,6 +42,7 @@ mod tests;
 
 pub(crate) use block::open as open_block;
 pub(crate) use budget::Budget;
+use budget::Wait;
 use directory::Directory;
 pub use directory::Geometry;
 pub(crate) use directory::{create as create_directory, open as open_directory};
@@ -54,6 +55,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+
+use rustix::io::Errno;
 
 use crate::transfer::{self, Fault};
 use crate::{BLOCK_SIZE, DiskError};
@@ -216,7 +219,7 @@ impl Device {
         self.closed.store(true, Ordering::Release);
         for segment in &self.segments {
             let _turn = segment.turn();
-            segment.unset();
+            drop(segment.unset());
         }
         if let Some(directory) = &self.directory {
             directory.unclaim();
@@ -325,7 +328,8 @@ impl Device {
     }
 
     /// Opens a segment, making it if it is absent and `create`. `None` if it is absent and stays so.
-    /// Blocks: not for reactors.
+    /// Blocks, for as long as there is no descriptor for it (decision 0029): not for reactors, and not
+    /// for callers that hold another segment.
     pub(crate) fn open_segment(
         self: &Arc<Self>,
         index: usize,
@@ -347,22 +351,61 @@ impl Device {
         if !segment.exists() && !create {
             return Ok(None);
         }
-        budget.enter(self, index);
-        let length = self.segment_length(index);
-        let file = if segment.exists() {
-            directory.open_segment(index, length)
-        } else {
-            directory.make_segment(index, length)
-        };
-        let handle = match file {
-            Ok(file) => Arc::new(file),
-            Err(fault) => {
-                budget.leave(self, index);
-                return Err(fault.disk_error());
-            }
-        };
+        let file = self.open_within(budget, directory, index)?;
+        let handle = Arc::new(file);
         segment.set(Arc::clone(&handle));
         Ok(Some(handle))
+    }
+
+    /// Opens or makes the file of a segment. Waits while the budget, or the host, has no descriptor.
+    fn open_within(
+        self: &Arc<Self>,
+        budget: &Budget,
+        directory: &Directory,
+        index: usize,
+    ) -> Result<File, DiskError> {
+        let length = self.segment_length(index);
+        let mut wait = Wait::default();
+        while !self.is_closed() {
+            if !budget.enter(self, index) {
+                if budget.rest(&mut wait) {
+                    continue;
+                }
+                return Err(Fault::from(Errno::MFILE).disk_error());
+            }
+            let file = if self.segments[index].exists() {
+                directory.open_segment(index, length)
+            } else {
+                directory.make_segment(index, length)
+            };
+            let fault = match file {
+                Ok(file) => return Ok(file),
+                Err(fault) => fault,
+            };
+            budget.leave(self, index);
+            if !fault.is_shortage() {
+                return Err(fault.disk_error());
+            }
+            // Who else waits may take what is closed here, so one attempt may not be enough.
+            if !budget.close_one() && !budget.rest(&mut wait) {
+                return Err(fault.disk_error());
+            }
+        }
+        Err(DiskError::Gone)
+    }
+
+    /// The budget has no descriptors for the device.
+    pub(crate) fn refused_for_files(&self) -> OpenError {
+        OpenError::host("open", &self.path, Errno::MFILE)
+    }
+
+    /// Descriptors that the device keeps as long as it is open, beside those of segment files.
+    pub(crate) fn pinned_files(&self) -> usize {
+        match self.kind {
+            // The directory itself, and the card with the lock.
+            DeviceKind::Directory => 2,
+            DeviceKind::File | DeviceKind::Block => 1,
+        }
     }
 
     /// Notes the outcome of an fdatasync and says what the flush it belongs to may report.

@@ -64,9 +64,9 @@ impl Segment {
         self.exists.store(true, Ordering::Release);
     }
 
-    /// Closes the file once nothing is in flight on it.
-    pub(super) fn unset(&self) {
-        *self.lock() = None;
+    /// Takes the file from the segment. It closes when its last holder drops it.
+    pub(super) fn unset(&self) -> Option<Handle> {
+        self.lock().take()
     }
 
     pub(super) fn turn(&self) -> MutexGuard<'_, ()> {

@@ -109,3 +109,58 @@ fn a_segment_that_was_cut_short_is_not_made_longer_by_looking_at_it() {
     let lengths = [0, 1].map(|index| std::fs::metadata(path(index)).unwrap().len());
     assert_eq!(lengths, [4096, length]);
 }
+
+#[test]
+fn a_budget_of_busy_segments_is_not_exceeded_and_the_wait_ends_with_their_io() {
+    let scratch = tempfile::tempdir().unwrap();
+    let budget = Arc::new(Budget::new(2));
+    let device = device(&scratch, 4);
+    let open = |segment| {
+        let opened = device.open_segment(segment, true, &budget).unwrap();
+        opened.expect("it is made")
+    };
+    // Somebody has I/O in flight on both, and would have for ever.
+    let busy = [open(0), open(1)];
+    std::thread::scope(|scope| {
+        let third = scope.spawn(|| open(2));
+        while budget.waits() == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(budget.open_count(), 2);
+        assert!(!third.is_finished());
+        // One is closed to newcomers, so what is in flight on it ends at some time.
+        let is_open = |segment: usize| device.segment(segment).handle(&budget).is_some();
+        while (0..2).all(is_open) {
+            std::thread::yield_now();
+        }
+        drop(busy);
+        third.join().unwrap();
+    });
+    assert!(budget.open_count() <= 2);
+    for segment in [0, 1, 3, 0] {
+        drop(open(segment));
+        assert!(budget.open_count() <= 2);
+    }
+}
+
+#[test]
+fn segments_of_a_closed_device_do_not_count() {
+    let scratch = tempfile::tempdir().unwrap();
+    let budget = Budget::new(2);
+    let device = device(&scratch, 4);
+    (0..2).for_each(|segment| drop(device.open_segment(segment, true, &budget).unwrap()));
+    assert_eq!(budget.open_count(), 2);
+    // A reactor still knows it.
+    device.close();
+    assert_eq!(budget.open_count(), 0);
+}
+
+#[test]
+fn devices_that_leave_no_room_for_a_segment_are_refused() {
+    let budget = Budget::new(5);
+    assert!(budget.pin(2) && budget.pin(2));
+    assert!(!budget.pin(1), "a segment must be possible");
+    assert_eq!(budget.usage(), (4, 5));
+    budget.unpin(2);
+    assert!(budget.pin(1));
+}

@@ -11,4 +11,5 @@ mod devices;
 mod forbidden;
 mod net;
 mod rig;
+mod shortage;
 mod waiting;

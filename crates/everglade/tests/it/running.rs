@@ -29,6 +29,15 @@ fn everglade_at_most(seconds: &str, data_dir: &Path) -> Command {
     with_data_dir(command, data_dir)
 }
 
+/// As [`everglade`], started by another program that sets limits or masks and then becomes it.
+fn everglade_through(wrapper: &[&str], data_dir: &Path) -> Command {
+    let mut command = Command::new(wrapper[0]);
+    command
+        .args(&wrapper[1..])
+        .arg(env!("CARGO_BIN_EXE_everglade"));
+    with_data_dir(command, data_dir)
+}
+
 fn with_data_dir(mut command: Command, data_dir: &Path) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("EVERGLADE_") {
@@ -118,7 +127,16 @@ impl Place {
 
     /// Starts a server and waits until it is ready or has refused.
     pub(crate) fn try_serve(&self, args: &[&str]) -> Result<Server, Output> {
-        Server::start(self, args)
+        Server::start(everglade(&self.data_dir()), self, args)
+    }
+
+    /// As [`Place::try_serve`], started by another program that becomes the server.
+    pub(crate) fn try_serve_through(
+        &self,
+        wrapper: &[&str],
+        args: &[&str],
+    ) -> Result<Server, Output> {
+        Server::start(everglade_through(wrapper, &self.data_dir()), self, args)
     }
 }
 
@@ -138,7 +156,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn start(place: &Place, args: &[&str]) -> Result<Server, Output> {
+    fn start(mut command: Command, place: &Place, args: &[&str]) -> Result<Server, Output> {
         let log = place.file("server.log");
         let append = File::options()
             .append(true)
@@ -146,7 +164,7 @@ impl Server {
             .open(&log)
             .expect("a log");
         let begun = append.metadata().expect("its length").len();
-        let mut child = everglade(&place.data_dir())
+        let mut child = command
             .args(["serve", "--nbd-tcp", ":0"])
             .args(args)
             .stdout(Stdio::piped())

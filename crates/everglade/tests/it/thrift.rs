@@ -22,7 +22,7 @@ fn status_bytes(server: &Server, field: &str) -> u64 {
 }
 
 /// CPU time of the process so far, user and system, all threads.
-fn cpu_time(server: &Server) -> Duration {
+pub(crate) fn cpu_time(server: &Server) -> Duration {
     let text = fs::read_to_string(format!("/proc/{}/stat", server.pid())).expect("a process");
     // The name in brackets may hold anything; what follows it is numbered from 3 on.
     let (_, fields) = text.rsplit_once(") ").expect("a name in brackets");

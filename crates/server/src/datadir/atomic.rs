@@ -1,6 +1,6 @@
 //! Replacing a small file so that power loss leaves the old one or the new one, whole.
 //!
-//! write `NAME.new` → fsync it → rename over `NAME` → fsync the directory.
+//! write `NAME.new`, mode 0600 → fsync it → rename over `NAME` → fsync the directory.
 //!
 //! If power fails before the rename is durable, the old file stands and `NAME.new` is a leftover
 //! that the next start removes; nobody ever reads it. The fsync before the rename is what keeps a
@@ -9,11 +9,13 @@
 //! This needs space on the host. What must be written on a full host is a
 //! [`SmallFile`](super::SmallFile).
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::DataDirError;
+use super::modes::FILE_PRIVATE;
 
 /// Suffix of the file being written. Reserved in the data directory.
 pub const SUFFIX: &str = ".new";
@@ -41,7 +43,14 @@ pub fn replace(path: &Path, contents: &[u8]) -> Result<(), DataDirError> {
 }
 
 fn write_synced(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    let mut file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(FILE_PRIVATE)
+        .open(path)?;
+    // Whatever the umask is, and whoever left a file of this name.
+    file.set_permissions(Permissions::from_mode(FILE_PRIVATE))?;
     file.write_all(contents)?;
     file.sync_all()
 }

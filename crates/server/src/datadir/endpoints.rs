@@ -9,12 +9,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::{DataDirError, SmallFile};
+use super::{DataDirError, SmallFile, modes};
 
 const NAME: &str = "endpoints.json";
-/// Scripts of everybody may read it.
-const MODE: u32 = 0o644;
-
 /// Where the running daemon listens. `None` where that door is shut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
@@ -54,5 +51,5 @@ impl Endpoints {
 
 /// The file in the folder `run`.
 pub(super) fn file(run_dir: &Path) -> SmallFile {
-    SmallFile::new(run_dir.join(NAME), MODE)
+    SmallFile::new(run_dir.join(NAME), modes::FILE_OPEN)
 }

@@ -48,6 +48,19 @@ pub enum DataDirError {
         /// What to do.
         advice: &'static str,
     },
+    /// Others than its owner could change what the daemon opens.
+    #[error(
+        "{path} can be written to by {who} (mode {mode:04o}); expected a directory that only its \
+         owner can write to; run 'chmod go-w {path}'"
+    )]
+    Writable {
+        /// What was given.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+        /// By whom.
+        who: &'static str,
+    },
     /// Another process has it open.
     #[error(
         "{path} is in use by {holder}; expected to be alone; stop that one, or choose another \

@@ -13,7 +13,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::{DataDirError, atomic, lock, state};
+use super::{DataDirError, atomic, lock, modes, state};
 
 /// Name of the file.
 pub const NAME: &str = "FORMAT";
@@ -154,5 +154,7 @@ fn understand(directory: &Path, text: &str) -> Result<(), DataDirError> {
 /// The system refused; the directory is still blank.
 pub fn write(directory: &Path) -> Result<(), DataDirError> {
     let text = format!("{MAGIC}\nversion {VERSION}\n");
-    atomic::replace(&directory.join(NAME), text.as_bytes())
+    let path = directory.join(NAME);
+    atomic::replace(&path, text.as_bytes())?;
+    modes::open_to_all(&path)
 }

@@ -7,10 +7,10 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::DataDirError;
+use super::{DataDirError, modes};
 
 /// Name of the file.
 pub const NAME: &str = "LOCK";
@@ -35,6 +35,7 @@ impl Lock {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(modes::FILE_PRIVATE)
             .open(&path)
             .map_err(|error| DataDirError::io("open", &path, error))?;
         held(file.try_lock(), &file, directory)?;

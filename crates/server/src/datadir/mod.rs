@@ -24,7 +24,8 @@
 //! 4. Files are replaced whole: power loss leaves the old or the new one. What a start, a stop or a
 //!    deletion writes is a [`SmallFile`], whose space was set aside before; so none of these fails
 //!    because the host is full. What only a first start writes ([`atomic`]) needs space.
-//! 5. The lock is the kernel's: it ends with the process, however that ends. The pid in the file is
+//! 5. Nobody but the owner of the directory can write to it or its files ([`modes`]).
+//! 6. The lock is the kernel's: it ends with the process, however that ends. The pid in the file is
 //!    never trusted for exclusion.
 
 pub mod atomic;
@@ -32,6 +33,7 @@ pub mod endpoints;
 pub mod error;
 pub mod format_file;
 pub mod lock;
+pub mod modes;
 pub mod offline;
 pub mod seen;
 pub mod small_file;
@@ -59,6 +61,18 @@ use lock::Lock;
 /// Everybody may look at what runs here; only the owner at the pool's bytes.
 const MODE_OPEN: u32 = 0o755;
 const MODE_PRIVATE: u32 = 0o700;
+
+/// What others may do at most with what is in the data directory.
+const MODES: [(&str, u32); 8] = [
+    ("aggregates", MODE_PRIVATE),
+    ("log", MODE_PRIVATE),
+    ("log/history.jsonl", modes::FILE_PRIVATE),
+    ("run", MODE_OPEN),
+    (state::NAME, modes::FILE_PRIVATE),
+    (state::SPARE, modes::FILE_PRIVATE),
+    (lock::NAME, modes::FILE_PRIVATE),
+    (format_file::NAME, modes::FILE_OPEN),
+];
 
 /// An open data directory. The lock goes with it.
 #[derive(Debug)]
@@ -88,7 +102,9 @@ impl DataDir {
         if fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             create_dir(path, MODE_OPEN)?;
         }
-        if format_file::recognise(path)? == Recognised::Ours {
+        let recognised = format_file::recognise(path)?;
+        modes::check(path)?;
+        if recognised == Recognised::Ours {
             // Damage is found before the lock file is touched.
             State::read(path)?;
         }
@@ -118,6 +134,7 @@ impl DataDir {
 
     /// Makes the folders and removes what a killed daemon left behind.
     fn prepare(&mut self) -> Result<(), DataDirError> {
+        modes::correct(&self.path, &MODES);
         create_dir(&self.path.join("aggregates"), MODE_PRIVATE)?;
         create_dir(&self.run_dir(), MODE_OPEN)?;
         for name in ["nbd.sock", "api.sock"] {

@@ -29,9 +29,9 @@
 //! overwrites in place (Btrfs, ZFS) needs space for every change; there the file is only as good as
 //! the space that the host keeps back for itself.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
@@ -54,7 +54,7 @@ pub struct SmallFile {
 }
 
 impl SmallFile {
-    /// The file at `path`. Files that are made for it get `mode`, less the process's umask.
+    /// The file at `path`. It has `mode`, whatever the umask is.
     #[must_use]
     pub fn new(path: PathBuf, mode: u32) -> SmallFile {
         SmallFile { path, mode }
@@ -173,7 +173,12 @@ impl SmallFile {
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(&spare)
             .map_err(failed)?;
-        let before = file.metadata().map_err(failed)?.len();
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.mode() & 0o777 != self.mode {
+            let mode = Permissions::from_mode(self.mode);
+            file.set_permissions(mode).map_err(failed)?;
+        }
+        let before = metadata.len();
         let length = wanted.max(usize::try_from(before).unwrap_or(0));
         let mut bytes = contents.to_vec();
         bytes.resize(length.max(contents.len()), b' ');
@@ -231,7 +236,6 @@ fn trimmed(mut bytes: Vec<u8>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
 
     fn file(place: &tempfile::TempDir) -> SmallFile {
         SmallFile::new(place.path().join("state"), 0o600)

@@ -43,13 +43,13 @@ use serde::{Deserialize, Serialize};
 
 use everglade_format::config::name_is_valid;
 
-use super::{DataDirError, SmallFile, Uuid};
+use super::{DataDirError, SmallFile, Uuid, modes};
 
 /// Name of the file.
 pub const NAME: &str = "state.toml";
+/// What was replaced, or will be written next.
+pub const SPARE: &str = "state.toml.spare";
 const VERSION: u64 = 0;
-/// Everybody may see where the devices are.
-const MODE: u32 = 0o644;
 const END: &str = "# end of state";
 const HEADER: &str =
     "# Written by everglade. Edit only while it is stopped, and keep the last line.";
@@ -181,7 +181,7 @@ impl State {
 
 /// The file in a data directory.
 pub(super) fn file(directory: &Path) -> SmallFile {
-    SmallFile::new(directory.join(NAME), MODE)
+    SmallFile::new(directory.join(NAME), modes::FILE_PRIVATE)
 }
 
 fn damaged(path: &Path, found: &str) -> DataDirError {

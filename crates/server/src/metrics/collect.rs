@@ -6,11 +6,13 @@ use everglade_api::{Aggregate, AggregateState, Health, JobState};
 use everglade_nbd::metrics::{DURATION_BOUNDS, OPERATIONS, Snapshot};
 
 use super::page::{Page, seconds};
+use crate::Descriptors;
 use crate::reactor::{Administrator, PHASE_BOUNDS};
 use crate::records::Records;
+use crate::rest::attempts::{Attempts, Reason};
 
-/// Everything, as text.
-pub(super) fn all(administrator: &Administrator, records: &Records) -> String {
+/// What the data plane and the process tell.
+pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     let mut page = Page::default();
     let aggregates = administrator.aggregates().aggregates;
     overview(&mut page, administrator, records, &aggregates);
@@ -21,7 +23,45 @@ pub(super) fn all(administrator: &Administrator, records: &Records) -> String {
     engine(&mut page, administrator);
     memory(&mut page, administrator);
     process(&mut page);
-    page.text()
+    page
+}
+
+/// Who has which descriptors, and who was refused at the door.
+pub(super) fn doors(
+    page: &mut Page,
+    administrator: &Administrator,
+    descriptors: &Descriptors,
+    attempts: &Attempts,
+) {
+    let shares = &descriptors.shares;
+    let counts = administrator.descriptor_counts();
+    page.family("everglade_descriptors_limit")
+        .value(&[], shares.limit as u64);
+    let mut family = page.family("everglade_descriptors");
+    for (owner, share, used) in [
+        ("process", shares.process, shares.process),
+        ("devices", shares.devices, counts.devices.used),
+        (
+            "administration",
+            shares.administration(),
+            descriptors.administrators(),
+        ),
+        (
+            "connections",
+            shares.connections as usize,
+            counts.connections as usize,
+        ),
+    ] {
+        family.value(&[owner, "share"], share as u64);
+        family.value(&[owner, "used"], used as u64);
+    }
+    let mut family = page.family("everglade_descriptor_waits_total");
+    family.value(&["devices"], counts.devices.waits);
+    family.value(&["connections"], counts.pauses);
+    let mut family = page.family("everglade_api_auth_failures_total");
+    for reason in Reason::ALL {
+        family.value(&[reason.name()], attempts.count(reason));
+    }
 }
 
 fn overview(

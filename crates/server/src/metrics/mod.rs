@@ -28,13 +28,12 @@ use everglade_api::AggregateState;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::Stop;
 use crate::reactor::Administrator;
 use crate::records::Records;
+use crate::rest::attempts::Attempts;
 use crate::rest::connections::{Connections, Door};
+use crate::{Descriptors, Stop};
 
-/// At a time.
-const CONNECTIONS_MAX: usize = 32;
 /// A reactor that takes longer hangs.
 const ALIVE_WITHIN: Duration = Duration::from_secs(5);
 /// For the last answers at a stop.
@@ -50,6 +49,8 @@ pub struct Server {
 struct Gauges {
     administrator: Arc<Administrator>,
     records: Arc<Records>,
+    descriptors: Arc<Descriptors>,
+    attempts: Arc<Attempts>,
     stopping: watch::Receiver<bool>,
     /// One question for a sign of life at a time: one that hangs holds a thread.
     asking: Arc<Semaphore>,
@@ -61,8 +62,8 @@ struct Gauges {
 /// The system gives no thread or descriptors.
 pub fn start(
     socket: TcpListener,
-    administrator: Arc<Administrator>,
-    records: Arc<Records>,
+    (administrator, records): (Arc<Administrator>, Arc<Records>),
+    (descriptors, attempts): (&Arc<Descriptors>, &Arc<Attempts>),
     stop: &Stop,
 ) -> io::Result<Server> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -75,9 +76,12 @@ pub fn start(
     let gauges = Arc::new(Gauges {
         administrator,
         records,
+        descriptors: Arc::clone(descriptors),
+        attempts: Arc::clone(attempts),
         stopping: stopping.clone(),
         asking: Arc::new(Semaphore::new(1)),
     });
+    let descriptors = Arc::clone(descriptors);
     let routes = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
@@ -85,7 +89,8 @@ pub fn start(
         .with_state(gauges);
     let run = move || {
         runtime.block_on(async {
-            let mut connections = Connections::new(routes, CONNECTIONS_MAX, stopping);
+            let places = descriptors.shares.places.metrics;
+            let mut connections = Connections::new(routes, places, &descriptors, stopping);
             if let Err(error) = connections.accept(Door::Open(socket)).await {
                 tracing::error!("metrics and health ended early: {error}");
             }
@@ -109,7 +114,14 @@ impl Server {
 
 async fn metrics(State(gauges): State<Arc<Gauges>>) -> impl IntoResponse {
     let kind = "text/plain; version=0.0.4; charset=utf-8";
-    let text = collect::all(&gauges.administrator, &gauges.records);
+    let mut page = collect::all(&gauges.administrator, &gauges.records);
+    collect::doors(
+        &mut page,
+        &gauges.administrator,
+        &gauges.descriptors,
+        &gauges.attempts,
+    );
+    let text = page.text();
     ([(header::CONTENT_TYPE, kind)], text)
 }
 

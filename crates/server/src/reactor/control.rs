@@ -1,7 +1,7 @@
 //! Messages from other threads to reactors, and what reactors share about stopping.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -88,6 +88,9 @@ struct Inbox {
     is_closed: bool,
 }
 
+/// The reactor that accepts connections.
+pub(super) const REACTOR_OF_LISTENERS: usize = 0;
+
 /// Connections of a reactor.
 #[derive(Default)]
 struct Load {
@@ -113,6 +116,10 @@ pub(super) struct Plane {
     /// *after* the engine has stopped. So a change that is handed to the engine finds everybody
     /// there who has to answer it.
     pub(super) changes: AtomicUsize,
+    /// The reactor that accepts waits for a connection to end.
+    is_gate_shut: AtomicBool,
+    /// Times that accepting paused.
+    pauses: AtomicU64,
     /// Reactors whose sessions have ended after a stop.
     pub(super) quiet: AtomicUsize,
     /// What the NBD sessions of each reactor did.
@@ -134,6 +141,8 @@ impl Plane {
             loads: (0..reactors).map(|_| Load::default()).collect(),
             moved: AtomicU64::new(0),
             changes: AtomicUsize::new(0),
+            is_gate_shut: AtomicBool::new(false),
+            pauses: AtomicU64::new(0),
             quiet: AtomicUsize::new(0),
             nbd: Mutex::default(),
             mourned: Mutex::default(),
@@ -357,7 +366,31 @@ impl Plane {
         load.settled
             .fetch_sub(u32::from(is_settled), Ordering::AcqRel);
         load.connections.fetch_sub(1, Ordering::AcqRel);
-        self.connections.fetch_sub(1, Ordering::AcqRel);
+        self.connections.fetch_sub(1, Ordering::SeqCst);
+        if self.is_gate_shut.load(Ordering::SeqCst) {
+            self.world.wake(REACTOR_OF_LISTENERS);
+        }
+    }
+
+    /// The reactor that accepts has paused: it is woken whenever a connection ends. It looks at the
+    /// number of connections after this, so it misses none.
+    pub(super) fn shut_gate(&self) {
+        self.pauses.fetch_add(1, Ordering::Relaxed);
+        self.is_gate_shut.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn open_gate(&self) {
+        self.is_gate_shut.store(false, Ordering::SeqCst);
+    }
+
+    /// True if no more connections are to be accepted.
+    pub(super) fn is_full(&self, connections_max: u32) -> bool {
+        self.connections.load(Ordering::SeqCst) >= connections_max
+    }
+
+    /// Times that accepting paused.
+    pub(super) fn pauses(&self) -> u64 {
+        self.pauses.load(Ordering::Relaxed)
     }
 }
 

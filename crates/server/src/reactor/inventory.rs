@@ -13,7 +13,7 @@ use everglade_api::{
 use everglade_engine::{
     AggregateInfo, JournalInfo, LunInfo, PhaseTimes, RecoveryInfo, State, VolumeInfo,
 };
-use everglade_env::{BLOCK_SIZE, DeviceId};
+use everglade_env::{BLOCK_SIZE, DeviceFiles, DeviceId};
 use everglade_format::volume::Sync as MediaSync;
 use everglade_nbd::metrics::{OPERATIONS, Snapshot};
 
@@ -39,6 +39,17 @@ pub struct EngineCounts {
     pub connections_moved: u64,
     /// Blocks that were not where a pointer says: volumes were split.
     pub stale_reads: u64,
+}
+
+/// See [`Administrator::descriptor_counts`].
+#[derive(Clone, Copy, Debug)]
+pub struct DescriptorCounts {
+    /// Of all devices.
+    pub devices: DeviceFiles,
+    /// NBD connections, open or on their way.
+    pub connections: u32,
+    /// Times that accepting them paused.
+    pub pauses: u64,
 }
 
 pub(super) fn bytes(blocks: u64) -> u64 {
@@ -286,6 +297,16 @@ impl Administrator {
     #[must_use]
     pub fn nbd(&self) -> Snapshot {
         self.plane.nbd()
+    }
+
+    /// Who uses descriptors, for metrics.
+    #[must_use]
+    pub fn descriptor_counts(&self) -> DescriptorCounts {
+        DescriptorCounts {
+            devices: self.plane.world.device_files(),
+            connections: self.plane.loads().sum(),
+            pauses: self.plane.pauses(),
+        }
     }
 
     /// What the engine knows of volumes, aggregates and devices, for metrics.

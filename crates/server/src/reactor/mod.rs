@@ -20,6 +20,7 @@ mod deletion;
 mod door;
 mod encryption;
 mod first_start;
+mod gate;
 mod inventory;
 mod lun_clones;
 mod opening;
@@ -46,7 +47,7 @@ use everglade_target::Export;
 use crate::listen::Listeners;
 use crate::schedule::Schedule;
 use crate::signal::Again;
-use crate::{Config, DataDir, ServeError, StartError, Stop};
+use crate::{Config, DataDir, Descriptors, ServeError, StartError, Stop};
 use control::{Answer, Control, Plane};
 pub(crate) use door::Door;
 pub(crate) use everglade_engine::PHASE_BOUNDS;
@@ -71,6 +72,8 @@ pub struct Parts<'a> {
     pub stop: Stop,
     /// Told what is to be read again at SIGHUP.
     pub again: Again,
+    /// Shares of devices and connections.
+    pub descriptors: Arc<Descriptors>,
 }
 
 /// The running data plane.
@@ -115,11 +118,13 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         listeners,
         stop,
         again,
+        descriptors,
     } = parts;
     let door = Door::open(&config.nbd, &again)?;
     let options = WorldOptions {
         io: config.io.into(),
         reactors: config.reactors,
+        open_files_max: Some(descriptors.shares.devices),
         ..WorldOptions::default()
     };
     let world = World::new(&options).map_err(engine_error)?;
@@ -149,7 +154,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         &mut running,
         config,
         &mut directory,
-        (listeners, door),
+        (listeners, door, &descriptors),
         is_first,
     ) {
         Ok(up) => up,
@@ -196,7 +201,7 @@ fn bring_up(
     running: &mut Running,
     config: &Config,
     directory: &mut DataDir,
-    (listeners, door): (Listeners, Door),
+    (listeners, door, descriptors): (Listeners, Door, &Descriptors),
     is_first: bool,
 ) -> Result<Up, StartError> {
     let processors = processors::own(config.pin, config.reactors);
@@ -211,7 +216,7 @@ fn bring_up(
             outside,
             Arc::clone(&running.plane),
             door.clone(),
-            config,
+            (config, descriptors),
         );
         let processor = processors.get(index).copied();
         let spawned = std::thread::Builder::new()

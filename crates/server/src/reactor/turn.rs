@@ -5,7 +5,7 @@
 //! wake-ups together. Nothing here blocks except that wait.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -19,15 +19,12 @@ use everglade_target::{Completion, Target};
 use slab::Slab;
 
 use super::comparison::Comparisons;
-use super::connection::{Arrival, Connection, Socket};
+use super::connection::{Arrival, Connection};
 use super::control::{Answer, Asked, Control, Plane, Timing};
 use super::door::Door;
-use crate::Config;
-use crate::listen::Listeners;
+use super::gate::{Gate, KEY_TCP, KEY_UNIX};
+use crate::{Config, Descriptors};
 
-/// Keys of the listeners; connections have the others.
-const KEY_TCP: u64 = 1 << 62;
-const KEY_UNIX: u64 = (1 << 62) + 1;
 /// How often sessions are looked over for clients that take too long.
 const SWEEP: Nanos = 1_000_000_000;
 /// How long sessions may take to end after a stop, and changes once the engine has stopped.
@@ -44,10 +41,8 @@ pub(super) struct Reactor {
     sessions: Sessions,
     connections: Slab<Connection>,
     by_session: HashMap<SessionId, usize>,
-    listeners: Option<Listeners>,
-    connections_max: u32,
+    gate: Gate,
     door: Door,
-    next_reactor: usize,
     /// Sessions with more to read than they took.
     again: Vec<usize>,
     /// There may be more to serve without anything happening first.
@@ -73,7 +68,7 @@ impl Reactor {
         outside: Real,
         plane: Arc<Plane>,
         door: Door,
-        config: &Config,
+        (config, descriptors): (&Config, &Descriptors),
     ) -> Reactor {
         // An eighth of the memory is for requests on their way (docs/design/design.md §12).
         let payload = config.memory.bytes() / 8 / plane.reactors() as u64;
@@ -99,10 +94,8 @@ impl Reactor {
             sessions,
             connections: Slab::new(),
             by_session: HashMap::new(),
-            listeners: None,
-            connections_max: config.nbd.connections_max,
+            gate: Gate::new(config.nbd.connections_max, descriptors.shares.connections),
             door,
-            next_reactor: 0,
             again: Vec::new(),
             is_behind: false,
             asked: HashMap::new(),
@@ -125,6 +118,7 @@ impl Reactor {
             self.serve_sessions();
             self.answer();
             self.sweep();
+            self.gate.open_if_due(&self.plane, self.core.outside());
             if self.plane.stop.is_asked() && self.wind_down() {
                 self.give_up_changes();
                 return self.plane.close(self.index);
@@ -153,7 +147,8 @@ impl Reactor {
         let engine = self.core.deadline();
         let sweep =
             (!self.sessions.is_empty() || self.stopping.is_some()).then_some(self.swept + SWEEP);
-        let earliest = engine.into_iter().chain(sweep).min()?;
+        let gate = self.gate.deadline();
+        let earliest = engine.into_iter().chain(sweep).chain(gate).min()?;
         Some(Duration::from_nanos(earliest.saturating_sub(now)))
     }
 
@@ -182,50 +177,25 @@ impl Reactor {
 
     // ---- connections ----
 
+    /// Takes connections that wait at a listener.
     fn accept(&mut self, key: u64) {
         // Bounded: the listener stays readable while more wait.
         for _ in 0..64 {
-            let accepted = self.listeners.as_ref().and_then(|listeners| match key {
-                KEY_TCP => listeners
-                    .nbd_tcp
-                    .as_ref()
-                    .map(|l| l.accept().and_then(|(s, from)| Socket::tcp(s, from))),
-                _ => listeners
-                    .nbd_unix
-                    .as_ref()
-                    .map(|l| l.accept().and_then(|(s, _)| Socket::unix(s))),
-            });
-            match accepted {
-                None => return,
-                Some(Ok(socket)) => {
-                    let admitted = self.plane.admit(
-                        self.connections_max,
-                        self.next_reactor,
-                        &self.engine.homes(),
-                    );
-                    let Some(reactor) = admitted else {
-                        tracing::warn!(
-                            "a connection was refused: {} are open already",
-                            self.connections_max
-                        );
-                        continue;
-                    };
-                    self.next_reactor = (reactor + 1) % self.plane.reactors();
-                    let arrival = Arrival {
-                        socket,
-                        session: None,
-                    };
-                    if reactor == self.index {
-                        self.attach(arrival);
-                    } else {
-                        self.plane.give(reactor, arrival);
-                    }
-                }
-                Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Some(Err(error)) => {
-                    tracing::warn!("accepting a connection failed: {error}");
-                    return;
-                }
+            let outside = self.core.outside();
+            let Some(socket) = self.gate.next(key, &self.plane, outside) else {
+                return;
+            };
+            let Some(reactor) = self.gate.choose(&self.plane, &self.engine.homes()) else {
+                continue;
+            };
+            let arrival = Arrival {
+                socket,
+                session: None,
+            };
+            if reactor == self.index {
+                self.attach(arrival);
+            } else {
+                self.plane.give(reactor, arrival);
             }
         }
     }
@@ -473,7 +443,7 @@ impl Reactor {
                 }
                 Control::Exports => drop(reply.send(Answer::Exports(self.core.exports()))),
                 Control::Listen(listeners) => {
-                    self.listen(listeners);
+                    self.gate.listen(listeners, self.core.outside());
                     drop(reply.send(Answer::Listening));
                 }
                 Control::Compare(asked) => {
@@ -531,31 +501,13 @@ impl Reactor {
         }
     }
 
-    fn listen(&mut self, listeners: Listeners) {
-        let watch = |outside: &Real| -> io::Result<()> {
-            if let Some(tcp) = &listeners.nbd_tcp {
-                tcp.set_nonblocking(true)?;
-                outside.register(tcp, Interest::READ, KEY_TCP)?;
-            }
-            if let Some(unix) = &listeners.nbd_unix {
-                unix.set_nonblocking(true)?;
-                outside.register(unix, Interest::READ, KEY_UNIX)?;
-            }
-            Ok(())
-        };
-        if let Err(error) = watch(self.core.outside()) {
-            tracing::error!("the sockets cannot be watched, so no client is accepted: {error}");
-        }
-        self.listeners = Some(listeners);
-    }
-
     // ---- the end ----
 
     /// One look at how the stop proceeds. True when this thread may return.
     fn wind_down(&mut self) -> bool {
         let now = self.core.outside().now();
         let since = *self.stopping.get_or_insert_with(|| {
-            self.listeners = None;
+            self.gate.close();
             self.sessions.stop(&mut self.core);
             now
         });

@@ -1,7 +1,10 @@
 //! Accepting, and one task for each connection, which carries one request.
+//!
+//! Each door has places of its own. When all are taken, a caller gets the place of a connection that has said nothing
+//! yet ([`super::silent`]); where all have spoken, it waits for one that ends.
 
 use std::io;
-use std::net::TcpListener as StdTcpListener;
+use std::net::{IpAddr, TcpListener as StdTcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::sync::Arc;
@@ -24,8 +27,10 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::caller::Caller;
-use super::guard::Origin;
-use super::tokens::Tokens;
+use super::guard::{Keys, Origin};
+use super::silent::{Silent, Voice};
+use crate::Descriptors;
+use crate::seldom::Seldom;
 use crate::tls::Certificates;
 
 /// From the first byte of a request to the end of its headers.
@@ -34,6 +39,10 @@ const HEADERS_WITHIN: Duration = Duration::from_secs(10);
 const LIFE_MAX: Duration = Duration::from_secs(90);
 /// After the host refused to give a descriptor.
 const REST_AFTER_REFUSAL: Duration = Duration::from_millis(200);
+/// Between two lines in the log about that.
+const LINE_EVERY: Duration = Duration::from_secs(60);
+/// Why a connection ended that had said nothing.
+const CUT: &str = "a connection that was silent made room for another";
 /// Longest request line and headers. hyper wants at least 8 KiB.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
@@ -42,7 +51,7 @@ pub(crate) enum Door {
     /// Who may open the socket may do everything.
     Unix(Listener),
     /// A token says who asks, in clear or through TLS.
-    Tcp(StdTcpListener, Arc<Tokens>, Option<Arc<Certificates>>),
+    Tcp(StdTcpListener, Keys, Option<Arc<Certificates>>),
     /// Nobody is asked who they are.
     Open(StdTcpListener),
 }
@@ -75,20 +84,33 @@ impl Life {
 pub(crate) struct Connections {
     routes: Router,
     places: Arc<Semaphore>,
+    silent: Arc<Silent>,
+    descriptors: Arc<Descriptors>,
     tasks: JoinSet<()>,
     asked: watch::Receiver<bool>,
 }
 
+/// What every connection of a door is given.
+struct Given {
+    routes: Router,
+    asked: watch::Receiver<bool>,
+    voice: Voice,
+}
+
 impl Connections {
-    /// At most so many at a time; more wait in the kernel's queue.
+    /// At most so many at a time. For one more, the one that is silent longest is closed; if none is silent, more
+    /// wait in the kernel's queue.
     pub(crate) fn new(
         routes: Router,
         connections_max: usize,
+        descriptors: &Arc<Descriptors>,
         asked: watch::Receiver<bool>,
     ) -> Connections {
         Connections {
             routes,
             places: Arc::new(Semaphore::new(connections_max)),
+            silent: Arc::default(),
+            descriptors: Arc::clone(descriptors),
             tasks: JoinSet::new(),
             asked,
         }
@@ -101,35 +123,33 @@ impl Connections {
                 let socket = StdUnixListener::from(bound.as_fd().try_clone_to_owned()?);
                 socket.set_nonblocking(true)?;
                 let listener = UnixListener::from_std(socket)?;
-                let serve = |stream: UnixStream, routes, asked| {
+                let serve = |stream: UnixStream, _, given| {
                     let caller = match stream.peer_cred() {
                         Ok(peer) => Caller::local(peer.uid()),
                         Err(_) => Caller::owner(),
                     };
-                    carry(stream, Origin::Local(caller), routes, asked)
+                    carry(stream, Origin::Local(caller), given)
                 };
-                self.accept_from(|| async { Ok(listener.accept().await?.0) }, serve)
-                    .await;
+                let accept = || async { Ok((listener.accept().await?.0, None)) };
+                self.accept_from(accept, serve).await;
                 // The name goes with it, so that nobody new comes while the last are answered.
                 drop((listener, bound));
             }
-            Door::Tcp(socket, tokens, tls) => {
+            Door::Tcp(socket, keys, tls) => {
                 let listener = from_std(socket)?;
-                let serve = |stream, routes, asked| {
-                    let origin = Origin::Remote(Arc::clone(&tokens));
+                let serve = |stream, address: Option<IpAddr>, given| {
+                    let address = address.expect("TCP has addresses");
+                    let origin = Origin::Remote(keys.clone(), address);
                     let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.now()));
-                    carry_from_afar(stream, tls, origin, routes, asked)
+                    carry_from_afar(stream, tls, origin, given)
                 };
-                self.accept_from(|| async { Ok(listener.accept().await?.0) }, serve)
-                    .await;
+                self.accept_from(|| accept_tcp(&listener), serve).await;
             }
             Door::Open(socket) => {
                 let listener = from_std(socket)?;
-                let serve = |stream, routes, asked| {
-                    carry(stream, Origin::Local(Caller::nobody()), routes, asked)
-                };
-                self.accept_from(|| async { Ok(listener.accept().await?.0) }, serve)
-                    .await;
+                let serve =
+                    |stream, _, given| carry(stream, Origin::Local(Caller::nobody()), given);
+                self.accept_from(|| accept_tcp(&listener), serve).await;
             }
         }
         Ok(())
@@ -138,32 +158,50 @@ impl Connections {
     async fn accept_from<S, A, C>(
         &mut self,
         accept: impl Fn() -> A,
-        serve: impl Fn(S, Router, watch::Receiver<bool>) -> C,
+        serve: impl Fn(S, Option<IpAddr>, Given) -> C,
     ) where
-        A: Future<Output = io::Result<S>>,
+        A: Future<Output = io::Result<(S, Option<IpAddr>)>>,
         C: Future<Output = ()> + Send + 'static,
     {
         let mut stopping = self.asked.clone();
+        let told = Seldom::new(LINE_EVERY);
+        // Somebody who has come and has no place yet.
+        let mut next: Option<(S, Option<IpAddr>)> = None;
         loop {
-            let next = async {
-                let place = Arc::clone(&self.places).acquire_owned().await;
-                (place, accept().await)
-            };
+            let place = Arc::clone(&self.places).acquire_owned();
             tokio::select! {
                 // Also if nobody can ask any more.
                 _ = stopping.wait_for(|asked| *asked) => break,
                 // Only to forget them.
                 Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
-                (place, accepted) = next => match accepted {
-                    Ok(stream) => {
-                        let served = serve(stream, self.routes.clone(), self.asked.clone());
-                        self.tasks.spawn(async move {
-                            let _place = place;
-                            served.await;
-                        });
+                place = place, if next.is_some() => {
+                    let (stream, address) = next.take().expect("asked for above");
+                    let given = Given {
+                        routes: self.routes.clone(),
+                        asked: self.asked.clone(),
+                        voice: self.silent.enter(address),
+                    };
+                    let counted = self.descriptors.count();
+                    let served = serve(stream, address, given);
+                    self.tasks.spawn(async move {
+                        let _kept = (place, counted);
+                        served.await;
+                    });
+                }
+                accepted = accept(), if next.is_none() => match accepted {
+                    Ok(accepted) => {
+                        next = Some(accepted);
+                        if self.places.available_permits() == 0 {
+                            self.silent.cut_one();
+                        }
                     }
                     Err(error) => {
-                        tracing::warn!("accepting a connection failed: {error}");
+                        if let Some(others) = told.due() {
+                            tracing::warn!(
+                                "the administration cannot accept a connection: {error} \
+                                 ({others} failures before)"
+                            );
+                        }
                         sleep(REST_AFTER_REFUSAL).await;
                     }
                 },
@@ -177,6 +215,11 @@ impl Connections {
     }
 }
 
+async fn accept_tcp(listener: &TcpListener) -> io::Result<(TcpStream, Option<IpAddr>)> {
+    let (stream, from) = listener.accept().await?;
+    Ok((stream, Some(from.ip())))
+}
+
 fn from_std(socket: StdTcpListener) -> io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     TcpListener::from_std(socket)
@@ -187,14 +230,17 @@ async fn carry_from_afar(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
     origin: Origin,
-    routes: Router,
-    asked: watch::Receiver<bool>,
+    given: Given,
 ) {
     let Some(tls) = tls else {
-        return carry(stream, origin, routes, asked).await;
+        return carry(stream, origin, given).await;
     };
-    match timeout(HEADERS_WITHIN, tls.accept(stream)).await {
-        Ok(Ok(stream)) => carry(stream, origin, routes, asked).await,
+    let shaken = tokio::select! {
+        shaken = timeout(HEADERS_WITHIN, tls.accept(stream)) => shaken,
+        () = given.voice.is_cut() => return tracing::debug!("{CUT}"),
+    };
+    match shaken {
+        Ok(Ok(stream)) => carry(stream, origin, given).await,
         Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
@@ -204,13 +250,24 @@ async fn carry_from_afar(
 async fn carry<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     origin: Origin,
-    routes: Router,
-    mut asked: watch::Receiver<bool>,
+    given: Given,
 ) {
-    let life = Arc::new(Life::default());
+    let Given {
+        routes,
+        mut asked,
+        voice,
+    } = given;
+    let (life, voice) = (Arc::new(Life::default()), Arc::new(voice));
+    let heard = Arc::clone(&voice);
     let inner = TowerToHyperService::new(routes);
     let seen = Arc::clone(&life);
     let service = service_fn(move |mut request: Request<Incoming>| {
+        match origin {
+            // A request is enough: the kernel has said who asks, or nobody needs to know.
+            Origin::Local(_) => heard.spoke(),
+            // The guard decides whether it may ask.
+            Origin::Remote(..) => drop(request.extensions_mut().insert(Arc::clone(&heard))),
+        }
         request.extensions_mut().insert(origin.clone());
         request.extensions_mut().insert(Arc::clone(&seen));
         inner.call(request)
@@ -231,7 +288,11 @@ async fn carry<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         connection.await
     };
     let mut exchange = std::pin::pin!(exchange);
-    let ended = match timeout(LIFE_MAX, exchange.as_mut()).await {
+    let ended = tokio::select! {
+        ended = timeout(LIFE_MAX, exchange.as_mut()) => ended,
+        () = voice.is_cut() => return tracing::debug!("{CUT}"),
+    };
+    let ended = match ended {
         Err(_) if life.is_stream() => {
             tokio::select! {
                 ended = exchange => Ok(ended),

@@ -2,7 +2,9 @@
 //! would be ignored, and callers that may not. And the last word of every refused change: what
 //! became of it (decision 0030).
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
@@ -10,9 +12,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use everglade_api::openapi::{ROUTES, Role, Route};
 use everglade_api::{Code, Outcome, Problem};
+use tokio::time::sleep;
 
 use super::answer::Refusal;
+use super::attempts::{Attempts, Reason};
 use super::caller::Caller;
+use super::silent::Voice;
 use super::tokens::Tokens;
 
 /// Where a connection comes from, which says how to find out who asks.
@@ -21,13 +26,27 @@ pub(crate) enum Origin {
     /// The Unix socket; the kernel has said who.
     Local(Caller),
     /// TCP; a token must say who.
-    Remote(Arc<Tokens>),
+    Remote(Keys, IpAddr),
+}
+
+/// What says who asks over TCP.
+#[derive(Clone)]
+pub(crate) struct Keys {
+    pub(super) tokens: Arc<Tokens>,
+    pub(super) attempts: Arc<Attempts>,
 }
 
 pub(super) async fn guard(mut request: Request, next: Next) -> Response {
+    let delay = delay(&request);
+    if !delay.is_zero() {
+        sleep(delay).await;
+    }
     let is_change = is_change(request.method());
     let response = match admit(&request) {
         Ok(caller) => {
+            if let Some(voice) = request.extensions().get::<Arc<Voice>>() {
+                voice.spoke();
+            }
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
@@ -57,12 +76,27 @@ fn with_outcome(response: Response) -> Response {
     }
 }
 
+/// How long a token waits before it is looked at: there may have been unknown ones from the same address.
+fn delay(request: &Request) -> Duration {
+    let has_token = request.headers().contains_key(header::AUTHORIZATION);
+    match request.extensions().get::<Origin>() {
+        Some(Origin::Remote(keys, address)) if has_token => keys.attempts.delay(*address),
+        _ => Duration::ZERO,
+    }
+}
+
 fn admit(request: &Request) -> Result<Caller, Problem> {
     // First of all, so that a stranger learns nothing.
     let origin = request.extensions().get::<Origin>();
     let caller = match origin.expect("every connection has an origin") {
         Origin::Local(caller) => caller.clone(),
-        Origin::Remote(tokens) => authenticate(tokens, request.headers())?,
+        Origin::Remote(keys, address) => {
+            let found = authenticate(&keys.tokens, request.headers());
+            found.map_err(|(reason, text)| {
+                keys.attempts.failed(*address, reason);
+                Problem::new(Code::Unauthorized, text)
+            })?
+        }
     };
     let path = request.uri().path();
     // Names mean nothing in a URL, so an escaped character in a path names nothing that exists.
@@ -92,8 +126,8 @@ fn admit(request: &Request) -> Result<Caller, Problem> {
 }
 
 /// Who holds the token of the request.
-fn authenticate(tokens: &Tokens, headers: &HeaderMap) -> Result<Caller, Problem> {
-    let refuse = |text: &str| Err(Problem::new(Code::Unauthorized, text));
+fn authenticate(tokens: &Tokens, headers: &HeaderMap) -> Result<Caller, (Reason, &'static str)> {
+    let refuse = |text: &'static str| Err((Reason::NoToken, text));
     let Some(value) = headers.get(header::AUTHORIZATION) else {
         return refuse("no Authorization header; send 'Authorization: Bearer TOKEN'");
     };
@@ -106,7 +140,7 @@ fn authenticate(tokens: &Tokens, headers: &HeaderMap) -> Result<Caller, Problem>
     }
     match tokens.find(&bytes[7..]) {
         Some((name, role)) => Ok(Caller::token(name, role)),
-        None => refuse("the token is not known here"),
+        None => Err((Reason::UnknownToken, "the token is not known here")),
     }
 }
 

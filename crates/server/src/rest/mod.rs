@@ -13,10 +13,14 @@
 //! time to send it, changes at a time, time to wait for a change, time a connection may live. A connection
 //! carries one request.
 //!
+//! The doors do not compete: each has places of its own (`connections`), and a caller who says nothing loses his to one
+//! who does (`silent`). Unknown tokens are counted, logged and slowed down (`attempts`).
+//!
 //! Who may connect to the socket is said by its mode, 0600; over TCP a token says who asks (`guard`, `tokens`).
 
 mod aggregates;
 mod answer;
+pub mod attempts;
 mod body;
 mod caller;
 pub(crate) mod connections;
@@ -33,6 +37,7 @@ mod once;
 mod overview;
 mod policies;
 mod routes;
+mod silent;
 mod snapshots;
 mod splits;
 pub mod tokens;
@@ -48,17 +53,17 @@ use everglade_env::net::Listener;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::Stop;
 use crate::datadir::Endpoints;
 use crate::reactor::Administrator;
 use crate::records::Records;
 use crate::tls::Certificates;
+use crate::{Descriptors, Stop};
+use attempts::Attempts;
 use connections::{Connections, Door};
 use desk::Desk;
+use guard::Keys;
 use tokens::Tokens;
 
-/// Of each door, at a time.
-const CONNECTIONS_MAX: usize = 64;
 /// For an answer to be written at the end.
 const MOMENT: Duration = Duration::from_millis(500);
 /// How long the last answers may take once the data plane has ended.
@@ -104,9 +109,8 @@ pub struct Rest {
 /// The system gives no thread or descriptors.
 pub fn start(
     doors: Doors,
-    administrator: Arc<Administrator>,
-    records: Arc<Records>,
-    endpoints: Endpoints,
+    (administrator, records, endpoints): (Arc<Administrator>, Arc<Records>, Endpoints),
+    (descriptors, attempts): (&Arc<Descriptors>, &Arc<Attempts>),
     stop: &Stop,
 ) -> io::Result<Rest> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -118,8 +122,9 @@ pub fn start(
     // Nobody listens any more if the interface ended by itself.
     stop.on_ask(move || _ = ask.send(true));
     let desk = Arc::new(Desk::new(administrator, records, endpoints, asked));
+    let (descriptors, attempts) = (Arc::clone(descriptors), Arc::clone(attempts));
     let run = move || {
-        runtime.block_on(serve(doors, &desk));
+        runtime.block_on(serve(doors, &desk, &descriptors, attempts));
         runtime.shutdown_timeout(STOP_PATIENCE);
     };
     let thread = crate::background::spawn("rest", run)?;
@@ -127,20 +132,35 @@ pub fn start(
 }
 
 /// Answers at both doors until the stop, then lets those who are being answered finish.
-async fn serve(doors: Doors, desk: &Arc<Desk>) {
+async fn serve(
+    doors: Doors,
+    desk: &Arc<Desk>,
+    descriptors: &Arc<Descriptors>,
+    attempts: Arc<Attempts>,
+) {
     let unix = doors.unix.map(Door::Unix);
-    let tcp = doors
-        .tcp
-        .map(|remote| Door::Tcp(remote.socket, Arc::new(remote.tokens), remote.tls));
-    tokio::join!(serve_one(unix, desk), serve_one(tcp, desk));
+    let tcp = doors.tcp.map(|remote| {
+        let tokens = Arc::new(remote.tokens);
+        Door::Tcp(remote.socket, Keys { tokens, attempts }, remote.tls)
+    });
+    let places = descriptors.shares.places;
+    tokio::join!(
+        serve_one(unix, places.unix, desk, descriptors),
+        serve_one(tcp, places.tcp, desk, descriptors)
+    );
 }
 
-async fn serve_one(door: Option<Door>, desk: &Arc<Desk>) {
+async fn serve_one(
+    door: Option<Door>,
+    connections_max: usize,
+    desk: &Arc<Desk>,
+    descriptors: &Arc<Descriptors>,
+) {
     let Some(door) = door else {
         return;
     };
     let routes = routes::all(Arc::clone(desk));
-    let mut connections = Connections::new(routes, CONNECTIONS_MAX, desk.stopping());
+    let mut connections = Connections::new(routes, connections_max, descriptors, desk.stopping());
     if let Err(error) = connections.accept(door).await {
         tracing::error!("the REST interface ended early: {error}");
     }

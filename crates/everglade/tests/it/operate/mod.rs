@@ -1,9 +1,11 @@
 //! Operating a running daemon (issue 4): what it shows, what it remembers, what it counts, who may ask it.
 
 mod configuration;
+mod descriptors;
 pub(crate) mod http;
 mod listing;
 pub(crate) mod metrics;
+mod modes;
 mod outcomes;
 mod patterns;
 mod processors;
@@ -11,4 +13,5 @@ mod remembering;
 mod remote;
 mod service;
 mod serving;
+mod silent;
 mod tags;

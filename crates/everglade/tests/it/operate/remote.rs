@@ -11,7 +11,7 @@ use crate::manage::{ask, ask_json};
 use crate::running::{Place, Server, code, stderr, stdout};
 use crate::tools::{have, must};
 
-const LOOKER: &str = "looker-0123456789abcdef";
+pub(crate) const LOOKER: &str = "looker-0123456789abcdef";
 const WORKER: &str = "worker-0123456789abcdef";
 const ROOT: &str = "adminn-0123456789abcdef";
 
@@ -25,7 +25,7 @@ fn tokens(place: &Place) -> PathBuf {
     path
 }
 
-fn serve(place: &Place, more: &[&str]) -> (Server, String) {
+pub(crate) fn serve(place: &Place, more: &[&str]) -> (Server, String) {
     let tokens = tokens(place);
     let args = [
         "--aggregate-size",

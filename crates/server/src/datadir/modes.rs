@@ -1,0 +1,163 @@
+//! Who may write to the data directory, and who may read which of its files.
+//!
+//! Whoever can write to the directory can replace `state.toml` and `FORMAT`, and so decide what the
+//! daemon opens. So nobody but its owner may: a directory that its group or everybody can write to
+//! refuses the start. The group counts, too, because nothing says who is in it.
+//!
+//! | what | mode | because |
+//! | --- | --- | --- |
+//! | `aggregates`, `log` | 0700 | the pool's bytes; who did what |
+//! | `run` | 0755 | clients look there for sockets, which have modes of their own |
+//! | `state.toml`, and what is replaced like it | 0600 | where the devices are |
+//! | `LOCK` | 0600 | who can open it can hold it, and keep the daemon from starting |
+//! | `FORMAT`, `run/endpoints.json` | 0644 | no secrets |
+//!
+//! Files get these modes whatever the umask is. Those of earlier versions that allow more are
+//! corrected at the start, and the log says so.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::DataDirError;
+
+/// For the owner alone.
+pub const FILE_PRIVATE: u32 = 0o600;
+/// Everybody may read it.
+pub const FILE_OPEN: u32 = 0o644;
+/// Permission for others than the owner to change something.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Refuses a directory that others than its owner can write to.
+///
+/// # Errors
+/// [`DataDirError::Writable`], or the system refused.
+pub fn check(directory: &Path) -> Result<(), DataDirError> {
+    let unreadable = |error| DataDirError::io("look at", directory, error);
+    let mode = fs::metadata(directory)
+        .map_err(unreadable)?
+        .permissions()
+        .mode();
+    if mode & OTHERS_WRITE == 0 {
+        return Ok(());
+    }
+    Err(DataDirError::Writable {
+        path: directory.to_owned(),
+        mode: mode & 0o7777,
+        who: match mode & 0o002 {
+            0 => "its group",
+            _ => "everybody",
+        },
+    })
+}
+
+/// Takes from files of earlier versions what others may not do. `expected` has names below the
+/// directory, and what they may allow.
+pub fn correct(directory: &Path, expected: &[(&str, u32)]) {
+    for &(name, allowed) in expected {
+        let path = directory.join(name);
+        match correct_one(&path, allowed) {
+            Ok(None) => {}
+            Ok(Some(found)) => tracing::warn!(
+                "{} had mode {found:04o}, which lets others do too much; it has {:04o} now",
+                path.display(),
+                found & allowed
+            ),
+            Err(error) => tracing::warn!(
+                "{} lets others do too much, and its mode cannot be changed: {error}; \
+                 set it to {allowed:04o}",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// The mode that was found, if it allowed too much.
+fn correct_one(path: &Path, allowed: u32) -> io::Result<Option<u32>> {
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let found = metadata.permissions().mode() & 0o777;
+    // What a link leads to is not ours to change.
+    if metadata.is_symlink() || found & !allowed == 0 {
+        return Ok(None);
+    }
+    fs::set_permissions(path, Permissions::from_mode(found & allowed))?;
+    Ok(Some(found))
+}
+
+/// Gives a file that was just made its mode, whatever the umask is.
+///
+/// # Errors
+/// The system refused.
+pub fn open_to_all(path: &Path) -> Result<(), DataDirError> {
+    fs::set_permissions(path, Permissions::from_mode(FILE_OPEN))
+        .map_err(|error| DataDirError::io("set the mode of", path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path)
+            .expect("it is there")
+            .permissions()
+            .mode()
+            & 0o777
+    }
+
+    fn set(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_to_is_refused() {
+        let place = tempfile::tempdir().expect("a directory");
+        for (mode, is_good) in [
+            (0o700, true),
+            (0o755, true),
+            (0o750, true),
+            (0o770, false),
+            (0o775, false),
+            (0o757, false),
+            (0o1777, false),
+        ] {
+            set(place.path(), mode);
+            let checked = check(place.path());
+            assert_eq!(checked.is_ok(), is_good, "{mode:o}");
+            if let Err(error) = checked {
+                let said = error.to_string();
+                assert!(said.contains("chmod go-w"), "{said}");
+            }
+        }
+        set(place.path(), 0o700);
+    }
+
+    #[test]
+    fn modes_that_allow_too_much_are_corrected_and_stricter_ones_stay() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| place.path().join(name);
+        fs::create_dir(path("run")).expect("made");
+        let expected = [
+            ("secret", FILE_PRIVATE),
+            ("known", FILE_OPEN),
+            ("run", 0o755),
+            ("missing", 0),
+        ];
+        for name in ["secret", "known"] {
+            fs::write(path(name), "x").expect("written");
+            set(&path(name), 0o666);
+        }
+        set(&path("run"), 0o777);
+        correct(place.path(), &expected);
+        assert_eq!(mode(&path("secret")), 0o600);
+        assert_eq!(mode(&path("known")), 0o644);
+        assert_eq!(mode(&path("run")), 0o755);
+        set(&path("known"), 0o400);
+        correct(place.path(), &expected);
+        assert_eq!(mode(&path("known")), 0o400);
+    }
+}
