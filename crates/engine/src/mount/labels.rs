@@ -280,7 +280,8 @@ fn refuse_rollback(
             superblock.cp
         ),
         format!("at least {}, which was seen before", expected.cp),
-        "They are an older copy and lack what was written since; put the current devices in place. Nothing was changed",
+        "They are an older copy, or lost their newest superblock, and lack what was written since; \
+         put the current devices in place. Nothing was changed",
     );
     Err(Refusal {
         rolled_back_to: Some(superblock.cp.0),

@@ -51,6 +51,13 @@ fn a_torn_newest_superblock_falls_back_to_the_one_before() {
         medium.wipe(at + BLOCK as u64 / 2, BLOCK / 2);
     }
     assert_clean(&place);
+    // What was stopped in good order is missing, so somebody has to accept that.
+    assert_refused_untouched(
+        &place,
+        &["which was seen before", "--accept-rollback aggr0@"],
+    );
+    let accepted = format!("aggr0@{}", last.0 - 1);
+    place.serve(&["--accept-rollback", &accepted]).stop();
     assert_serves(&place, &[1, 2]);
     assert!(newest(&medium) >= last, "what was lost is written again");
     assert_clean(&place);
