@@ -5,7 +5,7 @@
 //! | owner | gets | because |
 //! | --- | --- | --- |
 //! | process | what it keeps open: its standard streams, lock, listeners, reactors, runtimes | nothing runs without them |
-//! | devices | their own descriptors and those of at least [`SEGMENTS_MIN`] segment files | a consistency point must go on |
+//! | devices | their own descriptors and those of at least `SEGMENTS_MIN` segment files | a consistency point must go on |
 //! | administration | at least a few connections at each door, and files it opens for a moment | who wants to see what is wrong gets in |
 //! | connections | what is left, at most `nbd.connections_max` | they can wait |
 //!

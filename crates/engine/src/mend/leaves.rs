@@ -42,7 +42,7 @@ impl What {
     pub(super) fn numbers(self) -> u64 {
         match self {
             What::Bits(_) => BITS_PER_BLOCK,
-            What::Counts => COUNTS_PER_BLOCK as u64,
+            What::Counts => COUNTS_PER_BLOCK,
             What::Contexts => CONTEXTS_PER_BLOCK,
         }
     }

@@ -19,7 +19,7 @@
 //!    would give blocks back that the next replacement needs. [`SmallFile::read`] takes them off.
 //! 3. Blocks are *written* when the spare is made, not only reserved: to write into a reservation may
 //!    need a block for the host's own books.
-//! 4. A file leaves at least [`ROOM`] bytes for contents that become longer on a full host. Beyond
+//! 4. A file leaves at least `ROOM` bytes for contents that become longer on a full host. Beyond
 //!    that it grows in steps of whole blocks, which needs space.
 //! 5. A missing spare is not an error: a directory of an earlier version has none, and the host may be
 //!    full. Then a replacement makes one first, and fails if it cannot, with the old file untouched.

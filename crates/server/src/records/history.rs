@@ -6,9 +6,9 @@
 //! the file has twice as many lines as are kept, it is replaced whole by the newest half; on a full
 //! host that waits, and lines are appended still.
 //!
-//! Behind the last line, space of the host is set aside ([`AHEAD`]), so that changes on a full host are written
+//! Behind the last line, space of the host is set aside (`AHEAD`), so that changes on a full host are written
 //! too. When that is used up, they are kept in memory and written with the next change, or once a second
-//! ([`History::settle`]). A change whose line cannot be written is made all the same.
+//! (`History::settle`). A change whose line cannot be written is made all the same.
 //!
 //! A line that cannot be read (torn by a power cut, or edited) is left out, and the next append replaces the
 //! file, as soon as the host has space for another.

@@ -1,9 +1,9 @@
 //! Requests that were refused because of their token: counted, logged, and slowed down by address.
 //!
-//! An address may be wrong [`FREE`] times. From then on each of its requests that carries a token
-//! waits before the token is looked at, longer after each failure, up to [`DELAY_MAX`]. Right
+//! An address may be wrong `FREE` times. From then on each of its requests that carries a token
+//! waits before the token is looked at, longer after each failure, up to `DELAY_MAX`. Right
 //! tokens wait like wrong ones: otherwise a quick answer, or none, would say which it was. An
-//! address that fails no more for [`FORGOTTEN_AFTER`] is forgotten.
+//! address that fails no more for `FORGOTTEN_AFTER` is forgotten.
 //!
 //! The table is bounded: when it is full, the address that failed longest ago makes room. Hosts
 //! have a whole network of IPv6 addresses, so such a network counts as one.
