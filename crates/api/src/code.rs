@@ -82,14 +82,14 @@ pub enum Code {
     SnapshotsKept,
     /// An aggregate can be read and not changed.
     ReadOnly,
+    /// Blocks of metadata were damaged, and derived from others.
+    MetadataMended,
     /// The devices of an aggregate have an older consistency point than was seen.
     RolledBack,
     /// A copy of a device's label was lost.
     LabelCopyLost,
     /// A pattern of `nbd.allow` names nothing that exists.
     PatternUnmatched,
-    /// Blocks of metadata were damaged, and derived from others.
-    MetadataMended,
     /// The data directory cannot be written.
     Host,
 }
@@ -131,10 +131,10 @@ impl Code {
         Code::ScheduleFailed,
         Code::SnapshotsKept,
         Code::ReadOnly,
+        Code::MetadataMended,
         Code::RolledBack,
         Code::LabelCopyLost,
         Code::PatternUnmatched,
-        Code::MetadataMended,
         Code::Host,
     ];
 
@@ -175,10 +175,10 @@ impl Code {
             Code::ScheduleFailed => (4006, 0, "a snapshot that was due was not taken"),
             Code::SnapshotsKept => (4007, 0, "snapshots stay longer than their policy says"),
             Code::ReadOnly => (4008, 503, "an aggregate is read-only"),
+            Code::MetadataMended => (4010, 0, "metadata was mended"),
             Code::RolledBack => (4011, 0, "an aggregate is older than what was seen"),
             Code::LabelCopyLost => (4012, 0, "a copy of a label was lost"),
             Code::PatternUnmatched => (4013, 0, "nbd.allow names what does not exist"),
-            Code::MetadataMended => (4010, 0, "metadata was mended"),
             Code::Host => (9001, 500, "the host refused"),
         }
     }

@@ -1,6 +1,7 @@
 //! Making an aggregate: labels and an empty superblock. The first consistency point does the rest.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
+use everglade_format::config::CONFIG_BYTES;
 use everglade_format::config::{JournalRegion, name_is_valid};
 use everglade_format::geometry::AREA_BLOCKS;
 use everglade_format::label::{
@@ -205,6 +206,12 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
     // Config records come last: a device without one was never part of an aggregate.
     for_each_label(storage, devices, |device, label| {
         storage.allocate(device, label, LABEL_BYTES)?;
+        // What the device held before must not be taken for a damaged record.
+        storage.write(
+            device,
+            label + CONFIG_OFFSETS[1 - config_slot(config.epoch)],
+            &[0; CONFIG_BYTES],
+        )?;
         storage.write(
             device,
             label + SUPERBLOCK_OFFSETS[superblock_slot(CpNumber(0))],

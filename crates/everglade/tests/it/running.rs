@@ -258,13 +258,6 @@ impl Server {
         );
     }
 
-    /// SIGTERM to a server that has failed: exit code 1. Returns the log.
-    pub(crate) fn stop_failed(self) -> String {
-        let (code, log) = self.end();
-        assert_eq!(code, Some(1), "after SIGTERM; log:\n{log}");
-        log
-    }
-
     /// SIGTERM; the exit code, if it was not killed, and the log.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         self.signal(Signal::TERM);

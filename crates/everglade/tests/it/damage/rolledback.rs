@@ -31,7 +31,7 @@ fn write(place: &Place, number: u64) {
 
 /// The option that a refusal names.
 fn option(said: &str) -> Vec<String> {
-    let (_, rest) = said.split_once("--accept-rollback ").expect("an option");
+    let (_, rest) = said.rsplit_once("--accept-rollback ").expect("an option");
     let value = rest.split_whitespace().next().expect("a value");
     vec!["--accept-rollback".to_owned(), value.to_owned()]
 }

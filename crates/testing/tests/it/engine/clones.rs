@@ -271,7 +271,8 @@ impl Rig {
             bad.flip_bit(0, block, 32_700);
             rig.fork(bad)
         });
-        damaged.collect()
+        // Names of the active image make the aggregate read-only; those of the snapshot are left to the restore.
+        damaged.filter(Rig::is_online).collect()
     }
 
     pub(super) fn lun_clone(&self, volume: &str) -> Option<LunCloneInfo> {

@@ -314,7 +314,7 @@ fn a_deletion_that_waits_is_refused_when_the_aggregate_fails() {
         said
     });
     let answer = done.pop().expect("nobody waits for ever").result;
-    assert!(matches!(answer, Err(Refusal::Unavailable(_))), "{answer:?}");
+    assert!(matches!(answer, Err(Refusal::ReadOnly(_))), "{answer:?}");
 }
 
 #[test]
