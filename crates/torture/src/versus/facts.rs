@@ -1,5 +1,5 @@
-//! What is measured of our server alone: how soon it serves a huge pool and what memory that takes, whether
-//! its memory cap holds, and what it costs when nothing happens.
+//! What is measured of our server alone: how soon it serves a huge pool and what memory that takes,
+//! whether its memory cap holds, and what it costs when nothing happens.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,6 +8,9 @@ use super::load::{self, Kind, Load, Order};
 use super::server::{Mounted, Server, memory, must};
 use crate::Failure;
 use crate::rig::Place;
+
+/// Sizes of pools that are started, the smaller first.
+pub const SIZES: [&str; 2] = ["1TiB", "100TiB"];
 
 /// Of one start.
 #[derive(Clone, Debug)]
@@ -37,9 +40,9 @@ pub struct Cap {
     pub rate: f64,
 }
 
-/// Starts with a LUN of that size of which `written` bytes have been written, on a block device of that size:
-/// a sparse file on a small XFS, since no host has so much. (In a directory the reserve of a pool is real
-/// space from the beginning, one hundredth of it.)
+/// Starts with a LUN of that size of which `written` bytes have been written, on a block device of
+/// that size: a sparse file on a small XFS, since no host has so much. (In a directory the reserve
+/// of a pool is real space from the beginning, one hundredth of it.)
 ///
 /// # Errors
 /// If the server fails, or the machine does not allow loop devices.
@@ -108,7 +111,8 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // It stays attached if somebody holds it, which whoever unmounts the file system below will see.
+        // It stays attached if somebody holds it, which whoever unmounts the file system below will
+        // see.
         let _ = must("losetup", &["--detach", &self.0]);
     }
 }

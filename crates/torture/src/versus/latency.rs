@@ -28,6 +28,24 @@ pub struct Points {
     pub max: Duration,
 }
 
+impl Points {
+    /// Of rounds whose distributions are not known: the median of each point, and the longest of
+    /// all.
+    pub(super) fn of_rounds(rounds: &[Points]) -> Option<Points> {
+        let median = |point: fn(&Points) -> Duration| {
+            let mut all: Vec<Duration> = rounds.iter().map(point).collect();
+            all.sort();
+            all.get(all.len() / 2).copied()
+        };
+        Some(Points {
+            p50: median(|points| points.p50)?,
+            p99: median(|points| points.p99)?,
+            p999: median(|points| points.p999)?,
+            max: rounds.iter().map(|points| points.max).max()?,
+        })
+    }
+}
+
 impl Default for Latencies {
     fn default() -> Self {
         Latencies {
@@ -67,6 +85,11 @@ impl Latencies {
         }
         self.count += other.count;
         self.longest = self.longest.max(other.longest);
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> u64 {
+        self.count
     }
 
     /// Looks at the distribution.

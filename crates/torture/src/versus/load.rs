@@ -1,6 +1,7 @@
-//! What clients do while they are watched: one thread for each connection, always the same number of requests
-//! in flight.
+//! What clients do while they are watched: one thread for each connection, always the same number
+//! of requests in flight.
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,10 +35,17 @@ pub enum Kind {
     Write,
     /// Writes that are durable when they are answered.
     DurableWrite,
-    /// A flush after every so many writes.
+    /// A flush after every so many writes, and one after the last.
     WriteFlush(u32),
     /// Each writer flushes each of its writes, then writes the next.
     WriteThenFlush,
+}
+
+impl Kind {
+    /// True if flushes between the writes make them durable.
+    fn has_flushes(self) -> bool {
+        matches!(self, Kind::WriteFlush(_) | Kind::WriteThenFlush)
+    }
 }
 
 /// A load.
@@ -66,7 +74,8 @@ pub struct Sample {
     pub operations: u64,
     /// From the first request to the last answer.
     pub seconds: f64,
-    /// Of each request but flushes.
+    /// Of each request but flushes: until its answer, or until it is durable
+    /// ([`Load::is_durable`]).
     pub latencies: Latencies,
     /// What was answered in each second since the beginning, and the longest wait in it.
     pub by_second: Vec<Second>,
@@ -92,6 +101,14 @@ impl Sample {
 }
 
 impl Load {
+    /// True if the load makes each write durable by itself. The latency of such a write ends when
+    /// the client knows that it is durable: with its answer if it has FUA, otherwise with the
+    /// answer to the first flush that was sent after the answer to the write.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.kind == Kind::DurableWrite || self.kind.has_flushes()
+    }
+
     /// Runs for a time.
     ///
     /// # Errors
@@ -234,6 +251,10 @@ fn once(load: &Load, count: u64, socket: &Path, export: &str) -> io::Result<()> 
     load.run_count(socket, export, count, 0).map(drop)
 }
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// One connection.
 struct Runner {
     load: Load,
@@ -247,6 +268,11 @@ struct Runner {
     /// By cookie: when it was sent, and whether it is a flush.
     flight: Vec<(Instant, bool)>,
     free: Vec<u32>,
+    /// Writes that were answered and that no flush covers yet: when each was sent, first answer
+    /// first.
+    uncovered: VecDeque<Instant>,
+    /// By cookie of a flush: when the writes that it covers were sent.
+    covered: Vec<Vec<Instant>>,
     since_flush: u32,
 }
 
@@ -268,6 +294,8 @@ impl Runner {
             is_enough: Arc::default(),
             flight: vec![(Instant::now(), false); load.depth as usize],
             free: (0..load.depth).rev().collect(),
+            uncovered: VecDeque::new(),
+            covered: vec![Vec::new(); load.depth as usize],
             since_flush: 0,
         })
     }
@@ -325,10 +353,10 @@ impl Runner {
             }
             to_flush += self.take_replies(since, &mut sample)?;
         }
-        if self.load.kind == Kind::Write {
+        if matches!(self.load.kind, Kind::Write | Kind::WriteFlush(_)) {
             self.queue_flush(0, Instant::now());
             self.socket.send(&self.noise)?;
-            self.socket.receive(|_| 0)?;
+            self.take_replies(since, &mut sample)?;
         }
         sample.seconds = since.elapsed().as_secs_f64();
         self.socket.close()?;
@@ -338,6 +366,7 @@ impl Runner {
     /// Returns how many writes are to be flushed by their writers.
     fn take_replies(&mut self, since: Instant, sample: &mut Sample) -> io::Result<u32> {
         let (load, flight, free) = (&self.load, &self.flight, &mut self.free);
+        let (uncovered, covered) = (&mut self.uncovered, &mut self.covered);
         let mut answered: Option<Instant> = None;
         let mut to_flush = 0;
         self.socket.receive(|cookie| {
@@ -345,21 +374,28 @@ impl Runner {
             free.push(cookie);
             let (begun, is_flush) = flight[cookie as usize];
             if is_flush {
+                for sent in covered[cookie as usize].drain(..) {
+                    sample.latencies.push(nanos(now - sent));
+                }
                 return 0;
             }
             if load.kind == Kind::WriteThenFlush {
                 to_flush += 1;
             }
-            let nanos = u64::try_from((now - begun).as_nanos()).unwrap_or(u64::MAX);
+            let took = nanos(now - begun);
             sample.operations += 1;
-            sample.latencies.push(nanos);
+            if load.kind.has_flushes() {
+                uncovered.push_back(begun);
+            } else {
+                sample.latencies.push(took);
+            }
             let second = usize::try_from((now - since).as_secs()).unwrap_or(0);
             if sample.by_second.len() <= second {
                 sample.by_second.resize(second + 1, Second::default());
             }
             sample.by_second[second].operations += 1;
             let longest = &mut sample.by_second[second].longest;
-            *longest = (*longest).max(nanos);
+            *longest = (*longest).max(took);
             if load.kind == Kind::Read {
                 load.block as usize
             } else {
@@ -413,6 +449,12 @@ impl Runner {
 
     fn queue_flush(&mut self, cookie: u32, now: Instant) {
         self.flight[cookie as usize] = (now, true);
+        // A writer that flushes by itself waits for its own flush.
+        let count = match self.load.kind {
+            Kind::WriteThenFlush => self.uncovered.len().min(1),
+            _ => self.uncovered.len(),
+        };
+        self.covered[cookie as usize].extend(self.uncovered.drain(..count));
         let ask = Ask {
             verb: Verb::Flush,
             cookie,
@@ -422,3 +464,6 @@ impl Runner {
         self.socket.queue(ask, 0);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,26 @@
-//! This server against its peers, in the same run on the same disk (issue "It is fast, small and steady").
+//! This server against its peers, in the same run on the same disk (issue "It is fast, small and
+//! steady").
 //!
-//! * [`row`]: what is compared, and what is to be reached. · [`turns`]: how, so that noise falls on all alike.
-//! * [`stage`], [`server`]: who runs it. · [`load`], [`socket`](self): one client for all of them, as cheap as
-//!   it can be, because it shares the machine with the server.
-//! * [`tail`], [`facts`], [`steady`], [`anatomy`], [`snapshots`]: what is not a rate. · [`bootstrap`], [`page`], [`plot`]: what is made of it.
+//! * [`row`]: what is compared, and what is to be reached. · [`turns`]: how, so that noise falls on
+//!   all alike.
+//! * [`account`]: what a turn costs, counted in the same way for every server.
+//! * [`stage`], [`server`], [`bounded`]: who runs it. · [`load`], [`socket`](self): one client for
+//!   all of them, as cheap as it can be, because it shares the machine with the server. ·
+//!   [`disk`](self): the same load without any server.
+//! * [`fill`]: rows as the pool fills. · [`tail`], [`facts`], [`steady`], [`anatomy`],
+//!   [`snapshots`]: what is not a rate.
+//! * [`bootstrap`], [`page`], [`plot`], [`store`]: what is made of it.
 //!
-//! Nothing here knows how our server works, and no parameter of it differs from what an operator gets by
-//! default but the size of its memory, its LUN and its devices.
+//! Nothing here knows how our server works, and no parameter of it differs from what an operator
+//! gets by default but the size of its memory, its LUN and its devices.
 
+pub mod account;
 pub mod anatomy;
 pub mod bootstrap;
+pub mod bounded;
+mod disk;
 pub mod facts;
+pub mod fill;
 pub mod latency;
 pub mod load;
 pub mod page;
@@ -21,6 +31,7 @@ pub mod snapshots;
 mod socket;
 pub mod stage;
 pub mod steady;
+pub mod store;
 pub mod tail;
 pub mod turns;
 

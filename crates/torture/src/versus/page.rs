@@ -1,4 +1,4 @@
-//! The results as a page for people and as JSON for programs.
+//! The results as a page for people. [`store`](super::store) has them for programs.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use super::bootstrap::Ratio;
 use super::facts::{Cap, Start};
+use super::fill::Level;
 use super::plot::{self, Bar};
-use super::row::Row;
+use super::row::{self, Row};
 use super::server::Arm;
-use super::tail::{Tail, TailTurn};
-use super::turns::{Outcome, Record};
+use super::tail::{self, Tail, TailTurn};
+use super::turns::Outcome;
 use crate::bench::Summary;
 
 /// Adds a line. Writing to memory does not fail.
@@ -26,6 +27,8 @@ macro_rules! line {
 pub struct Results {
     /// What it was measured on, and how.
     pub about: Vec<(&'static str, String)>,
+    /// True if the turns were too short and too few for anybody to believe them.
+    pub is_quick: bool,
     /// Rows of rates.
     pub outcomes: Vec<Outcome>,
     /// The tail of reads.
@@ -36,6 +39,43 @@ pub struct Results {
     pub caps: Vec<Cap>,
     /// Share of a core without requests.
     pub idle: Option<f64>,
+    /// Rows as the pool fills, the lowest level first.
+    pub levels: Vec<Level>,
+}
+
+impl Results {
+    /// True if a row is there.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        let is_level = |level: &Level| row::fill_key(level.percent) == Some(key);
+        match key {
+            "tail" => self.tail.is_some(),
+            "start" => self.starts.len() > 1,
+            "memory" => self.caps.len() > 2,
+            "idle" => self.idle.is_some(),
+            _ => {
+                self.outcomes.iter().any(|outcome| outcome.row.key == key)
+                    || self.levels.iter().any(is_level)
+            }
+        }
+    }
+
+    /// Adds a row; it replaces an older one, and the order stays that of [`row::all`].
+    pub fn put(&mut self, outcome: Outcome) {
+        self.outcomes
+            .retain(|known| known.row.key != outcome.row.key);
+        self.outcomes.push(outcome);
+        let keys: Vec<&str> = row::all().into_iter().map(|row| row.key).collect();
+        self.outcomes
+            .sort_by_key(|known| keys.iter().position(|key| *key == known.row.key));
+    }
+
+    /// The same for a level.
+    pub fn put_level(&mut self, level: Level) {
+        self.levels.retain(|known| known.percent != level.percent);
+        self.levels.push(level);
+        self.levels.sort_by_key(|known| known.percent);
+    }
 }
 
 /// A goal and whether it was reached.
@@ -44,6 +84,18 @@ pub(super) struct Verdict {
     pub(super) goal: String,
     pub(super) reached: String,
     pub(super) is_met: bool,
+}
+
+impl Verdict {
+    /// One about a peer that this machine could not run.
+    fn unknown(what: String, goal: String) -> Verdict {
+        Verdict {
+            what,
+            goal,
+            reached: "not measured".to_owned(),
+            is_met: false,
+        }
+    }
 }
 
 /// The table of goals.
@@ -68,7 +120,10 @@ pub(super) fn goals(text: &mut String, verdicts: &[Verdict]) {
 pub(super) fn goals_json(verdicts: &[Verdict]) -> Vec<Value> {
     verdicts
         .iter()
-        .map(|one| json!({ "what": one.what, "goal": one.goal, "reached": one.reached, "met": one.is_met }))
+        .map(|one| {
+            json!({ "what": one.what, "goal": one.goal, "reached": one.reached,
+                "met": one.is_met })
+        })
         .collect()
 }
 
@@ -99,26 +154,35 @@ fn verdicts(outcome: &Outcome) -> Vec<Verdict> {
     let ours = &outcome.records[&arms[0]];
     let mut verdicts = Vec::new();
     for (arm, goal) in *goals {
+        let what = format!("{} / {}", outcome.row.title, arm.name());
+        let goal_text = format!("≥ {goal}");
         let Some(theirs) = outcome.records.get(arm) else {
+            verdicts.push(Verdict::unknown(what, goal_text));
             continue;
         };
         let ratio = Ratio::of(&ours.rates, &theirs.rates);
         verdicts.push(Verdict {
-            what: format!("{} / {}", outcome.row.title, arm.name()),
-            goal: format!("≥ {goal}"),
+            what,
+            goal: goal_text,
             reached: ratio.to_string(),
             is_met: ratio.median >= *goal,
         });
     }
-    if let Some((arm, goal)) = cpu_goal
-        && let Some(theirs) = outcome.records.get(arm)
-    {
-        let ratio = Ratio::of(&ours.cpu_us, &theirs.cpu_us);
-        verdicts.push(Verdict {
-            what: format!("{}: CPU per operation / {}", outcome.row.title, arm.name()),
-            goal: format!("≤ {goal}"),
-            reached: ratio.to_string(),
-            is_met: ratio.median <= *goal,
+    if let Some((arm, goal)) = cpu_goal {
+        let what = format!("{}: CPU per operation / {}", outcome.row.title, arm.name());
+        let goal_text = format!("≤ {goal}");
+        let theirs = outcome.records.get(arm);
+        verdicts.push(match theirs {
+            None => Verdict::unknown(what, goal_text),
+            Some(theirs) => {
+                let ratio = Ratio::of(&ours.cpu_us, &theirs.cpu_us);
+                Verdict {
+                    what,
+                    goal: goal_text,
+                    reached: ratio.to_string(),
+                    is_met: ratio.median <= *goal,
+                }
+            }
         });
     }
     if let Some(goal) = cpu_us_goal {
@@ -133,19 +197,27 @@ fn verdicts(outcome: &Outcome) -> Vec<Verdict> {
     verdicts
 }
 
-fn all_verdicts(results: &Results) -> Vec<Verdict> {
+pub(super) fn all_verdicts(results: &Results) -> Vec<Verdict> {
     let mut all: Vec<Verdict> = results.outcomes.iter().flat_map(verdicts).collect();
     if let Some(tail) = &results.tail {
-        let p999 = |turns: &[TailTurn]| -> Vec<f64> {
-            turns.iter().map(|turn| turn.p999.as_secs_f64()).collect()
+        let what = "p99.9 of reads while consistency points run / qsd raw, with the same writes";
+        let (what, goal) = (what.to_owned(), "≤ 3".to_owned());
+        let p999 = |arm| {
+            let turns = tail.turns.get(&arm)?.iter();
+            Some(turns.map(|turn| turn.points.p999.as_secs_f64()).collect())
         };
-        let ratio = Ratio::of(&p999(&tail.ours), &p999(&tail.theirs));
-        all.push(Verdict {
-            what: "p99.9 of reads while consistency points run / qsd raw, with the same writes"
-                .to_owned(),
-            goal: "≤ 3".to_owned(),
-            reached: ratio.to_string(),
-            is_met: ratio.median <= 3.0,
+        let both: Option<(Vec<f64>, Vec<f64>)> = p999(Arm::Everglade).zip(p999(Arm::QemuRaw));
+        all.push(match both {
+            None => Verdict::unknown(what, goal),
+            Some((ours, theirs)) => {
+                let ratio = Ratio::of(&ours, &theirs);
+                Verdict {
+                    what,
+                    goal,
+                    reached: ratio.to_string(),
+                    is_met: ratio.median <= 3.0,
+                }
+            }
         });
     }
     if let [small, .., large] = &results.starts[..] {
@@ -200,75 +272,170 @@ pub fn page(results: &Results, plot: &str) -> String {
         "# Against peers\n\n\
          <!-- Written by `cargo xtask bench nbd --write docs/benchmarks/nbd.md`. -->\n\n\
          Everglade and other servers run the same loads over NBD, on the same disk, with the\n\
-         same client. [Shortfalls](shortfalls.md) says what limits the figures.\n\n",
+         same client. [The rig](README.md) says how each figure is measured and what limits it;\n\
+         [shortfalls](shortfalls.md) says which goals are not reached, and why.\n\n",
     );
-    line!(
-        text,
-        "![rates]({plot})\n\n\
-         ## How\n\n\
-         Each load runs in rounds. In each round every server has one turn; the order of the\n\
-         servers changes from round to round.\n"
-    );
+    if results.is_quick {
+        line!(
+            text,
+            "**A quick run for work on the rig: its turns are too short and too few. Do not\n\
+             compare its figures with those of a whole run.**\n"
+        );
+    }
+    goals(&mut text, &all_verdicts(results));
+    line!(text, "\n![rates]({plot})\n\n## How\n");
     about_table(&mut text, &results.about);
+    others(&mut text, results);
+    definitions(&mut text);
+    if !results.outcomes.is_empty() {
+        line!(text, "\n## Loads\n\n{LOADS}");
+        results
+            .outcomes
+            .iter()
+            .for_each(|one| row(&mut text, one, ""));
+    }
+    if let Some(tail) = &results.tail {
+        tail_table(&mut text, tail);
+    }
+    levels(&mut text, &results.levels);
+    if !results.outcomes.is_empty() {
+        line!(text, "\n## What the loads cost\n\n{COSTS}");
+        results
+            .outcomes
+            .iter()
+            .for_each(|one| costs(&mut text, one, ""));
+    }
+    if !results.levels.is_empty() {
+        line!(
+            text,
+            "\n## What the loads cost as the pool fills\n\n{COSTS}"
+        );
+    }
+    for level in &results.levels {
+        let at = format!(", {} % in use", level.percent);
+        level
+            .outcomes
+            .iter()
+            .for_each(|one| costs(&mut text, one, &at));
+    }
+    alone(&mut text, results);
+    text
+}
+
+const LOADS: &str = "| server | requests/s | ours / theirs | MB/s | p50 µs | p99 | p99.9 | max |\n\
+                     | --- | --- | --- | --- | --- | --- | --- | --- |";
+const COSTS: &str = "| server | CPU µs/request | of it kernel threads | device read, bytes per \
+                     byte | device written, bytes per byte | device written, MB | host space, MiB |\n\
+                     | --- | --- | --- | --- | --- | --- | --- |";
+
+fn definitions(text: &mut String) {
     line!(
         text,
         "\n| figure | what it is |\n| --- | --- |\n\
          | rate | the median of the rounds, with their range |\n\
          | ratio | the median of the rounds' ratios, with its 95 % confidence interval \
          (bootstrap) |\n\
-         | CPU | user and system time of the whole server process, all rounds together |\n\
-         | CPU of everglade | includes the consistency point that a turn leaves behind; it runs \
-         after the turn, outside of the measured time |\n\
-         | latency | of all rounds together |\n"
+         | latency until answered | from sending a request to its answer, all rounds together |\n\
+         | latency until durable | from sending a write to the answer that says that it is on the \
+         disk: its own with FUA, otherwise that of the first flush sent after the write's \
+         answer |\n\
+         | latency of fio | without a socket; the median of the rounds; none where it flushes |\n\
+         | CPU | user and system time of the whole server process and of all kernel threads, from \
+         the first request until everything that the turn left behind is on the disk |\n\
+         | device read, written | at the disk below all servers, over the same time, per byte of \
+         the requests |\n\
+         | host space | blocks that the host gave for the server's data, after the last round |"
     );
-    goals(&mut text, &all_verdicts(results));
-    if !results.outcomes.is_empty() {
-        line!(
-            text,
-            "\n## Loads\n\n\
-             | server | requests/s | ours / theirs | MB/s | CPU µs/request | p50 µs | p99 | p99.9 \
-             | max |\n\
-             | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-        );
-    }
-    for outcome in &results.outcomes {
-        row(&mut text, outcome);
-    }
-    if let Some(tail) = &results.tail {
-        tail_table(&mut text, tail);
-    }
-    alone(&mut text, results);
-    text
 }
 
-fn row(text: &mut String, outcome: &Outcome) {
+/// Whether the machine was quiet.
+fn others(text: &mut String, results: &Results) {
+    let filled = results.levels.iter().flat_map(|level| &level.outcomes);
+    let outcomes: Vec<&Outcome> = results.outcomes.iter().chain(filled).collect();
+    let share = |outcome: &&Outcome| {
+        let (others, wall) = outcome.records.values().fold(
+            (Duration::ZERO, Duration::ZERO),
+            |(others, wall), record| (others + record.cost.others, wall + record.cost.wall),
+        );
+        others.as_secs_f64() * 100.0 / wall.as_secs_f64().max(f64::MIN_POSITIVE)
+    };
+    let shares: Vec<f64> = outcomes.iter().map(share).collect();
+    if shares.is_empty() {
+        return;
+    }
+    let records = outcomes.iter().flat_map(|outcome| outcome.records.values());
+    let restless: u64 = records.map(|record| record.restless).sum();
     line!(
         text,
-        "| **{}**: `{}`, turns of {:.1} s | | | | | | | | |",
+        "| CPU of processes with no part in a turn | {:.1} % of one processor, by row |\n\
+         | turns after which the disk did not come to rest | {restless} |",
+        Summary::of(&shares)
+    );
+}
+
+fn heading(text: &mut String, outcome: &Outcome, at: &str, columns: usize) {
+    let latency = match outcome.row.load.is_durable() {
+        true => "durable",
+        false => "answered",
+    };
+    line!(
+        text,
+        "| **{}{at}**: `{}`, turns of {:.1} s, latency until {latency} |{}",
         outcome.row.title,
         outcome.row.key,
-        outcome.seconds
+        outcome.seconds,
+        " |".repeat(columns - 1)
     );
+}
+
+fn row(text: &mut String, outcome: &Outcome, at: &str) {
+    heading(text, outcome, at, 8);
     let ours = &outcome.records[&outcome.row.arms[0]];
     for arm in &outcome.row.arms {
-        let record = &outcome.records[arm];
+        let Some(record) = outcome.records.get(arm) else {
+            line!(text, "| {} | not measured | | | | | | |", arm.name());
+            continue;
+        };
         let summary = Summary::of(&record.rates);
         let ratio = if std::ptr::eq(record, ours) {
             String::new()
         } else {
             Ratio::of(&ours.rates, &record.rates).to_string()
         };
-        let points = record.points;
+        let points = record.points.map_or("– | – | – | –".to_owned(), |points| {
+            let all = [points.p50, points.p99, points.p999, points.max];
+            all.map(us).join(" | ")
+        });
         line!(
             text,
-            "| {} | {summary} | {ratio} | {:.0} | {:.2} | {} | {} | {} | {} |",
+            "| {} | {summary} | {ratio} | {:.0} | {points} |",
             arm.name(),
             summary.median * f64::from(outcome.row.load.block) / 1e6,
+        );
+    }
+}
+
+fn costs(text: &mut String, outcome: &Outcome, at: &str) {
+    heading(text, outcome, at, 7);
+    for arm in &outcome.row.arms {
+        let Some(record) = outcome.records.get(arm) else {
+            continue;
+        };
+        let unknown = || "–".to_owned();
+        let share = record.device_share(outcome.row.load.block);
+        let device = record.cost.device;
+        line!(
+            text,
+            "| {} | {:.2} | {:.2} | {} | {} | {} | {} |",
+            arm.name(),
             record.cpu_us_for_one(),
-            us(points.p50),
-            us(points.p99),
-            us(points.p999),
-            us(points.max)
+            record.kernel_us_for_one(),
+            share.map_or_else(unknown, |(read, _)| format!("{read:.2}")),
+            share.map_or_else(unknown, |(_, written)| format!("{written:.2}")),
+            device.map_or_else(unknown, |it| format!("{}", it.written / 1_000_000)),
+            record
+                .host_bytes
+                .map_or_else(unknown, |it| (it >> 20).to_string()),
         );
     }
 }
@@ -278,25 +445,78 @@ fn tail_table(text: &mut String, tail: &Tail) {
         text,
         "\n## Reads while consistency points run\n\n\
          Random reads, queue 4, beside random writes, queue 32, at most 25,000 a second (100\n\
-         MB/s). Turns of {:.0} s.\n\n\
-         | server | p50 µs | p99.9 µs | longest µs | reads/s | writes/s |\n\
-         | --- | --- | --- | --- | --- | --- |",
+         MB/s). Turns of {:.0} s; each figure is the median of the rounds, with their range.\n\n\
+         {TAILS}",
         tail.seconds
     );
-    for (name, turns) in [
-        (Arm::Everglade.name(), &tail.ours),
-        (Arm::QemuRaw.name(), &tail.theirs),
-    ] {
+    tails(text, tail, &tail::ARMS, "");
+}
+
+const TAILS: &str = "| server | p50 µs | p99 | p99.9 | max | reads/s | writes/s |\n\
+                     | --- | --- | --- | --- | --- | --- | --- |";
+
+fn tails(text: &mut String, tail: &Tail, arms: &[Arm], at: &str) {
+    for arm in arms {
+        let Some(turns) = tail.turns.get(arm) else {
+            line!(text, "| {}{at} | not measured | | | | | |", arm.name());
+            continue;
+        };
         let of =
             |value: fn(&TailTurn) -> f64| Summary::of(&turns.iter().map(value).collect::<Vec<_>>());
         line!(
             text,
-            "| {name} | {} | {} | {} | {} | {} |",
-            of(|turn| turn.p50.as_secs_f64() * 1e6),
-            of(|turn| turn.p999.as_secs_f64() * 1e6),
-            of(|turn| turn.max.as_secs_f64() * 1e6),
+            "| {}{at} | {} | {} | {} | {} | {} | {} |",
+            arm.name(),
+            of(|turn| turn.points.p50.as_secs_f64() * 1e6),
+            of(|turn| turn.points.p99.as_secs_f64() * 1e6),
+            of(|turn| turn.points.p999.as_secs_f64() * 1e6),
+            of(|turn| turn.points.max.as_secs_f64() * 1e6),
             of(|turn| turn.reads),
             of(|turn| turn.writes)
+        );
+    }
+}
+
+fn levels(text: &mut String, levels: &[Level]) {
+    let [first, ..] = levels else {
+        return;
+    };
+    line!(
+        text,
+        "\n## As the pool fills\n\n\
+         The pool has {} GiB; the measured LUN has {} MiB of it, `--memory` is half of that. More\n\
+         LUNs in the same pool hold real data and fill it, untimed: each is written in order,\n\
+         then one block in eight is overwritten at random places. The raw file does not fill.\n\n\
+         | level | in use before the first row |\n| --- | --- |",
+        first.pool_bytes >> 30,
+        first.pool_bytes / super::fill::PARTS >> 20
+    );
+    for level in levels {
+        line!(text, "| {} % | {:.1} % |", level.percent, level.reached);
+    }
+    line!(text, "\n{LOADS}");
+    for number in 0..first.outcomes.len() {
+        for level in levels {
+            let at = format!(", {} % in use", level.percent);
+            level
+                .outcomes
+                .get(number)
+                .iter()
+                .for_each(|one| row(text, one, &at));
+        }
+    }
+    line!(
+        text,
+        "\nReads beside at most 25,000 writes a second, turns of {:.0} s:\n\n{TAILS}",
+        first.tail.seconds
+    );
+    for level in levels {
+        let arms: Vec<Arm> = level.tail.turns.keys().copied().collect();
+        tails(
+            text,
+            &level.tail,
+            &arms,
+            &format!(", {} % in use", level.percent),
         );
     }
 }
@@ -357,7 +577,9 @@ pub fn picture(results: &Results) -> String {
         .outcomes
         .iter()
         .map(|outcome| {
-            let bars = outcome.row.arms.iter().enumerate().map(|(index, arm)| {
+            let arms = outcome.row.arms.iter().enumerate();
+            let arms = arms.filter(|(_, arm)| outcome.records.contains_key(arm));
+            let bars = arms.map(|(index, arm)| {
                 let Summary { min, median, max } = Summary::of(&outcome.records[arm].rates);
                 Bar {
                     name: arm.name().to_owned(),
@@ -371,59 +593,4 @@ pub fn picture(results: &Results) -> String {
         })
         .collect();
     plot::bars("everglade and peers", &groups)
-}
-
-/// All of it for programs.
-#[must_use]
-pub fn json(results: &Results) -> Value {
-    let about = about_json(&results.about);
-    let rows: Vec<Value> = results
-        .outcomes
-        .iter()
-        .map(|outcome| {
-            let servers: serde_json::Map<String, Value> = outcome
-                .records
-                .iter()
-                .map(|(arm, record)| (arm.name().to_owned(), record_json(record)))
-                .collect();
-            json!({ "key": outcome.row.key, "title": outcome.row.title, "turn_seconds": outcome.seconds,
-                "block_bytes": outcome.row.load.block, "depth": outcome.row.load.depth,
-                "jobs": outcome.row.load.jobs, "servers": servers })
-        })
-        .collect();
-    let goals = goals_json(&all_verdicts(results));
-    let turns = |turns: &[TailTurn]| -> Vec<Value> { turns.iter().map(turn_json).collect() };
-    let tail = results
-        .tail
-        .as_ref()
-        .map(|tail| json!({ "everglade": turns(&tail.ours), "qsd raw": turns(&tail.theirs) }));
-    let starts = results.starts.iter().map(|start| {
-        json!({ "size": start.size, "written_bytes": start.written, "ready_seconds": start.ready.as_secs_f64(),
-            "first_read_seconds": start.first_read.as_secs_f64(), "peak_bytes": start.peak_bytes })
-    });
-    let caps = results.caps.iter().map(|cap| {
-        json!({ "memory_bytes": cap.memory_bytes, "lun_bytes": cap.lun_bytes, "peak_bytes": cap.peak_bytes,
-            "requests_per_second": cap.rate })
-    });
-    json!({ "about": about, "goals": goals, "rows": rows, "reads_beside_writes": tail,
-        "starts": starts.collect::<Vec<_>>(), "caps": caps.collect::<Vec<_>>(), "idle_cores": results.idle })
-}
-
-fn turn_json(turn: &TailTurn) -> Value {
-    let us = |time: Duration| time.as_secs_f64() * 1e6;
-    json!({ "p50_us": us(turn.p50), "p99.9_us": us(turn.p999), "max_us": us(turn.max),
-        "reads_per_second": turn.reads, "writes_per_second": turn.writes })
-}
-
-fn record_json(record: &Record) -> Value {
-    let us = |time: Duration| time.as_secs_f64() * 1e6;
-    json!({
-        "requests_per_second": record.rates,
-        "cpu_us_per_request": record.cpu_us_for_one(),
-        "cpu_seconds": record.cpu.as_secs_f64(),
-        "wall_seconds": record.wall.as_secs_f64(),
-        "requests": record.operations,
-        "latency_us": { "p50": us(record.points.p50), "p99": us(record.points.p99),
-            "p99.9": us(record.points.p999), "max": us(record.points.max) },
-    })
 }

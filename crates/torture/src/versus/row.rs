@@ -1,4 +1,5 @@
-//! The rows of the table: a load, who runs it, and what is to be reached (issue "It is fast, small and steady").
+//! The rows of the table: a load, who runs it, and what is to be reached (issue "It is fast, small
+//! and steady").
 
 use super::load::{Kind, Load, Order};
 use super::server::Arm;
@@ -14,7 +15,7 @@ pub struct Row {
     pub load: Load,
     /// Who runs it; ours first.
     pub arms: Vec<Arm>,
-    /// Seconds of each turn, before `--quick` and such.
+    /// Seconds of each turn, before `--quick` and `--scale`.
     pub seconds: f64,
     /// What is to be reached: against whom, and the least ratio of rates.
     pub goals: &'static [(Arm, f64)],
@@ -22,9 +23,14 @@ pub struct Row {
     pub cpu_goal: Option<(Arm, f64)>,
     /// Our CPU time for a request at most, microseconds.
     pub cpu_us_goal: Option<f64>,
-    /// Before each turn a snapshot is made of what it will overwrite, and the one before is deleted.
+    /// Before each turn a snapshot is made of what it will overwrite; it is deleted after the turn.
     pub after_snapshot: bool,
+    /// Before the first turn, each server overwrites its export at random places.
+    pub after_age: bool,
 }
+
+/// Rare waits of seconds would be missed in less.
+const TURN_SECONDS: f64 = 10.0;
 
 impl Row {
     /// Without the peers that no goal names: for exports too large for every server to have one.
@@ -59,7 +65,6 @@ fn row(
     title: &'static str,
     load: Load,
     arms: &'static [Arm],
-    seconds: f64,
     goals: &'static [(Arm, f64)],
 ) -> Row {
     Row {
@@ -67,20 +72,22 @@ fn row(
         title,
         load,
         arms: arms.to_vec(),
-        seconds,
+        seconds: TURN_SECONDS,
         goals,
         cpu_goal: None,
         cpu_us_goal: None,
         after_snapshot: false,
+        after_age: false,
     }
 }
 
-/// All rows, in the order in which they run: reads before writes, so that they find what was written in order.
+/// All rows, in the order in which they run: reads before writes, so that they find what was
+/// written in order.
 #[must_use]
 pub fn all() -> Vec<Row> {
     use Arm::{
-        Disk, Everglade, EvergladeAlways, Nbdkit, Null, NullMemory, QemuBtrfs, QemuQcow2, QemuRaw,
-        QemuXfs,
+        Disk, Everglade, EvergladeAlways, Nbdkit, Null, NullMemory, QemuBtrfs, QemuBtrfsFull,
+        QemuBtrfsPlain, QemuCached, QemuQcow2, QemuRaw, QemuXfs,
     };
     use Kind::{DurableWrite, Read, Write, WriteFlush, WriteThenFlush};
     use Order::{Random, Sequential};
@@ -90,16 +97,14 @@ pub fn all() -> Vec<Row> {
             "seq-read",
             "sequential read 128 KiB q8, uncached",
             load(Read, Sequential, 128 * KIB, 8),
-            &[Everglade, QemuRaw, QemuQcow2, Nbdkit, Disk],
-            1.2,
+            &[Everglade, QemuRaw, QemuCached, QemuQcow2, Nbdkit, Disk],
             &[(QemuRaw, 1.0)],
         ),
         row(
             "read-q32",
             "random read q32, data 4 × cache",
             load(Read, Random, block, 32),
-            &[Everglade, QemuRaw, QemuQcow2, Nbdkit, Disk],
-            1.2,
+            &[Everglade, QemuRaw, QemuCached, QemuQcow2, Nbdkit, Disk],
             &[(QemuRaw, 1.25)],
         ),
         Row {
@@ -112,8 +117,7 @@ pub fn all() -> Vec<Row> {
                 "cached-q32",
                 "random read q32, cached",
                 load(Read, Random, block, 32),
-                &[Everglade, QemuRaw, Null, NullMemory],
-                1.2,
+                &[Everglade, QemuRaw, QemuCached, Null, NullMemory, Disk],
                 &[(QemuRaw, 3.0), (Null, 0.75)],
             )
         },
@@ -121,16 +125,14 @@ pub fn all() -> Vec<Row> {
             "read-q1",
             "random read q1",
             load(Read, Random, block, 1),
-            &[Everglade, QemuRaw, Disk],
-            1.2,
+            &[Everglade, QemuRaw, QemuCached, Disk],
             &[(QemuRaw, 1.0)],
         ),
         row(
             "write-q1",
             "random write q1",
             load(Write, Random, block, 1),
-            &[Everglade, QemuRaw, Disk],
-            1.2,
+            &[Everglade, QemuRaw, QemuCached, Disk],
             &[(QemuRaw, 1.0)],
         ),
         Row {
@@ -139,8 +141,7 @@ pub fn all() -> Vec<Row> {
                 "overwrite-q32",
                 "random overwrite q32, flush at the end",
                 load(Write, Random, block, 32),
-                &[Everglade, QemuRaw, QemuQcow2, Nbdkit, Disk],
-                4.0,
+                &[Everglade, QemuRaw, QemuCached, QemuQcow2, Nbdkit, Disk],
                 &[(QemuRaw, 2.0)],
             )
         },
@@ -148,16 +149,14 @@ pub fn all() -> Vec<Row> {
             "always-q32",
             "random overwrite q32, each durable (sync=always; FUA)",
             load(DurableWrite, Random, block, 32),
-            &[EvergladeAlways, QemuRaw],
-            1.5,
+            &[EvergladeAlways, QemuRaw, QemuCached, Disk],
             &[(QemuRaw, 1.0)],
         ),
         row(
             "flush-8",
             "random write q32, flush after every 8",
             load(WriteFlush(8), Random, block, 32),
-            &[Everglade, QemuRaw],
-            1.5,
+            &[Everglade, QemuRaw, QemuCached, Disk],
             &[(QemuRaw, 1.0)],
         ),
         row(
@@ -167,24 +166,28 @@ pub fn all() -> Vec<Row> {
                 jobs: 8,
                 ..load(WriteThenFlush, Random, block, 4)
             },
-            &[Everglade, QemuRaw],
-            1.5,
+            &[Everglade, QemuRaw, QemuCached, Disk],
             &[(QemuRaw, 1.0)],
         ),
         row(
             "seq-write",
             "sequential write 128 KiB q8, flush at the end",
             load(Write, Sequential, 128 * KIB, 8),
-            &[Everglade, QemuRaw, QemuQcow2, Nbdkit, Disk],
-            2.0,
+            &[Everglade, QemuRaw, QemuCached, QemuQcow2, Nbdkit, Disk],
             &[(QemuRaw, 1.3)],
         ),
         row(
             "btrfs",
             "random overwrite q32, against file systems on loop devices",
             load(Write, Random, block, 32),
-            &[Everglade, QemuBtrfs, QemuXfs],
-            3.0,
+            &[
+                Everglade,
+                QemuBtrfs,
+                QemuBtrfsFull,
+                QemuBtrfsPlain,
+                QemuXfs,
+                Disk,
+            ],
             &[(QemuBtrfs, 5.0)],
         ),
         Row {
@@ -193,18 +196,61 @@ pub fn all() -> Vec<Row> {
                 "snapshot",
                 "random overwrite q32 right after a snapshot (XFS: a reflinked copy)",
                 load(Write, Random, block, 32),
-                &[Everglade, QemuBtrfs, QemuXfs],
-                3.0,
+                &[
+                    Everglade,
+                    QemuBtrfs,
+                    QemuBtrfsFull,
+                    QemuBtrfsPlain,
+                    QemuXfs,
+                    Disk,
+                ],
                 &[],
             )
         },
-        row(
-            "aged-read",
-            "sequential read 128 KiB q8 after the random overwrites",
-            load(Read, Sequential, 128 * KIB, 8),
-            &[Everglade, QemuRaw, QemuBtrfs, QemuXfs],
-            1.2,
-            &[],
-        ),
+        Row {
+            after_age: true,
+            ..row(
+                "aged-read",
+                "sequential read 128 KiB q8 after the random overwrites",
+                load(Read, Sequential, 128 * KIB, 8),
+                &[
+                    Everglade,
+                    QemuRaw,
+                    QemuBtrfs,
+                    QemuBtrfsFull,
+                    QemuBtrfsPlain,
+                    QemuXfs,
+                    Disk,
+                ],
+                &[],
+            )
+        },
     ]
+}
+
+/// Rows for which it matters how full the pool is; each runs at every level of
+/// [`fill`](super::fill).
+#[must_use]
+pub fn filled() -> Vec<Row> {
+    let arms = [Arm::Everglade, Arm::QemuRaw, Arm::Disk];
+    let mut rows = all();
+    rows.retain(|row| ["seq-write", "overwrite-q32"].contains(&row.key));
+    for row in &mut rows {
+        row.arms = arms.to_vec();
+        // The goals are those of the rows above.
+        (row.goals, row.cpu_goal) = (&[], None);
+    }
+    rows
+}
+
+/// The key of a level for `--only`.
+#[must_use]
+pub fn fill_key(percent: u64) -> Option<&'static str> {
+    match percent {
+        3 => Some("fill-3"),
+        50 => Some("fill-50"),
+        70 => Some("fill-70"),
+        92 => Some("fill-92"),
+        _ => None,
+    }
 }

@@ -1,4 +1,5 @@
-//! The servers that are compared, each a process of its own over a Unix socket, and what their CPU time is.
+//! The servers that are compared, each a process of its own over a Unix socket, and what their CPU
+//! time is.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use super::bounded::Bounded;
 use crate::Failure;
 use crate::client::Address;
 use crate::rig::programs::{Owned, wait_for};
@@ -23,8 +25,14 @@ pub enum Arm {
     QemuRaw,
     /// The same with a qcow2 image, all of whose clusters are allocated.
     QemuQcow2,
-    /// The same as raw, on btrfs on a loop device of the same disk.
+    /// The same as raw, but through the kernel's page cache, which is as large as our cache.
+    QemuCached,
+    /// The same as raw, on btrfs on a loop device of the same disk, whose file is sparse.
     QemuBtrfs,
+    /// The same, but all blocks of the loop device's file are written before.
+    QemuBtrfsFull,
+    /// The same as that, and btrfs makes no checksums of data.
+    QemuBtrfsPlain,
     /// The same as raw, on XFS on a loop device of the same disk.
     QemuXfs,
     /// `nbdkit file cache=none`.
@@ -38,6 +46,23 @@ pub enum Arm {
 }
 
 impl Arm {
+    /// All of them.
+    pub const ALL: [Arm; 13] = [
+        Arm::Everglade,
+        Arm::EvergladeAlways,
+        Arm::QemuRaw,
+        Arm::QemuQcow2,
+        Arm::QemuCached,
+        Arm::QemuBtrfs,
+        Arm::QemuBtrfsFull,
+        Arm::QemuBtrfsPlain,
+        Arm::QemuXfs,
+        Arm::Nbdkit,
+        Arm::Null,
+        Arm::NullMemory,
+        Arm::Disk,
+    ];
+
     /// For tables.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -46,7 +71,10 @@ impl Arm {
             Arm::EvergladeAlways => "everglade, sync=always",
             Arm::QemuRaw => "qsd raw",
             Arm::QemuQcow2 => "qsd qcow2",
+            Arm::QemuCached => "qsd raw, page cache",
             Arm::QemuBtrfs => "qsd raw on btrfs",
+            Arm::QemuBtrfsFull => "qsd raw on btrfs, preallocated",
+            Arm::QemuBtrfsPlain => "qsd raw on btrfs, preallocated, no checksums",
             Arm::QemuXfs => "qsd raw on XFS",
             Arm::Nbdkit => "nbdkit file",
             Arm::Null => "our null target",
@@ -54,11 +82,71 @@ impl Arm {
             Arm::Disk => "fio on the file",
         }
     }
+
+    /// One by its name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Arm> {
+        Arm::ALL.into_iter().find(|arm| arm.name() == name)
+    }
+
+    /// True for this project's server.
+    #[must_use]
+    pub fn is_ours(self) -> bool {
+        matches!(self, Arm::Everglade | Arm::EvergladeAlways)
+    }
+
+    /// The file system on a loop device that it needs.
+    pub(super) fn file_system(self) -> Option<FileSystem> {
+        let (name, kind, is_written, options) = match self {
+            Arm::QemuBtrfs => ("btrfs", "btrfs", false, ""),
+            // Otherwise btrfs tells the loop device of free blocks, which makes holes in its file.
+            Arm::QemuBtrfsFull => ("btrfs-full", "btrfs", true, "nodiscard"),
+            Arm::QemuBtrfsPlain => ("btrfs-plain", "btrfs", true, "nodiscard,nodatasum"),
+            Arm::QemuXfs => ("xfs", "xfs", false, ""),
+            _ => return None,
+        };
+        Some(FileSystem {
+            name,
+            kind,
+            is_written,
+            options,
+        })
+    }
+
+    /// Programs without which it cannot run.
+    pub(super) fn programs(self) -> &'static [&'static str] {
+        match self {
+            Arm::Everglade | Arm::EvergladeAlways | Arm::Null | Arm::NullMemory => &[],
+            Arm::QemuRaw => &["qemu-storage-daemon", "fio"],
+            Arm::QemuQcow2 => &["qemu-storage-daemon", "qemu-img"],
+            Arm::QemuCached => &["qemu-storage-daemon"],
+            Arm::QemuBtrfs | Arm::QemuBtrfsFull | Arm::QemuBtrfsPlain => {
+                &["qemu-storage-daemon", "fio", "mkfs.btrfs", "btrfs"]
+            }
+            Arm::QemuXfs => &["qemu-storage-daemon", "mkfs.xfs"],
+            Arm::Nbdkit => &["nbdkit", "fio"],
+            Arm::Disk => &["fio"],
+        }
+    }
+}
+
+/// A file system on a loop device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileSystem {
+    /// Of its folder and its image.
+    pub(super) name: &'static str,
+    kind: &'static str,
+    /// All blocks of the image are written before.
+    is_written: bool,
+    /// Of the mount.
+    options: &'static str,
 }
 
 /// A server under measurement.
 pub struct Server {
     process: Held,
+    /// After the process, which is in it.
+    bounded: Option<Bounded>,
     /// Where it listens.
     pub socket: PathBuf,
     /// Which export.
@@ -80,21 +168,43 @@ impl Server {
         };
         Ok(Server {
             process: Held::Ours(Box::new(daemon)),
+            bounded: None,
             socket,
             export: export.to_owned(),
         })
     }
 
-    /// `qemu-storage-daemon` over an image.
+    /// `qemu-storage-daemon` over an image, past the kernel's page cache.
     pub(super) fn qemu(
         folder: &Path,
         name: &str,
         image: &Path,
         driver: &str,
     ) -> Result<Server, Failure> {
+        Server::qemu_with(folder, name, image, driver, "cache.direct=on")
+    }
+
+    /// The same over a raw image, with a page cache of so many bytes.
+    pub(super) fn qemu_cached(
+        folder: &Path,
+        image: &Path,
+        cache_bytes: u64,
+    ) -> Result<Server, Failure> {
+        let mut server = Server::qemu_with(folder, "cached", image, "raw", "cache.direct=off")?;
+        server.bounded = Some(Bounded::holding(server.pid(), cache_bytes)?);
+        Ok(server)
+    }
+
+    fn qemu_with(
+        folder: &Path,
+        name: &str,
+        image: &Path,
+        driver: &str,
+        cache: &str,
+    ) -> Result<Server, Failure> {
         let socket = folder.join(format!("{name}.sock"));
         let file = format!(
-            "driver=file,node-name=file,filename={},cache.direct=on,aio=io_uring",
+            "driver=file,node-name=file,filename={},{cache},aio=io_uring",
             image.display()
         );
         let server = format!(
@@ -164,6 +274,7 @@ impl Server {
         }
         Ok(Server {
             process: Held::Peer(process),
+            bounded: None,
             socket,
             export: export.to_owned(),
         })
@@ -173,6 +284,7 @@ impl Server {
     pub(super) fn beside(&self, export: &str) -> Server {
         Server {
             process: Held::Borrowed(self.pid()),
+            bounded: None,
             socket: self.socket.clone(),
             export: export.to_owned(),
         }
@@ -197,11 +309,11 @@ impl Server {
     }
 }
 
-/// A tick of `/proc/PID/stat`. The sum of both times is as exact as the scheduler's own account; only how it
-/// is divided into user and system is sampled.
+/// A tick of `/proc/PID/stat`. The sum of both times is as exact as the scheduler's own account;
+/// only how it is divided into user and system is sampled.
 const TICK: Duration = Duration::from_millis(10);
 
-fn cpu(pid: u32) -> Result<Duration, Failure> {
+pub(super) fn cpu(pid: u32) -> Result<Duration, Failure> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).map_err(|error| Failure::rig(&path, &error))?;
     // The program's name is in parentheses and may have blanks.
@@ -228,8 +340,8 @@ pub(super) fn memory(pid: u32) -> Result<(u64, u64), Failure> {
     }
 }
 
-/// A file with all its blocks, which hold something.
-pub(super) fn written_file(path: &Path, bytes: u64) -> Result<(), Failure> {
+/// A file of that size without any blocks.
+pub(super) fn sparse_file(path: &Path, bytes: u64) -> Result<(), Failure> {
     let file = File::create(path).and_then(|file| file.set_len(bytes));
     file.map_err(|error| Failure::at("make", path, &error))
 }
@@ -257,24 +369,71 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    pub(super) fn make(folder: &Path, kind: &str, bytes: u64) -> Result<Mounted, Failure> {
-        let image = folder.join(format!("{kind}.img"));
-        written_file(&image, bytes)?;
+    pub(super) fn make(folder: &Path, kind: &'static str, bytes: u64) -> Result<Mounted, Failure> {
+        let plain = FileSystem {
+            name: kind,
+            kind,
+            is_written: false,
+            options: "",
+        };
+        Mounted::with(folder, plain, bytes)
+    }
+
+    pub(super) fn with(folder: &Path, of: FileSystem, bytes: u64) -> Result<Mounted, Failure> {
+        let image = image_of(folder, of);
+        if of.is_written {
+            write_all(&image, bytes)?;
+        } else {
+            sparse_file(&image, bytes)?;
+        }
         let image = image.to_string_lossy().into_owned();
-        // The loop device's own reads and writes go around the host's page cache, as everybody's do.
+        let is_xfs = of.kind == "xfs";
         must(
-            &format!("mkfs.{kind}"),
-            &[if kind == "xfs" { "-q" } else { "--quiet" }, &image],
+            &format!("mkfs.{}", of.kind),
+            &[if is_xfs { "-q" } else { "--quiet" }, "-K", &image],
         )?;
+        // The loop device's own reads and writes go around the host's page cache, as everybody's
+        // do.
         let device = must("losetup", &["--find", "--show", "--direct-io=on", &image])?;
-        let at = folder.join(kind);
+        let at = folder.join(of.name);
         fs::create_dir(&at).map_err(|error| Failure::at("make", &at, &error))?;
-        let mounted = must("mount", &[device.trim(), &at.to_string_lossy()]);
+        let path = at.to_string_lossy();
+        let words = [device.trim(), &path, "-o", of.options];
+        let words = if of.options.is_empty() {
+            &words[..2]
+        } else {
+            &words
+        };
+        let mounted = must("mount", words);
         // It goes with the mount, or now if there is none.
         must("losetup", &["--detach", device.trim()])?;
         mounted?;
         Ok(Mounted { folder: at })
     }
+}
+
+/// The loop device's file.
+pub(super) fn image_of(folder: &Path, of: FileSystem) -> PathBuf {
+    folder.join(format!("{}.img", of.name))
+}
+
+/// Writes all of a file, past the page cache.
+pub(super) fn write_all(path: &Path, bytes: u64) -> Result<(), Failure> {
+    sparse_file(path, bytes)?;
+    let (name, size) = (format!("--filename={}", path.display()), bytes.to_string());
+    let size = format!("--size={size}");
+    let words = [
+        "--name=fill",
+        &name,
+        &size,
+        "--rw=write",
+        "--bs=1M",
+        "--direct=1",
+        "--iodepth=8",
+        "--ioengine=io_uring",
+        "--end_fsync=1",
+    ];
+    must("fio", &words).map(drop)
 }
 
 impl Drop for Mounted {
@@ -284,9 +443,18 @@ impl Drop for Mounted {
     }
 }
 
-/// What ours needs to start.
-pub(super) fn start_ours(place: &Place, bytes: u64, memory: &str) -> Result<Server, Failure> {
-    let size = bytes.to_string();
-    let daemon = place.serve(&["--lun-size", &size, "--memory", memory])?;
+/// What ours needs to start. `pool` is the size of its aggregate if it is not the default.
+pub(super) fn start_ours(
+    place: &Place,
+    bytes: u64,
+    memory: &str,
+    pool: Option<u64>,
+) -> Result<Server, Failure> {
+    let (size, pool) = (bytes.to_string(), pool.map(|bytes| bytes.to_string()));
+    let mut words = vec!["--lun-size", &size, "--memory", memory];
+    if let Some(pool) = &pool {
+        words.extend(["--aggregate-size", pool]);
+    }
+    let daemon = place.serve(&words)?;
     Server::of_daemon(daemon, "vol0/lun0")
 }

@@ -1,16 +1,21 @@
-//! Everything that is started for the rows: servers when a row first needs them, filled before anybody
-//! measures.
+//! Everything that is started for the rows: servers when a row first needs them, filled before
+//! anybody measures.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::account::{Device, host_bytes};
+use super::bounded::Controller;
 use super::load::{self, Kind, Load};
 use super::row::{CACHED_BYTES, Row};
-use super::server::{Arm, Mounted, Server, must, start_ours, written_file};
+use super::server::{
+    Arm, FileSystem, Mounted, Server, image_of, must, sparse_file, start_ours, write_all,
+};
 use crate::Failure;
 use crate::rig::Place;
+use crate::rig::programs::missing;
 
 /// A snapshot of a few gigabytes is gone long before.
 const FORGET_TIME_MAX: Duration = Duration::from_secs(60);
@@ -20,7 +25,10 @@ pub struct Stage {
     place: Place,
     folder: PathBuf,
     bytes: u64,
-    memory: String,
+    memory: u64,
+    /// Size of our aggregate, if it is not the default.
+    pool: Option<u64>,
+    device: Device,
     null: PathBuf,
     raw: PathBuf,
     servers: BTreeMap<Arm, Server>,
@@ -33,18 +41,50 @@ pub struct Stage {
 impl Stage {
     /// In a folder on the disk that is measured. `programs` is where ours are.
     #[must_use]
-    pub fn new(folder: &Path, programs: &Path, bytes: u64, memory: &str) -> Stage {
+    pub fn new(folder: &Path, programs: &Path, bytes: u64, memory: u64) -> Stage {
         Stage {
             place: Place::new(&programs.join("everglade"), folder),
             folder: folder.to_owned(),
             bytes,
-            memory: memory.to_owned(),
+            memory,
+            pool: None,
+            device: Device::below(folder),
             null: programs.join("null"),
             raw: folder.join("raw.img"),
             servers: BTreeMap::new(),
             mounts: Vec::new(),
             settled: 0,
             is_raw_filled: false,
+        }
+    }
+
+    /// With an aggregate of that size.
+    #[must_use]
+    pub fn with_pool(mut self, bytes: u64) -> Stage {
+        self.pool = Some(bytes);
+        self
+    }
+
+    /// The device below the folder.
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Our cache, and so the page cache of [`Arm::QemuCached`].
+    pub(super) fn cache_bytes(&self) -> u64 {
+        self.memory / 2
+    }
+
+    /// Why a server cannot run on this machine, if it cannot.
+    #[must_use]
+    pub fn lacks(arm: Arm) -> Option<String> {
+        let absent = missing(arm.programs());
+        if !absent.is_empty() {
+            return Some(format!("{} not installed", absent.join(" and ")));
+        }
+        match arm {
+            Arm::QemuCached => Controller::of_machine().err(),
+            _ => None,
         }
     }
 
@@ -69,14 +109,10 @@ impl Stage {
         known.ok_or_else(|| Failure::Rig(format!("{} was not started", arm.name())))
     }
 
-    /// Starts and fills a server if it is not there, and lets those go that this row does not need and that
-    /// hold much.
+    /// Starts and fills a server if it is not there, and lets those go that this row does not need
+    /// and that hold much.
     pub(super) fn prepare(&mut self, arm: Arm, row: &Row) -> Result<(), Failure> {
-        if !row.arms.contains(&Arm::QemuBtrfs) && !self.mounts.is_empty() {
-            self.servers.remove(&Arm::QemuBtrfs);
-            self.servers.remove(&Arm::QemuXfs);
-            self.mounts.clear();
-        }
+        self.retire(row);
         if arm == Arm::Disk {
             return self.fill_raw();
         }
@@ -84,7 +120,10 @@ impl Stage {
             return self.warm(arm, row);
         }
         let server = match arm {
-            Arm::Everglade => start_ours(&self.place, self.bytes, &self.memory)?,
+            Arm::Everglade => {
+                let memory = self.memory.to_string();
+                start_ours(&self.place, self.bytes, &memory, self.pool)?
+            }
             Arm::EvergladeAlways => self.another_lun()?,
             Arm::QemuRaw => {
                 self.fill_raw()?;
@@ -106,8 +145,14 @@ impl Stage {
                 )?;
                 Server::qemu(&self.folder, "qcow2", &image, "qcow2")?
             }
-            Arm::QemuBtrfs => self.on("btrfs")?,
-            Arm::QemuXfs => self.on("xfs")?,
+            Arm::QemuCached => {
+                let image = self.folder.join("cached.img");
+                sparse_file(&image, self.bytes)?;
+                Server::qemu_cached(&self.folder, &image, self.cache_bytes())?
+            }
+            Arm::QemuBtrfs | Arm::QemuBtrfsFull | Arm::QemuBtrfsPlain | Arm::QemuXfs => {
+                self.on(arm)?
+            }
             Arm::Nbdkit => {
                 self.fill_raw()?;
                 Server::nbdkit(&self.folder, &self.raw)?
@@ -124,9 +169,49 @@ impl Stage {
         self.warm(arm, row)
     }
 
+    /// Ends servers that the row does not need and whose files take much space.
+    fn retire(&mut self, row: &Row) {
+        let is_needed = |arm: &Arm| row.arms.contains(arm);
+        let on_mounts = |arm: &Arm| arm.file_system().is_some();
+        if !row.arms.iter().any(on_mounts) {
+            self.servers.retain(|arm, _| !on_mounts(arm));
+            self.clear_mounts();
+            return;
+        }
+        for (arm, file) in [
+            (Arm::QemuQcow2, "it.qcow2"),
+            (Arm::QemuCached, "cached.img"),
+        ] {
+            if !is_needed(&arm) && self.servers.remove(&arm).is_some() {
+                // It was made when the server was started.
+                let _ = fs::remove_file(self.folder.join(file));
+            }
+        }
+    }
+
+    fn clear_mounts(&mut self) {
+        self.mounts.clear();
+        for of in Arm::ALL.into_iter().filter_map(Arm::file_system) {
+            // Absent if no row wanted it.
+            let _ = fs::remove_file(image_of(&self.folder, of));
+            let _ = fs::remove_dir(self.folder.join(of.name));
+        }
+    }
+
+    /// Overwrites as many blocks as an export has, at random places.
+    pub(super) fn age(&self, arm: Arm) -> Result<(), Failure> {
+        if arm == Arm::Disk {
+            return Ok(());
+        }
+        let server = self.server(arm)?;
+        let count = self.bytes / 4096;
+        load::scatter(&server.socket, &server.export, self.bytes, count, 7)
+            .map_err(|error| Failure::rig(&format!("age {}", arm.name()), &error))
+    }
+
     /// A row about what is cached finds it in the cache.
     fn warm(&self, arm: Arm, row: &Row) -> Result<(), Failure> {
-        if row.load.bytes == 0 || arm != Arm::Everglade {
+        if row.load.bytes == 0 || !matches!(arm, Arm::Everglade | Arm::QemuCached) {
             return Ok(());
         }
         let server = self.server(arm)?;
@@ -140,19 +225,7 @@ impl Stage {
 
     fn fill_raw(&mut self) -> Result<(), Failure> {
         if !self.is_raw_filled {
-            written_file(&self.raw, self.bytes)?;
-            let words = [
-                "--name=fill".to_owned(),
-                format!("--filename={}", self.raw.display()),
-                format!("--size={}", self.bytes),
-                "--rw=write".to_owned(),
-                "--bs=1M".to_owned(),
-                "--direct=1".to_owned(),
-                "--iodepth=8".to_owned(),
-                "--ioengine=io_uring".to_owned(),
-                "--end_fsync=1".to_owned(),
-            ];
-            must("fio", &words.iter().map(String::as_str).collect::<Vec<_>>())?;
+            write_all(&self.raw, self.bytes)?;
             self.is_raw_filled = true;
         }
         Ok(())
@@ -169,46 +242,56 @@ impl Stage {
     }
 
     /// On a file system on a loop device.
-    fn on(&mut self, kind: &str) -> Result<Server, Failure> {
-        // The image, a copy that shares less and less of it, and the one before until that is gone.
-        let mounted = Mounted::make(&self.folder, kind, self.bytes * 4)?;
+    fn on(&mut self, arm: Arm) -> Result<Server, Failure> {
+        let of = file_system(arm)?;
+        // The image, a copy that shares less and less of it, and room to spare.
+        let mounted = Mounted::with(&self.folder, of, self.bytes * 4)?;
         let image = mounted.folder.join("raw.img");
-        written_file(&image, self.bytes)?;
+        sparse_file(&image, self.bytes)?;
         self.mounts.push(mounted);
-        Server::qemu(&self.folder, kind, &image, "raw")
+        Server::qemu(&self.folder, of.name, &image, "raw")
     }
 
-    /// Makes a snapshot of an export, in the way of its server or of the file system below it; the one made before
-    /// is deleted.
+    /// Makes a snapshot of an export, in the way of its server or of the file system below it.
     pub(super) fn snapshot(&self, arm: Arm) -> Result<(), Failure> {
         match arm {
-            Arm::Everglade => {
-                // There is none before the first.
-                let _ = self
-                    .place
-                    .must(&["snapshot", "delete", "vol0@turn", "--yes"]);
-                self.place.must(&["snapshot", "create", "vol0@turn"])
-            }
-            Arm::QemuBtrfs => {
-                let (all, copy) = self.snapshot_paths("btrfs")?;
-                let words = ["subvolume", "delete", "--commit-after", &copy];
-                if Path::new(&copy).exists() {
-                    must("btrfs", &words)?;
-                }
+            Arm::Everglade => self.place.must(&["snapshot", "create", "vol0@turn"]),
+            Arm::QemuBtrfs | Arm::QemuBtrfsFull | Arm::QemuBtrfsPlain => {
+                let (all, copy) = self.snapshot_paths(arm)?;
                 must("btrfs", &["subvolume", "snapshot", "-r", &all, &copy]).map(drop)
             }
             Arm::QemuXfs => {
-                let (all, copy) = self.snapshot_paths("xfs")?;
+                let (all, copy) = self.snapshot_paths(arm)?;
                 let image = format!("{all}/raw.img");
                 must("cp", &["--reflink=always", "--force", &image, &copy]).map(drop)
             }
+            // It overwrites in place: the machine's figure beside the others.
+            Arm::Disk => Ok(()),
             _ => Err(Failure::Rig(format!("{} has no snapshots", arm.name()))),
         }
     }
 
-    /// Deletes what [`Stage::snapshot`] left of ours, and waits until its blocks are back: the next row is not
-    /// about snapshots.
-    pub(super) fn forget_snapshot(&self) -> Result<(), Failure> {
+    /// Deletes what [`Stage::snapshot`] made, and waits until its blocks are free: otherwise the
+    /// next server's turn would have the work of the deletion.
+    pub(super) fn forget_snapshot(&self, arm: Arm) -> Result<(), Failure> {
+        match arm {
+            Arm::Everglade => self.forget_ours(),
+            Arm::QemuBtrfs | Arm::QemuBtrfsFull | Arm::QemuBtrfsPlain => {
+                let (all, copy) = self.snapshot_paths(arm)?;
+                must("btrfs", &["subvolume", "delete", "--commit-after", &copy])?;
+                must("btrfs", &["subvolume", "sync", &all]).map(drop)
+            }
+            Arm::QemuXfs => {
+                let (_, copy) = self.snapshot_paths(arm)?;
+                fs::remove_file(&copy)
+                    .map_err(|error| Failure::at("remove", Path::new(&copy), &error))
+            }
+            _ => Ok(()),
+        }?;
+        self.sync(arm).map(drop)
+    }
+
+    fn forget_ours(&self) -> Result<(), Failure> {
         self.place
             .must(&["snapshot", "delete", "vol0@turn", "--yes"])?;
         let begun = Instant::now();
@@ -228,24 +311,31 @@ impl Stage {
     }
 
     /// Where a file system is mounted, and where a snapshot of it or in it goes.
-    fn snapshot_paths(&self, kind: &str) -> Result<(String, String), Failure> {
-        let mounted = self
-            .mounts
-            .iter()
-            .find(|mounted| mounted.folder.ends_with(kind));
-        let mounted = mounted.ok_or_else(|| Failure::Rig(format!("{kind} is not mounted")))?;
-        let all = mounted.folder.to_string_lossy().into_owned();
+    fn snapshot_paths(&self, arm: Arm) -> Result<(String, String), Failure> {
+        let all = self.mount_of(file_system(arm)?)?.to_string_lossy();
         let copy = format!("{all}/snapshot");
-        Ok((all, copy))
+        Ok((all.into_owned(), copy))
     }
 
-    /// Drives what a turn of ours left to its end: a change of topology is answered when its consistency point
-    /// is committed, and that has everything before it.
-    pub(super) fn settle(&mut self, arm: Arm, load: &Load) -> Result<(), Failure> {
-        let is_ours = matches!(arm, Arm::Everglade | Arm::EvergladeAlways);
-        if !is_ours || load.kind == Kind::Read {
-            return Ok(());
+    fn mount_of(&self, of: FileSystem) -> Result<&Path, Failure> {
+        let mut folders = self.mounts.iter().map(|mounted| &mounted.folder);
+        let found = folders.find(|folder| folder.ends_with(of.name));
+        let found = found.ok_or_else(|| Failure::Rig(format!("{} is not mounted", of.name)))?;
+        Ok(found)
+    }
+
+    /// Drives what a turn left behind to its end: our consistency point, the writeback of peers and
+    /// of file systems. False if the device was still written seconds later.
+    pub(super) fn settle(&mut self, arm: Arm, load: &Load) -> Result<bool, Failure> {
+        if arm.is_ours() && load.kind != Kind::Read {
+            self.commit()?;
         }
+        self.sync(arm)
+    }
+
+    /// Waits for a consistency point: a change of topology is answered when its own is committed,
+    /// and that has everything before it.
+    pub(super) fn commit(&mut self) -> Result<(), Failure> {
         if self.settled == 0 {
             self.place.must(&["volume", "create", "settling"])?;
             self.place
@@ -257,11 +347,34 @@ impl Stage {
             .must(&["lun", "resize", "settling/lun", "--size", &size])
     }
 
+    fn sync(&self, arm: Arm) -> Result<bool, Failure> {
+        if let Some(of) = arm.file_system() {
+            sync(self.mount_of(of)?)?;
+        }
+        sync(&self.folder)?;
+        Ok(self.device.rest())
+    }
+
+    /// What the host gave for the data of a server.
+    pub(super) fn host_bytes(&self, arm: Arm) -> Option<u64> {
+        let path = match arm {
+            Arm::Everglade | Arm::EvergladeAlways => self.place.data_dir(),
+            Arm::QemuRaw | Arm::Nbdkit | Arm::Disk => self.raw.clone(),
+            Arm::QemuQcow2 => self.folder.join("it.qcow2"),
+            Arm::QemuCached => self.folder.join("cached.img"),
+            Arm::QemuBtrfs | Arm::QemuBtrfsFull | Arm::QemuBtrfsPlain | Arm::QemuXfs => {
+                image_of(&self.folder, arm.file_system()?)
+            }
+            Arm::Null | Arm::NullMemory => return None,
+        };
+        Some(host_bytes(&path))
+    }
+
     /// Ends all servers and gives their space back.
     pub fn clear(&mut self) {
         self.servers.clear();
-        self.mounts.clear();
-        for name in ["raw.img", "it.qcow2", "btrfs.img", "xfs.img"] {
+        self.clear_mounts();
+        for name in ["raw.img", "it.qcow2", "cached.img"] {
             // Absent if no row wanted it.
             let _ = fs::remove_file(self.folder.join(name));
         }
@@ -273,4 +386,15 @@ impl Drop for Stage {
     fn drop(&mut self) {
         self.clear();
     }
+}
+
+fn file_system(arm: Arm) -> Result<FileSystem, Failure> {
+    let known = arm.file_system();
+    known.ok_or_else(|| Failure::Rig(format!("{} is on no file system of its own", arm.name())))
+}
+
+/// Writes everything that a file system holds back.
+fn sync(folder: &Path) -> Result<(), Failure> {
+    let open = fs::File::open(folder).map_err(|error| Failure::at("open", folder, &error))?;
+    rustix::fs::syncfs(&open).map_err(|error| Failure::at("sync", folder, &error))
 }

@@ -76,7 +76,7 @@ fn probe(folder: &Path, time: Duration) -> std::io::Result<Vec<Second>> {
 /// # Errors
 /// If it does not start.
 pub fn start(place: &Place, bytes: u64, memory: &str) -> Result<Server, Failure> {
-    start_ours(place, bytes, memory)
+    start_ours(place, bytes, memory, None)
 }
 
 /// Reads and writes at full speed. The probe's file is in `folder`, on the disk of the server.

@@ -1,51 +1,106 @@
-//! Rounds of turns: in each round every server runs the same load once, and who begins changes from round to
-//! round, so that whatever else the machine does falls on all of them alike. A ratio is made of the two turns
-//! of one round.
+//! Rounds of turns: in each round every server runs the same load once, and who begins changes from
+//! round to round, so that whatever else the machine does falls on all of them alike. A ratio is
+//! made of the two turns of one round.
 //!
-//! After a turn of ours the consistency point that its writes left is driven to its end before the next turn
-//! begins. Its CPU time counts for the turn, its wall time for nobody: otherwise others would be measured
-//! while our leftovers are written.
+//! After each turn, what the server left behind is driven to its end before the next turn begins.
+//! What that costs counts for the turn ([`account`](super::account)); its wall time counts for
+//! nobody: otherwise others would be measured while its leftovers are written.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
+use super::account::{Cost, Reading, Traffic};
+use super::disk;
 use super::latency::{Latencies, Points};
-use super::load::{Kind, Load, Order};
+use super::load::Load;
 use super::row::Row;
-use super::server::{Arm, must};
+use super::server::Arm;
 use super::stage::Stage;
 use crate::Failure;
 
 /// What one server did in all rounds of a row.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Record {
     /// Requests per second, by round.
     pub rates: Vec<f64>,
-    /// CPU microseconds for a request, by round.
+    /// CPU microseconds for a request, by round: of the server and of the kernel's threads.
     pub cpu_us: Vec<f64>,
-    /// Of all rounds together.
-    pub cpu: Duration,
-    /// Of all rounds together.
+    /// Of all rounds together: requests.
     pub operations: u64,
-    /// Wall time of all rounds together.
+    /// Wall time of the load, all rounds together.
     pub wall: Duration,
-    pub(super) latencies: Latencies,
     /// Of all rounds together.
-    pub points: Points,
+    pub cost: Cost,
+    pub(super) latencies: Latencies,
+    /// Of all rounds together; for `fio`, the medians of the rounds. Absent where `fio` does not
+    /// measure them.
+    pub points: Option<Points>,
+    /// Of `fio`, by round.
+    pub(super) told: Vec<Points>,
+    /// What the host gave for its data after the last round.
+    pub host_bytes: Option<u64>,
+    /// Turns after which the device was still written when the rig stopped waiting.
+    pub restless: u64,
 }
 
 impl Record {
-    /// CPU microseconds for a request over all rounds.
+    /// CPU microseconds for a request over all rounds, of the server and of the kernel's threads.
     #[must_use]
     pub fn cpu_us_for_one(&self) -> f64 {
+        (self.cost.server + self.cost.kernel).as_secs_f64() * 1e6 / self.requests()
+    }
+
+    /// The part of the kernel's threads in it.
+    #[must_use]
+    pub fn kernel_us_for_one(&self) -> f64 {
+        self.cost.kernel.as_secs_f64() * 1e6 / self.requests()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    fn requests(&self) -> f64 {
+        self.operations.max(1) as f64
+    }
+
+    /// Bytes that the device read and wrote for each byte of a request.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    pub fn device_share(&self, block: u32) -> Option<(f64, f64)> {
+        let bytes = self.requests() * f64::from(block);
+        let device = self.cost.device?;
+        Some((device.read as f64 / bytes, device.written as f64 / bytes))
+    }
+
+    fn add(&mut self, turn: Turn) {
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-        let operations = self.operations.max(1) as f64;
-        self.cpu.as_secs_f64() * 1e6 / operations
+        let operations = turn.operations.max(1) as f64;
+        let cpu = turn.cost.server + turn.cost.kernel;
+        self.rates.push(operations / turn.wall.as_secs_f64());
+        self.cpu_us.push(cpu.as_secs_f64() * 1e6 / operations);
+        self.operations += turn.operations;
+        self.wall += turn.wall;
+        let is_first = self.rates.len() == 1;
+        let (sum, cost) = (&mut self.cost, turn.cost);
+        sum.server += cost.server;
+        sum.kernel += cost.kernel;
+        sum.others += cost.others;
+        sum.wall += cost.wall;
+        sum.device = match (sum.device, cost.device) {
+            (None, device) if is_first => device,
+            (Some(sum), Some(one)) => Some(Traffic {
+                read: sum.read + one.read,
+                written: sum.written + one.written,
+            }),
+            _ => None,
+        };
+        self.latencies.append(turn.latencies);
+        self.told.extend(turn.points);
+        self.host_bytes = turn.host_bytes;
+        self.restless += u64::from(!turn.is_at_rest);
     }
 }
 
 /// A row and what it came to.
+#[derive(Debug)]
 pub struct Outcome {
     /// Which.
     pub row: Row,
@@ -53,6 +108,8 @@ pub struct Outcome {
     pub seconds: f64,
     /// By server.
     pub records: BTreeMap<Arm, Record>,
+    /// Of what it was measured.
+    pub commit: String,
 }
 
 /// Runs the rounds of a row.
@@ -66,6 +123,9 @@ pub(super) fn run(
     let mut records: BTreeMap<Arm, Record> = BTreeMap::new();
     for arm in arms {
         stage.prepare(*arm, row)?;
+        if row.after_age {
+            stage.age(*arm)?;
+        }
         // A turn that does not count: caches, connections and files are as they will be.
         turn(stage, *arm, row, seconds.min(0.5), 1 << 20)?;
     }
@@ -74,41 +134,31 @@ pub(super) fn run(
         for index in 0..arms.len() {
             let arm = arms[(first + index) % arms.len()];
             let one = turn(stage, arm, row, seconds, round)?;
-            let record = records.entry(arm).or_default();
-            #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-            let operations = one.operations.max(1) as f64;
-            record.rates.push(operations / one.wall.as_secs_f64());
-            record.cpu_us.push(one.cpu.as_secs_f64() * 1e6 / operations);
-            record.cpu += one.cpu;
-            record.wall += one.wall;
-            record.operations += one.operations;
-            record.latencies.append(one.latencies);
-            if arm == Arm::Disk {
-                record.points = one.points;
-            }
+            records.entry(arm).or_default().add(one);
         }
-    }
-    if row.after_snapshot {
-        stage.forget_snapshot()?;
     }
     for (arm, record) in &mut records {
-        if *arm != Arm::Disk {
-            record.points = record.latencies.points();
-        }
+        record.points = match arm {
+            Arm::Disk => Points::of_rounds(&record.told),
+            _ => Some(record.latencies.points()),
+        };
     }
     Ok(Outcome {
         row: row.clone(),
         seconds,
         records,
+        commit: String::new(),
     })
 }
 
 struct Turn {
     operations: u64,
     wall: Duration,
-    cpu: Duration,
+    cost: Cost,
     latencies: Latencies,
-    points: Points,
+    points: Option<Points>,
+    host_bytes: Option<u64>,
+    is_at_rest: bool,
 }
 
 fn turn(stage: &mut Stage, arm: Arm, row: &Row, seconds: f64, seed: u64) -> Result<Turn, Failure> {
@@ -123,76 +173,64 @@ fn turn(stage: &mut Stage, arm: Arm, row: &Row, seconds: f64, seed: u64) -> Resu
     if row.after_snapshot {
         stage.snapshot(arm)?;
     }
-    if arm == Arm::Disk {
-        return disk(stage.raw_image(), &load, time, seed);
+    let pid = match arm {
+        Arm::Disk => None,
+        _ => Some(stage.server(arm)?.pid()),
+    };
+    let before = Reading::now(pid, stage.device())?;
+    let mut turn = match arm {
+        Arm::Disk => on_file(stage, &load, time, seed)?,
+        _ => on_server(stage, arm, row.title, &load, time, seed)?,
+    };
+    turn.is_at_rest = stage.settle(arm, &load)?;
+    let cost = before.until(&Reading::now(pid, stage.device())?);
+    turn.cost = Cost {
+        // That of `fio` is known already.
+        server: turn.cost.server + cost.server,
+        ..cost
+    };
+    turn.host_bytes = stage.host_bytes(arm);
+    if row.after_snapshot {
+        stage.forget_snapshot(arm)?;
     }
+    Ok(turn)
+}
+
+fn on_server(
+    stage: &Stage,
+    arm: Arm,
+    title: &str,
+    load: &Load,
+    time: Duration,
+    seed: u64,
+) -> Result<Turn, Failure> {
     let server = stage.server(arm)?;
-    let before = server.cpu()?;
-    let (socket, export) = (server.socket.clone(), server.export.clone());
     let sample = load
-        .run(&socket, &export, time, seed)
-        .map_err(|error| Failure::rig(&format!("{} on {}", row.title, arm.name()), &error))?;
-    stage.settle(arm, &load)?;
-    let cpu = stage.server(arm)?.cpu()?.saturating_sub(before);
+        .run(&server.socket, &server.export, time, seed)
+        .map_err(|error| Failure::rig(&format!("{title} on {}", arm.name()), &error))?;
     Ok(Turn {
         operations: sample.operations,
         wall: Duration::from_secs_f64(sample.seconds),
-        cpu,
+        cost: Cost::default(),
         latencies: sample.latencies,
-        points: Points::default(),
+        points: None,
+        host_bytes: None,
+        is_at_rest: true,
     })
 }
 
-/// `fio` on the file itself.
-fn disk(image: &Path, load: &Load, time: Duration, seed: u64) -> Result<Turn, Failure> {
-    let way = match (load.kind, load.order) {
-        (Kind::Read, Order::Random) => "randread",
-        (Kind::Read, Order::Sequential | Order::Sparse(_)) => "read",
-        (_, Order::Random) => "randwrite",
-        (_, Order::Sequential | Order::Sparse(_)) => "write",
-    };
-    let words = [
-        "--name=disk".to_owned(),
-        format!("--filename={}", image.display()),
-        format!("--rw={way}"),
-        format!("--bs={}", load.block),
-        format!("--iodepth={}", load.depth),
-        format!("--size={}", load.bytes),
-        format!("--runtime={}ms", time.as_millis()),
-        format!("--randseed={seed}"),
-        "--time_based".to_owned(),
-        "--direct=1".to_owned(),
-        "--ioengine=io_uring".to_owned(),
-        "--end_fsync=1".to_owned(),
-        "--output-format=json".to_owned(),
-    ];
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let text = must("fio", &words)?;
-    let told: serde_json::Value =
-        serde_json::from_str(&text).map_err(|error| Failure::rig("understand fio", &error))?;
-    let job = &told["jobs"][0];
-    let side = if load.kind == Kind::Read {
-        "read"
-    } else {
-        "write"
-    };
-    let number = |value: &serde_json::Value| value.as_f64().unwrap_or(0.0);
-    let wall = Duration::from_secs_f64(number(&job[side]["runtime"]) / 1e3);
-    let share = (number(&job["usr_cpu"]) + number(&job["sys_cpu"])) / 100.0;
-    let at = |of_100: &str| {
-        let nanos = job[side]["clat_ns"]["percentile"][of_100].as_u64();
-        Duration::from_nanos(nanos.unwrap_or(0))
-    };
+fn on_file(stage: &Stage, load: &Load, time: Duration, seed: u64) -> Result<Turn, Failure> {
+    let figures = disk::run(stage.raw_image(), load, time, seed)?;
     Ok(Turn {
-        operations: job[side]["total_ios"].as_u64().unwrap_or(0),
-        wall,
-        cpu: wall.mul_f64(share),
-        latencies: Latencies::default(),
-        points: Points {
-            p50: at("50.000000"),
-            p99: at("99.000000"),
-            p999: at("99.900000"),
-            max: Duration::from_nanos(job[side]["clat_ns"]["max"].as_u64().unwrap_or(0)),
+        operations: figures.operations,
+        wall: figures.wall,
+        cost: Cost {
+            server: figures.cpu,
+            ..Cost::default()
         },
+        latencies: Latencies::default(),
+        points: figures.points,
+        host_bytes: None,
+        is_at_rest: true,
     })
 }

@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::super::server::{Mounted, Server, must, written_file};
+use super::super::server::{Mounted, Server, must, sparse_file};
 use super::store::{Points, Store, Taken};
 use crate::Failure;
 
@@ -110,7 +110,7 @@ impl Store for Btrfs {
         if !path.exists() {
             subvolume(&["create"], std::slice::from_ref(&path))?;
         }
-        written_file(&path.join(format!("{image}.img")), bytes)?;
+        sparse_file(&path.join(format!("{image}.img")), bytes)?;
         self.serve(volume, image)
     }
 
