@@ -489,7 +489,7 @@ fn levels(text: &mut String, levels: &[Level]) {
          then one block in eight is overwritten at random places. The raw file does not fill.\n\n\
          | level | in use before the first row |\n| --- | --- |",
         first.pool_bytes >> 30,
-        first.pool_bytes / super::fill::PARTS >> 20
+        (first.pool_bytes / super::fill::PARTS) >> 20
     );
     for level in levels {
         line!(text, "| {} % | {:.1} % |", level.percent, level.reached);

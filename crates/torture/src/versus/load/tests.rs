@@ -1,3 +1,5 @@
+//! Tests of [`super`]: what is measured, on made-up figures and servers.
+
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;

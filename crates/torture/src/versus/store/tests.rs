@@ -1,3 +1,5 @@
+//! Tests of [`super`]: what is measured, on made-up figures and servers.
+
 use super::super::page::page;
 use super::*;
 
