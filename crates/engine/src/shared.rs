@@ -297,6 +297,7 @@ impl Engine {
             begun: None,
             mender,
             derived: Vec::new(),
+            pins: Vec::new(),
             leaves_out: false,
         };
         shared.post(home, Message::Mount(Box::new(mounting)));

@@ -197,8 +197,6 @@ bugs! {
     ReadOnlyForgetsFrozen,
     /// A flush of a read-only aggregate is answered although something is in memory only.
     ReadOnlyFlushAnswered,
-    /// When an aggregate halts while its journal is replayed, the rest of the journal is not done again.
-    HaltedReplayEnds,
 }
 
 #[cfg(feature = "planted")]

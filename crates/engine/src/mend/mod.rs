@@ -247,6 +247,12 @@ impl Mender {
         self.aggregate.mended.note(done.place, &done.damaged.reason);
     }
 
+    /// The pointer to the block that is being mended.
+    pub(crate) fn pointer(&self) -> Pointer {
+        let last = self.stack.last().expect("something is being mended");
+        last.damaged.pointer
+    }
+
     /// True if what was last mended is being written.
     pub(crate) fn is_writing(&self) -> bool {
         let last = self.stack.last();

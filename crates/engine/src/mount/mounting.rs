@@ -58,6 +58,9 @@ pub(crate) struct Mounting {
     pub(crate) mender: Mender,
     /// What was derived, for the first consistency point to write.
     pub(crate) derived: Vec<(Pvbn, PageRef)>,
+    /// The same for the rest of the mount, which finds them by these pointers: until they are written, a device has
+    /// nothing to load in their place.
+    pub(crate) pins: Vec<(Pointer, PageRef)>,
     /// Something cannot be derived: what is damaged is left out from now on.
     pub(crate) leaves_out: bool,
 }
@@ -116,6 +119,13 @@ impl Mounting {
         match self.mender.step(cx)? {
             mend::Step::Again => {}
             mend::Step::Write(pvbn, page) => {
+                let pointer = self.mender.pointer();
+                if self.pins.iter().any(|(known, _)| *known == pointer) {
+                    return Err(Stop::damaged(format!("block {pvbn} was derived in vain")));
+                }
+                let there = Pointer { pvbn, ..pointer };
+                self.pins
+                    .extend([(pointer, page.clone()), (there, page.clone())]);
                 self.derived.push((pvbn, page));
                 self.mender.written(cx);
             }

@@ -43,6 +43,9 @@ impl<O: Outside> Core<O> {
         let Work::Mount(mounting) = &mut operation.work else {
             unreachable!("checked by the caller")
         };
+        for (pointer, page) in &mounting.pins {
+            operation.pinned.insert(*pointer, Ok(page.clone()));
+        }
         let aggregate = mounting.aggregate.clone();
         let mut cx = LoadCx {
             aggregate: aggregate.id,
@@ -162,6 +165,8 @@ impl<O: Outside> Core<O> {
                     .any(|asked| !asked.change.is_deletion()),
                 Trigger::Change,
             ),
+            // What was derived while the aggregate was opened is put where it was.
+            (!home.derived.is_empty() && !is_mounting, Trigger::Reclaim),
             (
                 aggregate.log.as_ref().is_some_and(Log::is_filling),
                 Trigger::Journal,

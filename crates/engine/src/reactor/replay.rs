@@ -117,9 +117,6 @@ impl<O: Outside> Core<O> {
                 return false;
             }
             let replay = self.replay(id);
-            if planted::is(Bug::HaltedReplayEnds) && aggregate.is_halted() {
-                replay.entries.clear();
-            }
             if let Some(entry) = replay.entries.pop_front() {
                 self.do_again(id, entry);
             } else if let Some((block, blocks)) = replay.scan.wants() {

@@ -114,7 +114,6 @@ const TABLE: &[Row] = &[
     (Bug::LunCloneCursorAhead, Kind::Snapshots, 1),
     (Bug::ReadOnlyForgetsFrozen, Kind::Faults, 8),
     (Bug::ReadOnlyFlushAnswered, Kind::Faults, 1),
-    (Bug::HaltedReplayEnds, Kind::Silent, 0),
 ];
 
 /// What came of a hunt.
