@@ -1,13 +1,12 @@
 //! The aggregate: its trees, Definition 1 over pvbns, contexts and contents; then each volume.
 
-use crate::bad::{Bad, BadBlocks, report_bad};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use everglade_format::context::place as context_place;
 use everglade_format::{Block, Context, FileId, Owner, Pvbn, Tag, metafile};
 
-use crate::contents;
+use crate::bad::{Bad, BadBlocks, report_bad};
 use crate::files::{self, Files};
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
@@ -16,9 +15,8 @@ use crate::media::{Fault, Media};
 use crate::problem::Kind;
 use crate::reference::{Reference, References};
 use crate::report::{Counts, Phase, Progress};
-use crate::tree;
 use crate::usage::{Claims, Frontiers, Number, Usage};
-use crate::volume;
+use crate::{contents, tree, volume};
 
 /// Bad blocks of volumes that are kept to be named by the files they belong to; further ones are
 /// reported under their containers.

@@ -1,7 +1,5 @@
 //! All files of a file system: every tree is walked, every reference noted. One walk for both layers.
 
-use crate::reference::note_reference;
-use crate::side_kinds;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,7 +15,8 @@ use crate::inodes::{self, Inodes, check_block_count};
 use crate::names::{self, Names};
 use crate::notes::Notes;
 use crate::problem::{Kind, Object, Place};
-use crate::reference::References;
+use crate::reference::{References, note_reference};
+use crate::side_kinds;
 use crate::tree::{self, File, Leaves, Visit};
 
 /// What a walk over a file system found.

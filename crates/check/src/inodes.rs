@@ -9,8 +9,7 @@ use everglade_format::{Block, CpNumber, FileId, Inode, Kind as FileKind, Layer, 
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
-use crate::reference::References;
-use crate::reference::note_reference;
+use crate::reference::{References, note_reference};
 use crate::side_kinds;
 use crate::tree::{self, File, Leaves, Visit, Walked};
 

@@ -13,8 +13,7 @@ use crate::filesystem::FileSystem;
 use crate::findings::Findings;
 use crate::inodes::{Inodes, check_block_count};
 use crate::problem::{Kind, Object, Place};
-use crate::reference::References;
-use crate::reference::note_reference;
+use crate::reference::{References, note_reference};
 use crate::side_kinds;
 use crate::tree::{self, File, Leaves, Visit};
 

@@ -3,7 +3,6 @@
 //! No directory names them: the volume's superblock does, until they are deleted. Then they are in the hidden
 //! namespace, as side files. So each is named exactly once, by one of the two.
 
-use crate::side_kinds::{is_side, name};
 use std::collections::BTreeSet;
 
 use everglade_format::{FileId, Inode, Kind as FileKind};
@@ -12,6 +11,7 @@ use crate::files::Files;
 use crate::filesystem::FileSystem;
 use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
+use crate::side_kinds::{is_side, name};
 
 /// Which side files were named by volumes.
 #[derive(Default)]

@@ -4,8 +4,7 @@ use everglade_format::volume::SUPERBLOCK_VVBN;
 use everglade_format::{Pointer, VolumeSuperblock};
 
 use crate::bad::BadBlocks;
-use crate::filesystem::FileSystem;
-use crate::filesystem::pointer_at;
+use crate::filesystem::{FileSystem, pointer_at};
 use crate::findings::Findings;
 use crate::problem::{Kind, Place};
 use crate::tree;

@@ -1,6 +1,5 @@
 //! Volumes: each one's trees, Definition 1 over vvbns, and the container beside them (O-04).
 
-use crate::superblock::read_superblock;
 use std::sync::Arc;
 
 use everglade_format::volume::{SUPERBLOCK_VVBN, VOLUME_AREA_BLOCKS};
@@ -16,6 +15,7 @@ use crate::reference::{Reference, References};
 use crate::report::Counts;
 use crate::sides::Sides;
 use crate::snapshots::{self, Strays, Volume};
+use crate::superblock::read_superblock;
 use crate::tree;
 use crate::usage::{Claims, Frontiers, Number, Usage, owner};
 

@@ -1,10 +1,12 @@
 //! What administrators ask of an aggregate: changes, and why one is refused.
 
-use crate::tree::notes;
-use everglade_affinity::{Affinities, Stranded};
-use everglade_format::volume::Sync;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+
+use everglade_affinity::{Affinities, Stranded};
+use everglade_format::volume::Sync;
+
+use crate::tree::notes;
 
 /// A change to what an aggregate holds.
 #[derive(Clone, Debug, PartialEq, Eq)]

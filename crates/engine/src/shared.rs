@@ -10,26 +10,23 @@ use everglade_format::volume::Sync;
 use everglade_pagecache::PageCache;
 
 use crate::background::split;
-use crate::change;
 use crate::cp::freeze::RECLAIM_REGIONS;
 use crate::media::heal::Healing;
 use crate::mend::Mender;
 use crate::mount::copies::{self, LostCopy};
-use crate::mount::labels;
-use crate::mount::labels::Refusal;
+use crate::mount::labels::{self, Refusal};
 use crate::mount::mounting::Mounting;
 use crate::pool::aggregate::{Aggregate, State};
-use crate::pool::bases;
 use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo};
 use crate::pool::log::{JournalInfo, Log, RecoveryInfo};
-use crate::pool::look;
 use crate::pool::lost::LostInfo;
 use crate::pool::mended::MendedInfo;
 use crate::pool::space::{Space, Usage};
 use crate::pool::trigger::CpCounts;
 use crate::pool::volume::Volume;
-use crate::snapshot;
+use crate::pool::{bases, look};
 use crate::tree::notes::Unreadable;
+use crate::{change, snapshot};
 
 /// How the engine is set up.
 #[derive(Clone, Copy, Debug)]
@@ -297,7 +294,6 @@ impl Engine {
             begun: None,
             mender,
             derived: Vec::new(),
-            pins: Vec::new(),
             leaves_out: false,
         };
         shared.post(home, Message::Mount(Box::new(mounting)));

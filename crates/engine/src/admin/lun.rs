@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, PoisonError};
 
-use everglade_format::planted::Bug;
-use everglade_format::{CpNumber, Entry, EntryKind, Inode, Kind, planted};
+use everglade_format::planted::{self, Bug};
+use everglade_format::{CpNumber, Entry, EntryKind, Inode, Kind};
 
 use crate::background::lun_clone;
 use crate::change::{Change, Context, Error};

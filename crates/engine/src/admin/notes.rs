@@ -2,8 +2,8 @@
 
 use everglade_format::metafile::NOTES;
 use everglade_format::notes::NOTES_BYTES_MAX;
-use everglade_format::planted::Bug;
-use everglade_format::{CpNumber, Inode, Kind, Layer, planted};
+use everglade_format::planted::{self, Bug};
+use everglade_format::{CpNumber, Inode, Kind, Layer};
 
 use crate::change::Error;
 use crate::home::aggregate::Home;

@@ -1,8 +1,5 @@
 //! Administrative changes to snapshots. Executed in the freeze, durable at commit; none of them loads anything.
 
-use crate::home::bases;
-use crate::home::find::{check_new, check_room, ensure_side_files, live};
-use crate::pool::bases::BASE;
 use std::sync::atomic::Ordering;
 
 use everglade_format::planted::{self, Bug};
@@ -12,8 +9,10 @@ use everglade_format::{CpNumber, SnapshotId, SnapshotRecord};
 use crate::change::Error;
 use crate::holders::table::{Created, hold};
 use crate::home::aggregate::Home;
-use crate::home::find::{check_name, find};
+use crate::home::bases;
+use crate::home::find::{check_name, check_new, check_room, ensure_side_files, find, live};
 use crate::home::volume::VolumeHome;
+use crate::pool::bases::BASE;
 use crate::pool::image::Image;
 
 pub(crate) fn create(

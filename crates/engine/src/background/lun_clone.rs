@@ -30,8 +30,6 @@
 //! 5. Steps leave the reserve alone. If the pool is full, the clone ends and gives back what it took.
 //! 6. What a superblock says of it is believed only as far as the trees agree. If they do not, the clone ends.
 
-use crate::holders::lun_clone::Job;
-use crate::home::publication::NewLun;
 use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -50,10 +48,11 @@ use crate::alloc::filesystem::FileSystem;
 use crate::change::Error;
 use crate::holders::alone::alone_with;
 use crate::holders::history::Node;
+use crate::holders::lun_clone::Job;
 use crate::holders::table::Created;
 use crate::home::aggregate::Home;
-use crate::home::find::{check_name, find, set_size};
-use crate::home::find::{check_room, ensure_side_files, live};
+use crate::home::find::{check_name, check_room, ensure_side_files, find, live, set_size};
+use crate::home::publication::NewLun;
 use crate::home::volume::VolumeHome;
 use crate::pool::image;
 use crate::pool::info::{LunCloneInfo, eta_seconds};

@@ -40,16 +40,14 @@ use everglade_format::{
 
 use crate::alloc::filesystem::FileSystem;
 use crate::holders::count;
-use crate::holders::fold;
-use crate::holders::fold::{maps_of, unite_summary};
+use crate::holders::fold::{self, maps_of, unite_summary};
 use crate::holders::history::Node;
 use crate::holders::plan::{Place, Plan, Way};
 use crate::holders::snapmap::{snapmap_block, snapmap_place};
 use crate::holders::table::Snapshots;
 use crate::home::aggregate::Home;
 use crate::home::volume::VolumeHome;
-use crate::pool::info;
-use crate::pool::info::ScanInfo;
+use crate::pool::info::{self, ScanInfo};
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::{Content, File};
 

@@ -5,7 +5,6 @@
 //! and a pvbn, the pointer, the container slot, the context; then the level-1 block itself is placed and
 //! sealed at once, since a region is cleaned once per consistency point.
 
-use crate::home::site::{record, store, take_virtual};
 use std::collections::HashMap;
 
 use everglade_env::PageRef;
@@ -17,6 +16,7 @@ use crate::alloc::references::{prepare_release, release};
 use crate::background::shrink::leaves_of;
 use crate::home::aggregate::Home;
 use crate::home::run::Job;
+use crate::home::site::{record, store, take_virtual};
 use crate::pool::overlay::{Change, Region};
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::{Content, File, Lost};

@@ -16,8 +16,7 @@ use everglade_format::volume::Split;
 use everglade_format::{FileId, Superblock};
 
 use crate::alloc::filesystem::FileSystem;
-use crate::background::lun_clone;
-use crate::background::{scan, split};
+use crate::background::{lun_clone, scan, split};
 use crate::home::aggregate::Home;
 use crate::home::publication::NewLun;
 use crate::home::run::Run;

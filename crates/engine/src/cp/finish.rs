@@ -8,7 +8,6 @@
 //! numbers and frees old ones; both change maps. So the maps come last, and free their own old places
 //! through the overflow file (see [`super::maps`]). Sealing allocates nothing.
 
-use crate::cp::place::place_physical;
 use std::sync::Arc;
 
 use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP, OVERFLOW, TOP_AREAS};
@@ -19,8 +18,8 @@ use everglade_format::{FileId, Pointer, Pvbn, SnapshotRecord, TopAreas, VolumeSu
 use crate::alloc::blocks::{Purpose, free_virtual, prepare_free_virtual};
 use crate::alloc::filesystem::FileSystem;
 use crate::background::lun_clone;
-use crate::cp::maps;
-use crate::cp::prune;
+use crate::cp::place::place_physical;
+use crate::cp::{maps, prune};
 use crate::home::aggregate::Home;
 use crate::home::run::Part;
 use crate::home::site::{record, take_virtual};

@@ -33,14 +33,13 @@
 //!    nothing more is written, and its frozen overlays stay, so that everything acknowledged can be read. Nothing of it
 //!    is seen after a restart but what the journal has.
 
+use everglade_format::FileId;
 use everglade_format::metafile::OVERFLOW;
-use everglade_format::planted::Bug;
-use everglade_format::{FileId, planted};
+use everglade_format::planted::{self, Bug};
 
 use crate::background::shrink;
 use crate::home::aggregate::Home;
-use crate::home::run::Part;
-use crate::home::run::Phase;
+use crate::home::run::{Part, Phase};
 use crate::mend;
 use crate::read::load::{LoadCx, Stop};
 use crate::tree::Content;

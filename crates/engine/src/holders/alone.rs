@@ -1,6 +1,6 @@
 //! Blocks that one image holds alone.
 
-use everglade_format::{BITS_PER_BLOCK, BLOCK_SIZE, Block, SnapshotId, bitmap};
+use everglade_format::{BLOCK_SIZE, Block, SnapshotId, bitmap};
 
 use crate::holders::count;
 use crate::holders::fold::maps_of;
@@ -15,19 +15,10 @@ pub(crate) fn alone_with(
     target: SnapshotId,
     block: u64,
 ) -> Result<Box<Block>, Stop> {
-    let first = block * BITS_PER_BLOCK;
-    let done = images
-        .snapshots
-        .done_below()
-        .saturating_sub(first)
-        .min(BITS_PER_BLOCK);
+    let node = Node::Snapshot(target);
     let mut alone = Box::new([0; BLOCK_SIZE]);
-    for (is_done, (from, to)) in [(true, (0, done)), (false, (done, BITS_PER_BLOCK))] {
-        if from == to {
-            continue;
-        }
-        let node = Node::Snapshot(target);
-        let mut near = images.snapshots.history(is_done).neighbours(node);
+    for (history, (from, to)) in images.snapshots.histories(block) {
+        let mut near = history.neighbours(node);
         near.retain(|near| *near != Node::Active);
         let wanted = near.iter().copied().chain([node]);
         let maps = maps_of(images, cx, wanted, block)?;

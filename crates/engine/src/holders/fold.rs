@@ -7,11 +7,10 @@
 //! passed, whoever changes a block folds them first (F-06 on demand).
 
 use everglade_env::{Page, PageRef};
-use everglade_format::planted::Bug;
-use everglade_format::{BITS_PER_BLOCK, BLOCK_SIZE, Block, SnapshotId, bitmap, planted};
+use everglade_format::planted::{self, Bug};
+use everglade_format::{BITS_PER_BLOCK, BLOCK_SIZE, Block, SnapshotId, bitmap};
 
-use crate::holders::count;
-use crate::holders::count::Maps;
+use crate::holders::count::{self, Maps};
 use crate::holders::held::Held;
 use crate::holders::history::{History, Node};
 use crate::holders::images::Images;
@@ -27,19 +26,9 @@ pub(crate) fn load(
     block: u64,
 ) -> Result<Held, Stop> {
     let summary = fold(images, summary, cx, block)?;
-    let first = block * BITS_PER_BLOCK;
-    let done = images
-        .snapshots
-        .done_below()
-        .saturating_sub(first)
-        .min(BITS_PER_BLOCK);
     let (mut near, mut only) = (Box::new([0; BLOCK_SIZE]), Vec::new());
-    for (is_done, (from, to)) in [(true, (0, done)), (false, (done, BITS_PER_BLOCK))] {
-        if from == to {
-            continue;
-        }
-        let history = images.snapshots.history(is_done);
-        let (part, parts) = neighbours(images, cx, &history, block, (from, to))?;
+    for (history, bits) in images.snapshots.histories(block) {
+        let (part, parts) = neighbours(images, cx, &history, block, bits)?;
         bitmap::unite(&mut near, &part);
         only.extend(parts);
     }
@@ -50,10 +39,10 @@ pub(crate) fn load(
     })
 }
 
-pub(crate) type Neighbours = (Box<Block>, Vec<(SnapshotId, PageRef)>);
+type Neighbours = (Box<Block>, Vec<(SnapshotId, PageRef)>);
 
 /// Blocks that neighbours of the active image hold, and those that each of them holds alone, in a range.
-pub(crate) fn neighbours(
+fn neighbours(
     images: Images<'_>,
     cx: &mut LoadCx<'_>,
     history: &History,
@@ -117,7 +106,7 @@ pub(crate) fn maps_of(
 
 /// Makes invariant 1 of [`crate::snapshot`] true for whatever is done next to block `block` of the active map.
 /// Returns the summary map's block.
-pub(crate) fn fold(
+fn fold(
     images: Images<'_>,
     summary: &mut File,
     cx: &mut LoadCx<'_>,

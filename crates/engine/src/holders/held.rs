@@ -3,8 +3,8 @@
 //! Loaded together with the block itself, once in a consistency point, for volumes with snapshots only.
 
 use everglade_env::PageRef;
-use everglade_format::planted::Bug;
-use everglade_format::{SnapshotId, bitmap, planted};
+use everglade_format::planted::{self, Bug};
+use everglade_format::{SnapshotId, bitmap};
 
 /// See the module's documentation. Bits are those of one block of the active map.
 pub(crate) struct Held {

@@ -25,13 +25,11 @@ use everglade_format::volume::{Scan, SnapshotRoots, Split};
 use everglade_format::{BITS_PER_BLOCK, Damage, FileId, SnapshotId, SnapshotRecord};
 
 use crate::holders::held::Held;
-use crate::holders::history;
-use crate::holders::history::{History, Line};
+use crate::holders::history::{self, History, Line};
 use crate::holders::lun_clone;
 use crate::holders::lun_restore::LunRestore;
 use crate::holders::plan::Plan;
-use crate::read::load::Damaged;
-use crate::read::load::{Gather, LoadCx, Stop};
+use crate::read::load::{Damaged, Gather, LoadCx, Stop, unless_damaged};
 use crate::tree::{Content, File};
 
 /// A snapshot of the image that the running consistency point writes.
@@ -114,21 +112,18 @@ fn damaged(stop: impl Into<Stop>) -> Option<Damaged> {
 }
 
 impl Snapshots {
-    /// Reads what can be read of the table of a volume, and says what cannot. Of a table that is not whole, only what
-    /// clients can name is of use.
+    /// Reads the table of a volume; all of it, or it stops.
     pub(crate) fn load(
         roots: SnapshotRoots,
         table: Option<&File>,
         cx: &mut LoadCx<'_>,
     ) -> Result<Snapshots, Stop> {
         let (snapshots, lost) = Snapshots::load_readable(roots, table, cx)?;
-        match lost.into_iter().next() {
-            None => Ok(snapshots),
-            Some(damaged) => Err(Stop::Damaged(Box::new(damaged))),
-        }
+        unless_damaged(snapshots, lost)
     }
 
-    /// Reads what can be read of the table, and says what cannot.
+    /// Reads what can be read of the table, and says what cannot. Of a table that is not whole, only the snapshots
+    /// that clients can name are of use.
     pub(crate) fn load_readable(
         roots: SnapshotRoots,
         table: Option<&File>,
@@ -444,14 +439,27 @@ impl Snapshots {
         }
     }
 
+    /// Bits of a map block that the delete scan has passed.
+    fn done_in(&self, block: u64) -> u64 {
+        let below = self.done_below().saturating_sub(block * BITS_PER_BLOCK);
+        below.min(BITS_PER_BLOCK)
+    }
+
+    /// The histories that hold for a block of the map, each with the bits from, and the end, for which it does: the one
+    /// after the delete scan for what the scan has passed, and the one before it for the rest.
+    pub(crate) fn histories(&self, block: u64) -> impl Iterator<Item = (Arc<History>, (u64, u64))> {
+        let done = self.done_in(block);
+        [(true, (0, done)), (false, (done, BITS_PER_BLOCK))]
+            .into_iter()
+            .filter(|(_, (from, to))| from < to)
+            .map(|(is_done, bits)| (self.history(is_done), bits))
+    }
+
     /// The nearest ancestors of the active image whose blocks may be in the active map only, for a block of the
     /// map: each with the first bit that counts.
     pub(crate) fn ancestors(&self, block: u64) -> Vec<(SnapshotId, u64)> {
         let mut found = Vec::new();
-        let done = self
-            .done_below()
-            .saturating_sub(block * BITS_PER_BLOCK)
-            .min(BITS_PER_BLOCK);
+        let done = self.done_in(block);
         let mut at = self.roots.parent;
         while let Some(id) = at {
             let record = self.get(id);

@@ -2,27 +2,24 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-
-use everglade_env::Nanos;
-
-use crate::home::run::Run;
-use crate::home::volume::VolumeHome;
-use crate::mend::Mender;
-use crate::mend::scrub::Scrub;
-use crate::read::load::Place;
-use everglade_env::PageRef;
-use everglade_format::FileId;
-use everglade_format::Pvbn;
-use everglade_format::planted::{self, Bug};
-use everglade_journal::Position;
 use std::sync::atomic::Ordering;
+
+use everglade_env::{Nanos, PageRef};
+use everglade_format::planted::{self, Bug};
+use everglade_format::{FileId, Pvbn};
+use everglade_journal::Position;
 
 use crate::alloc::filesystem::FileSystem;
 use crate::change;
 use crate::home::leaving::Leaving;
+use crate::home::run::Run;
+use crate::home::volume::VolumeHome;
 use crate::media::heal::Healing;
 use crate::media::host::Host;
+use crate::mend::Mender;
+use crate::mend::scrub::Scrub;
 use crate::pool::aggregate::Aggregate;
+use crate::read::load::Place;
 
 /// Everything about an aggregate that only its consistency point touches.
 pub(crate) struct Home {

@@ -1,7 +1,7 @@
 //! Which clones need a snapshot.
 
-use everglade_format::planted::Bug;
-use everglade_format::{FileId, SnapshotId, planted};
+use everglade_format::planted::{self, Bug};
+use everglade_format::{FileId, SnapshotId};
 
 use crate::home::aggregate::Home;
 

@@ -3,8 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use everglade_format::planted;
-use everglade_format::planted::Bug;
+use everglade_format::planted::{self, Bug};
 
 use crate::alloc::filesystem::FileSystem;
 use crate::pool::volume::{Lun, Volume};

@@ -1,8 +1,8 @@
 //! Storing a block of a volume: a vvbn, a pvbn, the container's slot and the context.
 
 use everglade_env::PageRef;
-use everglade_format::planted::Bug;
-use everglade_format::{Context, FileId, Owner, Pointer, Pvbn, Tag, Vvbn, planted};
+use everglade_format::planted::{self, Bug};
+use everglade_format::{Context, FileId, Owner, Pointer, Pvbn, Tag, Vvbn};
 
 use crate::alloc::blocks::Purpose;
 use crate::alloc::filesystem::FileSystem;

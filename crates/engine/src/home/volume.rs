@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use everglade_format::volume::Sync;
-use everglade_format::{FileId, Inode};
+use everglade_format::{FileId, Inode, SnapshotId};
 
 use crate::alloc::filesystem::FileSystem;
 use crate::pool::aggregate::Aggregate;
 use crate::pool::image::Image;
 use crate::pool::volume::Volume;
 use crate::tree::Lost;
-use everglade_format::SnapshotId;
 
 /// What the home reactor knows of a volume.
 pub(crate) struct VolumeHome {

@@ -86,11 +86,8 @@ impl Below {
         match &mut self.phase {
             Phase::Leaves(leaves) => {
                 if leaves.step(cx)? {
-                    let next = Phase::Container(None);
-                    let Phase::Leaves(leaves) = std::mem::replace(&mut self.phase, next) else {
-                        unreachable!("looked at above")
-                    };
                     self.derived = leaves.take();
+                    self.phase = Phase::Container(None);
                     if self.place.file != ACTIVE_MAP {
                         let key = &view.aggregate.key;
                         let zero = key.tag(&Page::zeroed());

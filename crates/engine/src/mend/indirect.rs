@@ -78,29 +78,13 @@ impl Children {
         let skip = Some((place.file, (place.level, place.index)));
         let is_lowest = place.level == 1;
         let first = (place.index * SPAN, 255);
-        let phase = match place.file {
-            ACTIVE_MAP if is_lowest => {
-                let what = What::Bits(Layer::Aggregate);
-                Phase::Leaves(Box::new(Leaves::new(
-                    what,
-                    first,
-                    view.inode_file,
-                    None,
-                    skip,
-                )))
-            }
-            CONTEXT_MAP if is_lowest => {
-                let what = What::Contexts;
-                Phase::Leaves(Box::new(Leaves::new(
-                    what,
-                    first,
-                    view.inode_file,
-                    None,
-                    skip,
-                )))
-            }
-            _ => Phase::Contexts(0),
+        let what = match place.file {
+            ACTIVE_MAP if is_lowest => Some(What::Bits(Layer::Aggregate)),
+            CONTEXT_MAP if is_lowest => Some(What::Contexts),
+            _ => None,
         };
+        let leaves = what.map(|what| Leaves::new(what, first, view.inode_file, None, skip));
+        let phase = leaves.map_or(Phase::Contexts(0), |leaves| Phase::Leaves(Box::new(leaves)));
         Children {
             place,
             tag,
@@ -128,17 +112,14 @@ impl Children {
         match &mut self.phase {
             Phase::Leaves(leaves) => {
                 if leaves.step(cx)? {
-                    let next = match self.place.file {
+                    self.derived = leaves.take();
+                    self.phase = match self.place.file {
                         ACTIVE_MAP => Phase::Contexts(0),
                         _ => {
                             let skip = Some((self.place.file, (1, self.place.index)));
                             Phase::Orphans(Box::new(Orphans::new(&self.inode_file, None, skip)))
                         }
                     };
-                    let Phase::Leaves(leaves) = std::mem::replace(&mut self.phase, next) else {
-                        unreachable!("looked at above")
-                    };
-                    self.derived = leaves.take();
                 }
             }
             Phase::Orphans(orphans) => {

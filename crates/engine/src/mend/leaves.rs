@@ -133,9 +133,9 @@ impl Leaves {
         Ok(())
     }
 
-    /// The leaves, in order.
-    pub(super) fn take(self) -> Vec<Page> {
-        self.pages
+    /// The leaves, in order; once.
+    pub(super) fn take(&mut self) -> Vec<Page> {
+        std::mem::take(&mut self.pages)
     }
 }
 

@@ -183,10 +183,6 @@ impl Mender {
             Work::Plan => mending.work = plan(&view, cx, place, pointer)?,
             Work::Leaves(leaves) => {
                 if leaves.step(cx)? {
-                    let Work::Leaves(leaves) = std::mem::replace(&mut mending.work, Work::Plan)
-                    else {
-                        unreachable!("looked at above")
-                    };
                     let page = leaves.take().pop().expect("one was asked for");
                     if place.file == CONTEXT_MAP && place.volume.is_none() {
                         return Ok(self.install(place, page));

@@ -7,6 +7,7 @@
 //! listed, and passed over.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use everglade_format::inode::INODES_PER_BLOCK;
 use everglade_format::metafile::{ACTIVE_MAP, DIRECTORY, INODE_FILE, OVERFLOW, REFCOUNTS};
@@ -17,7 +18,6 @@ use super::view::View;
 use crate::pool::aggregate::Aggregate;
 use crate::read::load::{Damaged, Gather, LoadCx, Place, Stop};
 use crate::tree::names::Names;
-use std::sync::Arc;
 
 /// Blocks read in one step.
 const STEP_BLOCKS: usize = 64;

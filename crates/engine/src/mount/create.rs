@@ -1,8 +1,7 @@
 //! Making an aggregate: labels and an empty superblock. The first consistency point does the rest.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
-use everglade_format::config::CONFIG_BYTES;
-use everglade_format::config::{JournalRegion, name_is_valid};
+use everglade_format::config::{CONFIG_BYTES, JournalRegion, name_is_valid};
 use everglade_format::geometry::AREA_BLOCKS;
 use everglade_format::label::{
     CONFIG_OFFSETS, LABEL_BLOCKS, LABEL_BYTES, SUPERBLOCK_OFFSETS, config_slot, data_region,

@@ -9,17 +9,12 @@
 //! point: a mount writes nothing. What cannot be derived is left out, and the aggregate is read-only then ([`crate::alloc::named`]): a volume whose superblock cannot be
 //! read, snapshots whose records cannot. Only if no volume at all can be read the mount fails.
 
-use crate::alloc::named::{Absent, load_readable};
-use crate::mend::{self, Mender};
-use crate::mount::search::Search;
-use crate::read::load::Damaged;
-use everglade_format::config::Uuid;
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 
 use everglade_affinity::VolumeAffinities;
 use everglade_env::PageRef;
+use everglade_format::config::Uuid;
 use everglade_format::volume::{SUPERBLOCK_VVBN, Split, VOLUME_AREA_BLOCKS};
 use everglade_format::{
     Damage, Entry, EntryKind, FileId, Kind, Layer, Pointer, Pvbn, Superblock, VolumeSuperblock,
@@ -29,18 +24,20 @@ use everglade_target::Error;
 
 use crate::admin::volume::new_volume;
 use crate::alloc::filesystem::FileSystem;
+use crate::alloc::named::{Absent, load_readable};
 use crate::background::lun_clone;
 use crate::holders::table::Snapshots;
 use crate::home::aggregate::Home;
 use crate::home::volume::VolumeHome;
 use crate::media::heal::Healing;
 use crate::media::host::Host;
+use crate::mend::{self, Mender};
+use crate::mount::search::Search;
 use crate::pool::aggregate::Aggregate;
-use crate::pool::image;
-use crate::pool::image::Image;
+use crate::pool::image::{self, Image};
 use crate::pool::info::SnapshotInfo;
 use crate::pool::volume::Lun;
-use crate::read::load::{Gather, LoadCx, Stop};
+use crate::read::load::{Damaged, Gather, LoadCx, Stop};
 use crate::read::root::Root;
 use crate::tree::File;
 
@@ -56,11 +53,9 @@ pub(crate) struct Mounting {
     pub(crate) begun: Option<Begun>,
     /// Derives what is damaged.
     pub(crate) mender: Mender,
-    /// What was derived, for the first consistency point to write.
-    pub(crate) derived: Vec<(Pvbn, PageRef)>,
-    /// The same for the rest of the mount, which finds them by these pointers: until they are written, a device has
-    /// nothing to load in their place.
-    pub(crate) pins: Vec<(Pointer, PageRef)>,
+    /// What was derived, by the pointer that names it and the block where it goes. Until the first consistency point
+    /// writes it, a device has nothing to load in its place.
+    pub(crate) derived: Vec<(Pointer, Pvbn, PageRef)>,
     /// Something cannot be derived: what is damaged is left out from now on.
     pub(crate) leaves_out: bool,
 }
@@ -115,18 +110,26 @@ impl Mounting {
         }
     }
 
+    /// What was derived, by all pointers that it is found by.
+    pub(crate) fn pins(&self) -> impl Iterator<Item = (Pointer, &PageRef)> {
+        self.derived.iter().flat_map(|(pointer, pvbn, page)| {
+            let there = Pointer {
+                pvbn: *pvbn,
+                ..*pointer
+            };
+            [(*pointer, page), (there, page)]
+        })
+    }
+
     fn mend(&mut self, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
         match self.mender.step(cx)? {
             mend::Step::Again => {}
             mend::Step::Write(pvbn, page) => {
                 let pointer = self.mender.pointer();
-                if self.pins.iter().any(|(known, _)| *known == pointer) {
+                if self.pins().any(|(known, _)| known == pointer) {
                     return Err(Stop::damaged(format!("block {pvbn} was derived in vain")));
                 }
-                let there = Pointer { pvbn, ..pointer };
-                self.pins
-                    .extend([(pointer, page.clone()), (there, page.clone())]);
-                self.derived.push((pvbn, page));
+                self.derived.push((pointer, pvbn, page));
                 self.mender.written(cx);
             }
             // Nothing that a mount reads.
@@ -297,7 +300,11 @@ impl Mounting {
             ),
             installed: Vec::new(),
             scrub: None,
-            derived: std::mem::take(&mut self.derived),
+            derived: self
+                .derived
+                .drain(..)
+                .map(|(_, pvbn, page)| (pvbn, page))
+                .collect(),
         };
         for loaded in volumes {
             let id = loaded.superblock.volume;

@@ -7,11 +7,10 @@
 //!
 //! Contexts of blocks that are free are left over, so the active map has the last word.
 
-use everglade_format::bitmap;
 use everglade_format::context::{CONTEXTS_PER_BLOCK, Owner};
 use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP};
 use everglade_format::volume::SUPERBLOCK_VVBN;
-use everglade_format::{BITS_PER_BLOCK, Context, Entry, Pointer, Pvbn};
+use everglade_format::{BITS_PER_BLOCK, Context, Entry, Pointer, Pvbn, bitmap};
 
 use crate::alloc::filesystem::FileSystem;
 use crate::read::load::{Damaged, Gather, LoadCx, Stop};

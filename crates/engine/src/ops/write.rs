@@ -8,10 +8,10 @@ use everglade_journal::Action;
 use everglade_target::span::parts;
 use everglade_target::{Error, Op, WriteSpan};
 
-use crate::ops::part::Base;
+use crate::ops::part::{self, Base};
 use crate::ops::{
     BLOCK, Client, OpCx, Origin, Outcome, charged_among, committed_pointer, find_in_overlays,
-    leave_all, part, throttle,
+    leave_all, throttle,
 };
 use crate::pool::overlay::Found;
 use crate::pool::space::Class;

@@ -7,9 +7,9 @@ use everglade_env::{Page, PageRef};
 use everglade_journal::Action;
 use everglade_target::{OP_BYTES_MAX, Op};
 
-use crate::ops::part::Base;
+use crate::ops::part::{self, Base};
 use crate::ops::write::admit;
-use crate::ops::{BLOCK, Client, OpCx, Outcome, discard, leave_all, part, throttle};
+use crate::ops::{BLOCK, Client, OpCx, Outcome, discard, leave_all, throttle};
 use crate::pool::volume::Lun;
 use crate::read::load::Stop;
 

@@ -22,7 +22,7 @@ pub(crate) fn one(volume: &Volume, name: &str) -> Option<SnapshotInfo> {
     Some(found)
 }
 
-pub(crate) fn with_parent(info: &SnapshotInfo, all: &[SnapshotInfo]) -> SnapshotInfo {
+fn with_parent(info: &SnapshotInfo, all: &[SnapshotInfo]) -> SnapshotInfo {
     let number = info.parent;
     let place = number.and_then(|number| all.binary_search_by_key(&number, |known| known.id).ok());
     SnapshotInfo {
@@ -32,7 +32,7 @@ pub(crate) fn with_parent(info: &SnapshotInfo, all: &[SnapshotInfo]) -> Snapshot
 }
 
 /// Fills in what is not as of the last consistency point, but as it is now.
-pub(crate) fn look(snapshots: &mut [SnapshotInfo], volume: &Volume) {
+fn look(snapshots: &mut [SnapshotInfo], volume: &Volume) {
     bases::mark(snapshots, volume);
     for snapshot in snapshots {
         // Freezes and publications want to change them, and would wait for who looks at a thousand at once.

@@ -43,8 +43,8 @@ impl<O: Outside> Core<O> {
         let Work::Mount(mounting) = &mut operation.work else {
             unreachable!("checked by the caller")
         };
-        for (pointer, page) in &mounting.pins {
-            operation.pinned.insert(*pointer, Ok(page.clone()));
+        for (pointer, page) in mounting.pins() {
+            operation.pinned.insert(pointer, Ok(page.clone()));
         }
         let aggregate = mounting.aggregate.clone();
         let mut cx = LoadCx {

@@ -16,8 +16,7 @@ use std::sync::Arc;
 use everglade_env::Outside;
 use everglade_target::{Completion, Error, Op};
 
-use crate::ops;
-use crate::ops::{Client, OpCx, Origin, Outcome, read};
+use crate::ops::{self, Client, OpCx, Origin, Outcome, read};
 use crate::pool::volume::Lun;
 use crate::reactor::{Core, Work};
 use crate::read::load::{LoadCx, Pinned};

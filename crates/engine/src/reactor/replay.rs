@@ -21,12 +21,12 @@ use everglade_env::{BLOCK_SIZE, Completion, Nanos, Op, Outside, Page, PageRef};
 use everglade_format::planted::{self, Bug};
 use everglade_format::{CpNumber, FileId};
 use everglade_journal::{Action, End, Entry, Position, Scan};
+use everglade_target as contract;
 use everglade_target::span::block_count;
-use everglade_target::{self as contract, Error, Reply, WriteSpan};
+use everglade_target::{Error, Reply, WriteSpan};
 
 use crate::ops::{Client, Origin};
-use crate::pool::aggregate::Aggregate;
-use crate::pool::aggregate::State;
+use crate::pool::aggregate::{Aggregate, State};
 use crate::pool::log::RecoveryInfo;
 use crate::pool::volume::Lun;
 use crate::reactor::loading::Inflight;

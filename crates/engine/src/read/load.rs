@@ -132,6 +132,14 @@ impl From<Missing> for Stop {
     }
 }
 
+/// What was read, if nothing of it is damaged.
+pub(crate) fn unless_damaged<T>(read: T, lost: Vec<Damaged>) -> Result<T, Stop> {
+    match lost.into_iter().next() {
+        None => Ok(read),
+        Some(damaged) => Err(Stop::Damaged(Box::new(damaged))),
+    }
+}
+
 /// What became of a page that was waited for.
 pub(crate) type Arrival = Result<PageRef, Missing>;
 

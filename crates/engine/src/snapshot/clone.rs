@@ -22,8 +22,6 @@
 //!    copied.
 //! 2. The base cannot be deleted, neither in the parent nor in the clone, nor the parent, while the clone is one.
 
-use crate::pool::bases::BASE;
-
 use everglade_format::snapshot::State;
 use everglade_format::volume::VOLUME_AREA_BLOCKS;
 use everglade_format::{FileId, SnapshotRecord};
@@ -32,6 +30,7 @@ use crate::alloc::filesystem::FileSystem;
 use crate::change::{Change, Error, Request};
 use crate::home::aggregate::Home;
 use crate::home::publication::Restored;
+use crate::pool::bases::BASE;
 use crate::pool::image::Image;
 use crate::read::load::{LoadCx, Stop};
 use crate::snapshot::restore;

@@ -23,8 +23,6 @@
 //!    are part of it: also where none was above zero before, what comes back may be another LUN's by now, so the blocks
 //!    of the refcount file are numbered before anything is changed.
 
-use crate::holders::alone::alone_with;
-use crate::holders::lun_restore::{Bits, LunRestore, Pair, Side, Stage, Walk};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -41,11 +39,12 @@ use crate::alloc::references::{prepare_release, release};
 use crate::background::lun_clone;
 use crate::background::shrink::CHANGED_MAX;
 use crate::change::{Change, Error};
+use crate::holders::alone::alone_with;
 use crate::holders::history::Node;
+use crate::holders::lun_restore::{Bits, LunRestore, Pair, Side, Stage, Walk};
 use crate::holders::table::Created;
 use crate::home::aggregate::Home;
-use crate::home::find::find;
-use crate::home::find::{check_new, check_room, live};
+use crate::home::find::{check_new, check_room, find, live};
 use crate::home::publication::Restored;
 use crate::pool::image;
 use crate::pool::volume::{Lun, Volume};

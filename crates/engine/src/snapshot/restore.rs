@@ -15,7 +15,6 @@
 //!    and get them back if the target cannot be read.
 //! 4. File ids and the frontier of the vvbn space are the volume's, not the image's: they never go back.
 
-use crate::home::publication::Restored;
 use std::sync::atomic::Ordering;
 
 use everglade_format::planted::{self, Bug};
@@ -27,6 +26,7 @@ use crate::alloc::filesystem::FileSystem;
 use crate::alloc::named::load_file_system;
 use crate::change::{Change, Error};
 use crate::home::aggregate::Home;
+use crate::home::publication::Restored;
 use crate::read::load::{LoadCx, Stop};
 
 /// Reads the target's inodes, once in the consistency point. A target that cannot be read ends the restore.

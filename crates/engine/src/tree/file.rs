@@ -18,10 +18,9 @@ use std::collections::BTreeMap;
 
 use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_format::indirect::BlockKind;
-use everglade_format::metafile::{METAFILES, NOTES, TOP_AREAS};
+use everglade_format::metafile::{self, METAFILES, NOTES, TOP_AREAS};
 use everglade_format::{
     CpNumber, FileId, Header, Indirect, IndirectMut, Inode, Kind, Layer, Pointer, SPAN, TagKey,
-    metafile,
 };
 
 use crate::read::load::{LoadCx, Place, Stop};

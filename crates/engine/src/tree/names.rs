@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use everglade_format::directory::ENTRIES_PER_BLOCK;
 use everglade_format::{Damage, Directory, Entry, FileId};
 
-use crate::read::load::{Damaged, LoadCx, Stop};
+use crate::read::load::{Damaged, LoadCx, Stop, unless_damaged};
 use crate::tree::{Content, File};
 
 /// See the module's documentation.
@@ -23,10 +23,7 @@ impl Names {
     /// Reads a directory; all of it, or it stops.
     pub(crate) fn load(file: &File, cx: &mut LoadCx<'_>) -> Result<Names, Stop> {
         let (names, lost) = Names::load_readable(file, cx)?;
-        match lost.into_iter().next() {
-            None => Ok(names),
-            Some(damaged) => Err(Stop::Damaged(Box::new(damaged))),
-        }
+        unless_damaged(names, lost)
     }
 
     /// Reads what can be read of a directory, and says what cannot.

@@ -23,11 +23,10 @@ use everglade_env::PageRef;
 use everglade_format::indirect::BlockKind;
 use everglade_format::metafile::NOTES;
 use everglade_format::notes::{NOTES_BLOCKS_MAX, NOTES_PER_BLOCK, decode, encode_into};
-use everglade_format::{Damage, Header, Indirect, Layer, Pointer, SPAN};
+use everglade_format::{Damage, Header, Indirect, Layer, Pointer, Pvbn, SPAN};
 
 use crate::read::load::{LoadCx, Stop};
 use crate::tree::{Content, File};
-use everglade_format::Pvbn;
 
 /// Why the text is not there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

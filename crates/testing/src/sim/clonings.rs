@@ -24,9 +24,7 @@ use crate::engine::{EngineMaker, EngineSystem};
 use crate::sim::Failure;
 use crate::sim::asker::{Asker, Ended, Lun};
 use crate::sim::changes::Side;
-use crate::sim::story;
-use crate::sim::story::Beginning;
-use crate::sim::story::{Life as _, Story};
+use crate::sim::story::{self, Beginning, Life as _, Story};
 use crate::sim::words::{Cases, Words};
 use crate::system::System;
 

@@ -4,16 +4,15 @@
 //! ghost; scans about to begin), and afterwards rests, so that its scans are cut too. One thing is asked at a time,
 //! as in [`super::snapshots`], but for clones of LUNs, which go on meanwhile. `words` says how it is cut and judged.
 
+use everglade_engine::admin::Change;
+use everglade_env::BLOCK_SIZE;
+
 use crate::SimWorld;
 use crate::engine::{EngineMaker, EngineSystem};
 use crate::sim::Failure;
 use crate::sim::snapshots::{Life, State, Step};
-use crate::sim::story;
-use crate::sim::story::Beginning;
-use crate::sim::story::Story;
+use crate::sim::story::{self, Beginning, Story};
 use crate::sim::words::{Cases, Words};
-use everglade_engine::admin::Change;
-use everglade_env::BLOCK_SIZE;
 
 const VOLUME: &str = "v";
 const LUN: &str = "l";

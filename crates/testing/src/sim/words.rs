@@ -7,8 +7,7 @@
 
 use crate::engine::EngineMaker;
 use crate::sim::recoveries::{Entry, Recoveries, mount};
-use crate::sim::story::Beginning;
-use crate::sim::story::{Life, Story};
+use crate::sim::story::{Beginning, Life, Story};
 use crate::sim::{Failure, Report};
 use crate::system::Maker;
 use crate::world::{Cut, Images, Keep};
