@@ -8,10 +8,12 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::clients::{LUN, assert_clean};
-use crate::host_space::{SmallHost, assert_reads_back, host_bytes, payload, write_until_full};
+use crate::host_space::{
+    SmallHost, assert_reads_back, host_bytes, payload, within, write_until_full,
+};
 use crate::running::{Place, Server, code, stderr, stdout};
 use crate::wire::Client;
 
@@ -72,15 +74,6 @@ fn trim(client: &mut Client, numbers: Range<u64>) {
     client.flush().expect("flushed");
 }
 
-#[track_caller]
-fn promptly(what: &str, mut condition: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !condition() {
-        assert!(since.elapsed() < PROMPTLY, "{what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
 fn has_endpoints(place: &Place, server: &Server) -> bool {
     let path = place.data_dir().join("run/endpoints.json");
     let Ok(text) = fs::read_to_string(path) else {
@@ -138,9 +131,11 @@ fn a_full_host_starts_serves_deletes_and_gets_its_space_back() {
     assert!(has_endpoints(&place, &server));
     let before = host_bytes(&place);
     delete_lun(&place);
-    promptly("the host gets space back after a deletion", || {
-        host.free_bytes() >= 256 * MIB
-    });
+    within(
+        PROMPTLY,
+        "the host gets space back after a deletion",
+        || host.free_bytes() >= 256 * MIB,
+    );
     assert!(host_bytes(&place) <= before - 256 * MIB);
     let history = stdout(&place.run(&["history"]));
     assert!(history.contains("lun delete"), "{history}");
@@ -176,10 +171,12 @@ fn a_data_directory_without_space_set_aside_starts_on_a_full_host() {
     drop(client);
     // The deletion itself makes the room that is missing.
     delete_lun(&place);
-    promptly("endpoints.json is written when there is space", || {
-        has_endpoints(&place, &server)
-    });
-    promptly("space is set aside", || {
+    within(
+        PROMPTLY,
+        "endpoints.json is written when there is space",
+        || has_endpoints(&place, &server),
+    );
+    within(PROMPTLY, "space is set aside", || {
         data.join("state.toml.spare").exists()
     });
     server.kill();
@@ -207,7 +204,7 @@ fn a_host_that_others_fill_gets_what_is_not_needed_soon() {
     trim(&mut client, 0..1024);
     // The host has plenty, so some areas stay ready for what is written next.
     let (mut before, mut looks) = (0, 0);
-    promptly("nothing more goes back", || {
+    within(PROMPTLY, "nothing more goes back", || {
         let now = host_bytes(&place);
         looks = if now == before { looks + 1 } else { 0 };
         before = now;
@@ -216,7 +213,8 @@ fn a_host_that_others_fill_gets_what_is_not_needed_soon() {
     assert!(before > GIB, "{before}");
     // What goes back meanwhile, the other takes too.
     fill(&host, "squatter");
-    promptly(
+    within(
+        PROMPTLY,
         "areas that were kept go back, though nothing is written here",
         || host_bytes(&place) <= before - 384 * MIB,
     );

@@ -120,11 +120,17 @@ pub(crate) fn assert_reads_back(client: &mut Client, numbers: std::ops::Range<u6
 
 /// Tries again for a while, because space returns in the background.
 #[track_caller]
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    within(Duration::from_secs(40), what, condition);
+}
+
+/// Looks ten times a second, and fails if the condition is not met in time.
+#[track_caller]
+pub(crate) fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let since = Instant::now();
     while !condition() {
-        assert!(since.elapsed() < Duration::from_secs(40), "{what}");
-        std::thread::sleep(Duration::from_millis(200));
+        assert!(since.elapsed() < limit, "{what}");
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::wire::Client;
 const MIB: u64 = 1 << 20;
 
 /// A number of KiB from `/proc/PID/status`, as bytes.
-fn status_bytes(server: &Server, field: &str) -> u64 {
+pub(crate) fn status_bytes(server: &Server, field: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("a process");
     let line = text.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.and_then(|rest| rest.trim_start_matches(':').trim().strip_suffix(" kB"));

@@ -170,18 +170,7 @@ impl State {
             Err(error) => return refused(device, error),
         };
         self.record(record::PUNCH, &place, 0);
-        self.overlapping += u64::from(self.is_being_written(&place));
-        self.track_written(place.device, place.range.clone());
-        let device = &mut self.devices[place.device];
-        let latency = device.latency(device.spec.latency.write);
-        device.damage.clear(place.range.clone());
-        let pending = Some(Change::Punch(place.range));
-        (
-            place.device,
-            self.maybe_now(place.device, pending, false),
-            Ok(()),
-            latency,
-        )
+        self.punch(place, Ok(()))
     }
 
     fn submit_allocate(&mut self, device: DeviceId, offset: u64, length: u64) -> Submitted {
@@ -191,7 +180,7 @@ impl State {
         };
         self.record(record::ALLOCATE, &place, 0);
         if let Err(error) = self.take_space(&place) {
-            return self.refuse_allocation(place, error);
+            return self.punch(place, Err(error));
         }
         let device = &mut self.devices[place.device];
         let latency = device.latency(device.spec.latency.write);
@@ -204,8 +193,9 @@ impl State {
         (place.device, kind, Ok(()), latency)
     }
 
-    /// What the host gave before it became full is taken back, and the contents with it.
-    fn refuse_allocation(&mut self, place: Place, error: DiskError) -> Submitted {
+    /// The host takes the space of a range back, and the contents with it: as it was asked to, or because it became
+    /// full while it gave some.
+    fn punch(&mut self, place: Place, result: Result<(), DiskError>) -> Submitted {
         self.overlapping += u64::from(self.is_being_written(&place));
         self.track_written(place.device, place.range.clone());
         let device = &mut self.devices[place.device];
@@ -213,7 +203,7 @@ impl State {
         device.damage.clear(place.range.clone());
         let pending = Some(Change::Punch(place.range));
         let kind = self.maybe_now(place.device, pending, false);
-        (place.device, kind, Err(error), latency)
+        (place.device, kind, result, latency)
     }
 
     fn submit_flush(&mut self, device: DeviceId) -> Submitted {

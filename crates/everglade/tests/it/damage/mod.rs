@@ -16,6 +16,9 @@ mod stale;
 mod superblocks;
 mod untouched;
 
+use std::path::Path;
+use std::process::Command;
+
 use crate::clients::LUN;
 use crate::running::{Place, Server};
 use crate::wire::Client;
@@ -50,10 +53,25 @@ fn noise(seed: u64) -> Vec<u8> {
     block
 }
 
-/// Writes and flushes noise into some blocks of a new data directory, and stops the server.
+/// A new data directory with noise in some blocks, and no server.
 fn with_blocks(numbers: &[u64]) -> Place {
     let place = Place::new();
-    let server = serve(&place);
+    write_blocks(&place, numbers);
+    place
+}
+
+/// Copies as `cp` does it, holes included, because segments are long and nearly empty.
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp")
+        .args(["--archive", "--sparse=always"])
+        .args([from, to])
+        .status();
+    assert!(status.expect("cp runs").success());
+}
+
+/// Serves, writes and flushes noise into some blocks, and stops. The orderly end is a consistency point.
+fn write_blocks(place: &Place, numbers: &[u64]) {
+    let server = serve(place);
     let mut client = open(&server);
     for number in numbers {
         let at = number * BLOCK as u64;
@@ -62,7 +80,6 @@ fn with_blocks(numbers: &[u64]) -> Place {
     client.flush().expect("flushed");
     drop(client);
     server.stop();
-    place
 }
 
 /// A server on this place serves what [`with_blocks`] wrote.

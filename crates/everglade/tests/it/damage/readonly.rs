@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use everglade_format::indirect::{BlockKind, Header, Indirect};
 use everglade_format::metafile::{ACTIVE_MAP, FIRST_FILE, OVERFLOW};
 use everglade_format::{Block, FileId, Layer, SPAN};
-use serde_json::Value;
 
 use super::blocks::headed;
 use super::{BLOCK, BLOCK_U32, Medium, noise, with_blocks};
+use crate::manage::ask_json;
 use crate::running::{Place, Server, code, stderr, stdout};
 use crate::wire::{Client, EIO, EPERM};
 
@@ -24,25 +24,18 @@ fn at(number: u64) -> u64 {
 }
 
 fn serve(place: &Place) -> Server {
-    place.serve(&[
-        "--lun-size",
-        "64MiB",
-        "--aggregate-size",
-        "2GiB",
-        "--cp-interval",
-        "1s",
-    ])
-}
-
-fn json(place: &Place, args: &[&str]) -> Value {
-    let output = place.run(&[args, &["--json"]].concat());
-    assert_eq!(code(&output), 0, "{args:?}: {}", stderr(&output));
-    serde_json::from_str(&stdout(&output)).expect("JSON")
+    place.serve(&[&super::SERVE[..], &["--cp-interval", "1s"]].concat())
 }
 
 /// The newest level-1 block of a file.
 fn level1(medium: &Medium, kind: BlockKind, file: FileId) -> u64 {
-    let like = |it: &Header| it.kind == kind && it.level == 1 && it.file == file;
+    newest(medium, |it| {
+        it.kind == kind && it.level == 1 && it.file == file
+    })
+}
+
+/// The newest block with such a header.
+fn newest(medium: &Medium, like: impl Fn(&Header) -> bool) -> u64 {
     let stamp = |at: &u64| header(medium, *at).cp;
     let found = headed(medium, like).into_iter().max_by_key(stamp);
     found.expect("there is one")
@@ -69,7 +62,7 @@ fn leaf(medium: &Medium, layer: Layer, file: FileId) -> u64 {
 fn wait_for_cp(place: &Place, before: u64) -> bool {
     let since = Instant::now();
     loop {
-        let aggregate = json(place, &["aggregate", "show", "aggr0"]);
+        let aggregate = ask_json(place, &["aggregate", "show", "aggr0"]);
         if aggregate["state"] == "read-only" {
             return true;
         }
@@ -83,7 +76,7 @@ fn wait_for_cp(place: &Place, before: u64) -> bool {
 }
 
 fn committed(place: &Place) -> u64 {
-    let aggregate = json(place, &["aggregate", "show", "aggr0"]);
+    let aggregate = ask_json(place, &["aggregate", "show", "aggr0"]);
     aggregate["committed_cp"].as_u64().expect("a number")
 }
 
@@ -204,13 +197,10 @@ fn a_bit_of_a_summary_map_closes_nothing() {
 #[test]
 fn a_bit_of_a_later_level_1_block_of_a_container_closes_nothing() {
     live_with("container", |medium| {
-        let like = |it: &Header| {
+        newest(medium, |it| {
             let of_container = it.kind == BlockKind::AggregateIndirect && it.file == FIRST_FILE;
             of_container && it.level == 1 && it.index > 0
-        };
-        let stamp = |at: &u64| header(medium, *at).cp;
-        let found = headed(medium, like).into_iter().max_by_key(stamp);
-        found.expect("it has more than one")
+        })
     });
 }
 
@@ -223,14 +213,10 @@ fn a_container_block_that_hides_a_superblock_is_derived() {
     assert_eq!(code(&snapshot), 0, "{}", stderr(&snapshot));
     server.stop();
     let medium = Medium::of(&place);
-    let like = |it: &Header| {
+    medium.flip(newest(&medium, |it| {
         let of_container = it.kind == BlockKind::AggregateIndirect && it.file == FIRST_FILE;
         of_container && it.level == 1 && it.index == 0
-    };
-    let stamp = |at: &u64| header(&medium, *at).cp;
-    let newest = headed(&medium, like).into_iter().max_by_key(stamp);
-    let newest = newest.expect("there is one");
-    medium.flip(newest);
+    }));
     let server = serve(&place);
     assert_readable(&server, "derived while the aggregate was opened", &[]);
     let status = place.run(&["status"]);

@@ -3,31 +3,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use super::{BLOCK, assert_refused_untouched, assert_serves, noise, open, serve};
+use super::{
+    BLOCK, assert_refused_untouched, assert_serves, copy, noise, open, serve, write_blocks,
+};
 use crate::manage::{ask, ask_json, refused};
 use crate::running::{Place, stderr};
-
-/// As `cp` does it, holes included, because the segments are long and nearly empty.
-fn copy(from: &Path, to: &Path) {
-    let status = Command::new("cp")
-        .args(["--archive", "--sparse=always"])
-        .args([from, to])
-        .status();
-    assert!(status.expect("cp runs").success());
-}
-
-fn write(place: &Place, number: u64) {
-    let server = serve(place);
-    let mut client = open(&server);
-    client
-        .write(number * BLOCK as u64, &noise(number))
-        .expect("written");
-    client.flush().expect("flushed");
-    drop(client);
-    server.stop();
-}
 
 /// The option that a refusal names.
 fn option(said: &str) -> Vec<String> {
@@ -39,11 +20,11 @@ fn option(said: &str) -> Vec<String> {
 #[test]
 fn an_older_copy_of_all_devices_is_refused_until_somebody_accepts_it() {
     let place = Place::new();
-    write(&place, 1);
+    write_blocks(&place, &[1]);
     let device = place.data_dir().join("aggregates/aggr0/dev0");
     let (old, new) = (place.file("old"), place.file("new"));
     copy(&device, &old);
-    write(&place, 2);
+    write_blocks(&place, &[2]);
     copy(&device, &new);
     let put = |from: &Path| {
         fs::remove_dir_all(&device).expect("removed");
@@ -90,7 +71,7 @@ fn an_older_copy_of_all_devices_is_refused_until_somebody_accepts_it() {
     // From now on that is where it is, and the same holds from there.
     assert_serves(&place, &[1]);
     copy(&device, &place.file("later"));
-    write(&place, 3);
+    write_blocks(&place, &[3]);
     assert_serves(&place, &[1, 3]);
     put(&place.file("later"));
     let said = stderr(&place.serve_in_vain(&accept));

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use everglade_engine::admin::Change;
@@ -15,7 +14,7 @@ use everglade_format::volume::Sync;
 use everglade_server::DataDir;
 use everglade_server::datadir::{AggregateState, Phase, State, Uuid};
 
-use super::{BLOCK, assert_refused_untouched, assert_serves, noise, open, serve};
+use super::{assert_refused_untouched, assert_serves, copy, write_blocks};
 use crate::running::Place;
 
 const NAME: &str = "aggr0";
@@ -111,15 +110,6 @@ fn fill(paths: &[impl AsRef<Path>]) {
     devices.into_iter().for_each(|device| world.close(device));
 }
 
-/// As `cp` does it, holes included, because the segments are long and nearly empty.
-fn copy(from: &Path, to: &Path) {
-    let status = Command::new("cp")
-        .args(["--archive", "--sparse=always"])
-        .args([from, to])
-        .status();
-    assert!(status.expect("cp runs").success());
-}
-
 #[test]
 fn an_old_copy_of_a_device_is_refused_whichever_it_is() {
     let place = with_two_devices();
@@ -131,14 +121,7 @@ fn an_old_copy_of_a_device_is_refused_whichever_it_is() {
     }
     // Each orderly end is a consistency point.
     for number in 1..5 {
-        let server = serve(&place);
-        let mut client = open(&server);
-        client
-            .write(number * BLOCK as u64, &noise(number))
-            .expect("written");
-        client.flush().expect("flushed");
-        drop(client);
-        server.stop();
+        write_blocks(&place, &[number]);
     }
 
     let aside = place.file("aside");

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::crowds::may_open;
-use super::stalled::status_bytes;
 use super::{LUN, MIB};
 use crate::running::{Place, Server};
+use crate::thrift::status_bytes;
 use crate::wire::{CMD_READ, CMD_WRITE, Client, header};
 
 const MEMORY: u64 = 256 * MIB;
@@ -55,15 +55,7 @@ fn say(clients: &mut [Client], words: impl Fn(usize) -> Vec<u8>, payload: &[u8])
         if left.is_empty() {
             break;
         }
-        let mut waiting: Vec<PollFd<'_>> = left
-            .iter()
-            .map(|index| PollFd::new(clients[*index].stream(), PollFlags::OUT))
-            .collect();
-        let ready = poll(&mut waiting, Some(&PATIENCE)).expect("poll");
-        assert!(ready > 0, "{} are not received from", left.len());
-        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        let ready: Vec<bool> = waiting.iter().map(is_ready).collect();
-        for (index, _) in left.into_iter().zip(ready).filter(|(_, ready)| *ready) {
+        for index in ready(clients, &left, PollFlags::OUT, "are not received from") {
             let rest = &payload[sent[index]..];
             let most = rest.len().min(256 << 10);
             sent[index] += clients[index].stream().write(&rest[..most]).unwrap_or(0);
@@ -72,6 +64,20 @@ fn say(clients: &mut [Client], words: impl Fn(usize) -> Vec<u8>, payload: &[u8])
     for client in clients.iter() {
         client.stream().set_nonblocking(false).expect("a socket");
     }
+}
+
+/// Those of `among` whose sockets are ready; waits for one, and fails with what all of them do in vain.
+fn ready(clients: &[Client], among: &[usize], flags: PollFlags, in_vain: &str) -> Vec<usize> {
+    let mut waiting: Vec<PollFd<'_>> = among
+        .iter()
+        .map(|index| PollFd::new(clients[*index].stream(), flags))
+        .collect();
+    let count = poll(&mut waiting, Some(&PATIENCE)).expect("poll");
+    assert!(count > 0, "{} {in_vain}", among.len());
+    let both = among.iter().zip(&waiting);
+    both.filter(|(_, fd)| !fd.revents().is_empty())
+        .map(|(index, _)| *index)
+        .collect()
 }
 
 /// Takes the replies of all at the same time, each of so many bytes; each must say that all is well.
@@ -83,15 +89,7 @@ fn hear(clients: &mut [Client], bytes: usize) {
         if all.is_empty() {
             return;
         }
-        let mut waiting: Vec<PollFd<'_>> = all
-            .iter()
-            .map(|index| PollFd::new(clients[*index].stream(), PollFlags::IN))
-            .collect();
-        let ready = poll(&mut waiting, Some(&PATIENCE)).expect("poll");
-        assert!(ready > 0, "{} wait for replies in vain", all.len());
-        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        let ready: Vec<bool> = waiting.iter().map(is_ready).collect();
-        for (index, _) in all.into_iter().zip(ready).filter(|(_, ready)| *ready) {
+        for index in ready(clients, &all, PollFlags::IN, "wait for replies in vain") {
             let most = left[index].min(scrap.len());
             let taken = clients[index].take_some(&mut scrap[..most]).expect("bytes");
             assert!(taken > 0, "a client was dropped");

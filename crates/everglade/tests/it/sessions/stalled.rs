@@ -1,7 +1,8 @@
 //! Clients that stop in the middle: what they hold is bounded, and nobody waits for them.
 
 use super::{LUN, MIB, serve};
-use crate::running::{Place, Server};
+use crate::running::Place;
+use crate::thrift::status_bytes;
 use crate::wire::{CMD_WRITE, Client};
 
 /// The header of a write of 32 MiB.
@@ -12,15 +13,6 @@ fn long_write(offset: u64) -> Vec<u8> {
     bytes.extend(offset.to_be_bytes());
     bytes.extend((32u32 << 20).to_be_bytes());
     bytes
-}
-
-/// A number of KiB from `/proc/PID/status`, as bytes.
-pub(super) fn status_bytes(server: &Server, field: &str) -> u64 {
-    let path = format!("/proc/{}/status", server.pid());
-    let text = std::fs::read_to_string(path).expect("a running process");
-    let line = text.lines().find(|line| line.starts_with(field));
-    let digits = line.expect("a line").split_whitespace().nth(1);
-    digits.expect("a number").parse::<u64>().expect("a number") * 1024
 }
 
 #[test]

@@ -23,14 +23,18 @@ fn world() -> SimWorld {
     world
 }
 
-/// Opens the aggregate, and writes anew what is lost.
-fn mend(world: &SimWorld) -> Vec<LostCopy> {
-    let engine = Engine::new(Options {
+fn engine() -> Engine {
+    Engine::new(Options {
         reactors: 1,
         memory_bytes: 8 << 20,
         cp_interval: 200_000_000,
         ..Options::default()
-    });
+    })
+}
+
+/// Opens the aggregate, and writes anew what is lost.
+fn mend(world: &SimWorld) -> Vec<LostCopy> {
+    let engine = engine();
     let storage = world.storage();
     let opened = engine.open(&*storage, &world.devices(), None);
     let id = opened.expect("one copy is enough");
@@ -144,12 +148,7 @@ fn a_cut_at_any_write_leaves_the_other_copy_and_the_next_start_goes_on() {
 #[test]
 fn devices_that_are_older_than_what_was_seen_are_refused_with_both_numbers() {
     let world = world();
-    let engine = Engine::new(Options {
-        reactors: 1,
-        memory_bytes: 8 << 20,
-        cp_interval: 200_000_000,
-        ..Options::default()
-    });
+    let engine = engine();
     let storage = world.storage();
     let mut bytes = vec![0; CONFIG_BYTES];
     let (device, _, record) = records(&world)[0];
