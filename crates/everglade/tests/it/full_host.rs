@@ -154,6 +154,8 @@ fn a_data_directory_without_space_set_aside_starts_on_a_full_host() {
     let data = place.data_dir();
     for name in [
         "state.toml.spare",
+        "seen.toml",
+        "seen.toml.spare",
         "run/endpoints.json.spare",
         "run/endpoints.json",
     ] {
