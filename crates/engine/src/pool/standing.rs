@@ -39,6 +39,17 @@ pub enum State {
     Failed(String),
 }
 
+impl State {
+    /// Why it can only be read, or cannot be used.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            State::ReadOnly(reason) | State::Failed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
 struct Inner {
     state: State,
     /// Why it halted while its journal is still being replayed.

@@ -1,9 +1,9 @@
 //! Patterns: which exports a line of `[nbd.allow]` is about.
 //!
 //! ```text
-//! VOLUME/LUN a LUN, and its snapshots unless another line is about them VOLUME/LUN@SNAPSHOT what
-//! the LUN was in a snapshot BEGINNING* all exports whose names begin so: *, VOLUME/*, VOLUME/db*,
-//! vm*, VOLUME/LUN@*
+//! VOLUME/LUN            a LUN, and its snapshots unless another line names them
+//! VOLUME/LUN@SNAPSHOT   the LUN as it was in a snapshot
+//! BEGINNING*            all exports whose names begin like this: *, VOLUME/*, VOLUME/db*, vm*, VOLUME/LUN@*
 //! ```
 //!
 //! An export that no line is about is for all, so a pattern that can never fit opens what it was to
@@ -94,29 +94,20 @@ impl FromStr for Pattern {
         if stem.contains('*') {
             return Err(refuse("* is possible at its end only".to_owned()));
         }
-        let (volume, rest) = match stem.split_once('/') {
-            Some((volume, rest)) => (volume, Some(rest)),
-            None => (stem, None),
-        };
-        let (lun, snapshot) = match rest.map(|rest| rest.split_once('@').unwrap_or((rest, ""))) {
-            Some((lun, snapshot)) => {
-                let has_snapshot = rest.is_some_and(|rest| rest.contains('@'));
-                (Some(lun), has_snapshot.then_some(snapshot))
+        let mut parts = Vec::new();
+        match stem.split_once('/') {
+            None => parts.push(("volume", stem)),
+            Some((volume, rest)) => {
+                parts.push(("volume", volume));
+                match rest.split_once('@') {
+                    None => parts.push(("LUN", rest)),
+                    Some((lun, snapshot)) => parts.extend([("LUN", lun), ("snapshot", snapshot)]),
+                }
             }
-            None => (None, None),
-        };
-        if lun.is_none() && !is_prefix {
+        }
+        if parts.len() == 1 && !is_prefix {
             return Err(refuse("it has no LUN".to_owned()));
         }
-        let parts = [
-            ("volume", Some(volume)),
-            ("LUN", lun),
-            ("snapshot", snapshot),
-        ];
-        let parts: Vec<(&str, &str)> = parts
-            .into_iter()
-            .filter_map(|(what, part)| Some((what, part?)))
-            .collect();
         let last = parts.len() - 1;
         for (index, (what, part)) in parts.into_iter().enumerate() {
             // What begins a name is a name, or nothing.

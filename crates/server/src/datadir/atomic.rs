@@ -1,6 +1,6 @@
 //! Replacing a small file so that power loss leaves the old one or the new one, whole.
 //!
-//! write `NAME.new`, mode 0600 → fsync it → rename over `NAME` → fsync the directory.
+//! write `NAME.new` with the mode of the file → fsync it → rename over `NAME` → fsync the directory.
 //!
 //! If power fails before the rename is durable, the old file stands and `NAME.new` is a leftover
 //! that the next start removes; nobody ever reads it. The fsync before the rename is what keeps a
@@ -15,18 +15,17 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::DataDirError;
-use super::modes::FILE_PRIVATE;
 
 /// Suffix of the file being written. Reserved in the data directory.
 pub const SUFFIX: &str = ".new";
 
-/// Makes `contents` the file at `path`. Durable when it returns.
+/// Makes `contents` the file at `path`, with these permissions. Durable when it returns.
 ///
 /// # Errors
 /// The system refused; the old file stands.
-pub fn replace(path: &Path, contents: &[u8]) -> Result<(), DataDirError> {
+pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), DataDirError> {
     let new = leftover(path);
-    let written = write_synced(&new, contents)
+    let written = write_synced(&new, contents, mode)
         .map_err(|error| DataDirError::io("write", &new, error))
         .and_then(|()| {
             fs::rename(&new, path).map_err(|error| DataDirError::io("replace", path, error))
@@ -42,15 +41,15 @@ pub fn replace(path: &Path, contents: &[u8]) -> Result<(), DataDirError> {
     }
 }
 
-fn write_synced(path: &Path, contents: &[u8]) -> io::Result<()> {
+fn write_synced(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let mut file = File::options()
         .write(true)
         .create(true)
         .truncate(true)
-        .mode(FILE_PRIVATE)
+        .mode(mode)
         .open(path)?;
     // Whatever the umask is, and whoever left a file of this name.
-    file.set_permissions(Permissions::from_mode(FILE_PRIVATE))?;
+    file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(contents)?;
     file.sync_all()
 }

@@ -155,6 +155,5 @@ fn understand(directory: &Path, text: &str) -> Result<(), DataDirError> {
 pub fn write(directory: &Path) -> Result<(), DataDirError> {
     let text = format!("{MAGIC}\nversion {VERSION}\n");
     let path = directory.join(NAME);
-    atomic::replace(&path, text.as_bytes())?;
-    modes::open_to_all(&path)
+    atomic::replace(&path, text.as_bytes(), modes::FILE_OPEN)
 }

@@ -88,15 +88,6 @@ fn correct_one(path: &Path, allowed: u32) -> io::Result<Option<u32>> {
     Ok(Some(found))
 }
 
-/// Gives a file that was just made its mode, whatever the umask is.
-///
-/// # Errors
-/// The system refused.
-pub fn open_to_all(path: &Path) -> Result<(), DataDirError> {
-    fs::set_permissions(path, Permissions::from_mode(FILE_OPEN))
-        .map_err(|error| DataDirError::io("set the mode of", path, error))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,7 +29,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DataDirError, SmallFile, State, Uuid};
+use super::{DataDirError, SmallFile, State, Uuid, modes};
 
 /// Name of the file.
 pub const NAME: &str = "seen.toml";
@@ -37,15 +37,13 @@ const VERSION: u64 = 0;
 const END: &str = "# end of what was seen";
 const HEADER: &str =
     "# Written by everglade: the newest consistency points seen. Without it nothing is lost.";
-/// As state.toml has it.
-const MODE: u32 = 0o600;
 /// Hundreds of aggregates fit.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// See the module's documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    points: BTreeMap<String, Point>,
+    points: BTreeMap<Uuid, Point>,
 }
 
 /// The newest consistency point of an aggregate.
@@ -71,7 +69,7 @@ impl Seen {
     /// The newest consistency point seen of an aggregate.
     #[must_use]
     pub fn of(&self, uuid: Uuid) -> Option<u64> {
-        self.points.get(&uuid.to_string()).map(|point| point.cp)
+        self.points.get(&uuid).map(|point| point.cp)
     }
 
     /// Reads the file. What cannot be read protects nothing, and the log says so.
@@ -94,13 +92,9 @@ impl Seen {
         let mut all = self.points.clone();
         all.retain(|uuid, _| {
             let mut recorded = state.aggregates.iter().filter_map(|known| known.uuid);
-            recorded.any(|known| known.to_string() == *uuid)
+            recorded.any(|known| known == *uuid)
         });
-        all.extend(
-            points
-                .into_iter()
-                .map(|point| (point.uuid.to_string(), point)),
-        );
+        all.extend(by_uuid(points));
         Seen { points: all }
     }
 
@@ -119,7 +113,7 @@ impl Seen {
 
 /// The file in a data directory.
 pub(super) fn file(directory: &Path) -> SmallFile {
-    SmallFile::new(directory.join(NAME), MODE)
+    SmallFile::new(directory.join(NAME), modes::FILE_PRIVATE)
 }
 
 fn read(directory: &Path) -> Result<Seen, String> {
@@ -143,12 +137,13 @@ fn parse(bytes: &[u8]) -> Result<Seen, String> {
             document.version
         ));
     }
-    let points = document.points.into_iter();
     Ok(Seen {
-        points: points
-            .map(|point| (point.uuid.to_string(), point))
-            .collect(),
+        points: by_uuid(document.points).collect(),
     })
+}
+
+fn by_uuid(points: Vec<Point>) -> impl Iterator<Item = (Uuid, Point)> {
+    points.into_iter().map(|point| (point.uuid, point))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@
 //!    may delete an object before it is shown to the one who made it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, TryLockResult};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use everglade_api::{
@@ -60,7 +60,7 @@ pub struct Administrator {
     /// Who may use what over NBD.
     pub(super) allow: Rules,
     /// Copies of labels that are lost and could not be written anew at the start.
-    unmended: Mutex<Vec<Condition>>,
+    pub(super) unmended: Vec<Condition>,
 }
 
 /// What a deletion leaves to be done.
@@ -94,7 +94,7 @@ impl Administrator {
             ready: Mutex::new(ready.collect()),
             usual_policy: config.snapshot_policy.clone(),
             allow: config.nbd.callers.allow.clone(),
-            unmended: Mutex::default(),
+            unmended: Vec::new(),
             directory: Mutex::new(directory),
             populating: RwLock::new(()),
             unavailable: Mutex::new(unavailable),
@@ -137,10 +137,6 @@ impl Administrator {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn unmended(&self) -> MutexGuard<'_, Vec<Condition>> {
-        self.unmended.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn ready(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,8 +147,13 @@ impl Administrator {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn try_directory(&self) -> TryLockResult<MutexGuard<'_, DataDir>> {
-        self.directory.try_lock()
+    /// The data directory, unless it is in use.
+    pub(super) fn try_directory(&self) -> Option<MutexGuard<'_, DataDir>> {
+        match self.directory.try_lock() {
+            Ok(directory) => Some(directory),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Tells scripts where the daemon listens.
@@ -162,19 +163,16 @@ impl Administrator {
 
     /// Writes what a full host did not let the data directory write, unless that is in use.
     pub fn settle(&self) {
-        match self.directory.try_lock() {
-            Ok(mut directory) => directory.settle(),
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().settle(),
-            Err(TryLockError::WouldBlock) => {}
+        if let Some(mut directory) = self.try_directory() {
+            directory.settle();
         }
     }
 
     /// Nobody listens any more. Not if a device that hangs keeps a creation from ending: the stop goes on.
     pub fn withdraw(&self) {
-        match self.directory.try_lock() {
-            Ok(mut directory) => directory.withdraw(),
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().withdraw(),
-            Err(TryLockError::WouldBlock) => {
+        match self.try_directory() {
+            Some(mut directory) => directory.withdraw(),
+            None => {
                 tracing::warn!(
                     "an aggregate was still being created; the next start takes it back"
                 );
@@ -568,10 +566,7 @@ fn pending(info: &AggregateInfo) -> Pending {
     Pending {
         aggregate: info.name.clone(),
         bytes: bytes(info.usage.pending_blocks),
-        failure: match &info.state {
-            State::Failed(reason) | State::ReadOnly(reason) => Some(reason.clone()),
-            _ => None,
-        },
+        failure: info.state.reason().map(str::to_owned),
     }
 }
 

@@ -203,14 +203,7 @@ impl Plane {
             answers.push(answer);
             asked.push_back(Asked { control, reply });
         }
-        // The reactor looks there in each turn.
-        let mut inbox = self.inbox(reactor);
-        if !inbox.is_closed {
-            inbox.asked.append(&mut asked);
-        }
-        drop(inbox);
-        drop(asked);
-        self.world.wake(reactor);
+        self.hand(reactor, asked);
         let answers = answers.into_iter();
         answers.map(|answer| answer.recv().ok()).collect()
     }
@@ -220,13 +213,19 @@ impl Plane {
         for reactor in 0..self.reactors() {
             let (reply, _) = channel();
             let control = Control::GiveBack;
-            let mut inbox = self.inbox(reactor);
-            if !inbox.is_closed {
-                inbox.asked.push_back(Asked { control, reply });
-            }
-            drop(inbox);
-            self.world.wake(reactor);
+            self.hand(reactor, [Asked { control, reply }].into());
         }
+    }
+
+    /// Puts questions where the reactor looks in each turn; drops them if it has ended.
+    fn hand(&self, reactor: usize, mut asked: VecDeque<Asked>) {
+        let mut inbox = self.inbox(reactor);
+        if !inbox.is_closed {
+            inbox.asked.append(&mut asked);
+        }
+        drop(inbox);
+        drop(asked);
+        self.world.wake(reactor);
     }
 
     /// A reactor has ended: whoever waits for an answer, or asks from now on, gets none.

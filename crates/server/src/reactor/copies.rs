@@ -5,7 +5,7 @@
 //! daemon ends.
 
 use everglade_api::{Code, Condition, Health};
-use everglade_engine::{Engine, LostCopy as Copy};
+use everglade_engine::{Engine, LostCopy as Lost};
 use everglade_env::World;
 
 use super::administrator::Administrator;
@@ -15,7 +15,7 @@ use super::administrator::Administrator;
 pub struct LostCopy {
     /// Of which aggregate.
     pub aggregate: String,
-    copy: Copy,
+    copy: Lost,
 }
 
 /// Writes them anew, and says so in the log.
@@ -50,7 +50,7 @@ impl LostCopy {
     /// One line for people, without the aggregate.
     #[must_use]
     pub fn text(&self) -> String {
-        let Copy {
+        let Lost {
             device,
             is_front,
             found,
@@ -72,7 +72,7 @@ impl LostCopy {
 
 impl Administrator {
     /// `status` says what could not be written anew.
-    pub(super) fn note_lost_copies(&self, lost: &[LostCopy]) {
+    pub(super) fn note_lost_copies(&mut self, lost: &[LostCopy]) {
         let code = Code::LabelCopyLost;
         let condition = |it: &LostCopy| Condition {
             code: code.to_string(),
@@ -83,6 +83,6 @@ impl Administrator {
             page: code.page(),
         };
         let unmended = lost.iter().filter(|it| !it.is_mended());
-        self.unmended().extend(unmended.map(condition));
+        self.unmended.extend(unmended.map(condition));
     }
 }

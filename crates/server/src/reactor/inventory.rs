@@ -3,6 +3,7 @@
 //! The numbers of an aggregate are those of its last consistency point, and of one look at counters that others
 //! change meanwhile: near the truth, and cheap enough to be asked for every second.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use everglade_api::{
@@ -92,10 +93,7 @@ impl Administrator {
         luns: &[LunInfo],
     ) -> Aggregate {
         let usage = info.usage;
-        let reason = match &info.state {
-            State::Failed(reason) | State::ReadOnly(reason) => Some(reason.clone()),
-            _ => None,
-        };
+        let reason = info.state.reason().map(str::to_owned);
         let here = |volume: &&VolumeInfo| volume.aggregate == info.name;
         let volumes: Vec<_> = volumes.iter().filter(here).collect();
         let logical_bytes = luns
@@ -256,9 +254,16 @@ impl Administrator {
     #[must_use]
     pub fn status(&self) -> Status {
         let aggregates = self.aggregates().aggregates;
-        let mut conditions: Vec<_> = aggregates.iter().flat_map(conditions).collect();
-        self.name_rollbacks(&mut conditions);
-        conditions.extend(self.unmended().iter().cloned());
+        let closed: BTreeMap<String, Code> = self
+            .unavailable()
+            .iter()
+            .map(|known| (known.name.clone(), known.code))
+            .collect();
+        let mut conditions: Vec<_> = aggregates
+            .iter()
+            .flat_map(|known| conditions(known, closed.get(&known.name).copied()))
+            .collect();
+        conditions.extend(self.unmended.iter().cloned());
         conditions.extend(self.schedule().conditions());
         conditions.extend(self.unmatched_patterns());
         let online = |aggregate: &&Aggregate| aggregate.state == AggregateState::Online;
@@ -276,20 +281,6 @@ impl Administrator {
             connection_count: u64::from(self.plane.connections.load(Ordering::Relaxed)),
             uptime_seconds: self.since.elapsed().as_secs(),
             conditions,
-        }
-    }
-
-    /// An aggregate that is refused because it is older than what was seen has a code of its own.
-    fn name_rollbacks(&self, conditions: &mut [Condition]) {
-        let plain = Code::AggregateUnavailable.to_string();
-        for condition in conditions.iter_mut().filter(|it| it.code == plain) {
-            let name = condition.object.strip_prefix("aggregate ").unwrap_or("");
-            let closed = self.unavailable();
-            let found = closed.iter().find(|known| known.name == name);
-            if let Some(code) = found.map(|known| known.code) {
-                condition.code = code.to_string();
-                condition.page = code.page();
-            }
         }
     }
 
@@ -449,7 +440,8 @@ const READ_ONLY_ACTION: &str = "copy what you need from its exports, then stop t
      replace a device that reports errors; start the daemon again: if the cause is gone, the aggregate is online";
 
 /// What an operator should know about an aggregate.
-fn conditions(aggregate: &Aggregate) -> Vec<Condition> {
+/// What to say of an aggregate, and with which code that it could not be opened.
+fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
     let mut conditions = Vec::new();
     let mut add = |code: Code, health: Health, what: String, action: &str| {
         conditions.push(Condition {
@@ -463,7 +455,7 @@ fn conditions(aggregate: &Aggregate) -> Vec<Condition> {
     };
     if let (AggregateState::Unavailable, Some(reason)) = (aggregate.state, &aggregate.reason) {
         add(
-            Code::AggregateUnavailable,
+            closed.unwrap_or(Code::AggregateUnavailable),
             Health::Unhealthy,
             format!("it could not be opened and serves nothing: {reason}"),
             "do what the message says, then start the daemon again; nothing was written to it",
@@ -598,14 +590,14 @@ mod tests {
     }
 
     fn codes(aggregate: &Aggregate) -> Vec<String> {
-        let conditions = conditions(aggregate);
+        let conditions = conditions(aggregate, None);
         conditions.into_iter().map(|found| found.code).collect()
     }
 
     #[test]
     fn each_condition_is_reported_when_it_holds() {
         let good = aggregate();
-        assert!(conditions(&good).is_empty());
+        assert!(conditions(&good, None).is_empty());
         let full = Aggregate {
             free_bytes: 89,
             ..aggregate()
@@ -627,7 +619,7 @@ mod tests {
                 damage,
                 ..aggregate()
             };
-            let found = conditions(&aggregate);
+            let found = conditions(&aggregate, None);
             assert_eq!(found[0].code, "EVG-4005");
             found[0].health
         };
@@ -657,7 +649,7 @@ mod tests {
             ["EVG-4001"],
             "the rest does not matter then"
         );
-        assert_eq!(conditions(&failed)[0].health, Health::Unhealthy);
+        assert_eq!(conditions(&failed, None)[0].health, Health::Unhealthy);
         let read_only = Aggregate {
             state: AggregateState::ReadOnly,
             journal: Some(Journal {
@@ -667,7 +659,7 @@ mod tests {
             ..failed.clone()
         };
         assert_eq!(codes(&read_only), ["EVG-4008"]);
-        let told = &conditions(&read_only)[0];
+        let told = &conditions(&read_only, None)[0];
         assert_eq!(told.health, Health::Unhealthy);
         for part in ["because gone", "8.0 KiB", "not flush"] {
             assert!(told.what.contains(part), "{}", told.what);
@@ -678,7 +670,7 @@ mod tests {
         };
         assert_eq!(codes(&absent), ["EVG-4004"]);
         assert_eq!(
-            conditions(&absent)[0].page,
+            conditions(&absent, None)[0].page,
             "docs/reference/codes/EVG-4004.md"
         );
     }

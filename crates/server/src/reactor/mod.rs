@@ -170,16 +170,17 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         exports,
         lost_copies,
     } = up;
-    let administrator = Arc::new(Administrator::new(
+    let mut administrator = Administrator::new(
         running.engine.clone(),
         Arc::clone(&running.plane),
         directory,
         opened.unavailable,
         schedule,
         config,
-    ));
+    );
     administrator.warn_of_patterns();
     administrator.note_lost_copies(&lost_copies);
+    let administrator = Arc::new(administrator);
     Ok(Reactors {
         exports,
         administrator,

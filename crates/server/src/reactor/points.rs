@@ -5,8 +5,6 @@
 //! stable media of all members; that of the mount was flushed when it was opened. So a number is
 //! never written before the devices have it for good.
 
-use std::sync::TryLockError;
-
 use everglade_engine::{AggregateInfo, Engine, State};
 
 use super::administrator::Administrator;
@@ -24,7 +22,7 @@ pub(super) fn see(engine: &Engine, directory: &mut DataDir) {
     });
     if let Err(error) = directory.see(points.collect()) {
         tracing::warn!(
-            "{error}; an older copy of the devices would not be recognised for what was written since this was last noted"
+            "{error}; the next start may not notice if the devices are replaced by an older copy"
         );
     }
 }
@@ -33,10 +31,8 @@ impl Administrator {
     /// Writes down where the aggregates are, unless somebody is just changing which there are; they
     /// are seen the next time.
     pub(crate) fn see_points(&self) {
-        match self.try_directory() {
-            Ok(mut directory) => see(&self.engine, &mut directory),
-            Err(TryLockError::Poisoned(poisoned)) => see(&self.engine, &mut poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => {}
+        if let Some(mut directory) = self.try_directory() {
+            see(&self.engine, &mut directory);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Splits of clones, as administrators begin, stop and see them (B-10).
 
 use everglade_api::{Problem, Split, SplitState};
-use everglade_engine::{SplitInfo, SplitState as Doing, State, VolumeInfo, admin};
+use everglade_engine::{SplitInfo, SplitState as Doing, VolumeInfo, admin};
 
 use super::administrator::Administrator;
 use super::inventory::bytes;
@@ -88,10 +88,7 @@ impl Administrator {
         let aggregates = self.engine.aggregates();
         let failure = |name: &str| {
             let found = aggregates.iter().find(|known| known.name == name)?;
-            match &found.state {
-                State::Failed(reason) | State::ReadOnly(reason) => Some(reason.clone()),
-                _ => None,
-            }
+            found.state.reason().map(str::to_owned)
         };
         let volumes = self.engine.volumes().into_iter();
         let begun = volumes.filter(|known| known.split.state != Doing::None);

@@ -410,23 +410,19 @@ impl Reactor {
     /// An aggregate that has failed or can only be read answers changes with errors from then on; the log says why, once.
     fn tell_of_failures(&self) {
         for aggregate in self.engine.aggregates() {
-            if let State::ReadOnly(reason) = &aggregate.state
-                && self.plane.mourns_first(&aggregate.name)
-            {
-                tracing::error!(
-                    "aggregate {} is read-only from now on, because {reason}; what was flushed is safe, and what was \
-                     not is in memory only; 'everglade status' says what to do (EVG-4008)",
-                    aggregate.name
-                );
-            }
-            if let State::Failed(reason) = &aggregate.state
-                && self.plane.mourns_first(&aggregate.name)
-            {
-                tracing::error!(
-                    "aggregate {} has failed and serves no more: {reason}; what was flushed is safe; \
-                     start the server again to recover, and see 'everglade check' if it fails again",
-                    aggregate.name
-                );
+            let said = match &aggregate.state {
+                State::ReadOnly(reason) => format!(
+                    "is read-only from now on, because {reason}; what was flushed is safe, and what was \
+                     not is in memory only; 'everglade status' says what to do (EVG-4008)"
+                ),
+                State::Failed(reason) => format!(
+                    "has failed and serves no more: {reason}; what was flushed is safe; \
+                     start the server again to recover, and see 'everglade check' if it fails again"
+                ),
+                _ => continue,
+            };
+            if self.plane.mourns_first(&aggregate.name) {
+                tracing::error!("aggregate {} {said}", aggregate.name);
             }
         }
     }
@@ -437,10 +433,7 @@ impl Reactor {
         while let Some(Asked { control, reply }) = self.plane.take_asked(self.index) {
             match control {
                 Control::Ping => drop(reply.send(Answer::Alive)),
-                Control::GiveBack => {
-                    self.core.give_back();
-                    drop(reply.send(Answer::Alive));
-                }
+                Control::GiveBack => self.core.give_back(),
                 Control::Exports => drop(reply.send(Answer::Exports(self.core.exports()))),
                 Control::Listen(listeners) => {
                     self.gate.listen(listeners, self.core.outside());

@@ -25,7 +25,7 @@ use rustix::fs::FallocateFlags;
 use serde::{Deserialize, Serialize};
 
 use super::Deed;
-use crate::datadir::{DataDirError, atomic};
+use crate::datadir::{DataDirError, atomic, modes};
 
 /// Changes that are kept.
 const KEPT: usize = 4096;
@@ -158,7 +158,7 @@ impl History {
         self.make_folder()?;
         if inner.is_torn || inner.lines >= 2 * KEPT {
             let all: String = inner.changes.iter().map(line).collect();
-            match atomic::replace(&self.path, all.as_bytes()) {
+            match atomic::replace(&self.path, all.as_bytes(), modes::FILE_PRIVATE) {
                 Ok(()) => {
                     inner.lines = inner.changes.len();
                     (inner.is_torn, inner.unwritten) = (false, 0);
@@ -221,18 +221,18 @@ fn append(path: &Path, text: &[u8]) -> Result<(), Unwritten> {
         .write(true)
         .create(true)
         .truncate(false)
-        .mode(0o600)
+        .mode(modes::FILE_PRIVATE)
         .open(path)
         .map_err(whole)?;
     let before = file.metadata().map_err(whole)?.len();
     let written = file.write_all_at(text, before);
-    if let Err(error) = written.and_then(|()| file.sync_data()) {
-        let is_torn = file.set_len(before).is_err();
-        set_aside(&file);
-        return Err(Unwritten { is_torn, error });
-    }
+    let written = written.and_then(|()| file.sync_data());
+    let written = written.map_err(|error| Unwritten {
+        is_torn: file.set_len(before).is_err(),
+        error,
+    });
     set_aside(&file);
-    Ok(())
+    written
 }
 
 /// Asks the host for space behind the last line, unless there is still half of it. It need not have any.

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use everglade_engine::Unreadable;
 
 use super::book::Book;
-use crate::datadir::atomic;
+use crate::datadir::{atomic, modes};
 
 /// Name of the file that once was the book.
 pub const NAME: &str = "policies.toml";
@@ -342,7 +342,7 @@ impl Library {
             return Ok(());
         }
         let (path, name) = (self.aside(aggregate), self.shelf.name(aggregate));
-        atomic::replace(&path, text.as_bytes()).map_err(|error| {
+        atomic::replace(&path, text.as_bytes(), modes::FILE_PRIVATE).map_err(|error| {
             format!("the former policies of aggregate {name}, which cannot be read, cannot be kept: {error}")
         })?;
         tracing::warn!(
@@ -371,7 +371,7 @@ impl Library {
         }
         let text = rest.encode()?;
         if former.text != text {
-            let replaced = atomic::replace(&former.path, text.as_bytes());
+            let replaced = atomic::replace(&former.path, text.as_bytes(), modes::FILE_PRIVATE);
             replaced.map_err(|error| error.to_string())?;
             former.text = text;
         }
