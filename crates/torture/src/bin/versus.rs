@@ -146,7 +146,7 @@ fn keys(rig: &str) -> Vec<&'static str> {
     match rig {
         "nbd" => {
             let rows = row::all().into_iter().map(|row| row.key);
-            let levels = fill::LEVELS.into_iter().filter_map(row::fill_key);
+            let levels = fill::LEVELS.into_iter().map(|(_, key)| key);
             let others = ["start", "memory", "idle"];
             rows.chain(["tail"]).chain(levels).chain(others).collect()
         }
@@ -347,9 +347,10 @@ fn minutes(arguments: &Arguments, results: &Results, rows: &[row::Row]) -> f64 {
 }
 
 fn wanted_levels(arguments: &Arguments, results: &Results) -> Vec<u64> {
-    let wanted =
-        |percent: &u64| row::fill_key(*percent).is_some_and(|key| arguments.lacks(results, key));
-    fill::LEVELS.into_iter().filter(wanted).collect()
+    let wanted = fill::LEVELS
+        .into_iter()
+        .filter(|(_, key)| arguments.lacks(results, key));
+    wanted.map(|(percent, _)| percent).collect()
 }
 
 /// Rows as the pool fills: one pool for all levels that are wanted.

@@ -22,8 +22,13 @@ use super::tail::{self, Tail};
 use super::turns::{self, Outcome};
 use crate::Failure;
 
-/// Percent of the pool.
-pub const LEVELS: [u64; 4] = [3, 50, 70, 92];
+/// Percent of the pool, and the key for `--only`.
+pub const LEVELS: [(u64, &str); 4] = [
+    (3, "fill-3"),
+    (50, "fill-50"),
+    (70, "fill-70"),
+    (92, "fill-92"),
+];
 /// A pool of the default size, by the measured LUN.
 pub(super) const PARTS: u64 = 32;
 const POOL_BYTES: u64 = 64 << 30;
@@ -179,6 +184,6 @@ mod tests {
 
     #[test]
     fn the_measured_lun_is_the_first_level() {
-        assert_eq!(100 / PARTS, LEVELS[0]);
+        assert_eq!(100 / PARTS, LEVELS[0].0);
     }
 }

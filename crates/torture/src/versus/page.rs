@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::bootstrap::Ratio;
 use super::facts::{Cap, Start};
-use super::fill::Level;
+use super::fill::{self, Level};
 use super::plot::{self, Bar};
 use super::row::{self, Row};
 use super::server::Arm;
@@ -47,7 +47,7 @@ impl Results {
     /// True if a row is there.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
-        let is_level = |level: &Level| row::fill_key(level.percent) == Some(key);
+        let is_level = |level: &Level| fill::LEVELS.contains(&(level.percent, key));
         match key {
             "tail" => self.tail.is_some(),
             "start" => self.starts.len() > 1,
@@ -489,7 +489,7 @@ fn levels(text: &mut String, levels: &[Level]) {
          then one block in eight is overwritten at random places. The raw file does not fill.\n\n\
          | level | in use before the first row |\n| --- | --- |",
         first.pool_bytes >> 30,
-        (first.pool_bytes / super::fill::PARTS) >> 20
+        (first.pool_bytes / fill::PARTS) >> 20
     );
     for level in levels {
         line!(text, "| {} % | {:.1} % |", level.percent, level.reached);

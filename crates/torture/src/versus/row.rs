@@ -81,13 +81,34 @@ fn row(
     }
 }
 
+/// Ours and all other NBD servers.
+const SERVERS: &[Arm] = &[
+    Arm::Everglade,
+    Arm::QemuRaw,
+    Arm::QemuCached,
+    Arm::QemuQcow2,
+    Arm::Nbdkit,
+    Arm::Disk,
+];
+/// Ours and the fastest peer, without and with the host's cache.
+const QEMU: &[Arm] = &[Arm::Everglade, Arm::QemuRaw, Arm::QemuCached, Arm::Disk];
+/// Ours and file systems on loop devices.
+const FILE_SYSTEMS: &[Arm] = &[
+    Arm::Everglade,
+    Arm::QemuBtrfs,
+    Arm::QemuBtrfsFull,
+    Arm::QemuBtrfsPlain,
+    Arm::QemuXfs,
+    Arm::Disk,
+];
+
 /// All rows, in the order in which they run: reads before writes, so that they find what was
 /// written in order.
 #[must_use]
 pub fn all() -> Vec<Row> {
     use Arm::{
-        Disk, Everglade, EvergladeAlways, Nbdkit, Null, NullMemory, QemuBtrfs, QemuBtrfsFull,
-        QemuBtrfsPlain, QemuCached, QemuQcow2, QemuRaw, QemuXfs,
+        Disk, Everglade, EvergladeAlways, Null, NullMemory, QemuBtrfs, QemuBtrfsFull,
+        QemuBtrfsPlain, QemuCached, QemuRaw, QemuXfs,
     };
     use Kind::{DurableWrite, Read, Write, WriteFlush, WriteThenFlush};
     use Order::{Random, Sequential};
@@ -97,14 +118,14 @@ pub fn all() -> Vec<Row> {
             "seq-read",
             "sequential read 128 KiB q8, uncached",
             load(Read, Sequential, 128 * KIB, 8),
-            &[Everglade, QemuRaw, QemuCached, QemuQcow2, Nbdkit, Disk],
+            SERVERS,
             &[(QemuRaw, 1.0)],
         ),
         row(
             "read-q32",
             "random read q32, data 4 × cache",
             load(Read, Random, block, 32),
-            &[Everglade, QemuRaw, QemuCached, QemuQcow2, Nbdkit, Disk],
+            SERVERS,
             &[(QemuRaw, 1.25)],
         ),
         Row {
@@ -125,14 +146,14 @@ pub fn all() -> Vec<Row> {
             "read-q1",
             "random read q1",
             load(Read, Random, block, 1),
-            &[Everglade, QemuRaw, QemuCached, Disk],
+            QEMU,
             &[(QemuRaw, 1.0)],
         ),
         row(
             "write-q1",
             "random write q1",
             load(Write, Random, block, 1),
-            &[Everglade, QemuRaw, QemuCached, Disk],
+            QEMU,
             &[(QemuRaw, 1.0)],
         ),
         Row {
@@ -141,7 +162,7 @@ pub fn all() -> Vec<Row> {
                 "overwrite-q32",
                 "random overwrite q32, flush at the end",
                 load(Write, Random, block, 32),
-                &[Everglade, QemuRaw, QemuCached, QemuQcow2, Nbdkit, Disk],
+                SERVERS,
                 &[(QemuRaw, 2.0)],
             )
         },
@@ -156,7 +177,7 @@ pub fn all() -> Vec<Row> {
             "flush-8",
             "random write q32, flush after every 8",
             load(WriteFlush(8), Random, block, 32),
-            &[Everglade, QemuRaw, QemuCached, Disk],
+            QEMU,
             &[(QemuRaw, 1.0)],
         ),
         row(
@@ -166,28 +187,21 @@ pub fn all() -> Vec<Row> {
                 jobs: 8,
                 ..load(WriteThenFlush, Random, block, 4)
             },
-            &[Everglade, QemuRaw, QemuCached, Disk],
+            QEMU,
             &[(QemuRaw, 1.0)],
         ),
         row(
             "seq-write",
             "sequential write 128 KiB q8, flush at the end",
             load(Write, Sequential, 128 * KIB, 8),
-            &[Everglade, QemuRaw, QemuCached, QemuQcow2, Nbdkit, Disk],
+            SERVERS,
             &[(QemuRaw, 1.3)],
         ),
         row(
             "btrfs",
             "random overwrite q32, against file systems on loop devices",
             load(Write, Random, block, 32),
-            &[
-                Everglade,
-                QemuBtrfs,
-                QemuBtrfsFull,
-                QemuBtrfsPlain,
-                QemuXfs,
-                Disk,
-            ],
+            FILE_SYSTEMS,
             &[(QemuBtrfs, 5.0)],
         ),
         Row {
@@ -196,14 +210,7 @@ pub fn all() -> Vec<Row> {
                 "snapshot",
                 "random overwrite q32 right after a snapshot (XFS: a reflinked copy)",
                 load(Write, Random, block, 32),
-                &[
-                    Everglade,
-                    QemuBtrfs,
-                    QemuBtrfsFull,
-                    QemuBtrfsPlain,
-                    QemuXfs,
-                    Disk,
-                ],
+                FILE_SYSTEMS,
                 &[],
             )
         },
@@ -241,16 +248,4 @@ pub fn filled() -> Vec<Row> {
         (row.goals, row.cpu_goal) = (&[], None);
     }
     rows
-}
-
-/// The key of a level for `--only`.
-#[must_use]
-pub fn fill_key(percent: u64) -> Option<&'static str> {
-    match percent {
-        3 => Some("fill-3"),
-        50 => Some("fill-50"),
-        70 => Some("fill-70"),
-        92 => Some("fill-92"),
-        _ => None,
-    }
 }

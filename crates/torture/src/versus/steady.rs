@@ -1,8 +1,8 @@
 //! A mixed load for minutes, looked at second by second: what matters is the worst of them.
 //!
-//! Disks of machines that many share stand still now and then, whoever asks. So a probe beside the load reads and writes a
-//! block of a file of its own fifty times a second, past every cache and every server: a second in which the probe
-//! waited as long says nothing about the server.
+//! Disks of machines that many share stand still now and then, whoever asks. So a probe beside the load reads and
+//! writes a block of a file of its own fifty times a second, past every cache and every server: a second in which the
+//! probe waited as long says nothing about the server.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
