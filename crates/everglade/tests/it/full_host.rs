@@ -11,10 +11,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::clients::{LUN, assert_clean};
-use crate::host_space::{
-    SmallHost, assert_reads_back, host_bytes, payload, within, write_until_full,
-};
+use crate::host_space::{SmallHost, assert_reads_back, host_bytes, payload, write_until_full};
 use crate::running::{Place, Server, code, stderr, stdout};
+use crate::waiting::within;
 use crate::wire::Client;
 
 const MIB: u64 = 1 << 20;

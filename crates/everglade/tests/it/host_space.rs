@@ -5,11 +5,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::clients::{LUN, assert_clean};
 use crate::running::Place;
 use crate::tools::{have, skip};
+use crate::waiting::within;
 use crate::wire::{Client, ENOSPC};
 
 const MIB_U32: u32 = 1 << 20;
@@ -122,16 +123,6 @@ pub(crate) fn assert_reads_back(client: &mut Client, numbers: std::ops::Range<u6
 #[track_caller]
 fn eventually(what: &str, condition: impl FnMut() -> bool) {
     within(Duration::from_secs(40), what, condition);
-}
-
-/// Looks ten times a second, and fails if the condition is not met in time.
-#[track_caller]
-pub(crate) fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !condition() {
-        assert!(since.elapsed() < limit, "{what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
 }
 
 #[test]

@@ -17,4 +17,5 @@ mod thrift;
 mod tools;
 mod usage;
 mod verifying;
+mod waiting;
 mod wire;

@@ -10,6 +10,7 @@ use super::{GIB, MIB, Place, ask, ask_json, assert_clean, everything, refused, s
 use crate::operate::http;
 use crate::running::{code, stdout};
 use crate::tools::{have, skip};
+use crate::waiting::event;
 use crate::wire::{CMD_FLUSH, CMD_WRITE, Client, EIO, EPERM};
 
 /// A file system in memory, which goes with this.
@@ -163,7 +164,7 @@ fn an_aggregate_whose_device_fails_is_reported_read_out_and_disturbs_no_other() 
     ] {
         assert!(page.contains(line), "{line}: {page}");
     }
-    assert!(ask(&place, &["event", "show"]).contains("EVG-4008"));
+    event(&place, "EVG-4008");
 
     let (mut other, _) = Client::open(&server.tcp, "vol0/lun0").expect("a client");
     other.write(0, &block).expect("written");

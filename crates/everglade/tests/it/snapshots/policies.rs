@@ -11,17 +11,13 @@ use super::names;
 use crate::manage::{ask, ask_json, refused, serve};
 use crate::operate::http;
 use crate::running::{Place, Server, code, everglade, stderr};
+use crate::waiting::{event, within};
 use crate::wire::Client;
 
 /// The schedule looks at the clock every few seconds.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..600 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("never: {what}");
+#[track_caller]
+fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
+    within(Duration::from_secs(30), what, is_so);
 }
 
 /// Starts a daemon that finds a book of an earlier version, in which volume `vol0` has policy `p`, these hourly and daily
@@ -210,11 +206,8 @@ fn a_daemon_that_was_away_takes_one_of_each_and_deletes_none_that_is_held_or_ope
         first[0].starts_with("hourly.20") && first[1].starts_with("daily.20"),
         "{first:?}"
     );
-    let events = ask(&place, &["event", "show"]);
-    assert!(
-        events.contains("taken by policy p") && events.contains("were missed"),
-        "{events}"
-    );
+    event(&place, "taken by policy p");
+    event(&place, "were missed");
     let hourly = format!("vol0@{}", first[0]);
     ask(&place, &["snapshot", "hold", &hourly, "audit"]);
     ask(&place, &["policy", "set", "vol0", "none"]);

@@ -1,13 +1,14 @@
 //! Splits that take a dozen consistency points: the volume gets another name meanwhile, and the daemon ends.
 
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::manage::{ask, ask_json, assert_clean, refused};
 use crate::operate::http;
 use crate::running::{Place, Server};
+use crate::waiting::within;
 use crate::wire::{CMD_FLUSH, CMD_WRITE, Client};
 
 const MIB: u64 = 1 << 20;
@@ -213,15 +214,6 @@ fn done_bytes(shown: &Value) -> u64 {
     shown["done_bytes"].as_u64().expect("a number")
 }
 
-/// Looks until it is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn a_split_goes_on_after_kills_and_an_orderly_end_under_writes() {
     let place = Place::new();
@@ -236,7 +228,7 @@ fn a_split_goes_on_after_kills_and_an_orderly_end_under_writes() {
             write(&server, "vol0/lun0", parent),
             write(&server, "test/lun0", clone),
         ];
-        until("it gets on", || {
+        within(PATIENCE, "it gets on", || {
             let now = shown(&place);
             now["state"] == "done" || done_bytes(&now) > copied
         });
@@ -257,7 +249,7 @@ fn a_split_goes_on_after_kills_and_an_orderly_end_under_writes() {
         assert_eq!(after["clone_of"], "vol0@s");
         copied = done_bytes(&after);
         assert!(copied >= done_bytes(&before), "{before}, and then {after}");
-        until("somebody follows it", || {
+        within(PATIENCE, "somebody follows it", || {
             !splits(&place).is_empty() || shown(&place)["state"] == "done"
         });
         for job in splits(&place) {
@@ -270,7 +262,7 @@ fn a_split_goes_on_after_kills_and_an_orderly_end_under_writes() {
         followed > 0,
         "no daemon had a job for a split that it found"
     );
-    until("it is done", || shown(&place)["state"] == "done");
+    within(PATIENCE, "it is done", || shown(&place)["state"] == "done");
     expect(&server, "vol0/lun0", Some(parent));
     expect(&server, "test/lun0", Some(clone));
     for base in ["vol0/lun0@s", "test/lun0@s"] {
