@@ -139,9 +139,9 @@ impl<M: Copy> Affinities<M> {
         }
     }
 
-    /// The fast half of [`Affinities::enter`], without a message to wait with. Nothing if the node is no leaf, if somebody
-    /// is in the way or waits, or if coarse work left its mark on the leaf, which only `enter` takes away: so whoever is
-    /// refused calls that. Until then nobody has to wait for anything because of it.
+    /// The fast half of [`Affinities::enter`], without a message to wait with. Nothing if the node is no leaf, if
+    /// somebody is in the way or waits, or if coarse work left its mark on the leaf, which only `enter` takes away:
+    /// so whoever is refused calls that. Until then nobody has to wait for anything because of it.
     pub fn try_enter(&self, reactor: usize, node: &Node) -> Option<Permit> {
         self.reactors.assert_outside(reactor);
         let is_taken = node.class().is_leaf() && self.take(reactor, node);

@@ -1,8 +1,7 @@
 //! Error codes: stable for ever, the same in REST, on the command line and in `docs/reference/codes/`.
 //!
 //! 1000s: the request cannot be understood. 2000s: it does not fit what exists. 3000s: it cannot be done
-//! now. 4000s: conditions that `status` reports; a request that such a condition stands in the way of may be refused with
-//! its code. 9000s: the daemon's own surroundings failed.
+//! now. 4000s: conditions that `status` reports; such a condition may also refuse a request, with its code. 9000s: the daemon's own surroundings failed.
 //!
 //! A number is never given a second meaning; what is retired stays retired.
 

@@ -24,8 +24,8 @@ pub struct Problem {
     pub detail: String,
     /// The field of the request that is to blame.
     pub field: Option<String>,
-    /// What became of the change, where it is known. Of a change that was refused nobody has to say
-    /// that it is not done.
+    /// Whether the change was made. `None`: not said here; for a refused change, the server then
+    /// answers [`Outcome::NotDone`].
     pub outcome: Option<Outcome>,
 }
 

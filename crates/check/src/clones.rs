@@ -11,8 +11,9 @@
 //! 2. There are at most [`CLONE_DEPTH_MAX`] volumes above a clone.
 //! 3. The parent has the base, live, with the same two roots.
 //!
-//! A clone may name an older clone of the same snapshot instead of the parent. That is no contradiction: it is what it would
-//! say had it been cloned from that one's first snapshot, which is the same image, and that one keeps both bases.
+//! A clone may name an older clone of the same snapshot instead of the parent. That is no contradiction: it is what
+//! it would say had it been cloned from that one's first snapshot, which is the same image, and that one keeps both
+//! bases.
 
 use std::collections::{BTreeMap, BTreeSet};
 

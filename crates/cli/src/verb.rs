@@ -129,7 +129,7 @@ pub enum AggregateVerb {
     Show(Show),
     /// Rename an aggregate
     Rename(AggregateRename),
-    /// Show the alternatives: an aggregate cannot grow yet
+    /// Say what to do instead: an aggregate cannot be made larger yet
     #[command(hide = true)]
     Resize(AggregateResize),
     /// Delete an aggregate and clear its devices; needs --yes

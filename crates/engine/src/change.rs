@@ -173,7 +173,8 @@ pub enum Change {
         /// The name it was to get.
         name: String,
     },
-    /// Reads all metadata that can be derived, and mends what is damaged. Clients' changes wait for it.
+    /// Reads all metadata that can be derived from other metadata, and replaces damaged blocks. Until it ends, clients'
+    /// changes wait.
     Scrub,
     /// Holds the scans of a volume's snapshots back, or lets them go on.
     SetScanPace {
@@ -192,8 +193,8 @@ pub enum Change {
         /// Name of the snapshot that is taken of the present image.
         safety: String,
     },
-    /// Makes the image of a snapshot the active one, and deletes what is newer, with what was active. All of it happens or
-    /// none.
+    /// Makes the image of a snapshot the active one, and deletes what is newer, with what was active. All of it
+    /// happens or none.
     RollBackVolume {
         /// Which volume.
         volume: String,

@@ -215,8 +215,9 @@ impl Engine {
         }))
     }
 
-    /// Opens the aggregate on these devices: reads labels and superblock at once, and leaves mounting to the
-    /// home reactor, which must be woken. If the caller remembers the aggregate, it must be the same one. Watch [`Engine::aggregates`] for the outcome.
+    /// Opens the aggregate on these devices: reads labels and superblock at once, and leaves mounting to the home
+    /// reactor, which must be woken. If the caller remembers the aggregate, it must be the same one. Watch
+    /// [`Engine::aggregates`] for the outcome.
     ///
     /// # Errors
     /// What was found, what was expected, what to do. Nothing is written.
@@ -411,7 +412,8 @@ impl Engine {
     /// open.
     ///
     /// # Errors
-    /// One line: why it cannot be read, or that there is no such aggregate, which is the same as one that does not answer.
+    /// One line: why it cannot be read, or that there is no such aggregate, which is the same as one that does not
+    /// answer.
     pub fn notes(&self, aggregate: u32) -> Result<Arc<[u8]>, Unreadable> {
         let all = self.0.all();
         let found = all.iter().find(|known| known.id == aggregate);
@@ -567,10 +569,10 @@ fn dirty_memory(memory: u64) -> u64 {
     half.min(448 << 20).max(memory / 4)
 }
 
-/// Bytes that may be cached while `dirty` bytes wait for consistency points and the journal: half of the memory,
-/// or what is left of it if that is less. An eighth is for the network, and a sixteenth for metadata that is
-/// pinned and what is read ahead (docs/design/design.md §12). What is dirty goes into the cache when it is clean, so the cache gives way
-/// when there is most of it, and has its half again afterwards.
+/// Bytes that may be cached while `dirty` bytes wait for consistency points and the journal: half of the memory, or
+/// what is left of it if that is less. An eighth is for the network, and a sixteenth for metadata that is pinned and
+/// what is read ahead (docs/design/design.md §12). What is dirty goes into the cache when it is clean, so the cache
+/// gives way when there is most of it, and has its half again afterwards.
 fn cache_memory(memory: u64, dirty: u64) -> u64 {
     let left = (memory - memory / 8 - memory / 16).saturating_sub(dirty);
     left.min(memory / 2).max(memory / 8)

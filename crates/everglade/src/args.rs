@@ -240,8 +240,8 @@ pub(crate) struct Serve {
     )]
     pub(crate) lun_size: Option<Size>,
 
-    /// Serve AGGREGATE although its devices are an older copy, at consistency point CP; as the
-    /// refusal says it, for one start
+    /// Serve AGGREGATE from an older copy of its devices, which is at consistency point CP. Use the
+    /// value that the refusal names, for one start
     #[arg(long, value_name = "AGGREGATE@CP")]
     pub(crate) accept_rollback: Vec<AcceptRollback>,
 }

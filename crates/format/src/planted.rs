@@ -33,7 +33,7 @@ bugs! {
     OldSuperblockWins,
     /// A mount leaves the remains of an interrupted commit in the superblock slots.
     HealingSkipped,
-    /// A copy of a label that was lost is not written anew.
+    /// A lost copy of a label is not written again.
     LabelCopyForgotten,
     /// A block freed in a consistency point is used again in it (Lemma 1).
     SameCpReuse,
@@ -105,7 +105,7 @@ bugs! {
     TagNotChecked,
     /// Some partial writes are not merged, and their block counts as lost.
     LostWithoutReason,
-    /// A map that is derived again lacks indirect blocks, and nobody compares it with its tag.
+    /// A derived map has no bits for indirect blocks, and its tag is not checked.
     MendedByHalf,
     /// A discard also zeroes the rest of the blocks at its edges.
     EdgesDiscarded,

@@ -11,12 +11,12 @@
 //! * [`sessions`] joins the sessions of one reactor to one target, and [`server`] moves bytes between
 //!   them and non-blocking streams. The reactor (crate `server`) owns the sockets and decides when.
 //!
-//! The life of one write: the reactor finds a socket readable and calls [`Sessions::receive`]; the
-//! header lands in the session's staging buffer, is judged (`session::transmission::verdict`) and
-//! admitted within the session's bounds and the table's `memory`; the payload lands in the pages of a `WriteSpan`, by copy if
-//! it came in the same read as its header, else received in place; a full slice is submitted to the
-//! target; the completion comes back through [`Sessions::poll`] by its token; the last one queues
-//! the reply; [`Sessions::transmit`] sends all queued replies with one gathered write.
+//! The life of one write: the reactor finds a socket readable and calls [`Sessions::receive`]; the header lands in
+//! the session's staging buffer, is judged (`session::transmission::verdict`) and admitted within the session's
+//! bounds and the table's `memory`; the payload lands in the pages of a `WriteSpan`, by copy if it came in the same
+//! read as its header, else received in place; a full slice is submitted to the target; the completion comes back
+//! through [`Sessions::poll`] by its token; the last one queues the reply; [`Sessions::transmit`] sends all queued
+//! replies with one gathered write.
 
 mod memory;
 pub mod metrics;

@@ -8,7 +8,7 @@
 //! ```text
 //! take(): it fits, nobody waits --------------------> charged --give()--> free
 //!   |---> it does not fit, or others wait             ^
-//!         the session waits in its class's queue --turn--+   (`crate::waiting`)
+//!         the session waits in its class's queue --turn--+   (`Sessions::serve_queues`)
 //! ```
 //!
 //! 1. Nobody overtakes: while a session waits, only the one whose turn it is takes memory of that
@@ -17,7 +17,7 @@
 //!    [`SMALL_BYTES`]) may use the part of larger ones while none of those waits; data that is read
 //!    again for a reply that has begun has a part of its own, or replies behind it could hold what
 //!    it needs. So no class keeps another waiting.
-//! 3. Who waits holds nothing that only its own progress would free, and what a blocked peer holds
+//! 3. A waiting session holds no memory that only its own progress would free, and what a blocked peer holds
 //!    of a long request is freed as soon as somebody waits (`Session::yield_memory`). A request of
 //!    one operation cannot be freed in part; its session is ended if its peer does not move for
 //!    ten seconds while somebody waits (`Sessions::sweep`). So every queue moves.
@@ -34,8 +34,8 @@ use everglade_target::{OP_BYTES_MAX, span};
 pub(crate) const REQUEST_BYTES: u64 = 1 << 10;
 /// A request that moves no more is small.
 const SMALL_BYTES: u64 = 64 << 10;
-/// The largest amount that is ever taken at once: the extents of 17 contexts, which is more than the
-/// pages of one operation, besides the requests of its session.
+/// The most that one request takes at once: the extents of a block status for 17 contexts. The pages
+/// of one operation are fewer.
 pub(crate) const LARGEST_BYTES: u64 = 3 << 19;
 /// The least budget of a table: what is for long requests suffices for one of them.
 const TOTAL_BYTES_MIN: u64 = 3 << 20;
@@ -47,7 +47,7 @@ const BUFFERS_PART: u64 = 8;
 const AGAIN_PART: u64 = 8;
 /// The part of what remains then that is for small requests: one of so many.
 const SMALL_PART: u64 = 4;
-/// Classes.
+/// How many classes there are.
 pub(crate) const CLASSES: usize = 3;
 
 const _: () = assert!(LARGEST_BYTES <= Parts::of(TOTAL_BYTES_MIN).large);

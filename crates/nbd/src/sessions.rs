@@ -100,7 +100,7 @@ struct Seat {
     ready: bool,
     /// The peer has taken nothing since then, of what there is for it.
     blocked_since: Option<Nanos>,
-    /// Everything that had come was received.
+    /// The last receive emptied the socket.
     is_drained: bool,
     /// In the queue for memory of this class.
     waits: Option<Class>,
@@ -351,7 +351,7 @@ impl Sessions {
         let seat = self.seat_mut(id);
         let before = seat.session.bytes_sent();
         match server::transmit(&mut seat.session, stream, target) {
-            // What came since is behind something that the peer has yet to make room for.
+            // The rest must be read again first, and for that the session waits until the peer takes more.
             Sent::All if seat.session.waits_for_peer() => {
                 if self.memory.is_pressed() {
                     self.yield_memory(id, target);
@@ -493,7 +493,7 @@ impl Sessions {
                 let seat = self.seat_mut(id);
                 seat.waits = None;
                 seat.session.resume(target);
-                // Taken turns are over.
+                // The turn is over once the session took its memory.
                 progress |= !self.memory.is_turn();
                 self.memory.set_turn(false);
                 self.mark_ready(id);

@@ -44,7 +44,7 @@ const OF_A_DIRECTORY: usize = 2;
 /// Files that the administration opens for a moment: the history, `state.toml`, certificates,
 /// `/proc`.
 const FILES: usize = 8;
-/// Below this the daemon could as well not serve.
+/// With fewer NBD connections than this the daemon does not start.
 const CONNECTIONS_MIN: usize = 2;
 /// Least and most connections of a door of the administration.
 const UNIX: (usize, usize) = (2, 64);
@@ -116,7 +116,7 @@ pub fn raise_limit() -> usize {
             current: found.maximum,
             maximum: found.maximum,
         };
-        // A system that forbids it is lived with: what is there is shared out.
+        // If the system forbids it, the limit is shared out as it is.
         if let Err(error) = setrlimit(Resource::Nofile, raised) {
             tracing::debug!("the limit of open files cannot be raised: {error}");
         }

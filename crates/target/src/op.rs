@@ -129,7 +129,8 @@ pub trait Target {
     fn submit(&mut self, lun: LunHandle, op: Op, token: Token);
 
     /// Reads of an open LUN that will be submitted in a moment, (offset, length) in bytes, in the order in which they
-    /// will be. A hint: a target may get memory that it will need under way for all of them at once. Nothing is checked yet.
+    /// will be. A hint: a target may get memory that it will need under way for all of them at once. Nothing is
+    /// checked yet.
     fn expect_reads(&mut self, lun: LunHandle, reads: &[(u64, u32)]) {
         let _ = (lun, reads);
     }

@@ -1,8 +1,9 @@
 //! Images of snapshots, each compared with one that was verified before.
 //!
-//! Where `c(v)` counts the references of an image to v, and `m(v)` is its map's bit plus the count of its refcount file,
-//! Definition 1 says that the difference `c − m` is 0 everywhere. Where it is not, v is a *stray*. Two images that share most blocks have
-//! the same strays but for those among the blocks in which they differ, so these are all that is looked at:
+//! Where `c(v)` counts the references of an image to v, and `m(v)` is its map's bit plus the count of its refcount
+//! file, Definition 1 says that the difference `c − m` is 0 everywhere. Where it is not, v is a *stray*. Two images
+//! that share most blocks have the same strays but for those among the blocks in which they differ, so these are all
+//! that is looked at:
 //!
 //! strays(new) = strays(old) + references(new ∖ old) − references(old ∖ new) − (bits(new) − bits(old))
 //!                                                                         − (counts(new) − counts(old))

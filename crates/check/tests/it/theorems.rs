@@ -1,11 +1,12 @@
-//! The lemmas and theorems of S003 §5, as this engine has them, over histories that the engine made: snapshots come, go and
-//! are restored, LUNs and volumes are cloned and split, and the power fails anywhere. What each image refers to is found by
-//! walking all of its tree, with nothing of the verifier. `docs/design/snapshots.md` lists them, with those that are tested
-//! elsewhere.
+//! The lemmas and theorems of S003 §5, as this engine has them, over histories that the engine made: snapshots come,
+//! go and are restored, LUNs and volumes are cloned and split, and the power fails anywhere. What each image refers
+//! to is found by walking all of its tree, with nothing of the verifier. `docs/design/snapshots.md` lists them, with
+//! those that are tested elsewhere.
 //!
-//! Deviations from the paper: bits of the summary map are set when the active map first changes, and those of an image that
-//! a restore left behind by a fold scan. So where the paper says *activemap and summary*, here it is those two and the
-//! snapmaps of unfolded snapshots; and a delete pass protects the blocks of its victims' snapmaps, not all they held.
+//! Deviations from the paper: bits of the summary map are set when the active map first changes, and those of an
+//! image that a restore left behind by a fold scan. So where the paper says *activemap and summary*, here it is those
+//! two and the snapmaps of unfolded snapshots; and a delete pass protects the blocks of its victims' snapmaps, not
+//! all they held.
 
 use std::collections::{BTreeMap, BTreeSet};
 

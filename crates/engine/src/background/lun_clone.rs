@@ -15,9 +15,9 @@
 //! one that was named, and may be deleted meanwhile, is released.
 //!
 //! **Leaves.** For each leaf of the source: if the active image has the block, it has one reference more, which the
-//! refcount file counts ([`crate::alloc::references`]). If not, because it was overwritten since, the active image takes
-//! it back from the snapshot, as when a LUN is restored ([`crate::snapshot::lun`]); therefore the active image descends from the
-//! snapshot while a clone is made, also after others were taken ([`crate::holders::history`]).
+//! refcount file counts ([`crate::alloc::references`]). If not, because it was overwritten since, the active image
+//! takes it back from the snapshot, as when a LUN is restored ([`crate::snapshot::lun`]); therefore the active image
+//! descends from the snapshot while a clone is made, also after others were taken ([`crate::holders::history`]).
 //!
 //! **Restart.** The superblock has source, file and cursor, committed together with what they say. So the clone goes on
 //! after a restart where it was.

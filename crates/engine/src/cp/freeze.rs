@@ -146,7 +146,8 @@ pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
             regions: regions.into(),
         });
     }
-    // Volumes with deleted LUNs or snapshots, and those being split, are worked on in every consistency point until those are gone.
+    // Volumes with deleted LUNs or snapshots, and those being split, are worked on in every consistency point until
+    // those are gone.
     let is_short = home.aggregate.space.is_short();
     let may_copy = split::may_copy(&home.aggregate.space, home.fs.area_blocks);
     run.active.extend(

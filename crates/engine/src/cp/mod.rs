@@ -104,7 +104,7 @@ fn mend(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
         mend::Step::Install(place, page) => {
             let position = (place.level, place.index);
             if let Some(id) = place.volume {
-                // An overflow file is emptied with the changes of its volume.
+                // The drain empties overflow files, so their volume must be part of this consistency point.
                 let run = home.run.as_mut().expect("under way");
                 run.active.extend((run.phase == Phase::Scrub).then_some(id));
             }
@@ -116,7 +116,7 @@ fn mend(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
             if let Some(file) = file {
                 file.install(position, page);
             }
-            // An overflow file is emptied by whoever reads it.
+            // The drain empties overflow files anyway, so there is nothing to write for one.
             if place.file != OVERFLOW {
                 home.installed.push(place);
             }

@@ -13,11 +13,12 @@
 //! nodes are neighbours if a path of ghosts connects them. (That is vertex elimination: all former neighbours
 //! become neighbours of each other, which keeps connected sets connected.)
 //!
-//! Restoring a LUN gives the active image blocks of a snapshot that its parent may not have (F-15). Then it descends from
-//! both: what was a tree is a graph without cycles, edges *also* among them, and nothing above needs more than that.
-//! Precisely: the snapshots among the holders of a block are connected without the active image, and if that holds
-//! the block too it is next to one of them. Whatever is taken of it next inherits its edges, so that it becomes a leaf
-//! again. Cloning a LUN from a snapshot ([`crate::background::lun_clone`]) gives it blocks in the same way, with the same edge.
+//! Restoring a LUN gives the active image blocks of a snapshot that its parent may not have (F-15). Then it descends
+//! from both: what was a tree is a graph without cycles, edges *also* among them, and nothing above needs more than
+//! that. Precisely: the snapshots among the holders of a block are connected without the active image, and if that
+//! holds the block too it is next to one of them. Whatever is taken of it next inherits its edges, so that it becomes
+//! a leaf again. Cloning a LUN from a snapshot ([`crate::background::lun_clone`]) gives it blocks in the same way,
+//! with the same edge.
 //!
 //! Consequence, used everywhere: if a node holds a block and none of its neighbours does, nobody else does.
 

@@ -7,9 +7,9 @@
 //! | *addition* | no snapshot that stays has it | all who stay, and the victims next to one of them |
 //!
 //! The other half of the work, who becomes the only holder of what a victim shared, needs connected holders
-//! ([`crate::holders::history`]) either way: subtraction takes the victims out of the history one by one; by addition, a block
-//! that one survivor has, no other has, and a victim next to it has, is its own from now on. A victim farther away
-//! cannot have it unless one next to it does, so victims in the middle need not be looked at.
+//! ([`crate::holders::history`]) either way: subtraction takes the victims out of the history one by one; by
+//! addition, a block that one survivor has, no other has, and a victim next to it has, is its own from now on. A
+//! victim farther away cannot have it unless one next to it does, so victims in the middle need not be looked at.
 //!
 //! So addition loads fewer maps when most snapshots go: the old ones of a long policy, what is newer than a restore,
 //! all of them (of 1,000 in a row all but the last ten: 12 maps, against 993). Subtraction does when few of many go
@@ -17,9 +17,9 @@
 //!
 //! Unlike there, the choice can be made anew, in both directions, whenever the history changes: with the paper's
 //! addition the deleted snapshot is gone, so nobody can go back. Here every pass keeps what its victims' snapmaps
-//! consist of to its end ([`crate::background::scan`]), which costs little: only the victims' map blocks, one for 32,768 blocks
-//! and victim at most, and none that a neighbour shares. What the paper must force addition for when space is low,
-//! that subtraction protects *all* blocks of a victim, does not happen.
+//! consist of to its end ([`crate::background::scan`]), which costs little: only the victims' map blocks, one for
+//! 32,768 blocks and victim at most, and none that a neighbour shares. What the paper must force addition for when
+//! space is low, that subtraction protects *all* blocks of a victim, does not happen.
 //!
 //! 1. Both ways clear the same bits of the summary map, and give every survivor the same blocks: what one has begun
 //!    the other may go on with, after a restart too, and nothing on media says which it was.

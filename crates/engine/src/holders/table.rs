@@ -542,9 +542,9 @@ impl Snapshots {
         ids
     }
 
-    /// The newest snapshot's map is to be scanned (F-06). If its parent's is, that ends: what the parent holds, the newest
-    /// holds too, or somebody freed it and folded it first (F-07). A snapshot that is deleted meanwhile is scanned
-    /// to the end before anything of it is released, so nobody else's scan has to be done again (F-08).
+    /// The newest snapshot's map is to be scanned (F-06). If its parent's is, that ends: what the parent holds, the
+    /// newest holds too, or somebody freed it and folded it first (F-07). A snapshot that is deleted meanwhile is
+    /// scanned to the end before anything of it is released, so nobody else's scan has to be done again (F-08).
     pub(crate) fn begin_create_scan(&mut self, newest: SnapshotId) {
         let scanned = self.unfolded();
         self.get_mut(newest).is_unfolded = true;

@@ -9,7 +9,7 @@ use crate::alloc::filesystem::FileSystem;
 use crate::pool::volume::{Lun, Volume};
 use crate::read::root::Root;
 
-/// A LUN that is complete and has yet to be shown to clients.
+/// A new LUN, which clients will see when the consistency point is published.
 pub(crate) struct NewLun {
     pub(crate) volume: Arc<Volume>,
     pub(crate) lun: Arc<Lun>,
@@ -21,12 +21,12 @@ impl NewLun {
         let name = self.lun.name.get().to_string();
         let mut luns = self.volume.luns.write();
         let luns = luns.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut());
-        // A LUN was restored in the same consistency point, and with it all were shown.
+        // It is there already if a LUN was restored in the same consistency point: that shows all LUNs.
         luns.entry(name).or_insert(self.lun);
     }
 }
 
-/// A LUN as it will be: its handle, and what that gets.
+/// A LUN as clients will see it: its handle, and the values that the handle will get.
 pub(crate) struct Next {
     lun: Arc<Lun>,
     name: String,
@@ -35,8 +35,7 @@ pub(crate) struct Next {
     root: Root,
 }
 
-/// The LUNs as they will be: those of the target, with the handles of those that are the same, whatever they are
-/// called now.
+/// The LUNs of the restored image. A LUN that exists now keeps its handle, even if its name changes.
 pub(crate) fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<Next> {
     let known = shared.all_luns();
     let lun = |entry: &everglade_format::Entry| {
@@ -63,7 +62,7 @@ pub(crate) fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<Next> {
     fs.directory.iter().map(lun).collect()
 }
 
-/// A volume whose restored image has yet to be shown to clients.
+/// A volume that was restored, with the LUNs that clients will see when the consistency point is published.
 pub(crate) struct Restored {
     volume: Arc<Volume>,
     luns: Vec<Next>,

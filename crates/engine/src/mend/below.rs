@@ -1,10 +1,10 @@
 //! An indirect block of a volume's active map or refcount file, from what the leaves below it have to say.
 //!
-//! What each leaf says is derived ([`super::leaves`]); which block says that, and so is the leaf, follows from the
-//! container, which has the tag of each block of the volume:
+//! The contents of each leaf are derived ([`super::leaves`]). Which block is that leaf follows from the container, which
+//! has the tag of each block of the volume:
 //!
-//! * a leaf of a **refcount file** is known to the bit, so its tag is, and it is among the blocks that nothing else refers
-//!   to;
+//! * a leaf of a **refcount file** is known to the bit, so its tag is, and it is among the blocks that nothing else
+//!   refers to;
 //! * a leaf of an **active map** has a bit for all that a survey finds, and for leaves of the map. Of the blocks that no
 //!   tree refers to and whose content is like that, it is the one with the fewest bits: others are from older images.
 //!
@@ -25,7 +25,7 @@ use super::survey::Walk;
 use super::view::View;
 use crate::read::load::{Gather, LoadCx, Place, Stop};
 
-/// Most blocks of a volume that no tree refers to, for leaves to be looked for among them.
+/// With more candidates than this, mending gives up.
 const CANDIDATES_MAX: usize = 16_384;
 /// Blocks read in one step.
 const STEP_BLOCKS: usize = 64;

@@ -233,7 +233,7 @@ impl Children {
         }
     }
 
-    /// Takes a block for a child that a context calls one. Of several, as there may be where nobody can tell which
+    /// Takes a block as a child because its context says that it is one. Of several, as there may be where nobody can tell which
     /// contexts are out of date, the last one written.
     fn accept(&mut self, key: &TagKey, index: u64, pvbn: Pvbn, page: &Block) {
         let stamp = match self.place.level {
@@ -268,7 +268,7 @@ impl Children {
         Ok(Phase::Contents(all.collect()))
     }
 
-    /// Finds out which leaves of a map the blocks are that may be some.
+    /// Decides of each candidate which leaf of the map it is, if any.
     fn choose(&mut self, key: &TagKey) {
         let numbers: BTreeSet<u64> = self.candidates.keys().copied().collect();
         for (pvbn, page) in &self.contents {
@@ -375,7 +375,7 @@ impl Stamps {
         }
         if oldest == 0 {
             return Err(Stop::damaged(
-                "what its children say is not what was written there".to_owned(),
+                "what was derived from its children has another tag".to_owned(),
             ));
         }
         self.newest = oldest;

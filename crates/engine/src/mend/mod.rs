@@ -60,7 +60,7 @@ use std::sync::Arc;
 use summary::Summary;
 use view::View;
 
-/// Blocks that are being mended because another needs them.
+/// Most blocks that are mended at a time, each because the one before needs it.
 const DEPTH_MAX: usize = 16;
 
 /// What is being mended, and what it was that stopped for it.
@@ -351,7 +351,7 @@ fn must_be_committed(
     match found == pointer {
         true => Ok(()),
         false => Err(Stop::damaged(
-            "it is not part of what was committed".to_owned(),
+            "the last consistency point does not have this block".to_owned(),
         )),
     }
 }
@@ -368,7 +368,9 @@ fn volume_of_summary(view: &View<'_>, cx: &mut LoadCx<'_>, id: FileId) -> Result
             }
         }
     }
-    Err(Stop::damaged("nothing else says what it says".to_owned()))
+    Err(Stop::damaged(
+        "no other block has this information".to_owned(),
+    ))
 }
 
 /// Where the damaged block is: what a pointer of a volume says may be out of date.
@@ -394,7 +396,7 @@ fn compare(key: &TagKey, page: Page, tag: Tag) -> Result<Work, Stop> {
     match key.tag(&page) == tag || planted::is(Bug::MendedByHalf) {
         true => Ok(Work::Put(page.freeze())),
         false => Err(Stop::damaged(
-            "what the trees say is not what was written there".to_owned(),
+            "what was derived from the trees has another tag".to_owned(),
         )),
     }
 }

@@ -1,13 +1,14 @@
 //! Mount: from a superblock to an aggregate that serves. Reads metadata in proportion to the number of
 //! volumes and LUNs, never to their size.
 //!
-//! Runs as a handler: it stops for pages and runs again from the top, building anew what it was at: the aggregate, then
-//! [`TOGETHER`] volumes at a time with their snapshots. What a step read is let go before the next, because a thousand volumes
-//! with their snapshots may have more metadata than there is memory.
+//! Runs as a handler: it stops for pages and runs again from the top, building anew what it was at: the aggregate,
+//! then [`TOGETHER`] volumes at a time with their snapshots. What a step read is let go before the next, because a
+//! thousand volumes with their snapshots may have more metadata than there is memory.
 //!
-//! What is damaged is derived from the rest, if it can be ([`crate::mend`]), and kept in memory until the first consistency
-//! point: a mount writes nothing. What cannot be derived is left out, and the aggregate is read-only then ([`crate::alloc::named`]): a volume whose superblock cannot be
-//! read, snapshots whose records cannot. Only if no volume at all can be read the mount fails.
+//! What is damaged is derived from the rest, if it can be ([`crate::mend`]), and kept in memory until the first
+//! consistency point: a mount writes nothing. What cannot be derived is left out, and the aggregate is read-only then
+//! ([`crate::alloc::named`]): a volume whose superblock cannot be read, snapshots whose records cannot. Only if no
+//! volume at all can be read the mount fails.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
@@ -41,7 +42,8 @@ use crate::read::load::{Damaged, Gather, LoadCx, Stop};
 use crate::read::root::Root;
 use crate::tree::File;
 
-/// Volumes that are read at the same time. Each takes a few reads one after the other, and may have 2,000 blocks of snapshots.
+/// Volumes that are read at the same time. Each takes a few reads one after the other, and may have 2,000 blocks of
+/// snapshots.
 const TOGETHER: usize = 8;
 
 /// A mount under way. Affinities are made once and used by the run that gets through.
@@ -127,7 +129,9 @@ impl Mounting {
             mend::Step::Write(pvbn, page) => {
                 let pointer = self.mender.pointer();
                 if self.pins().any(|(known, _)| known == pointer) {
-                    return Err(Stop::damaged(format!("block {pvbn} was derived in vain")));
+                    return Err(Stop::damaged(format!(
+                        "block {pvbn} was derived, but still cannot be read"
+                    )));
                 }
                 self.derived.push((pointer, pvbn, page));
                 self.mender.written(cx);
@@ -343,8 +347,8 @@ impl Mounting {
         };
         let others = match absent.len() - 1 {
             0 => String::new(),
-            1 => ", and another part of it neither".to_owned(),
-            count => format!(", and {count} other parts of it neither"),
+            1 => ", and neither can one other part of the aggregate".to_owned(),
+            count => format!(", and neither can {count} other parts of the aggregate"),
         };
         let reason = &first.damaged.reason;
         self.aggregate

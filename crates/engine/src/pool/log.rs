@@ -266,8 +266,8 @@ impl Log {
         position
     }
 
-    /// A consistency point was committed whose freeze returned `position`. Returns what the journal need not have any more:
-    /// letting go of that takes longer than clients should wait.
+    /// A consistency point was committed whose freeze returned `position`. Returns what the journal need not have any
+    /// more: letting go of that takes longer than clients should wait.
     #[must_use]
     pub(crate) fn commit(&self, position: Position) -> VecDeque<Entry> {
         let mut queue = self.queue();
@@ -282,10 +282,10 @@ impl Log {
         self.memory.store(pages, Ordering::Relaxed);
     }
 
-    /// True if writers must wait, because too much memory is held for the journal. What was overwritten since stays in
-    /// memory until the journal has it, or for some turns after a commit that makes that needless: it and what is dirty share
-    /// one bound. In a bulk write all that is dirty waits for the journal, so that what waits is both together; otherwise
-    /// little waits. What operations take besides is less than an eighth.
+    /// True if writers must wait, because too much memory is held for the journal. What was overwritten since stays
+    /// in memory until the journal has it, or for some turns after a commit that makes that needless: it and what is
+    /// dirty share one bound. In a bulk write all that is dirty waits for the journal, so that what waits is both
+    /// together; otherwise little waits. What operations take besides is less than an eighth.
     pub(crate) fn has_too_much_waiting(&self) -> bool {
         let memory = self.memory.load(Ordering::Relaxed);
         let most = memory.saturating_add(memory / 8).max(LEAST_UNLOGGED);

@@ -17,9 +17,10 @@
 //! limit = max(reserve ÷ METADATA_FACTOR, beyond ÷ (METADATA_FACTOR + 2)), at most what memory allows
 //! ```
 //!
-//! A page that is dirty has taken one block of `beyond` as its charge; those of the running consistency point and of the
-//! one being joined are at most `limit` together, and the metadata of each page fits what is left (decision 0019). What is
-//! not urgent leaves that much alone too. A larger limit lets more changes share the level-1 blocks of large LUNs.
+//! A page that is dirty has taken one block of `beyond` as its charge; those of the running consistency point and of
+//! the one being joined are at most `limit` together, and the metadata of each page fits what is left (decision
+//! 0019). What is not urgent leaves that much alone too. A larger limit lets more changes share the level-1 blocks of
+//! large LUNs.
 //!
 //! Charges of a consistency point end when it commits and its real use is known.
 //!
@@ -211,8 +212,8 @@ impl Space {
         self.charged[parity(cp)].fetch_add(signed(blocks), Ordering::Relaxed);
     }
 
-    /// True if so many blocks can be taken for what is not urgent: beside the reserve, what clients were admitted for, and
-    /// a hundredth of the pool (of what the host has given, if it gives no more) that clients may want.
+    /// True if so many blocks can be taken for what is not urgent: beside the reserve, what clients were admitted
+    /// for, and a hundredth of the pool (of what the host has given, if it gives no more) that clients may want.
     pub(crate) fn has_room_beside(&self, blocks: u64) -> bool {
         let needed = signed(self.reserve) + signed(blocks);
         let margin = signed(self.total / 100);

@@ -22,8 +22,8 @@ pub const PHASE_BOUNDS: [Nanos; 6] = [
 pub(crate) enum Trigger {
     /// There were changes for the longest time allowed.
     Timer,
-    /// A half of the journal is nearly full, or would be if somebody asked for durability, or what waits for it takes much
-    /// memory.
+    /// A half of the journal is nearly full, or would be if somebody asked for durability, or what waits for it takes
+    /// much memory.
     Journal,
     /// Half of the memory that may be dirty is.
     Dirty,

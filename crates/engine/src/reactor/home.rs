@@ -420,8 +420,8 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// The aggregate has halted: nothing of the consistency point under way is needed any more but what is read, and nobody
-    /// waits for it.
+    /// The aggregate has halted: nothing of the consistency point under way is needed any more but what is read, and
+    /// nobody waits for it.
     fn end_home(&mut self, aggregate: u32) {
         self.homes
             .get_mut(&aggregate)

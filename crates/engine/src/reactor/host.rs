@@ -215,7 +215,7 @@ impl<O: Outside> Core<O> {
             .preparing
             .take()
             .expect("one area is prepared at a time");
-        // Of the host's space, nothing is left; of an area that may have had its own, that is all that is known.
+        // A refusal means that the host is full, unless the area may have had its space already.
         let mut is_full = false;
         match result {
             Ok(()) => home.note_prepared(extent, area),
@@ -290,6 +290,7 @@ impl<O: Outside> Core<O> {
         let (extent, area) = home.punching.take().expect("one area is punched at a time");
         home.fs.areas[extent].close(area);
         home.fs.areas[extent].score(area, home.fs.area_blocks, true);
+        // The host has its space back, as if it had refused it.
         home.fs.areas[extent].refused(area);
         if home.run.is_none() {
             self.punch(aggregate);

@@ -74,7 +74,7 @@ impl Fate {
         match self {
             Fate::Made => Ok(executed),
             Fate::Unknown => Err(Error::Unknown(format!(
-                "aggregate {} failed while its superblock was written, so the change may be made or not; \
+                "aggregate {} failed while its superblock was written, so nobody knows whether the change was made; \
                  start the daemon again and look",
                 aggregate.name
             ))),

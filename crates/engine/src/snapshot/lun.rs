@@ -17,8 +17,8 @@
 //!
 //! 1. Clients see all of the LUN before, or all of it after, with its size; a power cut leaves one of the two.
 //! 2. A gained block is held by the snapshot, so nobody else can have taken its vvbn.
-//! 3. What it gains may be shared already, with a clone of it ([`crate::background::lun_clone`]), and so may what it loses: then it is
-//!    a matter of counts ([`crate::alloc::references`]).
+//! 3. What it gains may be shared already, with a clone of it ([`crate::background::lun_clone`]), and so may what it
+//!    loses: then it is a matter of counts ([`crate::alloc::references`]).
 //! 4. The work is bounded by the consistency point's share of changed metadata; what would need more is refused. Counts
 //!    are part of it: also where none was above zero before, what comes back may be another LUN's by now, so the blocks
 //!    of the refcount file are numbered before anything is changed.

@@ -10,9 +10,9 @@
 //!
 //! 1. Clients see all of the image before, or all of the one after; a power cut leaves one of the two.
 //! 2. If the target cannot be read, nothing happens: no safety snapshot, no change.
-//! 3. A restore that discards what is newer takes its safety snapshot without a name, as one that is being deleted from the
-//!    beginning, and the newer ones become that in the same consistency point. Clients lose their images when it is asked for,
-//!    and get them back if the target cannot be read.
+//! 3. A restore that discards what is newer takes its safety snapshot without a name, as one that is being deleted
+//!    from the beginning, and the newer ones become that in the same consistency point. Clients lose their images
+//!    when it is asked for, and get them back if the target cannot be read.
 //! 4. File ids and the frontier of the vvbn space are the volume's, not the image's: they never go back.
 
 use std::sync::atomic::Ordering;

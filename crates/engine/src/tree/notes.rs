@@ -7,9 +7,9 @@
 //!
 //! 1. The text becomes another one together with every other change of the same freeze, or not at all. People see it
 //!    from the freeze on, as they do names.
-//! 2. It has at most [`everglade_format::notes::NOTES_BYTES_MAX`] bytes and is admitted like other growth, but refused where that would have to
-//!    wait for deletions or for other writers: what keeps schedules does so under a lock. Blocks that a shorter text leaves behind stay,
-//!    empty.
+//! 2. It has at most [`everglade_format::notes::NOTES_BYTES_MAX`] bytes and is admitted like other growth, but
+//!    refused where that would have to wait for deletions or for other writers: what keeps schedules does so under a
+//!    lock. Blocks that a shorter text leaves behind stay, empty.
 //! 3. One that cannot be read costs nobody any data: the aggregate serves without it, and a new text replaces one that is
 //!    damaged. Only where nobody can say which blocks it has, because the indirect block is lost or it or the inode says
 //!    what cannot be, it cannot be replaced either, which is said. Nor can one that is there but was not read, because a

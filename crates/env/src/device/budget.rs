@@ -4,10 +4,13 @@
 //! budget is for segment files of directory devices, which are opened when they are needed and closed
 //! when others are needed more. At least one segment file can always be open.
 //!
-//! listed --`make_room`, idle--> closed
-//! listed --`make_room`, I/O in flight--> leaving --last I/O done--> closed
+//! ```text
+//! listed --make_room(), idle--> closed
+//! listed --make_room(), I/O in flight--> leaving --last I/O done--> closed
+//! ```
 //!
-//! 1. The budget is never exceeded. An opening that finds it used up closes the idle file that was
+//! 1. Opening a segment file never exceeds the budget. Opening a device may, until files that have
+//!    I/O in flight are closed. An opening that finds the budget used up closes the idle file that was
 //!    not used for longest. If all files are busy, the oldest one *leaves*: new operations no longer
 //!    find it, and its descriptor is free when its last operation is done. The opening waits for that.
 //! 2. The host may refuse a descriptor although the budget has room: others use up the limit of the

@@ -386,7 +386,7 @@ impl Device {
             if !fault.is_shortage() {
                 return Err(fault.disk_error());
             }
-            // Who else waits may take what is closed here, so one attempt may not be enough.
+            // Another opening that waits may take the descriptor freed here, so this one may have to try again.
             if !budget.close_one() && !budget.rest(&mut wait) {
                 return Err(fault.disk_error());
             }
@@ -451,8 +451,8 @@ impl Device {
         }
     }
 
-    /// Reserves host space for a range, whole or not at all. A host that becomes full on the way has
-    /// given some, which is of no use to us and may be all that it had. Blocks.
+    /// Reserves host space for a range, whole or not at all: if the host becomes full halfway, it gets
+    /// back what it gave, because a part is of no use. Blocks.
     pub(crate) fn allocate(
         self: &Arc<Self>,
         offset: u64,

@@ -313,11 +313,11 @@ pub(super) fn pages_in_use() -> usize {
     usize::try_from(sum).unwrap_or(0)
 }
 
-/// What was seen of the pool last, by who looks at it once a second.
+/// What the caller of `give_back_spare` remembers from one call to the next.
 #[derive(Default)]
 pub(crate) struct Watch {
     moves: u64,
-    /// Looks since pages moved, until the heap was trimmed.
+    /// Looks since pages last moved. `None` once the heap was trimmed.
     calm: Option<u32>,
 }
 

@@ -32,7 +32,7 @@ fn is_alone(name: &str) -> bool {
     false
 }
 
-/// Takes all descriptors that the process may have.
+/// Opens files until the process has no descriptor left.
 fn take_all() -> Vec<File> {
     let limit = Rlimit {
         current: Some(64),

@@ -46,7 +46,7 @@ impl Ledger {
     /// Takes memory, within the session's share and the table's budget. Otherwise it is noted what
     /// is wanted, unless it is the session itself that has to give something back first.
     pub(super) fn take(&mut self, bytes: u64, class: Class) -> bool {
-        // What is owed comes before everything behind it, which may have taken all of the share.
+        // Data that a begun reply needs is exempt: requests behind it may have used the whole share.
         let is_within =
             class == Class::Again || self.held() + bytes <= self.memory.share().min(self.most);
         if !is_within {
@@ -60,7 +60,7 @@ impl Ledger {
         true
     }
 
-    /// Takes memory if there is plenty. Nobody waits for it otherwise.
+    /// Takes memory if there is plenty. If not, the session does not wait for it.
     pub(super) fn take_if_plenty(&mut self, bytes: u64, class: Class) -> bool {
         let before = self.wants;
         let is_taken = self.take(bytes, class);

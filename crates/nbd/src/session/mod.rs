@@ -28,7 +28,8 @@
 //!    its slices are known to be good; chunks are queued as slices finish. Replies end in the order in
 //!    which requests finish. A reply that has begun and cannot be ended ends the session.
 //! 5. A session that asks for its place has opened nothing, and has nothing in flight or to send.
-//! 6. The LUN, and images it is compared with, are closed after the last operation in flight completed, whatever ended the session.
+//! 6. The LUN, and images it is compared with, are closed after the last operation in flight completed, whatever
+//!    ended the session.
 
 mod caller;
 mod greeting;
@@ -149,7 +150,7 @@ impl Session {
     /// If the low 32 bits of `token_base` are not zero.
     #[must_use]
     pub fn new(token_base: Token, settings: Settings, metrics: &Arc<SessionMetrics>) -> Self {
-        // What is not for payload of long requests besides.
+        // Other classes have almost half of a budget, so it is twice what payload of long requests needs.
         let memory = Memory::new(2 * settings.payload_in_flight_max);
         Self::within(token_base, settings, metrics, &Arc::new(memory))
     }

@@ -40,7 +40,7 @@ impl Settings {
     const ACCEPTED_FACTOR: u32 = 2;
     /// The least useful staging in a handshake: one option with its header.
     const STAGING_BYTES_MIN: usize = 16 << 10;
-    /// The least useful staging afterwards: some requests, and less than a block besides a read of one block.
+    /// The least useful staging afterwards: some requests, the rest of a block and one more block.
     const STAGING_BYTES_LEAST: usize = 8 << 10;
 
     /// The same, with values that cannot work moved to the nearest that can.

@@ -151,7 +151,7 @@ pub struct Settings {
     pub cp_interval: Option<Interval>,
     /// Snapshot policy of new volumes.
     pub snapshot_policy: Option<Name>,
-    /// Older copies of devices that are fine. Flags only.
+    /// Older copies of devices that the administrator accepts. Flags only.
     pub accept_rollback: Vec<AcceptRollback>,
 }
 
@@ -212,7 +212,7 @@ pub struct Config {
     pub snapshot_policy: String,
     /// What an empty data directory is filled with.
     pub first_start: FirstStart,
-    /// Older copies of devices that are fine.
+    /// Older copies of devices that the administrator accepts.
     pub accept_rollback: Vec<AcceptRollback>,
 }
 

@@ -3,7 +3,7 @@
 //! The lock is a flock on the open file: the kernel drops it with the process, so a crash never
 //! leaves one behind and a pid in the file proves nothing. The pid is there only so that a refusal
 //! can name the holder, and is checked against what the kernel lists in `/proc/locks` first. It is
-//! written over the last one in place, which needs no space; that it cannot be written refuses nothing.
+//! written over the last one in place, which needs no space; the daemon starts even if it cannot write it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek};

@@ -52,7 +52,7 @@ pub fn check(directory: &Path) -> Result<(), DataDirError> {
     })
 }
 
-/// Takes from files of earlier versions what others may not do. `expected` has names below the
+/// Removes permissions that files of earlier versions give to others. `expected` has names below the
 /// directory, and what they may allow.
 pub fn correct(directory: &Path, expected: &[(&str, u32)]) {
     for &(name, allowed) in expected {

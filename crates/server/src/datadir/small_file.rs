@@ -10,7 +10,9 @@
 //! spare has its blocks and both names have their places in the folder. So a host without a free
 //! byte replaces the file as any other does.
 //!
+//! ```text
 //! absent --prepare()--> only the spare --replace()--> only the file --prepare()--> both --replace()--> both
+//! ```
 //!
 //! 1. Power loss leaves the old contents or the new ones, whole. Before the exchange is durable the
 //!    spare may hold anything; after it, the spare holds what was replaced.

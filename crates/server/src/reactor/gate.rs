@@ -1,6 +1,8 @@
 //! The gate: where NBD clients come in, and when nobody more does.
 //!
+//! ```text
 //! open --too many connections, or no descriptor--> paused --a connection ended, or a while is over--> open
+//! ```
 //!
 //! 1. A paused gate does not look at its sockets. Clients wait in the kernel's queue, which costs
 //!    no time of the processor, and come in when the gate opens again.

@@ -58,8 +58,8 @@ pub(super) fn open_all(
         let is_it = |it: &Accepted| it.aggregate == wanted.aggregate && it.found == wanted.cp;
         if !opened.accepted.iter().any(is_it) {
             tracing::warn!(
-                "--accept-rollback {wanted} has no effect: there is no such aggregate, or it is not refused as older at that \
-                 consistency point; leave the option out"
+                "--accept-rollback {wanted} has no effect: no such aggregate was refused as older at that consistency \
+                 point; remove the option"
             );
         }
     }

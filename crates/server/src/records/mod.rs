@@ -6,7 +6,8 @@
 //! | [`events`] | in memory, the newest thousand | the daemon ends |
 //! | [`jobs`] | in memory, those under way and the newest that ended | the daemon ends; the work itself goes on at the next start |
 //!
-//! Jobs that clone LUNs are in [`clones`]; what all kinds have in common is a `course`. All are bounded, and none is on the way of a client's data.
+//! Jobs that clone LUNs are in [`clones`]; what all kinds have in common is a `course`. All are bounded, and none is
+//! on the way of a client's data.
 
 pub mod clones;
 mod course;
@@ -64,7 +65,7 @@ impl Records {
         self.remember_keyed(now, who, deed, None);
     }
 
-    /// The same for a change whose request had a key. As the history has it.
+    /// The same for a change whose request had a key. Returns the change as the history has it.
     pub fn remember_keyed(
         &self,
         now: Moment,

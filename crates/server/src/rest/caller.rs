@@ -70,7 +70,7 @@ impl Caller {
         }
     }
 
-    /// The change ended in a way that says nothing about what became of it.
+    /// Notes with the key that nobody knows what became of the change.
     pub(super) fn note_problem(&self, problem: &Problem) {
         if let (Some(ticket), Some(Outcome::Unknown)) = (&self.ticket, problem.outcome) {
             ticket.unknown(problem);

@@ -1,9 +1,9 @@
 //! Idempotency keys: a request that is repeated with the same key is done once (decision 0030).
 //!
 //! ```text
-//! new ─▶ under way ─┬─ made ─────▶ made: answered from the history, or with the first answer ─▶
-//! forgotten for age ├─ refused ──▶ forgotten: a repetition is a new attempt └─ unknown ──▶
-//! unknown: a repetition is told the same until the daemon is restarted
+//! new ─▶ under way ─┬─ made ─────▶ made: answered from the history, or with the first answer ─▶ forgotten for age
+//!                   ├─ refused ──▶ forgotten: a repetition is a new attempt
+//!                   └─ unknown ──▶ unknown: a repetition is told the same until the daemon is restarted
 //! ```
 //!
 //! 1. A key belongs to one caller and one request: method, path, query and body. Another request

@@ -2,8 +2,10 @@
 //! left, one of them loses its place to the next caller, so that those who say nothing keep nobody
 //! out.
 //!
-//! entered --`spoke`--> keeps its place to its end
-//! entered --`cut_one`--> cut: the connection is closed
+//! ```text
+//! entered --spoke()--> keeps its place to its end
+//! entered --cut_one()--> cut: the connection is closed
+//! ```
 //!
 //! Who loses is the one that is silent longest, of the address with the most silent connections: a
 //! caller elsewhere keeps its place beside somebody who opens hundreds.

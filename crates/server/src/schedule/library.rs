@@ -9,13 +9,13 @@
 //! 2. A policy that no volume has is in the part of the first aggregate whose part is understood.
 //! 3. An aggregate that is not online keeps the part that it has. What would have been written is written once it is
 //!    online again in this daemon; after a restart it is found out again, as after any crash.
-//! 4. The file of the data directory that once was the book is read at the start and put aside once everything in it is in
-//!    a part. Until then it has what is in no part yet, and no more: what was in one and was removed there must not come
-//!    back from it. What a part says of a volume wins over it.
+//! 4. The file of the data directory that once was the book is read at the start and put aside once everything in it
+//!    is in a part. Until then it has what is in no part yet, and no more: what was in one and was removed there must
+//!    not come back from it. What a part says of a volume wins over it.
 //! 5. A part that is not understood, of a newer daemon perhaps, stays until somebody asks for a change of what would be
 //!    in it, and then the data directory keeps its text. What the daemon does by itself replaces nothing.
-//! 6. A part that is there but could not be read, because a device did not answer, is replaced by nobody: what would be in
-//!    it is refused until a restart has read it.
+//! 6. A part that is there but could not be read, because a device did not answer, is replaced by nobody: what would
+//!    be in it is refused until a restart has read it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

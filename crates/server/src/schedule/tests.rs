@@ -678,7 +678,8 @@ fn a_part_that_is_not_understood_stays_until_somebody_changes_it_and_is_kept_the
     assert_eq!(kept("policies-aggr1.2.unreadable").as_deref(), Some("torn"));
 }
 
-/// A device that did not answer for a moment cost all policies: there seemed to be none, and the next change replaced them.
+/// A device that did not answer for a moment cost all policies: there seemed to be none, and the next change replaced
+/// them.
 #[test]
 fn a_part_that_was_not_read_is_replaced_by_nobody() {
     let place = tempfile::tempdir().expect("a temporary directory");

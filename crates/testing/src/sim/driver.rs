@@ -187,9 +187,10 @@ impl<'a, S: System> Driver<'a, S> {
         Ok(can_stop)
     }
 
-    /// What clients find who connect again to a system that has become read-only, if it has: everything they were told is
-    /// there, a flush says so only if it is durable, a write is refused, and nothing reaches the devices. With
-    /// `errors` other than [`Errors::Never`] blocks may be unreadable, and still nothing else may be read than what is there.
+    /// What clients find who connect again to a system that has become read-only, if it has: everything they were
+    /// told is there, a flush says so only if it is durable, a write is refused, and nothing reaches the devices.
+    /// With `errors` other than [`Errors::Never`] blocks may be unreadable, and still nothing else may be read than
+    /// what is there.
     ///
     /// # Errors
     /// A promise was broken, or something is never answered.

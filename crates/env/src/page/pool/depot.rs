@@ -27,7 +27,7 @@ const WORD_BITS: usize = 64;
 /// Rank 0: nothing is free. Rank `n`: from `2^(n - 1)` pages on.
 const RANKS: usize = (CHUNK_BLOCKS.ilog2() + 1) as usize;
 
-/// Looks at what is spare that must agree, once a second each.
+/// Memory counts as spare if this many looks in a row, one a second, found it free.
 const LOOKS: usize = 3;
 /// Pages kept in the depot, whatever happens: 8 MiB.
 const KEPT: usize = 2048;

@@ -16,8 +16,9 @@
 //! 5. A volume that is deleted comes back empty, or as a clone of a snapshot of another: then it has that image, all of
 //!    it or none, whatever becomes of the other, and neither that snapshot nor its volume goes before the clone.
 //! 6. A clone that is split meanwhile stays what it is; when that is done nothing needs its base any more.
-//! 7. LUNs and snapshots get other names, and each is what it was: a LUN is restored under its present name from a snapshot
-//!    that has it under an older one, and a volume with the names that its LUNs had. What is held cannot be deleted.
+//! 7. LUNs and snapshots get other names, and each is what it was: a LUN is restored under its present name from a
+//!    snapshot that has it under an older one, and a volume with the names that its LUNs had. What is held cannot be
+//!    deleted.
 //! 8. Devices may fail, loudly or silently: then an error may be the answer, wrong data never.
 
 mod clients;
