@@ -179,6 +179,12 @@ pub struct Damage {
     /// Which, and what was wrong with them, oldest first; not all, if there are many.
     #[serde(default)]
     pub mended_lines: Vec<String>,
+    /// Blocks of metadata that the last repair found damaged and that cannot be derived.
+    #[serde(default)]
+    pub metadata_damaged_count: u64,
+    /// Which, and what is wrong with them; the first 64.
+    #[serde(default)]
+    pub metadata_damaged: Vec<String>,
 }
 
 /// The journal of an aggregate: what was flushed since the last consistency point.

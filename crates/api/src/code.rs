@@ -89,13 +89,15 @@ pub enum Code {
     LabelCopyLost,
     /// A pattern of `nbd.allow` names nothing that exists.
     PatternUnmatched,
+    /// Blocks of metadata are damaged and cannot be derived.
+    MetadataDamaged,
     /// The data directory cannot be written.
     Host,
 }
 
 impl Code {
     /// All, in order of their numbers.
-    pub const ALL: [Code; 39] = [
+    pub const ALL: [Code; 40] = [
         Code::NotJson,
         Code::UnknownField,
         Code::MissingField,
@@ -134,6 +136,7 @@ impl Code {
         Code::RolledBack,
         Code::LabelCopyLost,
         Code::PatternUnmatched,
+        Code::MetadataDamaged,
         Code::Host,
     ];
 
@@ -178,6 +181,7 @@ impl Code {
             Code::RolledBack => (4011, 0, "an aggregate is older than what was seen"),
             Code::LabelCopyLost => (4012, 0, "a copy of a label was lost"),
             Code::PatternUnmatched => (4013, 0, "nbd.allow names what does not exist"),
+            Code::MetadataDamaged => (4014, 0, "metadata is damaged"),
             Code::Host => (9001, 500, "the host refused"),
         }
     }

@@ -22,6 +22,7 @@ pub mod openapi;
 mod outcome;
 mod policy;
 mod problem;
+mod repair;
 mod scan;
 mod size;
 mod snapshot;
@@ -49,6 +50,7 @@ pub use policy::{
     CreatePolicy, NO_POLICY, Policies, Policy, SetPolicy, TimeOfDay, VolumePolicy, Weekday,
 };
 pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
+pub use repair::{Repair, RepairState};
 pub use scan::{Scan, SetScan};
 pub use size::{NotASize, Size};
 pub use snapshot::{

@@ -315,6 +315,16 @@ fn details(aggregate: &Aggregate, exact: bool) -> String {
             line("", found);
         }
     }
+    if damage.metadata_damaged_count > 0 {
+        let text = format!(
+            "{} blocks of metadata, which cannot be derived",
+            damage.metadata_damaged_count
+        );
+        line("damaged", &text);
+        for found in &damage.metadata_damaged {
+            line("", found);
+        }
+    }
     match &aggregate.journal {
         None => line("journal", "none: a flush is a consistency point"),
         Some(journal) => {

@@ -173,6 +173,7 @@ fn exit_code(code: Code) -> u8 {
         | Code::RolledBack
         | Code::LabelCopyLost
         | Code::PatternUnmatched
+        | Code::MetadataDamaged
         | Code::MetadataMended
         | Code::Host => exit::FAILED,
     }

@@ -18,6 +18,7 @@ mod listing;
 mod lun;
 mod output;
 mod policy;
+pub mod repair;
 mod scan;
 mod session;
 mod snapshot;

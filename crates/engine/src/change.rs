@@ -173,9 +173,10 @@ pub enum Change {
         /// The name it was to get.
         name: String,
     },
-    /// Reads all metadata that can be derived from other metadata, and replaces damaged blocks. Until it ends, clients'
-    /// changes wait.
-    Scrub,
+    /// Reads all metadata that can be derived from other metadata, and replaces damaged blocks, in the background.
+    StartRepair,
+    /// Ends that. What was mended stays so.
+    StopRepair,
     /// Holds the scans of a volume's snapshots back, or lets them go on.
     SetScanPace {
         /// Which volume.
@@ -240,7 +241,8 @@ impl Change {
             | Change::DeleteSnapshot { .. }
             | Change::HoldSnapshot { .. }
             | Change::CancelLunClone { .. }
-            | Change::Scrub
+            | Change::StartRepair
+            | Change::StopRepair
             | Change::SetScanPace { .. }
             | Change::StartSplit { .. }
             | Change::StopSplit { .. }

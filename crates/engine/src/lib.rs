@@ -70,7 +70,7 @@ pub use crate::pool::aggregate::State;
 pub use crate::pool::info::{LunCloneInfo, ScanInfo, SnapshotInfo, SplitInfo, SplitState};
 pub use crate::pool::log::{JournalInfo, RecoveryInfo};
 pub use crate::pool::lost::LostInfo;
-pub use crate::pool::mended::{MendedInfo, ScrubInfo};
+pub use crate::pool::mended::{MendedInfo, RepairInfo, RepairState};
 pub use crate::pool::space::Usage;
 pub use crate::pool::trigger::{CpCounts, PHASE_BOUNDS, PhaseTimes};
 pub use crate::reactor::{AdminDone, Core, Joined};

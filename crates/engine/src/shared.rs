@@ -38,8 +38,8 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Longest time between consistency points while there are changes, nanoseconds.
     pub cp_interval: Nanos,
-    /// Level-1 blocks of deleted files, or as many blocks released by scans, that one consistency point frees.
-    /// With fewer than usual scans are seen in the middle.
+    /// Level-1 blocks of deleted files, or as many blocks released by scans, that one consistency point frees, and blocks
+    /// that a repair reads in it. With fewer than usual they are seen in the middle.
     pub reclaim_regions: u64,
     /// Scan each new snapshot's map in the background (F-06 … F-08) instead of folding a block of the map when it is
     /// first changed. For benchmarks that show what the scan would cost: both are right, and media may have been

@@ -67,6 +67,8 @@ pub(crate) enum Verb {
     Serve(Serve),
     /// Verify aggregates while no server runs; change nothing
     Check(Check),
+    /// Read all metadata, and derive what is damaged from the rest; a running server goes on serving
+    Repair(Repair),
     /// Check or show the configuration
     Config {
         /// What to do.
@@ -330,6 +332,23 @@ pub(crate) struct Check {
     /// Aggregates to verify [default: all]
     #[arg(value_name = "AGGREGATE")]
     pub(crate) aggregates: Vec<String>,
+}
+
+/// Options of `repair`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A running server repairs while its clients work. Without one, this command opens the\n\
+    aggregates itself. Data of LUNs is not read: it cannot be derived.\n\
+    Exit code: 0 nothing is left damaged, 1 something cannot be derived."
+)]
+pub(crate) struct Repair {
+    /// Aggregates to repair [default: all]
+    #[arg(value_name = "AGGREGATE")]
+    pub(crate) aggregates: Vec<Name>,
+
+    /// Return as soon as the server has begun
+    #[arg(long)]
+    pub(crate) no_wait: bool,
 }
 
 #[cfg(test)]

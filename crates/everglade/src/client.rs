@@ -11,16 +11,20 @@ use crate::args::Global;
 use crate::exit::{self, Failure};
 
 pub(crate) fn run(global: &Global, verb: &Verb) -> Result<ExitCode, Failure> {
-    let options = Options {
+    match everglade_cli::run(verb, &options(global)?) {
+        Ok(code) => Ok(ExitCode::from(code)),
+        Err(failure) => Err(Failure::new(failure.code, failure.message)),
+    }
+}
+
+/// What each of them is told.
+pub(crate) fn options(global: &Global) -> Result<Options, Failure> {
+    Ok(Options {
         socket: socket(global)?,
         json: global.json,
         quiet: global.quiet,
         yes: global.yes,
-    };
-    match everglade_cli::run(verb, &options) {
-        Ok(code) => Ok(ExitCode::from(code)),
-        Err(failure) => Err(Failure::new(failure.code, failure.message)),
-    }
+    })
 }
 
 /// Named, else where a daemon with the same settings has it.

@@ -11,6 +11,7 @@ mod config;
 mod exit;
 mod manual;
 mod reference;
+mod repair;
 mod serve;
 mod usage;
 mod version;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let outcome = match &args.verb {
         Verb::Serve(serve) => serve::run(&args.global, serve),
         Verb::Check(check) => check::run(&args.global, check),
+        Verb::Repair(repair) => repair::run(&args.global, repair),
         Verb::Version => version::run(&args.global),
         Verb::Config { verb } => config::run(&args.global, verb),
         Verb::Completion(completion) => manual::complete(completion),

@@ -107,6 +107,8 @@ bugs! {
     LostWithoutReason,
     /// A derived map has no bits for indirect blocks, and its tag is not checked.
     MendedByHalf,
+    /// A repair goes on with the next image when its slice is over.
+    RepairForgetsRest,
     /// A discard also zeroes the rest of the blocks at its edges.
     EdgesDiscarded,
     /// A reader sees parts of a discard of up to 1 MiB.

@@ -31,6 +31,7 @@ pub mod metrics;
 pub mod reactor;
 pub mod ready;
 pub mod records;
+pub mod repair;
 pub mod rest;
 pub mod schedule;
 mod seldom;

@@ -106,7 +106,8 @@ impl Watcher {
         let jobs = &self.records.jobs;
         let given_back = jobs.advance(now, &self.administrator.pending());
         let split = jobs.advance_splits(now, &self.administrator.splits());
-        for job in given_back.iter().chain(&split) {
+        let repaired = jobs.advance_repairs(now, &self.administrator.repairs());
+        for job in given_back.iter().chain(&split).chain(&repaired) {
             self.records.events.tell(now, ended(job));
         }
         let clones = self.administrator.lun_clones();

@@ -64,6 +64,7 @@ pub const LISTING: [(&str, &str); 4] = [
     crate::Scan,
     crate::SetScan,
     crate::SnapshotChanges,
+    crate::Repair,
     crate::Split,
     crate::SetPolicy,
     crate::Snapshots,

@@ -326,6 +326,25 @@ pub const ROUTES: &[Route] = &[
         Answers::Found("Aggregate"),
     )
     .by_admin(),
+    Route::get(
+        "/v1/aggregates/{aggregate}/repair",
+        "the progress and the outcome of the last repair",
+        "Repair",
+    ),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/repair",
+        "reads all metadata, and derives what is damaged from the rest",
+        None,
+        Answers::Accepted("Job"),
+    ),
+    Route::change(
+        "POST",
+        "/v1/aggregates/{aggregate}/actions/stop-repair",
+        "stops a repair; mended blocks stay mended",
+        None,
+        Answers::Found("Repair"),
+    ),
     Route::list(VOLUMES, "volumes, by name", "Volumes", "Volume"),
     Route::change(
         "POST",

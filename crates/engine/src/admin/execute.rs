@@ -70,8 +70,12 @@ pub(crate) fn execute(
             lun_clone::begin(home, stamp, (volume, lun), name, from.as_deref())
         }
         Change::CancelLunClone { volume, name } => lun_clone::cancel(home, volume, name),
-        Change::Scrub => {
-            home.begin_scrub();
+        Change::StartRepair => {
+            home.start_repair();
+            Ok(())
+        }
+        Change::StopRepair => {
+            home.stop_repair();
             Ok(())
         }
         Change::StartSplit { volume } => split::start(home, volume),

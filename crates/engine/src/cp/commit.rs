@@ -22,6 +22,7 @@ use crate::home::publication::NewLun;
 use crate::home::run::Run;
 use crate::home::volume::VolumeHome;
 use crate::mend::Mender;
+use crate::pool::mended::RepairState;
 use crate::read::load::Stop;
 use crate::read::root::Root;
 
@@ -135,9 +136,14 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         home.fs.inode_file.inode.clone(),
         run.number,
     );
-    if let Some(scrub) = home.scrub.take() {
-        home.aggregate.mended.scrubbed(scrub.done, scrub.given_up);
+    if let Some(repair) = &home.repair {
+        let state = match repair.is_done() {
+            true => RepairState::Done,
+            false => RepairState::Running,
+        };
+        repair.tell(state, home.wall_seconds);
     }
+    home.repair.take_if(|repair| repair.is_done());
     home.tell_moved();
     let backed = home.backed_blocks();
     home.aggregate

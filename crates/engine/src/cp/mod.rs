@@ -11,7 +11,7 @@
 //! | --- | --- | --- |
 //! | freeze | [`freeze`] | active overlays become frozen ones; administrative changes happen |
 //! | plan | [`freeze`] | regions sorted by volume, LUN and place |
-//! | scrub | [`crate::mend::scrub`] | if that was asked for, everything that can be derived is read, so that it is mended |
+//! | repair | [`crate::mend::repair`] | if that was asked for, some of what can be derived is read, so that it is mended |
 //! | drain | [`drain`] | blocks in the overflow files are freed for real (E-08) |
 //! | reclaim | [`crate::background`] | deleted files and snapshots shrink a little (E-11, F-10); clones that are split copy a little (B-10) |
 //! | clean | [`clean`] | overlay entries become blocks and pointers |
@@ -74,16 +74,19 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
 
 /// What cannot be read is mended, if there is a way.
 fn catch(home: &mut Home, stop: Stop) -> Result<Step, Stop> {
-    let is_scrubbing = home.run.as_ref().expect("under way").phase == Phase::Scrub;
-    let scrub = home.scrub.as_mut().filter(|_| is_scrubbing);
-    if let (Some(scrub), Stop::Damaged(damaged)) = (scrub, &stop) {
-        scrub.note(damaged.pointer);
+    let is_repairing = home.run.as_ref().expect("under way").phase == Phase::Repair;
+    let repair = home.repair.as_mut().filter(|_| is_repairing);
+    if let (Some(repair), Stop::Damaged(damaged)) = (repair, &stop)
+        && let Some((place, page)) = repair.catch(damaged)
+    {
+        home.mender.put_back((**damaged).clone(), place, page);
+        return Ok(Step::Again);
     }
     match home.mender.catch(stop) {
         Ok(()) => Ok(Step::Again),
-        Err(Stop::Damaged(damaged)) if is_scrubbing => {
-            let scrub = home.scrub.as_mut().expect("it is under way");
-            scrub.give_up(&damaged);
+        Err(Stop::Damaged(damaged)) if is_repairing => {
+            let repair = home.repair.as_mut().expect("it is under way");
+            repair.give_up(&damaged);
             Ok(Step::Again)
         }
         Err(stop) => Err(stop),
@@ -95,7 +98,11 @@ fn mend(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     let writer = &mut home.run.as_mut().expect("under way").writer;
     if home.mender.is_writing() {
         writer.finish(&home.aggregate.media)?;
+        let pointer = home.mender.pointer();
         home.mender.written(cx);
+        if let Some(repair) = &mut home.repair {
+            repair.note_written(pointer);
+        }
         return Ok(());
     }
     match home.mender.step(cx)? {
@@ -106,7 +113,8 @@ fn mend(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
             if let Some(id) = place.volume {
                 // The drain empties overflow files, so their volume must be part of this consistency point.
                 let run = home.run.as_mut().expect("under way");
-                run.active.extend((run.phase == Phase::Scrub).then_some(id));
+                run.active
+                    .extend((run.phase == Phase::Repair).then_some(id));
             }
             let known = match place.volume {
                 None => Some(&mut home.fs),
@@ -140,13 +148,23 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
     let run = home.run.as_mut().expect("a consistency point is under way");
     run.writer.check()?;
     let next = match run.phase {
-        Phase::Plan => freeze::plan(home).map(|()| match home.scrub {
-            Some(_) => Some(Phase::Scrub),
-            None => Some(Phase::Drain),
-        }),
-        Phase::Scrub => {
-            let scrub = home.scrub.as_mut().expect("it was asked for");
-            scrub.step(cx).map(|done| done.then_some(Phase::Drain))
+        Phase::Plan => {
+            // Like all that goes on in the background: not when clients wait for this one, nor for the last.
+            let is_due = run.reclaim_budget > 0 && !run.last;
+            let blocks = run.reclaim_regions;
+            freeze::plan(home).map(|()| match &mut home.repair {
+                Some(repair) if is_due => {
+                    repair.begin_slice(home.mender.committed().clone(), blocks);
+                    Some(Phase::Repair)
+                }
+                _ => Some(Phase::Drain),
+            })
+        }
+        Phase::Repair => {
+            let repair = home.repair.as_mut().expect("it was asked for");
+            repair
+                .step(cx)
+                .map(|is_over| is_over.then_some(Phase::Drain))
         }
         Phase::Drain => drain::step(home, cx).map(|()| Some(Phase::Reclaim)),
         Phase::Reclaim => shrink::step(home, cx).map(|done| done.then_some(Phase::Clean)),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use everglade_env::{Nanos, PageRef};
 use everglade_format::planted::{self, Bug};
-use everglade_format::{FileId, Pvbn};
+use everglade_format::{FileId, Kind, Pvbn, SPAN, SnapshotRecord};
 use everglade_journal::Position;
 
 use crate::alloc::filesystem::FileSystem;
@@ -17,9 +17,11 @@ use crate::home::volume::VolumeHome;
 use crate::media::heal::Healing;
 use crate::media::host::Host;
 use crate::mend::Mender;
-use crate::mend::scrub::Scrub;
+use crate::mend::repair::Repair;
 use crate::pool::aggregate::Aggregate;
+use crate::pool::mended::RepairState;
 use crate::read::load::Place;
+use crate::tree::File;
 
 /// Everything about an aggregate that only its consistency point touches.
 pub(crate) struct Home {
@@ -59,16 +61,46 @@ pub(crate) struct Home {
     pub(crate) mender: Mender,
     /// Blocks that were derived and that the running consistency point is yet to change, so that it writes them.
     pub(crate) installed: Vec<Place>,
-    /// The next consistency point begins with it, or the running one began with it.
-    pub(crate) scrub: Option<Scrub>,
+    /// Each consistency point reads a slice of it.
+    pub(crate) repair: Option<Repair>,
     /// Blocks that were derived when the aggregate was opened, and go where they were before anything else is written.
     pub(crate) derived: Vec<(Pvbn, PageRef)>,
 }
 
 impl Home {
-    /// The next consistency point begins with a scrub of what was committed.
-    pub(crate) fn begin_scrub(&mut self) {
-        self.scrub = Some(Scrub::new(&self.aggregate, self.mender.committed().clone()));
+    /// Begins a repair; one that is under way goes on.
+    pub(crate) fn start_repair(&mut self) {
+        if self.repair.is_none() {
+            let total = self.derivable_blocks();
+            self.repair = Some(Repair::new(&self.aggregate, total, self.wall_seconds));
+        }
+    }
+
+    /// Ends it early.
+    pub(crate) fn stop_repair(&mut self) {
+        if let Some(repair) = self.repair.take() {
+            repair.tell(RepairState::Stopped, self.wall_seconds);
+        }
+    }
+
+    /// About how many blocks a repair reads. Indirect blocks of containers are taken for full; of snapshots only the maps
+    /// are counted whose sizes are known.
+    fn derivable_blocks(&self) -> u64 {
+        let of_file = |file: &File| match file.inode.kind == Kind::Container {
+            true => file.inode.blocks.div_ceil(SPAN + 1),
+            false => file.inode.blocks,
+        };
+        let whole = self.fs.files.values().map(of_file).sum::<u64>();
+        let of_volume = |volume: &VolumeHome| {
+            let files = volume.fs.files.values();
+            let metafiles = files.filter(|file| file.inode.kind == Kind::Metafile);
+            let snapshots = volume.fs.snapshots.all();
+            let of_record = |it: &SnapshotRecord| it.inode_file.blocks + it.active_map.blocks;
+            metafiles.map(of_file).sum::<u64>()
+                + volume.fs.inode_file.inode.blocks
+                + snapshots.map(of_record).sum::<u64>()
+        };
+        whole + self.fs.inode_file.inode.blocks + self.volumes.values().map(of_volume).sum::<u64>()
     }
 
     /// The aggregate has halted: the consistency point under way, if there is one, stays where it is for ever. Its

@@ -75,7 +75,7 @@ impl Run {
     pub(crate) fn progress(&self, space: &Space) -> u32 {
         const CLEANED: u32 = WHOLE - 6;
         match self.phase {
-            Phase::Plan | Phase::Scrub | Phase::Drain | Phase::Reclaim => 0,
+            Phase::Plan | Phase::Repair | Phase::Drain | Phase::Reclaim => 0,
             Phase::Clean => {
                 let pages = space.dirty_in(self.number).max(1);
                 let parts = self.cleaned * u64::from(CLEANED) / pages;
@@ -109,8 +109,8 @@ impl Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Plan,
-    /// All that can be derived is read ([`crate::mend::scrub`]), if that was asked for.
-    Scrub,
+    /// Some of what can be derived is read ([`crate::mend::repair`]), if that was asked for.
+    Repair,
     Drain,
     Reclaim,
     Clean,
@@ -128,7 +128,7 @@ impl Phase {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Phase::Plan => "plan",
-            Phase::Scrub => "scrub",
+            Phase::Repair => "repair",
             Phase::Drain => "drain",
             Phase::Reclaim => "reclaim",
             Phase::Clean => "clean",

@@ -33,7 +33,7 @@ mod below;
 mod indirect;
 mod leaves;
 mod orphans;
-pub(crate) mod scrub;
+pub(crate) mod repair;
 mod summary;
 mod survey;
 mod view;
@@ -159,6 +159,16 @@ impl Mender {
             _ if self.is_busy() => Err(self.give_up(&damaged.reason)),
             _ => Err(Stop::Damaged(damaged)),
         }
+    }
+
+    /// Begins to mend a block that is damaged on the device and known in memory.
+    pub(crate) fn put_back(&mut self, damaged: Damaged, place: Place, page: PageRef) {
+        let work = Work::Put(page);
+        self.stack.push(Mending {
+            damaged,
+            place,
+            work,
+        });
     }
 
     /// Nothing of it can be mended.

@@ -303,7 +303,7 @@ impl Mounting {
                 self.superblock.cp,
             ),
             installed: Vec::new(),
-            scrub: None,
+            repair: None,
             derived: self
                 .derived
                 .drain(..)

@@ -11,7 +11,7 @@ use everglade_format::metafile::{
 use crate::read::load::Place;
 
 /// Lines kept for people; what is counted has no bound.
-const LINES_MAX: usize = 64;
+pub(crate) const LINES_MAX: usize = 64;
 
 /// What was mended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,17 +20,41 @@ pub struct MendedInfo {
     pub blocks: BTreeMap<&'static str, u64>,
     /// What and why, oldest first; the first 64.
     pub lines: Vec<String>,
-    /// What the last scrub did, if there was one.
-    pub scrub: Option<ScrubInfo>,
+    /// The last repair, and how it is doing.
+    pub repair: RepairInfo,
 }
 
-/// What a scrub of all metadata did.
+/// Where a repair is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RepairState {
+    /// There was none since the aggregate was opened.
+    #[default]
+    None,
+    /// It reads.
+    Running,
+    /// It has read everything.
+    Done,
+    /// Somebody ended it before.
+    Stopped,
+}
+
+/// A repair, as of the last consistency point.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScrubInfo {
-    /// Blocks that it read.
-    pub read: u64,
-    /// Blocks that are damaged and cannot be derived.
+pub struct RepairInfo {
+    /// Where it is.
+    pub state: RepairState,
+    /// Blocks that it has read.
+    pub read_blocks: u64,
+    /// Blocks that it will have read at the end: an estimate while it runs.
+    pub total_blocks: u64,
+    /// Blocks mended since it began, whoever met them.
+    pub mended_blocks: u64,
+    /// Blocks that it found damaged and that cannot be derived.
+    pub damaged_blocks: u64,
+    /// Which, and why; the first 64.
     pub damaged: Vec<String>,
+    /// Seconds until it is done, if it goes on like this.
+    pub eta_seconds: Option<u64>,
 }
 
 impl MendedInfo {
@@ -55,10 +79,10 @@ impl Mended {
         }
     }
 
-    /// A scrub was committed.
-    pub(crate) fn scrubbed(&self, read: u64, damaged: Vec<String>) {
+    /// A repair is so far.
+    pub(crate) fn tell_repair(&self, repair: RepairInfo) {
         let mut info = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        info.scrub = Some(ScrubInfo { read, damaged });
+        info.repair = repair;
     }
 
     pub(crate) fn info(&self) -> MendedInfo {

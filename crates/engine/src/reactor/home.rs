@@ -186,7 +186,7 @@ impl<O: Outside> Core<O> {
             };
             return Some((home.last_begin + rest, Trigger::Change));
         }
-        if home.has_hidden() && !is_mounting {
+        if (home.has_hidden() || home.repair.is_some()) && !is_mounting {
             let rest = match aggregate.has_changes() {
                 true => RECLAIM_REST_BUSY,
                 false => RECLAIM_REST,

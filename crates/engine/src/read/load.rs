@@ -303,6 +303,22 @@ impl LoadCx<'_> {
         Ok(found)
     }
 
+    /// What a pointer names as the device has it, although it may be in memory, or how it is damaged for good.
+    pub(crate) fn on_device(&mut self, pointer: Pointer) -> Result<Result<PageRef, String>, Stop> {
+        match self.pinned.get(pointer) {
+            Some(_) => self.find(pointer, PageCache::get_node),
+            None => {
+                self.wants.push(pointer);
+                Err(Stop::Load)
+            }
+        }
+    }
+
+    /// What a pointer names, if it is in memory.
+    pub(crate) fn in_memory(&self, pointer: Pointer) -> Option<PageRef> {
+        self.cache.get_node(&self.key(pointer))
+    }
+
     /// The data a pointer names, or how it is damaged for good.
     pub(crate) fn data_or_damage(
         &mut self,

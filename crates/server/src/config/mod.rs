@@ -216,7 +216,29 @@ pub struct Config {
     pub accept_rollback: Vec<AcceptRollback>,
 }
 
-/// The NBD server. At least one of its two doors is open.
+impl Config {
+    /// The same for who serves nobody.
+    #[must_use]
+    pub fn without_doors(&self) -> Config {
+        Config {
+            nbd: Nbd {
+                tcp: None,
+                unix: None,
+                callers: Callers::default(),
+                ..self.nbd
+            },
+            api_unix: None,
+            api_tcp: None,
+            metrics: Metrics {
+                tcp: None,
+                ..self.metrics
+            },
+            ..self.clone()
+        }
+    }
+}
+
+/// The NBD server. At least one of its two doors is open while somebody is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nbd {
     /// Port 0 means that the kernel picks one.

@@ -136,6 +136,8 @@ impl Administrator {
                 lines: info.lost.lines.clone(),
                 mended: mended.collect(),
                 mended_lines: info.mended.lines.clone(),
+                metadata_damaged_count: info.mended.repair.damaged_blocks,
+                metadata_damaged: info.mended.repair.damaged.clone(),
             },
             recovery: info.recovery.as_ref().and_then(view_recovery),
             volume_count: volumes.len() as u64,
@@ -553,7 +555,19 @@ fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
             format!(
                 "{mended} blocks of metadata were damaged and derived from others; the first: {first}"
             ),
-            "nothing was lost; look at the device, and let 'everglade check' look at the rest while the daemon is stopped",
+            "nothing was lost; look at the device, and let 'everglade repair' look at the rest",
+        );
+    }
+    if damage.metadata_damaged_count > 0 {
+        let first = damage.metadata_damaged.first().map_or("", String::as_str);
+        add(
+            Code::MetadataDamaged,
+            Health::Unhealthy,
+            format!(
+                "{} blocks of metadata are damaged and cannot be derived; the first: {first}",
+                damage.metadata_damaged_count
+            ),
+            "copy out what you need while it can be read; 'aggregate show' lists the blocks; look at the device",
         );
     }
 }

@@ -29,6 +29,7 @@ mod points;
 mod pools;
 mod processors;
 mod renaming;
+mod repairs;
 mod room;
 mod scan;
 mod scheduled;

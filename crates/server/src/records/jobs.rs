@@ -1,6 +1,6 @@
 //! Jobs: work that goes on after its request was answered, a part in each consistency point: giving back the space of
-//! what was deleted, splitting clones, and cloning LUNs ([`super::clones`]). The engine goes on with all of it after a
-//! restart; the first look finds them.
+//! what was deleted, splitting clones, cloning LUNs ([`super::clones`]) and repairing aggregates ([`super::repairs`]). But
+//! for repairs, the engine goes on with all of it after a restart; the first look finds them.
 //!
 //! The engine knows how much an aggregate has yet to give back, for all deletions together. They are served in
 //! the order they came, more or less, so a deletion is done when as much was given back since as there was to
@@ -22,6 +22,7 @@ use everglade_engine::VolumeId;
 
 use super::clones::{Clones, Sight, Sights};
 use super::course::{Course, Work, forget_ended};
+use super::repairs::{Repairs, Sight as Repairing};
 use follow::Follow;
 pub use follow::Splitting;
 
@@ -51,6 +52,8 @@ struct Inner {
     progress: BTreeMap<String, Progress>,
     /// Those that clone LUNs.
     clones: Clones,
+    /// Those that repair aggregates.
+    repairs: Repairs,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -125,6 +128,36 @@ impl Jobs {
             inner.clones.begin(id, now, &sight);
         }
         ended
+    }
+
+    /// Begins to follow a repair, unless it is followed.
+    pub fn begin_repair(&self, now: Moment, sight: &Repairing) -> Job {
+        let mut inner = self.lock();
+        if let Some(known) = inner.repairs.find(now, sight) {
+            return known;
+        }
+        inner.next += 1;
+        let id = inner.next;
+        inner.repairs.begin(id, now, sight)
+    }
+
+    /// Looks how far repairs are; returns the jobs of those that ended just now.
+    pub fn advance_repairs(&self, now: Moment, sights: &[Repairing]) -> Vec<Job> {
+        let mut inner = self.lock();
+        let ended = inner.repairs.advance(now, sights);
+        let unknown: Vec<Repairing> = inner.repairs.unknown(sights).into_iter().cloned().collect();
+        for sight in unknown {
+            inner.next += 1;
+            let id = inner.next;
+            inner.repairs.begin(id, now, &sight);
+        }
+        ended
+    }
+
+    /// The aggregate that a job repairs, if it is under way.
+    #[must_use]
+    pub fn repair_under_way(&self, id: u64) -> Option<String> {
+        self.lock().repairs.under_way(id)
     }
 
     /// Volume and name of a clone of a LUN that is under way.
@@ -226,7 +259,7 @@ impl Jobs {
         let is_splitting = inner.splits.values().any(Follow::is_under_way);
         let mut reclaims = inner.jobs.values();
         let is_giving_back = reclaims.any(|job| !job.course.has_ended());
-        !is_splitting && !is_giving_back && !inner.clones.is_busy()
+        !is_splitting && !is_giving_back && !inner.clones.is_busy() && !inner.repairs.is_busy()
     }
 
     /// All, in order of their beginning.
@@ -237,6 +270,7 @@ impl Jobs {
         let splits = inner.splits.iter().map(|(id, it)| it.view(*id, now));
         let mut all: Vec<Job> = inner.jobs.iter().map(view).chain(splits).collect();
         all.extend(inner.clones.all(now));
+        all.extend(inner.repairs.all(now));
         all.sort_unstable_by_key(|job| job.id);
         all
     }
@@ -247,7 +281,8 @@ impl Jobs {
     /// There is none of this number, or not any more.
     pub fn one(&self, now: Moment, id: u64) -> Result<Job, Problem> {
         let inner = self.lock();
-        if let Some(job) = inner.clones.one(now, id) {
+        let kinds = [inner.clones.one(now, id), inner.repairs.one(now, id)];
+        if let Some(job) = kinds.into_iter().flatten().next() {
             return Ok(job);
         }
         if let Some(split) = inner.splits.get(&id) {

@@ -6,7 +6,7 @@
 //! | [`events`] | in memory, the newest thousand | the daemon ends |
 //! | [`jobs`] | in memory, those under way and the newest that ended | the daemon ends; the work itself goes on at the next start |
 //!
-//! Jobs that clone LUNs are in [`clones`]; what all kinds have in common is a `course`. All are bounded, and none is
+//! Jobs that clone LUNs are in [`clones`], those that repair aggregates in [`repairs`]; what all kinds have in common is a `course`. All are bounded, and none is
 //! on the way of a client's data.
 
 pub mod clones;
@@ -14,6 +14,7 @@ mod course;
 pub mod events;
 pub mod history;
 pub mod jobs;
+pub mod repairs;
 
 use std::path::Path;
 

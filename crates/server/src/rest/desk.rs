@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use everglade_api::{Code, EventKind, Job, JobState, Lun, Problem, Severity};
+use everglade_api::{Code, EventKind, Job, JobState, Lun, Outcome, Problem, Severity};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -135,9 +135,17 @@ impl Desk {
         deed: Deed,
         change: impl FnOnce(&Administrator) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        self.change_told(caller, move |administrator| {
-            let made = change(administrator)?;
-            Ok((made, deed))
+        let records = Arc::clone(&self.records);
+        self.ask(move |administrator| {
+            let made = change(administrator);
+            match &made {
+                // It was made, although there is no more to show of it.
+                Err(problem) if problem.outcome != Some(Outcome::Done) => {
+                    caller.note_problem(problem);
+                }
+                _ => caller.remember(&records, administrator.now(), &deed),
+            }
+            made
         })
         .await
     }
@@ -192,13 +200,14 @@ impl Desk {
         .await
     }
 
-    /// Looks how far clones of LUNs and splits are, after somebody ended one: that is no failure.
+    /// Looks how far clones of LUNs, splits and repairs are, after somebody ended one: that is no failure.
     pub(super) fn note_ended(&self) {
         let (now, administrator) = (self.administrator.now(), self.administrator());
         let jobs = &self.records.jobs;
         let clones = jobs.advance_clones(now, &administrator.lun_clones());
         let splits = jobs.advance_splits(now, &administrator.splits());
-        for job in clones.into_iter().chain(splits) {
+        let repairs = jobs.advance_repairs(now, &administrator.repairs());
+        for job in clones.into_iter().chain(splits).chain(repairs) {
             let detail = job.detail.unwrap_or_default();
             self.records.events.tell(
                 now,

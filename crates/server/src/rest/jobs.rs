@@ -10,7 +10,7 @@ use super::answer::{Answer, found};
 use super::caller::Caller;
 use super::desk::Desk;
 use super::listing::Listing;
-use super::splits;
+use super::{repairs, splits};
 use crate::records::Deed;
 
 pub(super) async fn list(State(desk): State<Arc<Desk>>, listing: Listing) -> Answer {
@@ -32,6 +32,11 @@ pub(super) async fn cancel(
     if let Some(volume) = desk.records().jobs.split_under_way(id) {
         let volume = desk.administrator().name_of(volume)?;
         splits::stop_by(&desk, caller, volume).await?;
+        let job = desk.records().jobs.one(desk.administrator().now(), id);
+        return found(job.map_err(Problem::after_change)?);
+    }
+    if let Some(aggregate) = desk.records().jobs.repair_under_way(id) {
+        repairs::stop_by(&desk, caller, aggregate).await?;
         let job = desk.records().jobs.one(desk.administrator().now(), id);
         return found(job.map_err(Problem::after_change)?);
     }

@@ -36,6 +36,7 @@ mod luns;
 mod once;
 mod overview;
 mod policies;
+mod repairs;
 mod routes;
 mod silent;
 mod snapshots;

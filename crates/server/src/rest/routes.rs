@@ -13,7 +13,9 @@ use super::answer::Refusal;
 use super::desk::Desk;
 use super::guard::{guard, no_such_path};
 use super::once::once;
-use super::{aggregates, happenings, jobs, luns, overview, policies, snapshots, splits, volumes};
+use super::{
+    aggregates, happenings, jobs, luns, overview, policies, repairs, snapshots, splits, volumes,
+};
 
 /// The table of paths.
 pub(super) fn all(desk: Arc<Desk>) -> Router {
@@ -67,6 +69,7 @@ pub(super) fn all(desk: Arc<Desk>) -> Router {
         .merge(snapshots::routes())
         .merge(policies::routes())
         .merge(splits::routes())
+        .merge(repairs::routes())
         .fallback(nowhere)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(Arc::clone(&desk), once))

@@ -69,6 +69,7 @@ const TABLE: &[Row] = &[
     (Bug::TagNotChecked, Kind::Silent, 0),
     (Bug::LostWithoutReason, Kind::Cuts, 0),
     (Bug::MendedByHalf, Kind::Corrupted, 882),
+    (Bug::RepairForgetsRest, Kind::Corrupted, 90),
     (Bug::EdgesDiscarded, Kind::Cuts, 0),
     (Bug::DiscardSeenInParts, Kind::Cuts, 110),
     (Bug::ChangeAnsweredEarly, Kind::Exhaustive, 21),

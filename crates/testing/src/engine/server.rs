@@ -138,6 +138,12 @@ impl EngineSystem {
         found.map(|found| found.split).unwrap_or_default()
     }
 
+    /// What was mended, and how a repair is doing.
+    #[must_use]
+    pub fn mended(&self) -> everglade_engine::MendedInfo {
+        self.info().mended
+    }
+
     /// Blocks that were not where a pointer says.
     #[must_use]
     pub fn stale_reads(&self) -> u64 {

@@ -299,7 +299,8 @@ impl<'m> Recovery<'m> {
             let Some(op) = version.op.filter(|&op| happened(op)) else {
                 continue;
             };
-            if least >= index {
+            // Where operations may be missing, one that was overwritten may be one of them.
+            if least == index || least > index && !self.with_gaps {
                 self.saw(Some(op), &place);
             } else if greatest < index {
                 self.missed(op, &place);

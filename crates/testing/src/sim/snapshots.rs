@@ -589,9 +589,10 @@ fn apply(state: &mut State, change: &Change) {
         Change::SetScanPace { percent, .. } => *held_back = 100 - percent,
         // The first thing that is done.
         Change::CreateVolume { .. } => {}
+        // Nothing is damaged.
+        Change::StartRepair | Change::StopRepair => {}
         Change::DeleteVolume { .. }
         | Change::CloneVolume { .. }
-        | Change::Scrub
         | Change::StartSplit { .. }
         | Change::StopSplit { .. } => unreachable!("not drawn"),
     }
@@ -638,6 +639,8 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
         ..*maker
     };
     let mut rng = Rng::for_part(seed.0, "snapshots");
+    let mut repairs = Rng::for_part(seed.0, "repairs");
+    let mut repairs = repairs.one_in(4).then_some(repairs);
     let mut world = SimWorld::new(seed, reactors, &maker.devices(plan.bytes));
     maker
         .format(&world)
@@ -649,7 +652,8 @@ pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failur
             .mount(&world)
             .map_err(|error| Failure::new(error).within(format!("life {life}: mount")))?;
         let mut running = Life::new(&world, system, states);
-        let verdict = live(&mut running, &mut rng, plan, life, maker);
+        let verdict = live(&mut running, (&mut rng, &mut repairs), plan, life, maker);
+        let verdict = verdict.and_then(|()| nothing_is_mended(&running));
         let Life {
             asker,
             states: left,
@@ -683,10 +687,22 @@ fn cut(world: &SimWorld, rng: &mut Rng) -> Images {
     world.after_cut(Cut::whole(keep))
 }
 
+/// A repair that goes on beside everything else finds nothing: nothing was damaged.
+fn nothing_is_mended(life: &Life<'_>) -> Result<(), Failure> {
+    let mended = life.asker.system.mended();
+    let found = mended.total() + mended.repair.damaged_blocks;
+    match found {
+        0 => Ok(()),
+        _ => Err(Failure::new(format!(
+            "Mended: nothing was damaged: {mended:?}"
+        ))),
+    }
+}
+
 /// One life: look at what is there, work until the power fails.
 fn live(
     life: &mut Life<'_>,
-    rng: &mut Rng,
+    (rng, repairs): (&mut Rng, &mut Option<Rng>),
     plan: Plan,
     number: u64,
     maker: &EngineMaker,
@@ -709,6 +725,17 @@ fn live(
     }
     for step in 0..plan.steps {
         life.resolve()?;
+        if let Some(rng) = repairs
+            && rng.one_in(16)
+        {
+            let change = match rng.one_in(4) {
+                true => Change::StopRepair,
+                false => Change::StartRepair,
+            };
+            if !life.step(Step::Change(change))? {
+                return Ok(());
+            }
+        }
         let next = draw(rng, life.now(), number * 10_000 + step, plan.clones);
         if !life.step(next)? {
             return Ok(());

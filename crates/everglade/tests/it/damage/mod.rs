@@ -11,6 +11,7 @@ mod medium;
 mod notes;
 mod random;
 mod readonly;
+mod repaired;
 mod rolledback;
 mod stale;
 mod superblocks;

@@ -28,7 +28,7 @@ fn serve(place: &Place) -> Server {
 }
 
 /// The newest level-1 block of a file.
-fn level1(medium: &Medium, kind: BlockKind, file: FileId) -> u64 {
+pub(super) fn level1(medium: &Medium, kind: BlockKind, file: FileId) -> u64 {
     newest(medium, |it| {
         it.kind == kind && it.level == 1 && it.file == file
     })

@@ -14,6 +14,7 @@ mod anatomy;
 
 use std::collections::BTreeMap;
 
+use everglade_engine::RepairState;
 use everglade_engine::admin::Change;
 use everglade_env::BLOCK_SIZE;
 use everglade_format::metafile::{
@@ -37,6 +38,15 @@ const LUN_BLOCKS: u64 = 600;
 /// Long enough for the timer to make consistency points until all scans are done.
 const REST: u64 = 1_500_000_000;
 const MAKER: EngineMaker = EngineMaker::SMALL_LOGGED;
+
+/// The same, with repairs that need several consistency points.
+const SLICED: EngineMaker = EngineMaker {
+    reclaim_regions: 8,
+    ..MAKER
+};
+
+/// Times that a repair is waited for.
+const REPAIR_RESTS: u32 = 100;
 
 /// What clients can read, by name.
 type State = BTreeMap<String, Lun>;
@@ -132,6 +142,18 @@ impl Worker<'_> {
             Ended::With(Ok(())) => Outcome::Done,
             Ended::With(Err(error)) => Outcome::Refused(error.to_string()),
         })
+    }
+
+    /// Reads all that can be derived, and waits for the end.
+    fn repair(&mut self) -> Result<(), Failure> {
+        must(self.change(Change::StartRepair))?;
+        for _ in 0..REPAIR_RESTS {
+            if self.asker.system.mended().repair.state == RepairState::Done {
+                return Ok(());
+            }
+            self.asker.rest(REST);
+        }
+        Err(Failure::new("the repair does not end"))
     }
 
     fn commit(&mut self) -> Result<Outcome, Failure> {
@@ -520,7 +542,7 @@ impl Pool {
         is_clean: bool,
     ) -> Result<(), Failure> {
         let world = SimWorld::restart(images, Seed(4), 1);
-        let system = match mount(&MAKER, &world) {
+        let system = match mount(&SLICED, &world) {
             Ok(system) => system,
             Err(failure) if is_whole => return Err(failure),
             Err(_) => return Ok(()),
@@ -541,9 +563,9 @@ impl Pool {
         if is_clean {
             worker.asker.rest(REST);
             // What nobody had to read is damaged still.
-            must(worker.change(Change::Scrub))?;
+            worker.repair()?;
             // And another consistency point lets go of the places of what was written elsewhere.
-            must(worker.change(Change::Scrub))?;
+            must(worker.commit())?;
             drop(worker);
             let images = world.after_cut(Cut::whole(Keep::Nothing));
             let offline = SimWorld::restart(images, Seed(5), 1);

@@ -134,6 +134,12 @@ fn a_stop_that_a_device_fails_makes_nothing_durable() {
     assert!(report.errors > 0, "{report}");
 }
 
+/// A LUN's growth was not durable and the journal cannot be read to its end: writes to the LUN as it was longer are skipped.
+#[test]
+fn what_was_written_to_a_lun_that_is_short_again_is_skipped_whole() {
+    run_kind(Kind::Silent, [Seed(0xa5c2_ea2d_2d23_205d)].into_iter());
+}
+
 /// A volume was deleted, a start failed before it was built again: the next start misses nothing.
 #[test]
 fn a_volume_that_no_start_built_again_is_not_missed() {

@@ -1,0 +1,198 @@
+//! `everglade repair`, as a running daemon does it; and how the outcome is told, whoever did it.
+
+use std::io::{self, IsTerminal, Write};
+use std::thread::sleep;
+use std::time::Duration;
+
+use everglade_api::{Aggregates, Job, Name, Repair, RepairState};
+use serde_json::json;
+
+use crate::Options;
+use crate::failure::{Failure, exit};
+use crate::output::Output;
+use crate::session::Session;
+use crate::status::duration;
+
+/// How often a repair is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What became of one aggregate.
+pub type Repaired = (String, Result<Repair, Failure>);
+
+/// Asks the daemon to repair these aggregates, or all, one after the other; prints what became of them, and returns the
+/// exit code.
+///
+/// # Errors
+/// Nobody answers, or an aggregate does not exist.
+pub fn repair(wanted: &[Name], is_awaited: bool, options: &Options) -> Result<u8, Failure> {
+    let session = Session::new(options.socket.clone());
+    let names = match wanted {
+        [] => {
+            let all = session.get::<Aggregates>("/v1/aggregates")?.meant;
+            all.aggregates.into_iter().map(|it| it.name).collect()
+        }
+        wanted => wanted.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    };
+    let mut progress = Progress::new(options.quiet);
+    let mut repaired = Vec::new();
+    for name in names {
+        let outcome = repair_one(&session, &name, is_awaited, &mut progress);
+        repaired.push((name, outcome));
+    }
+    progress.clear();
+    report(&repaired, options)
+}
+
+fn repair_one(
+    session: &Session,
+    name: &str,
+    is_awaited: bool,
+    progress: &mut Progress,
+) -> Result<Repair, Failure> {
+    session.act::<Job>(&format!("/v1/aggregates/{name}/actions/repair"))?;
+    loop {
+        let repair = session.get::<Repair>(&format!("/v1/aggregates/{name}/repair"))?;
+        let repair = repair.meant;
+        if repair.state != RepairState::Running || !is_awaited {
+            return Ok(repair);
+        }
+        progress.show(&repair);
+        sleep(LOOK_EVERY);
+    }
+}
+
+/// Prints what became of aggregates, and returns the exit code: 0 if nothing is left damaged, 1 if something is, that of the
+/// first failure if there was one.
+///
+/// # Errors
+/// Nobody reads it.
+pub fn report(repaired: &[Repaired], options: &Options) -> Result<u8, Failure> {
+    let output = Output::new(options.json, options.quiet);
+    let repairs: Vec<&Repair> = repaired
+        .iter()
+        .filter_map(|(_, it)| it.as_ref().ok())
+        .collect();
+    let errors: Vec<_> = repaired
+        .iter()
+        .filter_map(|(name, outcome)| Some((name, outcome.as_ref().err()?)))
+        .collect();
+    let raw = json!({
+        "schema_version": everglade_api::SCHEMA_VERSION,
+        "repairs": repairs,
+        "errors": errors
+            .iter()
+            .map(|(name, failure)| json!({ "aggregate": name, "detail": failure.message }))
+            .collect::<Vec<_>>(),
+    });
+    output.data(&raw, || repairs.iter().map(|it| text(it)).collect())?;
+    for (name, failure) in &errors {
+        eprintln!("everglade: aggregate {name} was not repaired: {failure}");
+    }
+    let is_whole = |it: &&Repair| it.damaged_blocks == 0 && it.state != RepairState::Stopped;
+    Ok(match errors.first() {
+        Some((_, failure)) => failure.code,
+        None if repairs.iter().all(is_whole) => exit::OK,
+        None => exit::FAILED,
+    })
+}
+
+/// A line, and one for each damaged block.
+fn text(repair: &Repair) -> String {
+    let Repair {
+        aggregate,
+        read_blocks,
+        mended_blocks,
+        damaged_blocks,
+        ..
+    } = repair;
+    let how = match repair.state {
+        RepairState::Running => format!("being repaired, {} % done; ", repair.percent),
+        RepairState::Stopped => format!("stopped at {} %; ", repair.percent),
+        RepairState::None | RepairState::Done => String::new(),
+    };
+    let mut text = format!(
+        "{aggregate}: {how}{read_blocks} blocks of metadata read, {mended_blocks} mended, {damaged_blocks} cannot be mended\n"
+    );
+    for line in &repair.damaged {
+        text += &format!("  {line}\n");
+    }
+    let more = damaged_blocks.saturating_sub(repair.damaged.len() as u64);
+    if more > 0 {
+        text += &format!("  and {more} more\n");
+    }
+    text
+}
+
+/// Progress on a terminal, one line rewritten in place.
+pub struct Progress {
+    is_on: bool,
+    is_shown: bool,
+}
+
+impl Progress {
+    /// Quiet people see none.
+    #[must_use]
+    pub fn new(is_quiet: bool) -> Progress {
+        Progress {
+            is_on: !is_quiet && io::stderr().is_terminal(),
+            is_shown: false,
+        }
+    }
+
+    /// How far one is.
+    pub fn show(&mut self, repair: &Repair) {
+        if !self.is_on {
+            return;
+        }
+        let eta = match repair.eta_seconds {
+            Some(eta) => format!(", {} left", duration(eta)),
+            None => String::new(),
+        };
+        eprint!(
+            "\r\x1b[Krepairing {}: {} % of {} blocks{eta}",
+            repair.aggregate, repair.percent, repair.total_blocks
+        );
+        // A terminal that went away takes no progress, and needs none.
+        let _ = io::stderr().flush();
+        self.is_shown = true;
+    }
+
+    /// Takes the line away.
+    pub fn clear(&mut self) {
+        if self.is_shown {
+            eprint!("\r\x1b[K");
+            self.is_shown = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_damaged_is_listed() {
+        let repair = Repair {
+            aggregate: "a".to_owned(),
+            state: RepairState::Done,
+            read_blocks: 100,
+            mended_blocks: 2,
+            damaged_blocks: 3,
+            damaged: vec!["directory (file 5) of the aggregate".to_owned()],
+            ..Repair::default()
+        };
+        assert_eq!(
+            text(&repair),
+            "a: 100 blocks of metadata read, 2 mended, 3 cannot be mended\n  \
+             directory (file 5) of the aggregate\n  and 2 more\n"
+        );
+        let stopped = Repair {
+            state: RepairState::Stopped,
+            percent: 40,
+            damaged: Vec::new(),
+            damaged_blocks: 0,
+            ..repair
+        };
+        assert!(text(&stopped).starts_with("a: stopped at 40 %; "));
+    }
+}

@@ -1,0 +1,536 @@
+//! Repair: everything that can be derived is read, so that what is damaged is mended although nobody needed it yet.
+//!
+//! An administrator asks for it ([`crate::change::Change::StartRepair`]). From then on each consistency point reads a
+//! *slice* of what the one before committed, in this order: the files of the aggregate, then of each volume the
+//! metafiles of the active image and of its snapshots. Trees of LUNs and their data are left out: they cannot
+//! be derived, and everybody who reads them finds out. A damaged block stops the step that reads it, like any other
+//! step; one that cannot be derived is listed, and passed over.
+//!
+//! ```text
+//! Start ─▶ slice ─▶ slice ─▶ … ─▶ Done
+//!            └──── Stop ────▶ Stopped
+//! ```
+//!
+//! 1. A slice begins at the [`Cursor`], in the trees of the last commit: pointers do not outlive a consistency point,
+//!    places do. What was written behind the cursor since is good, because it was just written.
+//! 2. Blocks wait on a stack whose top is the next in order. So all before the top's place has been read, and the
+//!    cursor of the next slice is that place.
+//! 3. Blocks are read from the device although they may be in memory. One that is damaged there and known in memory is
+//!    put back without being derived, whatever it is.
+//! 4. A repair lives in memory. It ends with the daemon, and whoever wants it asks again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use everglade_env::PageRef;
+use everglade_format::inode::INODES_PER_BLOCK;
+use everglade_format::metafile::{DIRECTORY, INODE_FILE, OVERFLOW};
+use everglade_format::planted::{self, Bug};
+use everglade_format::snapshot::State;
+use everglade_format::{FileId, Indirect, Inode, Kind, Layer, Pointer, SPAN, SnapshotId};
+
+use super::view::View;
+use crate::pool::aggregate::Aggregate;
+use crate::pool::info;
+use crate::pool::mended::{LINES_MAX, RepairInfo, RepairState};
+use crate::read::load::{Damaged, Gather, LoadCx, Place, Stop};
+use crate::tree::names::Names;
+
+/// Blocks read in one step.
+const STEP_BLOCKS: usize = 64;
+
+/// An image: of the aggregate (`None`), of a volume, or of one of its snapshots. In the order in which they are read.
+type ImageKey = Option<(FileId, Option<SnapshotId>)>;
+
+/// The first place that was not read yet: file and leaf of an image. Inodes are counted as leaf 0 of the first file that
+/// their block describes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Cursor {
+    image: ImageKey,
+    file: u64,
+    leaf: u64,
+}
+
+impl Cursor {
+    /// All of its image was read.
+    fn is_passed(&self) -> bool {
+        self.file > u64::from(u32::MAX)
+    }
+}
+
+/// A block that is to be read.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    kind: Kind,
+    place: Place,
+    pointer: Pointer,
+}
+
+impl Entry {
+    /// File and leaf of the first that hangs below it, itself included.
+    fn first(&self) -> (u64, u64) {
+        self.position(self.place.index)
+    }
+
+    /// File and leaf of the first that does not hang below it.
+    fn end(&self) -> (u64, u64) {
+        self.position(self.place.index.saturating_add(1))
+    }
+
+    fn position(&self, index: u64) -> (u64, u64) {
+        let leaf = index.saturating_mul(Inode::reach(self.place.level));
+        match self.place.file {
+            INODE_FILE => (leaf.saturating_mul(INODES_PER_BLOCK), 0),
+            file => (u64::from(file.0), leaf),
+        }
+    }
+}
+
+/// What became of a damaged block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It is being mended; or the consistency point has its content, and writes it elsewhere.
+    Caught,
+    /// It was written where it is.
+    Written,
+    /// It cannot be derived.
+    Lost,
+}
+
+/// What one consistency point reads.
+struct Slice {
+    /// The inode of the aggregate's inode file.
+    committed: Inode,
+    /// Inodes of the inode files of all images that are left; none until volumes were listed.
+    images: Option<BTreeMap<ImageKey, Inode>>,
+    /// The next is at the end.
+    left: Vec<Entry>,
+    /// Blocks that it may read yet.
+    budget: u64,
+    begun_at: Cursor,
+}
+
+/// See the module's documentation.
+pub(crate) struct Repair {
+    aggregate: Arc<Aggregate>,
+    slice: Option<Slice>,
+    cursor: Cursor,
+    is_done: bool,
+    /// Blocks that were damaged, and what became of them.
+    met: BTreeMap<(u64, u64), Fate>,
+    /// Of blocks that were found damaged in the last step, those that are in memory.
+    copies: Vec<(Pointer, PageRef)>,
+    read_blocks: u64,
+    /// Expected when it began.
+    total_blocks: u64,
+    /// Mended before it began.
+    mended_before: u64,
+    damaged_blocks: u64,
+    /// The first that cannot be derived.
+    damaged: Vec<String>,
+    began_seconds: u64,
+}
+
+impl Repair {
+    /// Of so many blocks, more or less.
+    pub(crate) fn new(aggregate: &Arc<Aggregate>, total_blocks: u64, seconds: u64) -> Repair {
+        let repair = Repair {
+            aggregate: aggregate.clone(),
+            slice: None,
+            cursor: Cursor::default(),
+            is_done: false,
+            met: BTreeMap::new(),
+            copies: Vec::new(),
+            read_blocks: 0,
+            total_blocks,
+            mended_before: aggregate.mended.info().total(),
+            damaged_blocks: 0,
+            damaged: Vec::new(),
+            began_seconds: seconds,
+        };
+        repair.tell(RepairState::Running, seconds);
+        repair
+    }
+
+    /// A slice of so many blocks begins, of what was committed by the consistency point before.
+    pub(crate) fn begin_slice(&mut self, committed: Inode, blocks: u64) {
+        self.slice = Some(Slice {
+            committed,
+            images: None,
+            left: Vec::new(),
+            budget: blocks,
+            begun_at: self.cursor,
+        });
+    }
+
+    /// All was read.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// A damaged block was met, and will be mended or not. Returns it if it is known in memory.
+    pub(crate) fn catch(&mut self, damaged: &Damaged) -> Option<(Place, PageRef)> {
+        self.met.insert(key_of(damaged.pointer), Fate::Caught);
+        let copies = std::mem::take(&mut self.copies);
+        let mut copies = copies.into_iter();
+        let (_, page) = copies.find(|(pointer, _)| *pointer == damaged.pointer)?;
+        Some((damaged.place?, page))
+    }
+
+    /// It was mended where it is.
+    pub(crate) fn note_written(&mut self, pointer: Pointer) {
+        self.met.insert(key_of(pointer), Fate::Written);
+    }
+
+    /// It is not mended.
+    pub(crate) fn give_up(&mut self, damaged: &Damaged) {
+        self.met.insert(key_of(damaged.pointer), Fate::Lost);
+        self.damaged_blocks += 1;
+        let reason = &damaged.reason;
+        if self.damaged.len() < LINES_MAX {
+            self.damaged.push(match damaged.place {
+                Some(place) => format!("{place}: {reason}"),
+                None => reason.clone(),
+            });
+        }
+    }
+
+    /// Tells people how it is doing.
+    pub(crate) fn tell(&self, state: RepairState, seconds: u64) {
+        let is_running = state == RepairState::Running;
+        let total = match is_running {
+            true => self.total_blocks.max(self.read_blocks),
+            false => self.read_blocks,
+        };
+        let took = seconds.saturating_sub(self.began_seconds);
+        let eta = info::eta_seconds(took, 0, self.read_blocks, total);
+        let mended = self.aggregate.mended.info().total();
+        self.aggregate.mended.tell_repair(RepairInfo {
+            state,
+            read_blocks: self.read_blocks,
+            total_blocks: total,
+            mended_blocks: mended.saturating_sub(self.mended_before),
+            damaged_blocks: self.damaged_blocks,
+            damaged: self.damaged.clone(),
+            eta_seconds: eta.filter(|_| is_running),
+        });
+    }
+
+    /// Reads some. True when the slice is over.
+    pub(crate) fn step(&mut self, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
+        let mut slice = self.slice.take().expect("a slice was begun");
+        let stepped = self.step_of(&mut slice, cx);
+        if !matches!(stepped, Ok(true)) {
+            self.slice = Some(slice);
+        }
+        stepped
+    }
+
+    fn step_of(&mut self, slice: &mut Slice, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
+        if slice.left.is_empty() {
+            return self.next_image(slice, cx);
+        }
+        // The way to the cursor alone may cost as much as a slice has.
+        if slice.budget == 0 && self.cursor > slice.begun_at {
+            if planted::is(Bug::RepairForgetsRest) {
+                self.pass_image();
+            }
+            return Ok(true);
+        }
+        let budget = usize::try_from(slice.budget).unwrap_or(STEP_BLOCKS);
+        let most = budget.clamp(1, STEP_BLOCKS);
+        let from = slice.left.len().saturating_sub(most);
+        let mut gather = Gather::default();
+        let mut pages = Vec::new();
+        // The next is at the end.
+        let mut again = Vec::new();
+        self.copies.clear();
+        for entry in slice.left[from..].iter().rev() {
+            let Some(read) = gather.add(cx.on_device(entry.pointer)) else {
+                continue;
+            };
+            let reason = match read {
+                Ok(page) => {
+                    pages.push((*entry, page));
+                    continue;
+                }
+                Err(reason) => reason,
+            };
+            let known = cx.in_memory(entry.pointer);
+            match self.met.get(&key_of(entry.pointer)) {
+                None => {
+                    let copy = known.map(|page| (entry.pointer, page));
+                    self.copies.extend(copy);
+                    gather.add::<()>(Err(Stop::damaged(reason).at(entry.place, entry.pointer)));
+                }
+                Some(Fate::Written) => again.push(Damaged {
+                    place: Some(entry.place),
+                    pointer: entry.pointer,
+                    reason: format!("{reason}, although it was written again"),
+                }),
+                // What it leads to is known all the same.
+                Some(Fate::Caught) => pages.extend(known.map(|page| (*entry, page))),
+                Some(Fate::Lost) => {}
+            }
+        }
+        gather.finish()?;
+        again.iter().for_each(|damaged| self.give_up(damaged));
+        let start = (self.cursor.file, self.cursor.leaf);
+        // Paths to the cursor were counted by the slice before.
+        let read = slice.left[from..].iter().filter(|it| it.first() >= start);
+        self.read_blocks += read.count() as u64;
+        slice.budget = slice
+            .budget
+            .saturating_sub((slice.left.len() - from) as u64);
+        slice.left.truncate(from);
+        for (entry, page) in pages.into_iter().rev() {
+            self.add_below(slice, entry, &page)?;
+        }
+        match slice.left.last() {
+            Some(next) => {
+                let (file, leaf) = next.first().max(start);
+                self.cursor = Cursor {
+                    file,
+                    leaf,
+                    ..self.cursor
+                };
+            }
+            None => self.pass_image(),
+        }
+        Ok(false)
+    }
+
+    /// What hangs below a block that was read, the first on top.
+    fn add_below(&self, slice: &mut Slice, entry: Entry, page: &[u8; 4096]) -> Result<(), Stop> {
+        let place = entry.place;
+        let layer = layer_of(place.volume);
+        if place.level > 0 {
+            for slot in (0..SPAN).rev() {
+                let pointer = Indirect(page).pointer(slot, layer)?;
+                let place = Place {
+                    level: place.level - 1,
+                    index: place.index * SPAN + slot,
+                    ..place
+                };
+                self.add(
+                    slice,
+                    Entry {
+                        place,
+                        pointer,
+                        ..entry
+                    },
+                );
+            }
+        } else if place.file == INODE_FILE {
+            for slot in (0..INODES_PER_BLOCK).rev() {
+                let id = place.index * INODES_PER_BLOCK + slot;
+                let id = FileId(u32::try_from(id).unwrap_or(u32::MAX));
+                let slot = usize::try_from(slot).expect("below 14");
+                let inode = Inode::decode_from(page, slot, id, layer)?;
+                if let Some(inode) = inode.filter(|it| self.is_wanted(it)) {
+                    let entry = Entry {
+                        kind: inode.kind,
+                        place: Place {
+                            volume: place.volume,
+                            file: inode.id,
+                            level: inode.levels,
+                            index: 0,
+                        },
+                        pointer: inode.root,
+                    };
+                    self.add(slice, entry);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// True for a file of the aggregate, and for a metafile of an image of a volume.
+    fn is_wanted(&self, inode: &Inode) -> bool {
+        self.cursor.image.is_none() || inode.kind == Kind::Metafile
+    }
+
+    /// A block, unless it was read by a slice before, or is one of data, or of what is merely owned.
+    fn add(&self, slice: &mut Slice, entry: Entry) {
+        let is_data = entry.kind == Kind::Container || entry.place.file == OVERFLOW;
+        let is_behind = entry.end() <= (self.cursor.file, self.cursor.leaf);
+        if entry.pointer.has_block() && (entry.place.level > 0 || !is_data) && !is_behind {
+            slice.left.push(entry);
+        }
+    }
+
+    /// Begins with the image at the cursor, or the first after it.
+    fn next_image(&mut self, slice: &mut Slice, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
+        let mut next = None;
+        if self.cursor.image.is_none() && !self.cursor.is_passed() {
+            next = Some((None, slice.committed.clone()));
+        } else {
+            if slice.images.is_none() {
+                slice.images = Some(self.images(slice, cx)?);
+            }
+            let images = slice.images.as_ref().expect("listed");
+            let is_left = |key: &ImageKey| *key != self.cursor.image || !self.cursor.is_passed();
+            let first = images
+                .range(self.cursor.image..)
+                .find(|(key, _)| is_left(key));
+            next = first.map(|(key, inode)| (*key, inode.clone())).or(next);
+        }
+        let Some((image, inode_file)) = next else {
+            self.is_done = true;
+            return Ok(true);
+        };
+        if image != self.cursor.image {
+            self.cursor = Cursor {
+                image,
+                ..Cursor::default()
+            };
+        }
+        let root = Entry {
+            kind: Kind::Metafile,
+            place: Place {
+                volume: image.map(|(volume, _)| volume),
+                file: INODE_FILE,
+                level: inode_file.levels,
+                index: 0,
+            },
+            pointer: inode_file.root,
+        };
+        self.add(slice, root);
+        if slice.left.is_empty() {
+            self.pass_image();
+        }
+        Ok(false)
+    }
+
+    /// All of the image at the cursor was read.
+    fn pass_image(&mut self) {
+        self.cursor.file = u64::MAX;
+    }
+
+    /// The images of all volumes that have names. What cannot be listed is left out.
+    fn images(
+        &self,
+        slice: &Slice,
+        cx: &mut LoadCx<'_>,
+    ) -> Result<BTreeMap<ImageKey, Inode>, Stop> {
+        let view = View {
+            aggregate: &self.aggregate,
+            inode_file: &slice.committed,
+        };
+        let mut images = BTreeMap::new();
+        if slice.committed.block_count() == 0 {
+            return Ok(images);
+        }
+        let directory = view
+            .file(cx, DIRECTORY)
+            .and_then(|file| Names::load(&file, cx));
+        let Some(names) = self.unless_tried(directory)? else {
+            return Ok(images);
+        };
+        let mut gather = Gather::default();
+        for entry in names.iter() {
+            let volume = entry.file;
+            let superblock = self.unless_tried(view.superblock(cx, volume));
+            let Some(Some(superblock)) = gather.add(superblock) else {
+                continue;
+            };
+            images.insert(Some((volume, None)), superblock.inode_file.clone());
+            let snapshots = self.unless_tried(view.snapshots(cx, &superblock));
+            let Some(Some(snapshots)) = gather.add(snapshots) else {
+                continue;
+            };
+            for record in snapshots.all().filter(|it| it.state != State::Gone) {
+                images.insert(Some((volume, Some(record.id))), record.inode_file.clone());
+            }
+        }
+        gather.finish()?;
+        Ok(images)
+    }
+
+    /// `None` for what needs a block that is damaged and cannot be derived.
+    fn unless_tried<T>(&self, found: Result<T, Stop>) -> Result<Option<T>, Stop> {
+        match found {
+            Err(Stop::Damaged(damaged))
+                if damaged.pointer.is_hole() || self.met.contains_key(&key_of(damaged.pointer)) =>
+            {
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
+    }
+}
+
+fn key_of(pointer: Pointer) -> (u64, u64) {
+    (pointer.pvbn.0, pointer.tag.0)
+}
+
+fn layer_of(volume: Option<FileId>) -> Layer {
+    match volume {
+        None => Layer::Aggregate,
+        Some(_) => Layer::Volume,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(file: FileId, level: u8, index: u64) -> Entry {
+        Entry {
+            kind: Kind::Metafile,
+            place: Place {
+                volume: None,
+                file,
+                level,
+                index,
+            },
+            pointer: Pointer::default(),
+        }
+    }
+
+    #[test]
+    fn a_block_of_a_tree_spans_the_leaves_below_it() {
+        let leaf = entry(FileId(70), 0, 7);
+        assert_eq!((leaf.first(), leaf.end()), ((70, 7), (70, 8)));
+        let inner = entry(FileId(70), 1, 2);
+        assert_eq!(inner.first(), (70, 2 * SPAN));
+        assert_eq!(inner.end(), (70, 3 * SPAN));
+    }
+
+    #[test]
+    fn a_block_of_inodes_comes_before_the_files_that_it_describes() {
+        let inodes = entry(INODE_FILE, 0, 5);
+        let first = entry(
+            FileId(u32::try_from(5 * INODES_PER_BLOCK).expect("small")),
+            3,
+            0,
+        );
+        assert_eq!(inodes.first(), first.first());
+        assert!(inodes.end() > first.first());
+        assert_eq!(inodes.end(), (6 * INODES_PER_BLOCK, 0));
+    }
+
+    #[test]
+    fn images_are_read_in_one_order() {
+        let of =
+            |volume: u32, snapshot: Option<u32>| Some((FileId(volume), snapshot.map(SnapshotId)));
+        let mut keys = [
+            of(65, None),
+            of(64, Some(2)),
+            None,
+            of(64, None),
+            of(64, Some(1)),
+        ];
+        keys.sort_unstable();
+        assert_eq!(
+            keys,
+            [
+                None,
+                of(64, None),
+                of(64, Some(1)),
+                of(64, Some(2)),
+                of(65, None)
+            ]
+        );
+    }
+}

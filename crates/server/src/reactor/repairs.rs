@@ -1,0 +1,89 @@
+//! Repairs of aggregates, as administrators begin, stop and see them.
+
+use everglade_api::{Problem, Repair, RepairState};
+use everglade_engine::{AggregateInfo, RepairState as Doing, State, admin};
+
+use super::administrator::Administrator;
+use crate::records::repairs::Sight;
+
+fn view(info: &AggregateInfo) -> Repair {
+    let repair = &info.mended.repair;
+    let state = match repair.state {
+        Doing::None => RepairState::None,
+        Doing::Running => RepairState::Running,
+        Doing::Done => RepairState::Done,
+        Doing::Stopped => RepairState::Stopped,
+    };
+    let percent = u128::from(repair.read_blocks) * 100;
+    let percent = match percent.checked_div(u128::from(repair.total_blocks)) {
+        _ if state == RepairState::Done => 100,
+        // The estimate may have been too low.
+        Some(percent) => u64::try_from(percent).unwrap_or(99).min(99),
+        None => 0,
+    };
+    Repair {
+        aggregate: info.name.clone(),
+        state,
+        percent,
+        read_blocks: repair.read_blocks,
+        total_blocks: repair.total_blocks,
+        mended_blocks: repair.mended_blocks,
+        damaged_blocks: repair.damaged_blocks,
+        damaged: repair.damaged.clone(),
+        eta_seconds: repair.eta_seconds,
+    }
+}
+
+impl Administrator {
+    /// How the last repair of an aggregate is doing.
+    ///
+    /// # Errors
+    /// There is no such aggregate, or it could not be opened.
+    pub fn repair(&self, aggregate: &str) -> Result<Repair, Problem> {
+        Ok(view(&self.repairable(aggregate)?))
+    }
+
+    /// Begins a repair; one that is under way goes on.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn start_repair(&self, aggregate: &str) -> Result<Sight, Problem> {
+        let id = self.repairable(aggregate)?.id;
+        self.change(id, admin::Change::StartRepair)?;
+        tracing::info!("aggregate {aggregate} is being repaired");
+        let mut sights = self.repairs().into_iter();
+        let found = sights.find(|sight| sight.id == id);
+        found.ok_or_else(|| Problem::not_found("aggregate", aggregate).after_change())
+    }
+
+    /// Ends a repair early.
+    ///
+    /// # Errors
+    /// Nothing was changed.
+    pub fn stop_repair(&self, aggregate: &str) -> Result<Repair, Problem> {
+        let id = self.repairable(aggregate)?.id;
+        self.change(id, admin::Change::StopRepair)?;
+        tracing::info!("the repair of aggregate {aggregate} was stopped");
+        self.repair(aggregate).map_err(Problem::after_change)
+    }
+
+    /// Of all aggregates that were opened.
+    #[must_use]
+    pub fn repairs(&self) -> Vec<Sight> {
+        let sight = |info: &AggregateInfo| Sight {
+            id: info.id,
+            repair: view(info),
+            failure: match &info.state {
+                State::Failed(reason) | State::ReadOnly(reason) => Some(reason.clone()),
+                _ => None,
+            },
+        };
+        self.engine.aggregates().iter().map(sight).collect()
+    }
+
+    fn repairable(&self, name: &str) -> Result<AggregateInfo, Problem> {
+        self.refuse_unavailable(name)?;
+        let found = self.find_aggregate(name);
+        found.ok_or_else(|| Problem::not_found("aggregate", name))
+    }
+}

@@ -1,0 +1,162 @@
+//! `everglade repair` where no daemon runs: the aggregates are opened as for serving, without any door, and repaired
+//! by the same code.
+//!
+//! The history of changes says that it was done. An aggregate that cannot be opened or changed is told of, and the
+//! others are repaired.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use everglade_api::{Name, Problem, Repair, RepairState};
+
+use crate::datadir::{DataDirError, Offline, Phase};
+use crate::listen::Listeners;
+use crate::reactor::{self, Administrator};
+use crate::records::{Deed, Records};
+use crate::signal::{self, Again};
+use crate::{Config, DataDir, Descriptors, ServeError, StartError, Stop, descriptors};
+
+/// How often a repair is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What became of one aggregate.
+pub type Repaired = (String, Result<Repair, Problem>);
+
+/// Why nothing was repaired.
+#[derive(Debug, thiserror::Error)]
+pub enum RepairError {
+    /// Somebody uses the data directory: a daemon, which can be asked.
+    #[error(transparent)]
+    InUse(DataDirError),
+    /// There is no such aggregate.
+    #[error("no aggregate '{name}'; this data directory has {known}")]
+    NotFound {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The aggregates cannot be opened.
+    #[error(transparent)]
+    Start(StartError),
+    /// What was repaired may not be on stable storage.
+    #[error(transparent)]
+    Failed(ServeError),
+}
+
+impl From<StartError> for RepairError {
+    fn from(error: StartError) -> RepairError {
+        match error {
+            StartError::DataDir(error @ DataDirError::InUse { .. }) => RepairError::InUse(error),
+            error => RepairError::Start(error),
+        }
+    }
+}
+
+impl From<DataDirError> for RepairError {
+    fn from(error: DataDirError) -> RepairError {
+        StartError::from(error).into()
+    }
+}
+
+/// Repairs these aggregates, or all, and listens nowhere. A signal ends it early.
+///
+/// # Errors
+/// Nothing was repaired, or [`RepairError::Failed`].
+pub fn repair(
+    config: &Config,
+    wanted: &[Name],
+    progress: &mut dyn FnMut(&Repair),
+) -> Result<Vec<Repaired>, RepairError> {
+    let config = &config.without_doors();
+    // Nothing is created where there is nothing to repair.
+    let names = chosen(&Offline::open(&config.data_dir)?, wanted)?;
+    let stop = Stop::new();
+    let again = Again::default();
+    let (limit, open) = (descriptors::raise_limit(), descriptors::open_now());
+    signal::watch(stop.clone(), again.clone()).map_err(|source| StartError::System {
+        action: "listen for signals",
+        source,
+    })?;
+    let directory = DataDir::open(&config.data_dir)?;
+    let descriptors = Descriptors::share_out(limit, open, config, Some(directory.state()))?;
+    let reactors = reactor::start(reactor::Parts {
+        config,
+        directory,
+        listeners: Listeners::bind(&config.nbd)?,
+        stop: stop.clone(),
+        again,
+        descriptors: Arc::new(descriptors),
+    })?;
+    // It keeps the data directory locked until all is over.
+    let administrator = Arc::clone(reactors.administrator());
+    let records = Records::open(&config.data_dir);
+    let mut repaired = Vec::new();
+    for name in names {
+        if stop.is_asked() {
+            break;
+        }
+        let outcome = repair_one(&administrator, &records, &name, (&stop, progress));
+        repaired.push((name, outcome));
+    }
+    stop.ask();
+    let ended = reactors.wait();
+    administrator.see_points();
+    match ended {
+        Ok(()) => Ok(repaired),
+        // It was told already of which aggregate that is.
+        Err(_) if repaired.iter().any(|(_, outcome)| outcome.is_err()) => Ok(repaired),
+        Err(error) => Err(RepairError::Failed(error)),
+    }
+}
+
+/// Names of what was asked for, or of everything that was ever finished.
+fn chosen(directory: &Offline, wanted: &[Name]) -> Result<Vec<String>, RepairError> {
+    let ready = directory.state().aggregates.iter();
+    let ready = ready.filter(|known| known.phase == Phase::Ready);
+    let names: Vec<String> = ready.map(|known| known.name.clone()).collect();
+    if wanted.is_empty() {
+        return Ok(names);
+    }
+    let missing = wanted
+        .iter()
+        .find(|name| !names.iter().any(|known| known == name.as_str()));
+    match missing {
+        None => Ok(wanted.iter().map(ToString::to_string).collect()),
+        Some(name) => Err(RepairError::NotFound {
+            name: name.to_string(),
+            known: names.join(", "),
+        }),
+    }
+}
+
+fn repair_one(
+    administrator: &Administrator,
+    records: &Records,
+    name: &str,
+    (stop, progress): (&Stop, &mut dyn FnMut(&Repair)),
+) -> Result<Repair, Problem> {
+    administrator.start_repair(name)?;
+    let deed = Deed {
+        what: "repair",
+        object: name.to_owned(),
+        detail: String::new(),
+    };
+    records.remember(administrator.now(), "everglade repair", &deed);
+    loop {
+        let sights = administrator.repairs();
+        let found = sights.into_iter().find(|it| it.repair.aggregate == name);
+        let sight = found.ok_or_else(|| Problem::not_found("aggregate", name))?;
+        if let Some(reason) = sight.failure {
+            return Err(Problem::new(everglade_api::Code::ReadOnly, reason));
+        }
+        progress(&sight.repair);
+        if sight.repair.state != RepairState::Running {
+            return Ok(sight.repair);
+        }
+        if stop.is_asked() {
+            return administrator.stop_repair(name);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
