@@ -133,9 +133,7 @@ fn program(binary: &Binary) -> Result<PathBuf, String> {
         "--package",
         "everglade",
     ]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| place::root().join("target"), PathBuf::from);
-    Ok(target.join("release/everglade"))
+    Ok(place::program("everglade"))
 }
 
 /// What dpkg wants to know.

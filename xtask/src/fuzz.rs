@@ -57,13 +57,11 @@ fn fuzz(tally: &mut Tally, features: &[&str], words: &[String]) {
 }
 
 fn with_counters(verb: &str, host: &str, features: &[&str]) -> Command {
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| place::root().join("target"), Into::into);
     let words = [verb, "--quiet", "--release", "--package", "everglade-fuzz"];
     let mut command = cargo(&words);
     command.args(["--target", host]).args(features);
     command.env("RUSTFLAGS", FLAGS);
-    command.env("CARGO_TARGET_DIR", target.join("fuzz"));
+    command.env("CARGO_TARGET_DIR", place::target().join("fuzz"));
     command
 }
 

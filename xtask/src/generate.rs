@@ -63,15 +63,9 @@ pub(crate) enum Binary {
 }
 
 impl Binary {
-    /// Where the tests leave it: beside this program's own folder.
+    /// Where the tests leave it.
     pub(crate) fn built_by_tests() -> Binary {
-        let folder = std::env::current_exe()
-            .ok()
-            .and_then(|this| Some(this.parent()?.parent()?.to_owned()));
-        match folder.map(|folder| folder.join("release/everglade")) {
-            Some(path) if path.is_file() => Binary::Built(path),
-            _ => Binary::ToBuild,
-        }
+        place::built_by_tests("everglade").map_or(Binary::ToBuild, Binary::Built)
     }
 
     /// To run it with these words. Without a terminal and `COLUMNS`, help is as wide on every machine.

@@ -13,6 +13,7 @@ mod guest;
 mod judge;
 mod picture;
 mod place;
+mod planted;
 mod sim;
 mod step;
 mod tally;

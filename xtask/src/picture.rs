@@ -117,8 +117,7 @@ fn built() -> Result<PathBuf, String> {
     if !status.is_ok_and(|status| status.success()) {
         return Err("cargo build --release failed".to_owned());
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-    folder_of(&place::root().join(target).join("release/everglade"))
+    folder_of(&place::program("everglade"))
 }
 
 /// Runs the session with the program in this folder; the commands with what they printed.

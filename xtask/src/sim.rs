@@ -24,17 +24,36 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
 }
 
 /// Part of `test`: one minute of new seeds, besides the fixed ones in the crates' own tests, half a minute each of
-/// short sequences with snapshot verbs and with clones and of damaged metadata, and the planted bugs, which it must find.
+/// short sequences with snapshot verbs and with clones and of damaged metadata. The tests have built it.
 pub(crate) fn short(tally: &mut Tally) {
-    if place::has_binary("testing", "sim") {
-        simulate(tally, command(&["--minutes".to_owned(), "1".to_owned()]));
-        for kind in ["histories", "clonings", "corrupted"] {
-            let words = ["--kind", kind, "--minutes", "0.5"].map(str::to_owned);
-            simulate(tally, command(&words));
+    if !place::has_binary("testing", "sim") {
+        return tally.skip(MISSING);
+    }
+    simulate(tally, fresh(&["--minutes", "1"]));
+    for kind in ["histories", "clonings", "corrupted"] {
+        simulate(tally, fresh(&["--kind", kind, "--minutes", "0.5"]));
+    }
+}
+
+/// Part of `test`: the planted bugs, which it must find. [`crate::planted`] has built it.
+pub(crate) fn planted(tally: &mut Tally) {
+    simulate(tally, Command::new(place::program("planted")));
+}
+
+/// What the tests built, or else what cargo builds now.
+fn fresh(words: &[&str]) -> Command {
+    match place::built_by_tests("sim") {
+        Some(program) => {
+            let mut command = Command::new(program);
+            command.args(words).current_dir(place::root());
+            command
         }
-        simulate(tally, planted());
-    } else {
-        tally.skip(MISSING);
+        None => command(
+            &words
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>(),
+        ),
     }
 }
 
@@ -47,13 +66,6 @@ fn of_testing() -> Command {
         "--package",
         "everglade-testing",
     ])
-}
-
-/// The one build with mistakes in it.
-fn planted() -> Command {
-    let mut command = of_testing();
-    command.args(["--features", "planted", "--bin", "planted"]);
-    command
 }
 
 fn understand(words: &[String]) -> Result<(), Usage> {

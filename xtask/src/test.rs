@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use crate::step::{cargo, counted};
 use crate::tally::Tally;
-use crate::{Usage, bench, check, dist, fuzz, generate, guest, judge, place, sim, tools, torture};
+use crate::{Usage, bench, check, dist, fuzz, generate, guest, judge, place, planted, sim, tools};
 
 /// The variable that names the file of skips.
 const SKIPS: &str = "EVERGLADE_SKIPS";
@@ -42,7 +42,7 @@ fn everything(tally: &mut Tally) {
     generate::verify(tally, &binary);
     judge::verify(tally, &binary);
     dist::verify(tally, &binary);
-    torture::planted(tally);
+    planted::verify(tally);
     fuzz::short(tally);
 }
 

@@ -5,11 +5,11 @@
 //! `--planted BUG` the server is built with the feature `planted`, and the run passes if it finds the
 //! bug.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use crate::Usage;
 use crate::step::{cargo, counted, whole};
 use crate::tally::Tally;
+use crate::{Usage, place};
 
 /// The long run.
 const LONG: [&str; 4] = ["--kills", "50", "--cuts", "20"];
@@ -32,8 +32,11 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
 }
 
 /// Part of `test`: shows that the power cuts there would notice a server that does not flush.
+/// [`crate::planted`] has built it.
 pub(crate) fn planted(tally: &mut Tally) {
-    torture(tally, "torture of a server that does not flush", &PLANTED);
+    let name = "torture of a server that does not flush";
+    let rig = Command::new(place::program("everglade-torture"));
+    drive(tally, name, rig, (&PLANTED, "everglade-planted"));
 }
 
 fn torture(tally: &mut Tally, name: &str, words: &[&str]) {
@@ -57,8 +60,12 @@ fn torture(tally: &mut Tally, name: &str, words: &[&str]) {
         "everglade-torture",
     ]);
     run.args(["--bin", "everglade-torture", "--"]);
-    run.args(words).args(["--server", server]);
-    counted(tally, name, &mut run, |tally, line| {
+    drive(tally, name, run, (words, server));
+}
+
+fn drive(tally: &mut Tally, name: &str, mut rig: Command, (words, server): (&[&str], &str)) {
+    rig.args(words).args(["--server", server]);
+    counted(tally, name, &mut rig, |tally, line| {
         tally.read_plain_line(line);
     });
 }

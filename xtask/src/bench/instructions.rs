@@ -51,6 +51,9 @@ pub(crate) fn verify(tally: &mut Tally) {
         );
         return tally.skip(reason);
     }
+    if !has_valgrind(tally) || place::built_by_tests(PROGRAM).is_none() && !is_ready(tally) {
+        return;
+    }
     let Some(counts) = count(tally) else { return };
     let begun = begin("instructions of the hot paths");
     let mut all = true;
@@ -77,6 +80,9 @@ pub(crate) fn verify(tally: &mut Tally) {
 
 /// Counts, and writes the limits.
 pub(crate) fn update(tally: &mut Tally) {
+    if !is_ready(tally) {
+        return;
+    }
     let Some(counts) = count(tally) else { return };
     let mut text = String::from(
         "# Instructions for one request of each hot path; a limit of `cargo xtask test`.\n\
@@ -138,9 +144,6 @@ pub(super) fn this_ground() -> String {
 
 /// Instructions for one request of each path.
 fn count(tally: &mut Tally) -> Option<Vec<(&'static str, u64)>> {
-    if !is_ready(tally) {
-        return None;
-    }
     let begun = begin("counting instructions");
     let counts: Option<Vec<_>> = PATHS
         .into_iter()
@@ -157,10 +160,12 @@ fn count(tally: &mut Tally) -> Option<Vec<(&'static str, u64)>> {
     counts
 }
 
+/// The program that runs them.
+const PROGRAM: &str = "hotpath";
+
 /// The program is built, and there is something to run it under. Otherwise the tally says why not.
 pub(super) fn is_ready(tally: &mut Tally) -> bool {
-    if tools::find("valgrind").is_none() {
-        tally.skip("not installed: valgrind".to_owned());
+    if !has_valgrind(tally) {
         return false;
     }
     let mut build = cargo(&[
@@ -174,6 +179,14 @@ pub(super) fn is_ready(tally: &mut Tally) -> bool {
     let failed = tally.failed();
     whole(tally, "building the hot paths", &mut build);
     tally.failed() == failed
+}
+
+fn has_valgrind(tally: &mut Tally) -> bool {
+    let found = tools::find("valgrind").is_some();
+    if !found {
+        tally.skip("not installed: valgrind".to_owned());
+    }
+    found
 }
 
 /// What callgrind counts inside of the function that is measured, by kind of event; instructions come first.
@@ -204,9 +217,7 @@ pub(super) fn counted(path: &str, times: u64, options: &[&str]) -> Option<Vec<u6
 }
 
 fn program() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| place::root().join("target"), PathBuf::from);
-    target.join("release/hotpath")
+    place::program(PROGRAM)
 }
 
 /// What callgrind says at its end: `==1== Collected : 123`, or more numbers.

@@ -337,14 +337,16 @@ pub const ROUTES: &[Route] = &[
         "reads all metadata, and derives what is damaged from the rest",
         None,
         Answers::Accepted("Job"),
-    ),
+    )
+    .by_admin(),
     Route::change(
         "POST",
         "/v1/aggregates/{aggregate}/actions/stop-repair",
         "stops a repair; mended blocks stay mended",
         None,
         Answers::Found("Repair"),
-    ),
+    )
+    .by_admin(),
     Route::list(VOLUMES, "volumes, by name", "Volumes", "Volume"),
     Route::change(
         "POST",
