@@ -16,7 +16,7 @@ pub enum RepairState {
     Running,
     /// It has read everything.
     Done,
-    /// It was cancelled; what was mended stays so.
+    /// It ended before; what was mended stays so.
     Stopped,
 }
 
@@ -50,6 +50,9 @@ pub struct Repair {
     pub damaged_blocks: u64,
     /// Which of them, and what is wrong with each; the first 64.
     pub damaged: Vec<String>,
+    /// Why it was stopped, unless somebody asked for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Seconds until it ends, if it goes on as it did; absent if that cannot be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_seconds: Option<u64>,

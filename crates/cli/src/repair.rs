@@ -40,7 +40,7 @@ pub fn repair(wanted: &[Name], is_awaited: bool, options: &Options) -> Result<u8
         repaired.push((name, outcome));
     }
     progress.clear();
-    report(&repaired, options)
+    report(&repaired, is_awaited, options)
 }
 
 fn repair_one(
@@ -61,12 +61,12 @@ fn repair_one(
     }
 }
 
-/// Prints what became of aggregates, and returns the exit code: 0 if nothing is left damaged, 1 if something is, that of the
+/// Prints what became of aggregates, and returns the exit code: 0 if nothing is left damaged, 1 if something is or may be, that of the
 /// first failure if there was one.
 ///
 /// # Errors
 /// Nobody reads it.
-pub fn report(repaired: &[Repaired], options: &Options) -> Result<u8, Failure> {
+pub fn report(repaired: &[Repaired], is_awaited: bool, options: &Options) -> Result<u8, Failure> {
     let output = Output::new(options.json, options.quiet);
     let repairs: Vec<&Repair> = repaired
         .iter()
@@ -88,7 +88,12 @@ pub fn report(repaired: &[Repaired], options: &Options) -> Result<u8, Failure> {
     for (name, failure) in &errors {
         eprintln!("everglade: aggregate {name} was not repaired: {failure}");
     }
-    let is_whole = |it: &&Repair| it.damaged_blocks == 0 && it.state != RepairState::Stopped;
+    let is_whole = |it: &&Repair| match it.state {
+        RepairState::Done => it.damaged_blocks == 0,
+        RepairState::Running => !is_awaited,
+        // The daemon may have been restarted meanwhile.
+        RepairState::None | RepairState::Stopped => false,
+    };
     Ok(match errors.first() {
         Some((_, failure)) => failure.code,
         None if repairs.iter().all(is_whole) => exit::OK,
@@ -107,8 +112,12 @@ fn text(repair: &Repair) -> String {
     } = repair;
     let how = match repair.state {
         RepairState::Running => format!("being repaired, {} % done; ", repair.percent),
-        RepairState::Stopped => format!("stopped at {} %; ", repair.percent),
-        RepairState::None | RepairState::Done => String::new(),
+        RepairState::Stopped => match &repair.reason {
+            Some(reason) => format!("stopped at {} %, because {reason}; ", repair.percent),
+            None => format!("stopped at {} %; ", repair.percent),
+        },
+        RepairState::None => "not repaired, the daemon was restarted; ".to_owned(),
+        RepairState::Done => String::new(),
     };
     let mut text = format!(
         "{aggregate}: {how}{read_blocks} blocks of metadata read, {mended_blocks} mended, {damaged_blocks} cannot be mended\n"

@@ -55,7 +55,7 @@ pub(crate) fn run(global: &Global, args: &Repair) -> Result<ExitCode, Failure> {
         quiet: global.quiet,
         yes: global.yes,
     };
-    finish(client::report(&repaired, &options))
+    finish(client::report(&repaired, true, &options))
 }
 
 /// The daemon does it.

@@ -94,7 +94,12 @@ pub fn repair(
     let mut repaired = Vec::new();
     for name in names {
         if stop.is_asked() {
-            break;
+            let repair = stopped(Repair {
+                aggregate: name.clone(),
+                ..Repair::default()
+            });
+            repaired.push((name, Ok(repair)));
+            continue;
         }
         let outcome = repair_one(&administrator, &records, &name, (&stop, progress));
         repaired.push((name, outcome));
@@ -110,11 +115,23 @@ pub fn repair(
     }
 }
 
+/// A signal came.
+fn stopped(repair: Repair) -> Repair {
+    Repair {
+        state: RepairState::Stopped,
+        ..repair
+    }
+}
+
 /// Names of what was asked for, or of everything that was ever finished.
 fn chosen(directory: &Offline, wanted: &[Name]) -> Result<Vec<String>, RepairError> {
     let ready = directory.state().aggregates.iter();
     let ready = ready.filter(|known| known.phase == Phase::Ready);
     let names: Vec<String> = ready.map(|known| known.name.clone()).collect();
+    if names.is_empty() {
+        let path = directory.path().to_owned();
+        return Err(DataDirError::Nothing { path }.into());
+    }
     if wanted.is_empty() {
         return Ok(names);
     }
@@ -155,7 +172,7 @@ fn repair_one(
             return Ok(sight.repair);
         }
         if stop.is_asked() {
-            return administrator.stop_repair(name);
+            return Ok(stopped(sight.repair));
         }
         std::thread::sleep(LOOK_EVERY);
     }

@@ -41,6 +41,7 @@ use crate::background::shrink;
 use crate::home::aggregate::Home;
 use crate::home::run::{Part, Phase};
 use crate::mend;
+use crate::pool::mended::RepairState;
 use crate::read::load::{LoadCx, Stop};
 use crate::tree::Content;
 
@@ -89,8 +90,25 @@ fn catch(home: &mut Home, stop: Stop) -> Result<Step, Stop> {
             repair.give_up(&damaged);
             Ok(Step::Again)
         }
+        // A device that does not answer ends what nobody needs, and nothing else.
+        Err(Stop::Failed(error)) if is_repairing && !writer_failed(home) => {
+            let repair = home.repair.take().expect("it is under way");
+            repair.tell_why(
+                RepairState::Stopped,
+                home.wall_seconds,
+                Some(error.to_string()),
+            );
+            home.run.as_mut().expect("under way").phase = Phase::Drain;
+            Ok(Step::Again)
+        }
         Err(stop) => Err(stop),
     }
+}
+
+/// What the consistency point wrote may not be on the devices.
+fn writer_failed(home: &mut Home) -> bool {
+    let run = home.run.as_mut().expect("under way");
+    run.writer.check().is_err()
 }
 
 /// Mends a little of what the consistency point stopped for.
@@ -105,16 +123,20 @@ fn mend(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
         }
         return Ok(());
     }
+    let pointer = home.mender.pointer();
     match home.mender.step(cx)? {
         mend::Step::Again => {}
         mend::Step::Write(pvbn, page) => writer.put(&home.aggregate.media, pvbn, page),
         mend::Step::Install(place, page) => {
+            if let Some(repair) = &mut home.repair {
+                repair.note_installed(pointer);
+            }
             let position = (place.level, place.index);
             if let Some(id) = place.volume {
                 // The drain empties overflow files, so their volume must be part of this consistency point.
                 let run = home.run.as_mut().expect("under way");
-                run.active
-                    .extend((run.phase == Phase::Repair).then_some(id));
+                let is_due = run.phase == Phase::Repair && home.volumes.contains_key(&id);
+                run.active.extend(is_due.then_some(id));
             }
             let known = match place.volume {
                 None => Some(&mut home.fs),

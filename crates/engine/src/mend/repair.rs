@@ -2,13 +2,16 @@
 //!
 //! An administrator asks for it ([`crate::change::Change::StartRepair`]). From then on each consistency point reads a
 //! *slice* of what the one before committed, in this order: the files of the aggregate, then of each volume the
-//! metafiles of the active image and of its snapshots. Trees of LUNs and their data are left out: they cannot
-//! be derived, and everybody who reads them finds out. A damaged block stops the step that reads it, like any other
-//! step; one that cannot be derived is listed, and passed over.
+//! metafiles of the active image and of its snapshots. A damaged block stops the step that reads it, like any other
+//! step; one that cannot be derived is listed, and passed over. Left out are
+//!
+//! * trees of LUNs and their data: they cannot be derived, and everybody who reads them finds out;
+//! * of a snapshot that is being deleted all but its map: the rest is given back already, in part;
+//! * lists of the best areas: they only save time, and are written anew.
 //!
 //! ```text
 //! Start ─▶ slice ─▶ slice ─▶ … ─▶ Done
-//!            └──── Stop ────▶ Stopped
+//!            └──── Stop, or a device that does not answer ────▶ Stopped
 //! ```
 //!
 //! 1. A slice begins at the [`Cursor`], in the trees of the last commit: pointers do not outlive a consistency point,
@@ -19,17 +22,21 @@
 //!    put back without being derived, whatever it is.
 //! 4. A repair lives in memory. It ends with the daemon, and whoever wants it asks again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use everglade_env::PageRef;
 use everglade_format::inode::INODES_PER_BLOCK;
-use everglade_format::metafile::{DIRECTORY, INODE_FILE, OVERFLOW};
+use everglade_format::metafile::{DIRECTORY, INODE_FILE, OVERFLOW, TOP_AREAS};
 use everglade_format::planted::{self, Bug};
 use everglade_format::snapshot::State;
-use everglade_format::{FileId, Indirect, Inode, Kind, Layer, Pointer, SPAN, SnapshotId};
+use everglade_format::volume::SUPERBLOCK_VVBN;
+use everglade_format::{
+    Block, Damage, FileId, Indirect, Inode, Kind, Layer, Pointer, SPAN, SnapshotId,
+};
 
 use super::view::View;
+use crate::holders::table::Snapshots;
 use crate::pool::aggregate::Aggregate;
 use crate::pool::info;
 use crate::pool::mended::{LINES_MAX, RepairInfo, RepairState};
@@ -89,20 +96,33 @@ impl Entry {
 /// What became of a damaged block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It is being mended; or the consistency point has its content, and writes it elsewhere.
+    /// It is being mended.
     Caught,
+    /// The consistency point has its content, and writes it elsewhere.
+    Installed,
     /// It was written where it is.
     Written,
     /// It cannot be derived.
     Lost,
 }
 
+/// What is read of an image.
+#[derive(Clone, Debug)]
+enum Image {
+    /// All its metafiles, by the inode of its inode file.
+    Whole(Inode),
+    /// Its active map only.
+    Map(Inode),
+}
+
 /// What one consistency point reads.
 struct Slice {
     /// The inode of the aggregate's inode file.
     committed: Inode,
-    /// Inodes of the inode files of all images that are left; none until volumes were listed.
-    images: Option<BTreeMap<ImageKey, Inode>>,
+    /// All volumes that have names, ascending; none until they were listed.
+    volumes: Option<Vec<FileId>>,
+    /// The images of one of them.
+    images: Option<(FileId, BTreeMap<ImageKey, Image>)>,
     /// The next is at the end.
     left: Vec<Entry>,
     /// Blocks that it may read yet.
@@ -128,6 +148,8 @@ pub(crate) struct Repair {
     damaged_blocks: u64,
     /// The first that cannot be derived.
     damaged: Vec<String>,
+    /// What could not be listed, and was told of.
+    unlisted: BTreeSet<String>,
     began_seconds: u64,
 }
 
@@ -146,6 +168,7 @@ impl Repair {
             mended_before: aggregate.mended.info().total(),
             damaged_blocks: 0,
             damaged: Vec::new(),
+            unlisted: BTreeSet::new(),
             began_seconds: seconds,
         };
         repair.tell(RepairState::Running, seconds);
@@ -156,6 +179,7 @@ impl Repair {
     pub(crate) fn begin_slice(&mut self, committed: Inode, blocks: u64) {
         self.slice = Some(Slice {
             committed,
+            volumes: None,
             images: None,
             left: Vec::new(),
             budget: blocks,
@@ -182,8 +206,14 @@ impl Repair {
         self.met.insert(key_of(pointer), Fate::Written);
     }
 
-    /// It is not mended.
+    /// The running consistency point has what it holds.
+    pub(crate) fn note_installed(&mut self, pointer: Pointer) {
+        self.met.insert(key_of(pointer), Fate::Installed);
+    }
+
+    /// It is not mended. Other damaged blocks that stood in the way are tried on their own when it is their turn.
     pub(crate) fn give_up(&mut self, damaged: &Damaged) {
+        self.met.retain(|_, fate| *fate != Fate::Caught);
         self.met.insert(key_of(damaged.pointer), Fate::Lost);
         self.damaged_blocks += 1;
         let reason = &damaged.reason;
@@ -197,6 +227,11 @@ impl Repair {
 
     /// Tells people how it is doing.
     pub(crate) fn tell(&self, state: RepairState, seconds: u64) {
+        self.tell_why(state, seconds, None);
+    }
+
+    /// The same, with the reason why it ended.
+    pub(crate) fn tell_why(&self, state: RepairState, seconds: u64, reason: Option<String>) {
         let is_running = state == RepairState::Running;
         let total = match is_running {
             true => self.total_blocks.max(self.read_blocks),
@@ -212,6 +247,7 @@ impl Repair {
             mended_blocks: mended.saturating_sub(self.mended_before),
             damaged_blocks: self.damaged_blocks,
             damaged: self.damaged.clone(),
+            reason,
             eta_seconds: eta.filter(|_| is_running),
         });
     }
@@ -258,7 +294,7 @@ impl Repair {
             };
             let known = cx.in_memory(entry.pointer);
             match self.met.get(&key_of(entry.pointer)) {
-                None => {
+                None | Some(Fate::Caught) => {
                     let copy = known.map(|page| (entry.pointer, page));
                     self.copies.extend(copy);
                     gather.add::<()>(Err(Stop::damaged(reason).at(entry.place, entry.pointer)));
@@ -269,7 +305,7 @@ impl Repair {
                     reason: format!("{reason}, although it was written again"),
                 }),
                 // What it leads to is known all the same.
-                Some(Fate::Caught) => pages.extend(known.map(|page| (*entry, page))),
+                Some(Fate::Installed) => pages.extend(known.map(|page| (*entry, page))),
                 Some(Fate::Lost) => {}
             }
         }
@@ -284,7 +320,14 @@ impl Repair {
             .saturating_sub((slice.left.len() - from) as u64);
         slice.left.truncate(from);
         for (entry, page) in pages.into_iter().rev() {
-            self.add_below(slice, entry, &page)?;
+            // Whole, and of no use: a mistake was written, or an older version's.
+            if let Err(damage) = self.add_below(slice, entry, &page) {
+                self.give_up(&Damaged {
+                    place: Some(entry.place),
+                    pointer: entry.pointer,
+                    reason: format!("damaged metadata: {damage}"),
+                });
+            }
         }
         match slice.left.last() {
             Some(next) => {
@@ -301,7 +344,7 @@ impl Repair {
     }
 
     /// What hangs below a block that was read, the first on top.
-    fn add_below(&self, slice: &mut Slice, entry: Entry, page: &[u8; 4096]) -> Result<(), Stop> {
+    fn add_below(&self, slice: &mut Slice, entry: Entry, page: &Block) -> Result<(), Damage> {
         let place = entry.place;
         let layer = layer_of(place.volume);
         if place.level > 0 {
@@ -350,9 +393,11 @@ impl Repair {
         self.cursor.image.is_none() || inode.kind == Kind::Metafile
     }
 
-    /// A block, unless it was read by a slice before, or is one of data, or of what is merely owned.
+    /// A block, unless it was read by a slice before, or is one of data, of what is merely owned, or of best areas.
     fn add(&self, slice: &mut Slice, entry: Entry) {
-        let is_data = entry.kind == Kind::Container || entry.place.file == OVERFLOW;
+        let is_superblock = entry.place.index == SUPERBLOCK_VVBN.0;
+        let is_data = entry.kind == Kind::Container && !is_superblock
+            || [OVERFLOW, TOP_AREAS].contains(&entry.place.file);
         let is_behind = entry.end() <= (self.cursor.file, self.cursor.leaf);
         if entry.pointer.has_block() && (entry.place.level > 0 || !is_data) && !is_behind {
             slice.left.push(entry);
@@ -361,39 +406,33 @@ impl Repair {
 
     /// Begins with the image at the cursor, or the first after it.
     fn next_image(&mut self, slice: &mut Slice, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
-        let mut next = None;
-        if self.cursor.image.is_none() && !self.cursor.is_passed() {
-            next = Some((None, slice.committed.clone()));
-        } else {
-            if slice.images.is_none() {
-                slice.images = Some(self.images(slice, cx)?);
-            }
-            let images = slice.images.as_ref().expect("listed");
-            let is_left = |key: &ImageKey| *key != self.cursor.image || !self.cursor.is_passed();
-            let first = images
-                .range(self.cursor.image..)
-                .find(|(key, _)| is_left(key));
-            next = first.map(|(key, inode)| (*key, inode.clone())).or(next);
-        }
-        let Some((image, inode_file)) = next else {
+        let next = match self.cursor.image {
+            None if !self.cursor.is_passed() => Some((None, Image::Whole(slice.committed.clone()))),
+            _ => self.image_of_a_volume(slice, cx)?,
+        };
+        let Some((key, image)) = next else {
             self.is_done = true;
             return Ok(true);
         };
-        if image != self.cursor.image {
+        if key != self.cursor.image {
             self.cursor = Cursor {
-                image,
+                image: key,
                 ..Cursor::default()
             };
         }
+        let (file, inode) = match image {
+            Image::Whole(inode) => (INODE_FILE, inode),
+            Image::Map(inode) => (inode.id, inode),
+        };
         let root = Entry {
             kind: Kind::Metafile,
             place: Place {
-                volume: image.map(|(volume, _)| volume),
-                file: INODE_FILE,
-                level: inode_file.levels,
+                volume: key.map(|(volume, _)| volume),
+                file,
+                level: inode.levels,
                 index: 0,
             },
-            pointer: inode_file.root,
+            pointer: inode.root,
         };
         self.add(slice, root);
         if slice.left.is_empty() {
@@ -402,60 +441,106 @@ impl Repair {
         Ok(false)
     }
 
+    /// The image of a volume at the cursor, or the first after it.
+    fn image_of_a_volume(
+        &mut self,
+        slice: &mut Slice,
+        cx: &mut LoadCx<'_>,
+    ) -> Result<Option<(ImageKey, Image)>, Stop> {
+        if slice.volumes.is_none() {
+            slice.volumes = Some(self.volumes(&slice.committed, cx)?);
+        }
+        let at = self.cursor.image.map(|(volume, _)| volume);
+        let volumes = slice.volumes.iter().flatten();
+        let volumes: Vec<FileId> = volumes.copied().filter(|id| Some(*id) >= at).collect();
+        for volume in volumes {
+            if slice.images.as_ref().is_none_or(|(of, _)| *of != volume) {
+                slice.images = Some((volume, self.images(&slice.committed, cx, volume)?));
+            }
+            let (_, images) = slice.images.as_ref().expect("listed above");
+            let is_left = |key: &ImageKey| *key != self.cursor.image || !self.cursor.is_passed();
+            let mut left = images.range(self.cursor.image..);
+            if let Some((key, image)) = left.find(|(key, _)| is_left(key)) {
+                return Ok(Some((*key, image.clone())));
+            }
+        }
+        Ok(None)
+    }
+
     /// All of the image at the cursor was read.
     fn pass_image(&mut self) {
         self.cursor.file = u64::MAX;
     }
 
-    /// The images of all volumes that have names. What cannot be listed is left out.
-    fn images(
-        &self,
-        slice: &Slice,
-        cx: &mut LoadCx<'_>,
-    ) -> Result<BTreeMap<ImageKey, Inode>, Stop> {
+    /// All volumes that have names, if that can be read.
+    fn volumes(&mut self, committed: &Inode, cx: &mut LoadCx<'_>) -> Result<Vec<FileId>, Stop> {
+        if committed.block_count() == 0 {
+            return Ok(Vec::new());
+        }
+        let aggregate = self.aggregate.clone();
         let view = View {
-            aggregate: &self.aggregate,
-            inode_file: &slice.committed,
+            aggregate: &aggregate,
+            inode_file: committed,
+        };
+        let file = view.file(cx, DIRECTORY);
+        let names = self.unless_damaged(file.and_then(|file| Names::load(&file, cx)))?;
+        let mut volumes: Vec<FileId> = names
+            .iter()
+            .flat_map(Names::iter)
+            .map(|it| it.file)
+            .collect();
+        volumes.sort_unstable();
+        Ok(volumes)
+    }
+
+    /// The images of a volume, as far as they can be listed.
+    fn images(
+        &mut self,
+        committed: &Inode,
+        cx: &mut LoadCx<'_>,
+        volume: FileId,
+    ) -> Result<BTreeMap<ImageKey, Image>, Stop> {
+        let aggregate = self.aggregate.clone();
+        let view = View {
+            aggregate: &aggregate,
+            inode_file: committed,
         };
         let mut images = BTreeMap::new();
-        if slice.committed.block_count() == 0 {
-            return Ok(images);
-        }
-        let directory = view
-            .file(cx, DIRECTORY)
-            .and_then(|file| Names::load(&file, cx));
-        let Some(names) = self.unless_tried(directory)? else {
+        let Some(superblock) = self.unless_damaged(view.superblock(cx, volume))? else {
             return Ok(images);
         };
-        let mut gather = Gather::default();
-        for entry in names.iter() {
-            let volume = entry.file;
-            let superblock = self.unless_tried(view.superblock(cx, volume));
-            let Some(Some(superblock)) = gather.add(superblock) else {
-                continue;
+        let active = Image::Whole(superblock.inode_file.clone());
+        images.insert(Some((volume, None)), active);
+        let snapshots = self.unless_damaged(view.snapshots(cx, &superblock))?;
+        for record in snapshots.iter().flat_map(Snapshots::all) {
+            let image = match record.state {
+                State::Live => Image::Whole(record.inode_file.clone()),
+                State::Deleting => Image::Map(record.active_map.clone()),
+                State::Gone => continue,
             };
-            images.insert(Some((volume, None)), superblock.inode_file.clone());
-            let snapshots = self.unless_tried(view.snapshots(cx, &superblock));
-            let Some(Some(snapshots)) = gather.add(snapshots) else {
-                continue;
-            };
-            for record in snapshots.all().filter(|it| it.state != State::Gone) {
-                images.insert(Some((volume, Some(record.id))), record.inode_file.clone());
-            }
+            images.insert(Some((volume, Some(record.id))), image);
         }
-        gather.finish()?;
         Ok(images)
     }
 
     /// `None` for what needs a block that is damaged and cannot be derived.
-    fn unless_tried<T>(&self, found: Result<T, Stop>) -> Result<Option<T>, Stop> {
-        match found {
-            Err(Stop::Damaged(damaged))
-                if damaged.pointer.is_hole() || self.met.contains_key(&key_of(damaged.pointer)) =>
-            {
+    fn unless_damaged<T>(&mut self, found: Result<T, Stop>) -> Result<Option<T>, Stop> {
+        let damaged = match found {
+            Err(Stop::Damaged(damaged)) => damaged,
+            found => return found.map(Some),
+        };
+        match self.met.get(&key_of(damaged.pointer)) {
+            // Its block is known, or was told of.
+            Some(Fate::Lost) => Ok(None),
+            // Blocks contradict each other.
+            _ if damaged.pointer.is_hole() => {
+                let is_new = self.unlisted.len() < LINES_MAX;
+                if is_new && self.unlisted.insert(damaged.reason.clone()) {
+                    self.give_up(&damaged);
+                }
                 Ok(None)
             }
-            found => found.map(Some),
+            _ => Err(Stop::Damaged(damaged)),
         }
     }
 }

@@ -22,6 +22,9 @@ pub struct MendedInfo {
     pub lines: Vec<String>,
     /// The last repair, and how it is doing.
     pub repair: RepairInfo,
+    /// Blocks that a repair found damaged and that cannot be derived, and lines of the first 64: those of the last repair that came
+    /// to its end or, if it has found more, of the one under way.
+    pub beyond_repair: (u64, Vec<String>),
 }
 
 /// Where a repair is.
@@ -34,7 +37,7 @@ pub enum RepairState {
     Running,
     /// It has read everything.
     Done,
-    /// Somebody ended it before.
+    /// It ended before.
     Stopped,
 }
 
@@ -53,6 +56,8 @@ pub struct RepairInfo {
     pub damaged_blocks: u64,
     /// Which, and why; the first 64.
     pub damaged: Vec<String>,
+    /// Why it was stopped, unless somebody asked for that.
+    pub reason: Option<String>,
     /// Seconds until it is done, if it goes on like this.
     pub eta_seconds: Option<u64>,
 }
@@ -82,6 +87,10 @@ impl Mended {
     /// A repair is so far.
     pub(crate) fn tell_repair(&self, repair: RepairInfo) {
         let mut info = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_done = repair.state == RepairState::Done;
+        if is_done || repair.damaged_blocks > info.beyond_repair.0 {
+            info.beyond_repair = (repair.damaged_blocks, repair.damaged.clone());
+        }
         info.repair = repair;
     }
 

@@ -217,7 +217,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The same for who serves nobody.
+    /// The same configuration without listeners.
     #[must_use]
     pub fn without_doors(&self) -> Config {
         Config {

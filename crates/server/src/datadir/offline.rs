@@ -55,6 +55,12 @@ impl Offline {
         })
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What is known of aggregates; at least one.
     #[must_use]
     pub fn state(&self) -> &State {

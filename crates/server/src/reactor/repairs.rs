@@ -1,6 +1,6 @@
 //! Repairs of aggregates, as administrators begin, stop and see them.
 
-use everglade_api::{Problem, Repair, RepairState};
+use everglade_api::{Code, Problem, Repair, RepairState};
 use everglade_engine::{AggregateInfo, RepairState as Doing, State, admin};
 
 use super::administrator::Administrator;
@@ -8,7 +8,10 @@ use crate::records::repairs::Sight;
 
 fn view(info: &AggregateInfo) -> Repair {
     let repair = &info.mended.repair;
+    let failure = failure_of(info);
     let state = match repair.state {
+        // Nobody goes on with it.
+        Doing::Running if failure.is_some() => RepairState::Stopped,
         Doing::None => RepairState::None,
         Doing::Running => RepairState::Running,
         Doing::Done => RepairState::Done,
@@ -30,7 +33,16 @@ fn view(info: &AggregateInfo) -> Repair {
         mended_blocks: repair.mended_blocks,
         damaged_blocks: repair.damaged_blocks,
         damaged: repair.damaged.clone(),
+        reason: repair.reason.clone().or(failure),
         eta_seconds: repair.eta_seconds,
+    }
+}
+
+/// Why nothing is repaired there any more.
+fn failure_of(info: &AggregateInfo) -> Option<String> {
+    match &info.state {
+        State::Failed(reason) | State::ReadOnly(reason) => Some(reason.clone()),
+        _ => None,
     }
 }
 
@@ -73,12 +85,17 @@ impl Administrator {
         let sight = |info: &AggregateInfo| Sight {
             id: info.id,
             repair: view(info),
-            failure: match &info.state {
-                State::Failed(reason) | State::ReadOnly(reason) => Some(reason.clone()),
-                _ => None,
-            },
+            failure: failure_of(info),
         };
         self.engine.aggregates().iter().map(sight).collect()
+    }
+
+    /// What an aggregate is called now.
+    pub(crate) fn name_of_aggregate(&self, id: u32) -> Result<String, Problem> {
+        let mut aggregates = self.engine.aggregates().into_iter();
+        let found = aggregates.find(|known| known.id == id);
+        let gone = || Problem::new(Code::NotFound, "the aggregate of this job was deleted");
+        found.map(|known| known.name).ok_or_else(gone)
     }
 
     fn repairable(&self, name: &str) -> Result<AggregateInfo, Problem> {

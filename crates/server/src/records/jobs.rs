@@ -156,7 +156,7 @@ impl Jobs {
 
     /// The aggregate that a job repairs, if it is under way.
     #[must_use]
-    pub fn repair_under_way(&self, id: u64) -> Option<String> {
+    pub fn repair_under_way(&self, id: u64) -> Option<u32> {
         self.lock().repairs.under_way(id)
     }
 

@@ -89,9 +89,9 @@ impl Repairs {
     }
 
     /// The aggregate that a job repairs, if it is under way.
-    pub(super) fn under_way(&self, id: u64) -> Option<String> {
+    pub(super) fn under_way(&self, id: u64) -> Option<u32> {
         let follow = self.jobs.get(&id).filter(|it| !it.course.has_ended())?;
-        Some(follow.repair.aggregate.clone())
+        Some(follow.aggregate)
     }
 
     /// True if one is under way.
@@ -128,9 +128,13 @@ impl Follow {
                 "{} blocks are damaged and cannot be derived; 'status' says what to do",
                 self.repair.damaged_blocks
             )),
-            (None, RepairState::Stopped | RepairState::None) => Err(format!(
-                "stopped; 'repair {name}' begins again, and what was mended stays so"
-            )),
+            (None, RepairState::Stopped | RepairState::None) => {
+                let reason = self.repair.reason.as_ref();
+                let because = reason.map_or(String::new(), |reason| format!(": {reason}"));
+                Err(format!(
+                    "stopped{because}; 'repair {name}' begins again, and what was mended stays so"
+                ))
+            }
         };
         self.course.end(now, outcome);
     }
@@ -176,7 +180,7 @@ mod tests {
         let mut repairs = Repairs::default();
         let job = repairs.begin(1, Moment(1), &sight(RepairState::Running, 25));
         assert_eq!((job.percent, job.cancellable), (25, true));
-        assert_eq!(repairs.under_way(1).as_deref(), Some("a"));
+        assert_eq!(repairs.under_way(1), Some(3));
         assert!(
             repairs
                 .unknown(&[sight(RepairState::Running, 25)])

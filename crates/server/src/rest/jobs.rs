@@ -36,6 +36,7 @@ pub(super) async fn cancel(
         return found(job.map_err(Problem::after_change)?);
     }
     if let Some(aggregate) = desk.records().jobs.repair_under_way(id) {
+        let aggregate = desk.administrator().name_of_aggregate(aggregate)?;
         repairs::stop_by(&desk, caller, aggregate).await?;
         let job = desk.records().jobs.one(desk.administrator().now(), id);
         return found(job.map_err(Problem::after_change)?);
