@@ -570,11 +570,12 @@ fn dirty_memory(memory: u64) -> u64 {
 }
 
 /// Bytes that may be cached while `dirty` bytes wait for consistency points and the journal: half of the memory, or
-/// what is left of it if that is less. An eighth is for the network, and a sixteenth for metadata that is pinned and
-/// what is read ahead (docs/design/design.md §12). What is dirty goes into the cache when it is clean, so the cache
-/// gives way when there is most of it, and has its half again afterwards.
+/// what is left of it if that is less. An eighth is for the network, a sixteenth for metadata that is pinned and what
+/// is read ahead, and a sixteenth for what is not in pages: tables, queues, pages that the allocator holds
+/// (docs/design/design.md §12). What is dirty goes into the cache when it is clean, so the cache gives way when there
+/// is most of it, and has its half again afterwards.
 fn cache_memory(memory: u64, dirty: u64) -> u64 {
-    let left = (memory - memory / 8 - memory / 16).saturating_sub(dirty);
+    let left = (memory - memory / 4).saturating_sub(dirty);
     left.min(memory / 2).max(memory / 8)
 }
 
@@ -586,7 +587,9 @@ impl Shared {
         let dirty = aggregates.iter().map(|known| {
             let dirty = u64::try_from(known.space.dirty()).unwrap_or(0);
             let waiting = known.log.as_ref().map_or(0, Log::waiting_pages);
-            dirty.max(waiting)
+            let apart = known.log.as_ref().map_or(0, Log::waiting_partial_pages);
+            // A whole block that is dirty and waits for the journal is one page.
+            dirty.max(waiting.saturating_sub(apart)) + apart
         });
         let dirty = dirty.sum::<u64>() * BLOCK_SIZE as u64;
         let pages = cache_memory(self.options.memory_bytes, dirty) / BLOCK_SIZE as u64;

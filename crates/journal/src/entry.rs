@@ -1,6 +1,6 @@
 //! Entries: operations as they are logged and as they are replayed.
 
-use everglade_env::PageRef;
+use everglade_env::{BLOCK_SIZE, PageRef};
 use everglade_format::FileId;
 use everglade_format::journal::{Kind, Operation};
 
@@ -40,6 +40,18 @@ impl Entry {
             Action::Write { pages } => pages.len() as u64,
             Action::Punch => 0,
         }
+    }
+
+    /// How many of them are blocks of which it changes a part: the first, the last.
+    #[must_use]
+    pub fn partial_blocks(&self) -> u64 {
+        let Action::Write { pages } = &self.action else {
+            return 0;
+        };
+        let block = BLOCK_SIZE as u64;
+        let begins = !self.offset.is_multiple_of(block);
+        let ends = !(self.offset + self.length).is_multiple_of(block);
+        (u64::from(begins) + u64::from(ends)).min(pages.len() as u64)
     }
 
     /// As a header describes it.

@@ -77,6 +77,9 @@ pub struct Journal {
     queued_blocks: u64,
     /// What of it joins a consistency point that has begun.
     frozen_blocks: u64,
+    /// What of both are blocks of which a part is changed.
+    queued_partial: u64,
+    frozen_partial: u64,
     /// The next operation gets this.
     next: u64,
     durable: u64,
@@ -99,6 +102,8 @@ impl Journal {
             queue: VecDeque::new(),
             queued_blocks: 0,
             frozen_blocks: 0,
+            queued_partial: 0,
+            frozen_partial: 0,
             next: at.sequence,
             durable: at.sequence - 1,
             old: Generation {
@@ -118,6 +123,7 @@ impl Journal {
         assert!(operation.validate().is_ok(), "{operation:?}");
         assert_eq!(entry.blocks(), operation.pages(), "one page for each block");
         self.queued_blocks += entry.blocks();
+        self.queued_partial += entry.partial_blocks();
         self.queue.push_back(entry);
         self.next += 1;
         self.next - 1
@@ -139,6 +145,12 @@ impl Journal {
     #[must_use]
     pub fn unlogged_blocks(&self) -> u64 {
         self.queued_blocks
+    }
+
+    /// What of [`Journal::unlogged_blocks`] are blocks of which a part is changed: whoever merges them has other pages.
+    #[must_use]
+    pub fn unlogged_partial_blocks(&self) -> u64 {
+        self.queued_partial
     }
 
     /// Blocks that records of the generation being filled take; those queued are not in it.
@@ -187,6 +199,7 @@ impl Journal {
         };
         self.young = Some(young);
         self.frozen_blocks = self.queued_blocks;
+        self.frozen_partial = self.queued_partial;
         Position {
             generation: young.number,
             sequence: young.first,
@@ -214,6 +227,7 @@ impl Journal {
         // What was queued at the freeze and is not written yet, which is what is dropped: counted, because there may be a
         // hundred thousand, and clients wait.
         self.queued_blocks -= std::mem::take(&mut self.frozen_blocks);
+        self.queued_partial -= std::mem::take(&mut self.frozen_partial);
         dropped
     }
 
@@ -236,6 +250,9 @@ impl Journal {
         }
         self.queued_blocks -= payload;
         self.frozen_blocks = self.frozen_blocks.saturating_sub(payload);
+        let partial: u64 = self.queue.range(..taken).map(Entry::partial_blocks).sum();
+        self.queued_partial -= partial;
+        self.frozen_partial = self.frozen_partial.saturating_sub(partial);
         self.is_busy = true;
         Some(Group {
             settings: self.settings,

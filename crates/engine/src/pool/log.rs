@@ -52,6 +52,8 @@ pub(crate) struct Log {
     wanted: AtomicU64,
     /// Pages that wait for a group.
     unlogged: AtomicU64,
+    /// What of them nobody else has: of partial writes, which are merged into other pages.
+    unlogged_partial: AtomicU64,
     /// Payload queued since somebody asked for durability, in blocks.
     unasked: AtomicU64,
     /// A group should begin although nobody waits.
@@ -125,6 +127,7 @@ impl Log {
             durable: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
             unlogged: AtomicU64::new(0),
+            unlogged_partial: AtomicU64::new(0),
             unasked: AtomicU64::new(0),
             eager: AtomicBool::new(false),
             waiting: AtomicU64::new(0),
@@ -297,10 +300,17 @@ impl Log {
         self.unlogged.load(Ordering::Relaxed)
     }
 
+    /// What of them are partial writes: what is dirty for those are other pages.
+    pub(crate) fn waiting_partial_pages(&self) -> u64 {
+        self.unlogged_partial.load(Ordering::Relaxed)
+    }
+
     fn note_unlogged(&self, queue: &Journal) -> u64 {
         let operations = queue.last().saturating_sub(queue.durable());
         let pages = queue.unlogged_blocks() + operations / OPERATIONS_PER_PAGE;
         self.unlogged.store(pages, Ordering::Relaxed);
+        let partial = queue.unlogged_partial_blocks();
+        self.unlogged_partial.store(partial, Ordering::Relaxed);
         pages
     }
 

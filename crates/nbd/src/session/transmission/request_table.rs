@@ -67,23 +67,23 @@ struct Row {
     in_flight: u16,
     /// More operations will follow (a write whose payload is incomplete, a read that waits for memory).
     growing: bool,
+    /// Apart, so that rows are short: most requests are one operation, and are over when it is.
+    more: Option<Box<More>>,
+}
+
+/// What becomes of a request that is not over with its first operation.
+#[derive(Default)]
+struct More {
     /// The first error.
     error: Option<Refusal>,
     /// What a read of one operation returned.
     data: Option<ReadSpan>,
-    /// Of a request of several slices.
-    sliced: Option<Box<Sliced>>,
+    /// Ranges of the slices in flight, of a request of several.
+    slices: Slab<(u64, u32)>,
+    /// What slices of a read returned, as far as it is kept.
+    kept: Vec<ReadSpan>,
     /// What a block status request returned, for each context that was chosen.
     extents: Vec<Vec<Extent>>,
-}
-
-/// What there is to know of slices.
-#[derive(Default)]
-struct Sliced {
-    /// Ranges of those in flight.
-    in_flight: Slab<(u64, u32)>,
-    /// What a read returned, as far as it is kept.
-    kept: Vec<ReadSpan>,
 }
 
 /// What the completion of an operation means.
@@ -144,10 +144,7 @@ impl RequestTable {
             submitted: 0,
             in_flight: 0,
             growing: true,
-            error: None,
-            data: None,
-            sliced: None,
-            extents: Vec::new(),
+            more: None,
         })
     }
 
@@ -159,8 +156,7 @@ impl RequestTable {
 
     /// As [`RequestTable::submitted`], of a request that has several slices: this one.
     pub(super) fn slice_submitted(&mut self, id: usize, slice: (u64, u32)) -> u32 {
-        let sliced = self.rows[id].sliced.get_or_insert_default();
-        let number = sliced.in_flight.insert(slice);
+        let number = self.rows[id].more().slices.insert(slice);
         self.count_submitted(id, u32::try_from(number).expect("few slices at once"))
     }
 
@@ -200,6 +196,18 @@ impl RequestTable {
         row.in_flight -= 1;
         self.operations -= 1;
         let is_last = !row.growing && row.in_flight == 0;
+        let result = match result {
+            Ok(Reply::Data(span)) if is_last && row.is_one_read() => {
+                row.assert_asked(&span);
+                let request = self.rows.remove(id).admitted;
+                let outcome = Ok(Outcome::Data(Data::One(span)));
+                return Completed {
+                    freed: 0,
+                    progress: Progress::Finished { request, outcome },
+                };
+            }
+            result => result,
+        };
         let completed = row.take_in(slice, result, is_last, may_keep);
         if !is_last {
             return completed;
@@ -216,11 +224,11 @@ impl RequestTable {
 
     /// Drops data that is kept for replies that have not begun. Returns the memory of it.
     pub(super) fn yield_memory(&mut self) -> u64 {
-        let sliced = self
+        let more = self
             .rows
             .iter_mut()
-            .filter_map(|(_, row)| row.sliced.as_mut());
-        let kept = sliced.flat_map(|sliced| sliced.kept.drain(..));
+            .filter_map(|(_, row)| row.more.as_mut());
+        let kept = more.flat_map(|more| more.kept.drain(..));
         kept.map(|span| page_bytes(span.offset, span.length)).sum()
     }
 }
@@ -281,18 +289,35 @@ impl Row {
         }
     }
 
-    fn sliced(&mut self) -> &mut Sliced {
-        self.sliced.as_mut().expect("a request of several slices")
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.error.is_some())
+    }
+
+    /// True for a read that is one operation.
+    fn is_one_read(&self) -> bool {
+        self.admitted.course == Course::Whole
+            && self.command() == Command::Read
+            && self.more.is_none()
+    }
+
+    fn assert_asked(&self, span: &ReadSpan) {
+        let asked = (self.admitted.offset, self.admitted.length);
+        let is_asked = asked == (span.offset, u64::from(span.length));
+        assert!(is_asked, "a read returns its range");
     }
 
     /// The range of a slice that is no longer in flight.
     fn slice_done(&mut self, slice: usize) -> (u64, u32) {
-        self.sliced().in_flight.remove(slice)
+        self.more().slices.remove(slice)
     }
 
     fn fail(&mut self, error: &Error) -> Refusal {
         let refusal = Refusal::from(error);
-        self.error.get_or_insert_with(|| refusal.clone());
+        self.more().error.get_or_insert_with(|| refusal.clone());
         refusal
     }
 
@@ -307,7 +332,7 @@ impl Row {
             request: self.admitted,
             outcome,
             is_last,
-            has_failed: self.error.is_some(),
+            has_failed: self.has_failed(),
         }
     }
 
@@ -327,10 +352,10 @@ impl Row {
             }
             (Command::Read | Command::Cache, result) => {
                 let span = data_of(range, result).expect("errors were looked at");
-                if self.command() == Command::Cache || self.error.is_some() || !may_keep {
+                if self.command() == Command::Cache || self.has_failed() || !may_keep {
                     return freed;
                 }
-                self.sliced().kept.push(span);
+                self.more().kept.push(span);
                 0
             }
             (command, Ok(reply)) => panic!("{command:?} does not return {reply:?}"),
@@ -340,18 +365,17 @@ impl Row {
     fn gather(&mut self, slice: usize, result: Result<Reply, Error>) {
         match (result, self.command()) {
             (Ok(Reply::Data(span)), Command::Read) => {
-                let asked = (self.admitted.offset, self.admitted.length);
-                let is_asked = asked == (span.offset, u64::from(span.length));
-                assert!(is_asked, "a read returns its range");
-                self.data = Some(span);
+                self.assert_asked(&span);
+                self.more().data = Some(span);
             }
             // It is in the cache now, which was all that was wanted.
             (Ok(Reply::Data(_)), Command::Cache) => {}
             (Ok(Reply::Extents(extents)), Command::BlockStatus) => {
-                if self.extents.len() <= slice {
-                    self.extents.resize_with(slice + 1, Vec::new);
+                let known = &mut self.more().extents;
+                if known.len() <= slice {
+                    known.resize_with(slice + 1, Vec::new);
                 }
-                self.extents[slice] = extents;
+                known[slice] = extents;
             }
             (Ok(Reply::Done), command) => {
                 let has_data = matches!(
@@ -367,12 +391,18 @@ impl Row {
 
     fn finish(self) -> Progress {
         let request = self.admitted;
-        let outcome = match (self.error, self.data, request.command) {
+        let More {
+            error,
+            data,
+            kept,
+            extents,
+            slices: _,
+        } = self.more.map_or_else(More::default, |more| *more);
+        let outcome = match (error, data, request.command) {
             (Some(refusal), _, _) => Err(refusal),
             (None, Some(span), _) => Ok(Outcome::Data(Data::One(span))),
-            (None, None, Command::BlockStatus) => Ok(Outcome::Extents(self.extents)),
+            (None, None, Command::BlockStatus) => Ok(Outcome::Extents(extents)),
             (None, None, Command::Read) => {
-                let kept = self.sliced.map_or(Vec::new(), |sliced| sliced.kept);
                 Ok(Outcome::Data(Data::Many(reply_parts(&request, kept))))
             }
             (None, None, _) => Ok(Outcome::Nothing),
