@@ -47,7 +47,8 @@ pub use moment::Moment;
 pub use name::{LunName, Name, NotAName, Rename};
 pub use outcome::{Outcome, Remembered};
 pub use policy::{
-    CreatePolicy, NO_POLICY, Policies, Policy, SetPolicy, TimeOfDay, VolumePolicy, Weekday,
+    CreatePolicy, DEFAULT_POLICY, NO_POLICY, Policies, Policy, SetPolicy, TimeOfDay, VolumePolicy,
+    Weekday,
 };
 pub use problem::{CONTENT_TYPE as PROBLEM_CONTENT_TYPE, Problem, ProblemBody};
 pub use repair::{Repair, RepairState};

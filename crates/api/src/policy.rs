@@ -11,6 +11,8 @@ use crate::{Fields, Name, Problem};
 
 /// The word that means that a volume has no policy.
 pub const NO_POLICY: &str = "none";
+/// The policy that is always there.
+pub const DEFAULT_POLICY: &str = "default";
 /// As many snapshots as a volume can have.
 const KEEP_MAX: u64 = 1_023;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender};
 
+use crate::device::Table;
 use crate::page::pool::{Watch, give_back_spare};
-use crate::world::Table;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 

@@ -10,6 +10,7 @@ mod clock;
 pub mod device;
 pub mod disk;
 mod gauge;
+mod io_mode;
 pub mod net;
 pub mod outside;
 pub mod page;
@@ -19,20 +20,23 @@ mod prefetch;
 mod random;
 pub mod reactor;
 mod ring;
+mod shared;
 mod storage;
 mod threads;
 mod transfer;
+mod waker;
 mod workers;
 pub mod world;
 
 pub use device::{DeviceInfo, DeviceKind, Geometry, OpenError};
 pub use disk::{Completion, DeviceId, DiskError, Op};
+pub use io_mode::{IoMode, IoReport};
 pub use outside::{Nanos, Outside, Storage};
 pub use page::{Page, PageRef, pages_in_use};
 pub use prefetch::prefetch;
 pub use reactor::{Interest, Ready, Real};
 pub use ring::RingSetup;
-pub use world::{DeviceFiles, IoMode, IoReport, World, WorldError, WorldOptions};
+pub use world::{DeviceFiles, World, WorldError, WorldOptions};
 
 /// Size of a block, of a page, and of every unit of device I/O, in bytes (B-03).
 pub const BLOCK_SIZE: usize = 4096;

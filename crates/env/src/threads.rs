@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
 
-use crate::reactor::Waker;
 use crate::transfer::{Outcome, Transfer};
+use crate::waker::Waker;
 use crate::workers::Workers;
 
 /// One reactor's access to the crew of I/O threads.

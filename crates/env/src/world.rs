@@ -4,61 +4,23 @@
 //! is never given twice, so a late operation on a closed device is refused, not misdirected.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::clock::Clock;
-use crate::device::{self, Budget, Device, DeviceInfo, Geometry, OpenError};
+use crate::device::{self, Budget, Device, DeviceInfo, Geometry, OpenError, Table};
 use crate::gauge::Gauge;
-use crate::reactor::{Real, Waker};
+use crate::io_mode::{IoMode, IoReport};
+use crate::reactor::Real;
 use crate::ring::{Ring, RingSetup};
-use crate::threads::Threads;
+use crate::shared::{Bell, Shared, lock};
+use crate::waker::Waker;
 use crate::workers::Workers;
 use crate::{DeviceId, DiskError, Nanos};
 
 /// Threads for calls that may block.
 const WORKERS: usize = 4;
-/// Threads for I/O where io_uring is forbidden: so many transfers run at once.
-const CREW: usize = 32;
 /// Devices never have more descriptors than this, whatever the host allows.
 const OPEN_FILES_MAX: usize = 4096;
-
-/// How device I/O is to be done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IoMode {
-    /// io_uring, or threads where it is forbidden.
-    #[default]
-    Auto,
-    /// io_uring, or refuse to start.
-    Uring,
-    /// Threads.
-    Threads,
-}
-
-/// How device I/O is done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IoReport {
-    /// By io_uring with this setup.
-    Uring(RingSetup),
-    /// By threads.
-    Threads {
-        /// Why not by io_uring; `None` if threads were asked for.
-        because: Option<String>,
-    },
-}
-
-impl std::fmt::Display for IoReport {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            IoReport::Uring(RingSetup::Deferred) => f.write_str("io_uring"),
-            IoReport::Uring(RingSetup::Cooperative) => f.write_str("io_uring (cooperative)"),
-            IoReport::Uring(RingSetup::Plain) => f.write_str("io_uring (plain)"),
-            IoReport::Threads { because: None } => f.write_str("threads"),
-            IoReport::Threads { because: Some(why) } => {
-                write!(f, "threads, because io_uring cannot be used: {why}")
-            }
-        }
-    }
-}
 
 /// What a world is made of.
 #[derive(Clone, Debug)]
@@ -110,32 +72,6 @@ pub enum WorldError {
 /// A cheap handle to the world; the world ends with the last handle and reactor.
 #[derive(Clone)]
 pub struct World(Arc<Shared>);
-
-/// What handles and reactors share.
-pub(crate) struct Shared {
-    devices: Table,
-    budget: Arc<Budget>,
-    /// The same, for those who block.
-    blocking_budget: Budget,
-    workers: Workers,
-    /// Made when first needed.
-    crew: OnceLock<Arc<Workers>>,
-    /// Dropped before the table it measures.
-    _gauge: Gauge,
-    bells: Vec<Bell>,
-    io: IoReport,
-    clock: Clock,
-}
-
-/// Devices by number; closed ones leave `None`.
-pub(crate) type Table = Arc<RwLock<Vec<Option<Arc<Device>>>>>;
-
-/// A reactor's place.
-struct Bell {
-    waker: Arc<Waker>,
-    /// True while the reactor is handed out.
-    taken: Mutex<bool>,
-}
 
 impl World {
     /// A world without devices.
@@ -315,69 +251,6 @@ impl World {
     }
 }
 
-impl Shared {
-    fn admit(&self, device: Device) -> Result<DeviceId, OpenError> {
-        if !self.budget.pin(device.pinned_files()) {
-            return Err(device.refused_for_files());
-        }
-        let mut table = self.devices.write().unwrap_or_else(PoisonError::into_inner);
-        let id = u32::try_from(table.len()).expect("devices are few");
-        table.push(Some(Arc::new(device)));
-        Ok(DeviceId(id))
-    }
-
-    pub(crate) fn devices(&self) -> Vec<Option<Arc<Device>>> {
-        self.devices
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    pub(crate) fn device(&self, id: DeviceId) -> Option<Arc<Device>> {
-        let table = self.devices.read().unwrap_or_else(PoisonError::into_inner);
-        table.get(id.0 as usize)?.clone()
-    }
-
-    pub(crate) fn budget(&self) -> &Arc<Budget> {
-        &self.budget
-    }
-
-    pub(crate) fn workers(&self) -> &Workers {
-        &self.workers
-    }
-
-    pub(crate) fn clock(&self) -> Clock {
-        self.clock
-    }
-
-    pub(crate) fn wake(&self, reactor: usize) {
-        self.bells[reactor].waker.wake();
-    }
-
-    pub(crate) fn give_back(&self, reactor: usize) {
-        *lock(&self.bells[reactor].taken) = false;
-    }
-
-    /// A ring for a reactor, if I/O is done by rings.
-    pub(crate) fn ring(&self) -> std::io::Result<Option<Ring>> {
-        match self.io {
-            IoReport::Uring(setup) => Ring::with(setup).map(Some),
-            IoReport::Threads { .. } => Ok(None),
-        }
-    }
-
-    pub(crate) fn threads(&self, waker: Arc<Waker>) -> std::io::Result<Threads> {
-        let crew = match self.crew.get() {
-            Some(crew) => crew,
-            None => {
-                let crew = Arc::new(Workers::spawn("io", CREW)?);
-                self.crew.get_or_init(|| crew)
-            }
-        };
-        Ok(Threads::new(Arc::clone(crew), waker))
-    }
-}
-
 /// Tries out what the host allows.
 fn choose(options: &WorldOptions) -> Result<IoReport, WorldError> {
     if options.io == IoMode::Threads {
@@ -398,8 +271,4 @@ fn open_files_max() -> usize {
         usize::try_from(limit / 2).unwrap_or(usize::MAX)
     });
     half.clamp(1, OPEN_FILES_MAX)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

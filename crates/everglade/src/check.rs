@@ -7,7 +7,8 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use everglade_check::{Phase as Walk, Progress, Report};
-use everglade_server::datadir::{AggregateState, Offline, Phase};
+use everglade_server::datadir::{AggregateState, Phase};
+use everglade_server::offline::Offline;
 use everglade_server::{Config, Settings};
 use serde_json::json;
 

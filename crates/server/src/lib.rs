@@ -12,13 +12,15 @@
 //! 7. [`signal`]: SIGTERM or SIGINT asks for an orderly stop through [`stop`]; the reactors finish
 //!    a consistency point and return; the lock goes last, with the process.
 //!
-//! Offline tools share steps 1 and 2 and [`devices`], and never the rest.
+//! Offline tools share steps 1 and 2 and [`devices`], by [`offline`]; [`repair`] takes step 4 as well.
 //!
 //! This crate knows how to *reach* the engine and nothing of what it does: engine types enter in
 //! `reactor` only. Errors of start-up are values and become one line: what happened, what was
 //! expected, what to do.
 
 mod background;
+mod checkup;
+mod clerk;
 pub mod config;
 pub mod datadir;
 pub mod descriptors;
@@ -28,6 +30,7 @@ pub mod interval;
 pub mod listen;
 pub mod log;
 pub mod metrics;
+pub mod offline;
 pub mod reactor;
 pub mod ready;
 pub mod records;

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use everglade_api::{Name, Problem, Repair, RepairState};
 
-use crate::datadir::{DataDirError, Offline, Phase};
+use crate::datadir::{DataDirError, Phase};
 use crate::listen::Listeners;
+use crate::offline::Offline;
 use crate::reactor::{self, Administrator};
 use crate::records::{Deed, Records};
 use crate::signal::{self, Again};

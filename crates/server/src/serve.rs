@@ -18,8 +18,8 @@ use crate::rest::{Doors, Remote};
 use crate::signal::{self, Again};
 use crate::tls::Certificates;
 use crate::{
-    Config, DataDir, Descriptors, ServeError, StartError, Stop, descriptors, metrics, reactor,
-    rest, schedule, watch,
+    Config, DataDir, Descriptors, ServeError, StartError, Stop, clerk, descriptors, metrics,
+    reactor, rest, watch,
 };
 use everglade_api::{Code, EventKind, Severity};
 use std::net::{SocketAddr, TcpListener};
@@ -143,7 +143,7 @@ struct Helpers {
     rest: Option<rest::Rest>,
     metrics: Option<metrics::Server>,
     watch: watch::Watch,
-    clerk: schedule::Clerk,
+    clerk: clerk::Clerk,
 }
 
 impl Helpers {
@@ -169,7 +169,7 @@ fn begin(
     let refused = |action| move |source| StartError::System { action, source };
     let watch = watch::start(administrator.clone(), records.clone(), stop)
         .map_err(refused("start the watch"))?;
-    let clerk = schedule::start(administrator.clone(), records.clone(), stop)
+    let clerk = clerk::start(administrator.clone(), records.clone(), stop)
         .map_err(refused("start the schedule of snapshots"))?;
     let attempts = Arc::new(Attempts::default());
     let rest = if doors.are_shut() {

@@ -53,13 +53,16 @@ pub(crate) use segment::{Handle, Segment};
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 
 use rustix::io::Errno;
 
 use crate::transfer::{self, Fault};
 use crate::{BLOCK_SIZE, DiskError};
+
+/// Devices by number; closed ones leave `None`.
+pub(crate) type Table = Arc<RwLock<Vec<Option<Arc<Device>>>>>;
 
 /// Opens whatever is at the path.
 pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {

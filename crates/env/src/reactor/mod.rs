@@ -22,10 +22,8 @@ mod launch;
 mod poller;
 mod slice;
 mod slots;
-mod waker;
 
 pub use poller::{Interest, Ready};
-pub(crate) use waker::Waker;
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -36,8 +34,9 @@ use crossbeam_channel::{Receiver, Sender};
 
 use crate::device::Device;
 use crate::random::Entropy;
+use crate::shared::Shared;
 use crate::transfer::Outcome;
-use crate::world::Shared;
+use crate::waker::Waker;
 use crate::{Completion, DeviceId, DiskError, Nanos, Op, Outside, Page};
 use flight::{Job, Part, Report};
 use lane::Lane;

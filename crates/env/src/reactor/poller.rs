@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-use super::Waker;
+use crate::waker::Waker;
 
 /// Keys that sockets cannot have.
 const KEY_WAKER: u64 = u64::MAX;

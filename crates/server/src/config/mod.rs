@@ -31,9 +31,8 @@ pub use pattern::Pattern;
 pub use pinning::Pinning;
 pub use rollback::AcceptRollback;
 
-use everglade_api::Name;
+use everglade_api::{DEFAULT_POLICY, Name};
 
-use crate::schedule::DEFAULT as DEFAULT_POLICY;
 use crate::{Interval, Size};
 
 /// One hard cap for everything; below 256 MiB the fixed shares of docs/design/design.md §12 do not

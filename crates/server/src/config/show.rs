@@ -1,4 +1,4 @@
-//! The whole configuration as a file would say it, and the checks that need to look at other files.
+//! The whole configuration as a file would say it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,10 +6,6 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::Config;
-use crate::reactor::Door;
-use crate::rest::tokens::Tokens;
-use crate::signal::Again;
-use crate::tls::Certificates;
 
 /// The only key whose value is no text.
 const ALLOW: &str = "nbd.allow";
@@ -114,24 +110,6 @@ impl Config {
             .collect();
         all.insert("schema_version".to_owned(), json!(1));
         Value::Object(all)
-    }
-
-    /// Looks at the files that the configuration names, as a start would.
-    ///
-    /// # Errors
-    /// One line about the first that cannot be used.
-    pub fn check_files(&self) -> Result<(), String> {
-        Door::open(&self.nbd, &Again::default()).map_err(|error| error.to_string())?;
-        let Some(api) = &self.api_tcp else {
-            return Ok(());
-        };
-        Tokens::read(&api.tokens)?;
-        match &api.tls_certificates {
-            Some(folder) => Certificates::open(folder, false)
-                .map(drop)
-                .map_err(|error| error.to_string()),
-            None => Ok(()),
-        }
     }
 }
 

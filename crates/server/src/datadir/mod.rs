@@ -34,7 +34,6 @@ pub mod error;
 pub mod format_file;
 pub mod lock;
 pub mod modes;
-pub mod offline;
 pub mod seen;
 pub mod small_file;
 pub mod socket;
@@ -48,7 +47,6 @@ use std::path::{Path, PathBuf};
 
 pub use endpoints::Endpoints;
 pub use error::DataDirError;
-pub use offline::{Offline, OfflineError};
 pub use seen::{Point, Seen};
 pub use small_file::SmallFile;
 pub use state::{AggregateState, Device, DeviceKind, Phase, State};

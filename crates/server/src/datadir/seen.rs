@@ -73,7 +73,7 @@ impl Seen {
     }
 
     /// Reads the file. What cannot be read protects nothing, and the log says so.
-    pub(super) fn read(directory: &Path) -> Seen {
+    pub(crate) fn read(directory: &Path) -> Seen {
         match read(directory) {
             Ok(seen) => seen,
             Err(found) => {

@@ -140,7 +140,7 @@ impl State {
     ///
     /// # Errors
     /// Torn, garbage, inconsistent, or missing beside a pool.
-    pub(super) fn read(directory: &Path) -> Result<State, DataDirError> {
+    pub(crate) fn read(directory: &Path) -> Result<State, DataDirError> {
         let file = file(directory);
         let path = file.path();
         // A first start records an aggregate before it makes anything below `aggregates/`; so if

@@ -3,16 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use everglade_api::{Policy, TimeOfDay, Weekday};
+use everglade_api::{DEFAULT_POLICY, Policy, TimeOfDay, Weekday};
 use serde::{Deserialize, Serialize};
 
 use super::calendar::Every;
 
 const VERSION: u64 = 1;
 const END: &str = "# end of policies";
-/// The policy that is always there.
-pub const DEFAULT: &str = "default";
-
 /// All that is written down.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -117,7 +114,7 @@ impl TryFrom<Written> for Known {
 /// The policy of new volumes: six hours, two days, two weeks.
 pub(super) fn usual() -> Policy {
     Policy {
-        name: DEFAULT.to_owned(),
+        name: DEFAULT_POLICY.to_owned(),
         hourly: 6,
         daily: 2,
         weekly: 2,
@@ -368,7 +365,8 @@ mod tests {
         }
         book.volumes.insert("v".to_owned(), entry("a", Some(1)));
         book.volumes.insert("w".to_owned(), entry("b", Some(2)));
-        book.volumes.insert("x".to_owned(), entry(DEFAULT, Some(2)));
+        book.volumes
+            .insert("x".to_owned(), entry(DEFAULT_POLICY, Some(2)));
         let parts = [book.part(1, true), book.part(2, false)];
         let names = |part: &Book| -> Vec<String> {
             part.made.iter().map(|policy| policy.name.clone()).collect()

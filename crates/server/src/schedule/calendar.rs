@@ -31,7 +31,7 @@ impl Every {
     pub(super) const ALL: [Every; 3] = [Every::Hourly, Every::Daily, Every::Weekly];
 
     /// What names of snapshots begin with.
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Every::Hourly => "hourly",
             Every::Daily => "daily",

@@ -23,12 +23,9 @@
 
 mod book;
 mod calendar;
-mod clerk;
 mod library;
 mod rounds;
 
-pub use book::DEFAULT;
-pub(crate) use clerk::{Clerk, start};
 pub use library::NAME;
 pub(crate) use library::{Shelf, Unwritten};
 pub(crate) use rounds::{Outcome, Seen, Volumes};
@@ -38,7 +35,8 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_api::{
-    Code, Condition, CreatePolicy, Health, Moment, NO_POLICY, Policy, Problem, VolumePolicy,
+    Code, Condition, CreatePolicy, DEFAULT_POLICY, Health, Moment, NO_POLICY, Policy, Problem,
+    VolumePolicy,
 };
 
 use book::{Book, Entry, Run};
@@ -161,9 +159,9 @@ impl Schedule {
         let mut inner = self.lock();
         let policy = inner.book.policy(name);
         let policy = policy.ok_or_else(|| Problem::not_found("policy", format!("{name:.64}")))?;
-        if name == DEFAULT {
+        if name == DEFAULT_POLICY {
             let text = format!(
-                "policy {DEFAULT} is always there; 'policy set VOLUME {NO_POLICY}' does without"
+                "policy {DEFAULT_POLICY} is always there; 'policy set VOLUME {NO_POLICY}' does without"
             );
             return Err(Problem::new(Code::StillNeeded, text));
         }

@@ -6,7 +6,8 @@
 use std::os::unix::net::UnixListener;
 
 use everglade_server::DataDir;
-use everglade_server::datadir::{DataDirError, Offline};
+use everglade_server::datadir::DataDirError;
+use everglade_server::offline::Offline;
 
 use crate::world::{World, make_aggregate};
 

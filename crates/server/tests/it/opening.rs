@@ -3,7 +3,8 @@
 use std::fs;
 
 use everglade_server::DataDir;
-use everglade_server::datadir::{Offline, Phase, State};
+use everglade_server::datadir::{Phase, State};
+use everglade_server::offline::Offline;
 
 use crate::world::{World, make_aggregate, one_aggregate};
 

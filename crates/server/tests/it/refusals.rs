@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use everglade_server::datadir::Offline;
+use everglade_server::offline::Offline;
 
 use crate::world::World;
 

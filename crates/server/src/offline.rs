@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use everglade_env::{DeviceId, IoMode, World, WorldError, WorldOptions};
 
-use super::format_file::{self, Recognised};
-use super::lock::Lock;
-use super::{AggregateState, DataDirError, Seen, State};
+use crate::datadir::format_file::{self, Recognised};
+use crate::datadir::lock::Lock;
+use crate::datadir::{AggregateState, DataDirError, Seen, State};
 use crate::devices::{self, DeviceError};
 
 /// Why an aggregate cannot be looked at.

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use everglade_api::{EventKind, Severity};
 
-use super::Outcome;
 use crate::Stop;
 use crate::reactor::Administrator;
 use crate::records::Records;
 use crate::records::events::Told;
+use crate::schedule::Outcome;
 
 /// How often the clock is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

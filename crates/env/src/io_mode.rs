@@ -1,0 +1,41 @@
+//! How device I/O is done: what is asked for, and what it came to.
+
+use crate::ring::RingSetup;
+
+/// How device I/O is to be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoMode {
+    /// io_uring, or threads where it is forbidden.
+    #[default]
+    Auto,
+    /// io_uring, or refuse to start.
+    Uring,
+    /// Threads.
+    Threads,
+}
+
+/// How device I/O is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IoReport {
+    /// By io_uring with this setup.
+    Uring(RingSetup),
+    /// By threads.
+    Threads {
+        /// Why not by io_uring; `None` if threads were asked for.
+        because: Option<String>,
+    },
+}
+
+impl std::fmt::Display for IoReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            IoReport::Uring(RingSetup::Deferred) => f.write_str("io_uring"),
+            IoReport::Uring(RingSetup::Cooperative) => f.write_str("io_uring (cooperative)"),
+            IoReport::Uring(RingSetup::Plain) => f.write_str("io_uring (plain)"),
+            IoReport::Threads { because: None } => f.write_str("threads"),
+            IoReport::Threads { because: Some(why) } => {
+                write!(f, "threads, because io_uring cannot be used: {why}")
+            }
+        }
+    }
+}
