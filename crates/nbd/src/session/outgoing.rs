@@ -341,22 +341,19 @@ impl Outgoing {
 
     /// Names the bytes to send next, in as many of `buffers` as there are.
     pub(super) fn gather<'a>(&'a self, buffers: &mut [IoSlice<'a>]) -> usize {
+        let mut buffers = Buffers {
+            all: buffers,
+            count: 0,
+        };
         let mut skip = self.sent;
-        let mut count = 0;
         for message in &self.messages {
-            for piece in message.pieces(skip) {
-                if count == buffers.len() {
-                    return count;
-                }
-                buffers[count] = IoSlice::new(piece);
-                count += 1;
-            }
-            if self.owing > 0 && message.data.is_owing() {
-                return count;
+            let is_named = message.name(skip, &mut buffers);
+            if !is_named || self.owing > 0 && message.data.is_owing() {
+                break;
             }
             skip = 0;
         }
-        count
+        buffers.count
     }
 
     /// `bytes` more bytes were sent. Returns what is no longer held.
@@ -422,32 +419,35 @@ impl Outgoing {
 }
 
 impl Message {
-    /// The message's memory in order, without its first `skip` bytes, up to what it owes.
-    fn pieces(&self, skip: u64) -> impl Iterator<Item = &[u8]> {
+    /// Names the message's memory in order, without its first `skip` bytes, up to what it owes. False if there is not a
+    /// buffer for each piece.
+    fn name<'a>(&'a self, skip: u64, buffers: &mut Buffers<'_, 'a>) -> bool {
         let head = self.head.bytes();
-        let head_skip = usize::try_from(skip).unwrap_or(usize::MAX).min(head.len());
-        let rest = Some(&head[head_skip..]).filter(|rest| !rest.is_empty());
-        let mut skip = skip.saturating_sub(head.len() as u64);
-        let (one, many) = match &self.data {
-            Data::None => (None, None),
-            Data::One(span) => (Some(span), None),
+        let mut skip = skip;
+        match usize::try_from(skip) {
+            Ok(start) if start < head.len() => {
+                if !buffers.put(&head[start..]) {
+                    return false;
+                }
+                skip = 0;
+            }
+            _ => skip -= head.len() as u64,
+        }
+        match &self.data {
+            Data::None => true,
+            Data::One(span) => buffers.put_span(span, &mut skip),
             Data::Many(all) => {
                 skip = skip.saturating_sub(all.gone);
-                (None, Some(all))
+                for part in all.parts() {
+                    match part {
+                        Part::Here(span, _) if !buffers.put_span(span, &mut skip) => return false,
+                        Part::Here(..) => {}
+                        Part::Owed { .. } => break,
+                    }
+                }
+                true
             }
-        };
-        let many = many.into_iter().flat_map(|all| {
-            all.parts().map_while(|part| match part {
-                Part::Here(span, _) => Some(span),
-                Part::Owed { .. } => None,
-            })
-        });
-        rest.into_iter()
-            .chain(one.into_iter().chain(many).flat_map(move |span| {
-                let here = u32::try_from(skip).unwrap_or(u32::MAX).min(span.length);
-                skip -= u64::from(here);
-                span_pieces(span, here)
-            }))
+        }
     }
 
     /// The byte after the first `sent` is there.
@@ -459,10 +459,30 @@ impl Message {
     }
 }
 
-/// The memory of `span` without its first `skip` bytes, found without walking over them.
-fn span_pieces(span: &ReadSpan, skip: u32) -> impl Iterator<Item = &[u8]> {
-    let start = span.offset + u64::from(skip);
-    let first_page = page_index(span.offset, start);
-    span::parts(start, span.length - skip)
-        .map(move |(page, range)| &span.pages[first_page + page][range])
+/// Places for the pieces of a send.
+struct Buffers<'b, 'a> {
+    all: &'b mut [IoSlice<'a>],
+    count: usize,
+}
+
+impl<'a> Buffers<'_, 'a> {
+    /// False if all are taken.
+    fn put(&mut self, piece: &'a [u8]) -> bool {
+        let Some(free) = self.all.get_mut(self.count) else {
+            return false;
+        };
+        *free = IoSlice::new(piece);
+        self.count += 1;
+        true
+    }
+
+    /// The memory of `span` without its first `skip` bytes, found without walking over them.
+    fn put_span(&mut self, span: &'a ReadSpan, skip: &mut u64) -> bool {
+        let here = u32::try_from(*skip).unwrap_or(u32::MAX).min(span.length);
+        *skip -= u64::from(here);
+        let start = span.offset + u64::from(here);
+        let first_page = page_index(span.offset, start);
+        span::parts(start, span.length - here)
+            .all(|(page, range)| self.put(&span.pages[first_page + page][range]))
+    }
 }
