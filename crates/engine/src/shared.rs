@@ -586,10 +586,10 @@ impl Shared {
         let aggregates = aggregates.unwrap_or_else(PoisonError::into_inner);
         let dirty = aggregates.iter().map(|known| {
             let dirty = u64::try_from(known.space.dirty()).unwrap_or(0);
-            let waiting = known.log.as_ref().map_or(0, Log::waiting_pages);
-            let apart = known.log.as_ref().map_or(0, Log::waiting_partial_pages);
-            // A whole block that is dirty and waits for the journal is one page.
-            dirty.max(waiting.saturating_sub(apart)) + apart
+            known
+                .log
+                .as_ref()
+                .map_or(dirty, |log| log.pages_with(dirty))
         });
         let dirty = dirty.sum::<u64>() * BLOCK_SIZE as u64;
         let pages = cache_memory(self.options.memory_bytes, dirty) / BLOCK_SIZE as u64;

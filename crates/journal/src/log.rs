@@ -18,6 +18,7 @@
 
 use crate::settings::Settings;
 use std::collections::VecDeque;
+use std::ops::SubAssign;
 
 use everglade_format::Superblock;
 use everglade_format::journal::fits;
@@ -67,6 +68,31 @@ struct Generation {
     used: u64,
 }
 
+/// Pages of operations.
+#[derive(Clone, Copy, Debug, Default)]
+struct Payload {
+    blocks: u64,
+    /// Those of them of which an operation changes a part.
+    partial: u64,
+}
+
+impl Payload {
+    /// What is left after so much was taken, some of which may have come later.
+    fn saturating_sub(self, taken: Payload) -> Payload {
+        Payload {
+            blocks: self.blocks.saturating_sub(taken.blocks),
+            partial: self.partial.saturating_sub(taken.partial),
+        }
+    }
+}
+
+impl SubAssign for Payload {
+    fn sub_assign(&mut self, taken: Payload) {
+        self.blocks -= taken.blocks;
+        self.partial -= taken.partial;
+    }
+}
+
 /// The journal of one aggregate, from mount to unmount.
 #[derive(Debug)]
 pub struct Journal {
@@ -74,12 +100,9 @@ pub struct Journal {
     /// In no group yet.
     queue: VecDeque<Entry>,
     /// Payload of the queue.
-    queued_blocks: u64,
+    queued: Payload,
     /// What of it joins a consistency point that has begun.
-    frozen_blocks: u64,
-    /// What of both are blocks of which a part is changed.
-    queued_partial: u64,
-    frozen_partial: u64,
+    frozen: Payload,
     /// The next operation gets this.
     next: u64,
     durable: u64,
@@ -100,10 +123,8 @@ impl Journal {
         Journal {
             settings,
             queue: VecDeque::new(),
-            queued_blocks: 0,
-            frozen_blocks: 0,
-            queued_partial: 0,
-            frozen_partial: 0,
+            queued: Payload::default(),
+            frozen: Payload::default(),
             next: at.sequence,
             durable: at.sequence - 1,
             old: Generation {
@@ -122,8 +143,8 @@ impl Journal {
         let operation = entry.operation();
         assert!(operation.validate().is_ok(), "{operation:?}");
         assert_eq!(entry.blocks(), operation.pages(), "one page for each block");
-        self.queued_blocks += entry.blocks();
-        self.queued_partial += entry.partial_blocks();
+        self.queued.blocks += entry.blocks();
+        self.queued.partial += entry.partial_blocks();
         self.queue.push_back(entry);
         self.next += 1;
         self.next - 1
@@ -144,13 +165,13 @@ impl Journal {
     /// Payload of operations that are in no group yet.
     #[must_use]
     pub fn unlogged_blocks(&self) -> u64 {
-        self.queued_blocks
+        self.queued.blocks
     }
 
     /// What of [`Journal::unlogged_blocks`] are blocks of which a part is changed: whoever merges them has other pages.
     #[must_use]
     pub fn unlogged_partial_blocks(&self) -> u64 {
-        self.queued_partial
+        self.queued.partial
     }
 
     /// Blocks that records of the generation being filled take; those queued are not in it.
@@ -162,7 +183,7 @@ impl Journal {
     /// Payload of operations of the generation being filled that are in no group yet.
     #[must_use]
     pub fn coming_blocks(&self) -> u64 {
-        self.queued_blocks - self.frozen_blocks
+        self.queued.blocks - self.frozen.blocks
     }
 
     /// Blocks of each half.
@@ -198,8 +219,7 @@ impl Journal {
             used: 0,
         };
         self.young = Some(young);
-        self.frozen_blocks = self.queued_blocks;
-        self.frozen_partial = self.queued_partial;
+        self.frozen = self.queued;
         Position {
             generation: young.number,
             sequence: young.first,
@@ -226,8 +246,7 @@ impl Journal {
         };
         // What was queued at the freeze and is not written yet, which is what is dropped: counted, because there may be a
         // hundred thousand, and clients wait.
-        self.queued_blocks -= std::mem::take(&mut self.frozen_blocks);
-        self.queued_partial -= std::mem::take(&mut self.frozen_partial);
+        self.queued -= std::mem::take(&mut self.frozen);
         dropped
     }
 
@@ -248,11 +267,13 @@ impl Journal {
         if taken == 0 {
             return None;
         }
-        self.queued_blocks -= payload;
-        self.frozen_blocks = self.frozen_blocks.saturating_sub(payload);
-        let partial: u64 = self.queue.range(..taken).map(Entry::partial_blocks).sum();
-        self.queued_partial -= partial;
-        self.frozen_partial = self.frozen_partial.saturating_sub(partial);
+        let entries = self.queue.range(..taken);
+        let group = Payload {
+            blocks: payload,
+            partial: entries.map(Entry::partial_blocks).sum(),
+        };
+        self.queued -= group;
+        self.frozen = self.frozen.saturating_sub(group);
         self.is_busy = true;
         Some(Group {
             settings: self.settings,

@@ -22,7 +22,6 @@ use crate::home::publication::NewLun;
 use crate::home::run::Run;
 use crate::home::volume::VolumeHome;
 use crate::mend::Mender;
-use crate::pool::mended::RepairState;
 use crate::read::load::Stop;
 use crate::read::root::Root;
 
@@ -137,11 +136,7 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         run.number,
     );
     if let Some(repair) = &home.repair {
-        let state = match repair.is_done() {
-            true => RepairState::Done,
-            false => RepairState::Running,
-        };
-        repair.tell(state, home.wall_seconds);
+        repair.tell_progress(home.wall_seconds);
     }
     home.repair.take_if(|repair| repair.is_done());
     home.tell_moved();

@@ -41,7 +41,6 @@ use crate::background::shrink;
 use crate::home::aggregate::Home;
 use crate::home::run::{Part, Phase};
 use crate::mend;
-use crate::pool::mended::RepairState;
 use crate::read::load::{LoadCx, Stop};
 use crate::tree::Content;
 
@@ -76,9 +75,9 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
 /// What cannot be read is mended, if there is a way.
 fn catch(home: &mut Home, stop: Stop) -> Result<Step, Stop> {
     let is_repairing = home.run.as_ref().expect("under way").phase == Phase::Repair;
-    let repair = home.repair.as_mut().filter(|_| is_repairing);
+    let repair = home.repair.as_ref().filter(|_| is_repairing);
     if let (Some(repair), Stop::Damaged(damaged)) = (repair, &stop)
-        && let Some((place, page)) = repair.catch(damaged)
+        && let Some((place, page)) = repair.copy_of(damaged)
     {
         home.mender.put_back((**damaged).clone(), place, page);
         return Ok(Step::Again);
@@ -93,11 +92,7 @@ fn catch(home: &mut Home, stop: Stop) -> Result<Step, Stop> {
         // A device that does not answer ends what nobody needs, and nothing else.
         Err(Stop::Failed(error)) if is_repairing && !writer_failed(home) => {
             let repair = home.repair.take().expect("it is under way");
-            repair.tell_why(
-                RepairState::Stopped,
-                home.wall_seconds,
-                Some(error.to_string()),
-            );
+            repair.tell_stopped(home.wall_seconds, Some(error.to_string()));
             home.run.as_mut().expect("under way").phase = Phase::Drain;
             Ok(Step::Again)
         }
@@ -113,17 +108,16 @@ fn writer_failed(home: &mut Home) -> bool {
 
 /// Mends a little of what the consistency point stopped for.
 fn mend(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    let pointer = home.mender.pointer();
     let writer = &mut home.run.as_mut().expect("under way").writer;
     if home.mender.is_writing() {
         writer.finish(&home.aggregate.media)?;
-        let pointer = home.mender.pointer();
         home.mender.written(cx);
         if let Some(repair) = &mut home.repair {
             repair.note_written(pointer);
         }
         return Ok(());
     }
-    let pointer = home.mender.pointer();
     match home.mender.step(cx)? {
         mend::Step::Again => {}
         mend::Step::Write(pvbn, page) => writer.put(&home.aggregate.media, pvbn, page),

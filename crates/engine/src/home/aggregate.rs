@@ -19,7 +19,6 @@ use crate::media::host::Host;
 use crate::mend::Mender;
 use crate::mend::repair::Repair;
 use crate::pool::aggregate::Aggregate;
-use crate::pool::mended::RepairState;
 use crate::read::load::Place;
 use crate::tree::File;
 
@@ -79,7 +78,7 @@ impl Home {
     /// Ends it early.
     pub(crate) fn stop_repair(&mut self) {
         if let Some(repair) = self.repair.take() {
-            repair.tell(RepairState::Stopped, self.wall_seconds);
+            repair.tell_stopped(self.wall_seconds, None);
         }
     }
 

@@ -355,10 +355,7 @@ impl Stamps {
 
     /// Tries some. The block, when it is found.
     pub(super) fn step(&mut self, key: &TagKey) -> Result<Option<Page>, Stop> {
-        let layer = match self.place.volume {
-            None => Layer::Aggregate,
-            Some(_) => Layer::Volume,
-        };
+        let layer = self.place.layer();
         let oldest = self.newest.saturating_sub(STEP_STAMPS);
         for cp in (oldest..=self.newest).rev() {
             let header = Header {

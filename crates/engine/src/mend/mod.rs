@@ -236,7 +236,7 @@ impl Mender {
     /// The consistency point takes a block that it will write elsewhere.
     fn install(&mut self, place: Place, page: Page) -> Step {
         let done = self.stack.pop().expect("it was being mended");
-        self.aggregate.mended.note(place, &done.damaged.reason);
+        self.aggregate.mended.note(place, &done.damaged);
         self.installed.push(done.damaged.pointer);
         Step::Install(place, page.freeze())
     }
@@ -250,7 +250,7 @@ impl Mender {
         let pointer = done.damaged.pointer;
         cx.keep(pointer, page.clone());
         cx.keep(Pointer { pvbn, ..pointer }, page);
-        self.aggregate.mended.note(done.place, &done.damaged.reason);
+        self.aggregate.mended.note(done.place, &done.damaged);
     }
 
     /// The pointer to the block that is being mended.
@@ -413,10 +413,7 @@ fn compare(key: &TagKey, page: Page, tag: Tag) -> Result<Work, Stop> {
 
 /// An indirect block of an overflow file that has these blocks.
 fn overflow(place: Place, numbers: &[u64]) -> Page {
-    let layer = match place.volume {
-        None => Layer::Aggregate,
-        Some(_) => Layer::Volume,
-    };
+    let layer = place.layer();
     let mut page = Page::zeroed();
     let header = Header {
         kind: BlockKind::indirect(layer),

@@ -31,9 +31,7 @@ use everglade_format::metafile::{DIRECTORY, INODE_FILE, OVERFLOW, TOP_AREAS};
 use everglade_format::planted::{self, Bug};
 use everglade_format::snapshot::State;
 use everglade_format::volume::SUPERBLOCK_VVBN;
-use everglade_format::{
-    Block, Damage, FileId, Indirect, Inode, Kind, Layer, Pointer, SPAN, SnapshotId,
-};
+use everglade_format::{Block, Damage, FileId, Indirect, Inode, Kind, Pointer, SPAN, SnapshotId};
 
 use super::view::View;
 use crate::holders::table::Snapshots;
@@ -96,8 +94,6 @@ impl Entry {
 /// What became of a damaged block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It is being mended.
-    Caught,
     /// The consistency point has its content, and writes it elsewhere.
     Installed,
     /// It was written where it is.
@@ -136,7 +132,7 @@ pub(crate) struct Repair {
     slice: Option<Slice>,
     cursor: Cursor,
     is_done: bool,
-    /// Blocks that were damaged, and what became of them.
+    /// Blocks that were damaged, once it is known what became of them.
     met: BTreeMap<(u64, u64), Fate>,
     /// Of blocks that were found damaged in the last step, those that are in memory.
     copies: Vec<(Pointer, PageRef)>,
@@ -171,7 +167,7 @@ impl Repair {
             unlisted: BTreeSet::new(),
             began_seconds: seconds,
         };
-        repair.tell(RepairState::Running, seconds);
+        repair.tell_progress(seconds);
         repair
     }
 
@@ -192,13 +188,11 @@ impl Repair {
         self.is_done
     }
 
-    /// A damaged block was met, and will be mended or not. Returns it if it is known in memory.
-    pub(crate) fn catch(&mut self, damaged: &Damaged) -> Option<(Place, PageRef)> {
-        self.met.insert(key_of(damaged.pointer), Fate::Caught);
-        let copies = std::mem::take(&mut self.copies);
-        let mut copies = copies.into_iter();
+    /// What a damaged block holds, if it is known in memory, and where the block is in its file.
+    pub(crate) fn copy_of(&self, damaged: &Damaged) -> Option<(Place, PageRef)> {
+        let mut copies = self.copies.iter();
         let (_, page) = copies.find(|(pointer, _)| *pointer == damaged.pointer)?;
-        Some((damaged.place?, page))
+        Some((damaged.place?, page.clone()))
     }
 
     /// It was mended where it is.
@@ -213,25 +207,29 @@ impl Repair {
 
     /// It is not mended. Other damaged blocks that stood in the way are tried on their own when it is their turn.
     pub(crate) fn give_up(&mut self, damaged: &Damaged) {
-        self.met.retain(|_, fate| *fate != Fate::Caught);
         self.met.insert(key_of(damaged.pointer), Fate::Lost);
         self.damaged_blocks += 1;
-        let reason = &damaged.reason;
         if self.damaged.len() < LINES_MAX {
-            self.damaged.push(match damaged.place {
-                Some(place) => format!("{place}: {reason}"),
-                None => reason.clone(),
-            });
+            self.damaged.push(damaged.to_string());
         }
     }
 
-    /// Tells people how it is doing.
-    pub(crate) fn tell(&self, state: RepairState, seconds: u64) {
-        self.tell_why(state, seconds, None);
+    /// What was read so far is committed.
+    pub(crate) fn tell_progress(&self, seconds: u64) {
+        let state = match self.is_done {
+            true => RepairState::Done,
+            false => RepairState::Running,
+        };
+        self.tell(state, seconds, None);
     }
 
-    /// The same, with the reason why it ended.
-    pub(crate) fn tell_why(&self, state: RepairState, seconds: u64, reason: Option<String>) {
+    /// It ends before all was read: because somebody asked for that, or for a reason.
+    pub(crate) fn tell_stopped(&self, seconds: u64, reason: Option<String>) {
+        self.tell(RepairState::Stopped, seconds, reason);
+    }
+
+    /// Tells people how it is doing.
+    fn tell(&self, state: RepairState, seconds: u64, reason: Option<String>) {
         let is_running = state == RepairState::Running;
         let total = match is_running {
             true => self.total_blocks.max(self.read_blocks),
@@ -294,7 +292,7 @@ impl Repair {
             };
             let known = cx.in_memory(entry.pointer);
             match self.met.get(&key_of(entry.pointer)) {
-                None | Some(Fate::Caught) => {
+                None => {
                     let copy = known.map(|page| (entry.pointer, page));
                     self.copies.extend(copy);
                     gather.add::<()>(Err(Stop::damaged(reason).at(entry.place, entry.pointer)));
@@ -346,7 +344,7 @@ impl Repair {
     /// What hangs below a block that was read, the first on top.
     fn add_below(&self, slice: &mut Slice, entry: Entry, page: &Block) -> Result<(), Damage> {
         let place = entry.place;
-        let layer = layer_of(place.volume);
+        let layer = place.layer();
         if place.level > 0 {
             for slot in (0..SPAN).rev() {
                 let pointer = Indirect(page).pointer(slot, layer)?;
@@ -472,7 +470,7 @@ impl Repair {
         self.cursor.file = u64::MAX;
     }
 
-    /// All volumes that have names, if that can be read.
+    /// All volumes that have names, ascending; none if the names cannot be read.
     fn volumes(&mut self, committed: &Inode, cx: &mut LoadCx<'_>) -> Result<Vec<FileId>, Stop> {
         if committed.block_count() == 0 {
             return Ok(Vec::new());
@@ -547,13 +545,6 @@ impl Repair {
 
 fn key_of(pointer: Pointer) -> (u64, u64) {
     (pointer.pvbn.0, pointer.tag.0)
-}
-
-fn layer_of(volume: Option<FileId>) -> Layer {
-    match volume {
-        None => Layer::Aggregate,
-        Some(_) => Layer::Volume,
-    }
 }
 
 #[cfg(test)]

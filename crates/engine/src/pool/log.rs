@@ -295,14 +295,15 @@ impl Log {
         self.unlogged.load(Ordering::Relaxed) > most
     }
 
-    /// Pages held for the journal.
-    pub(crate) fn waiting_pages(&self) -> u64 {
-        self.unlogged.load(Ordering::Relaxed)
-    }
-
-    /// What of them are partial writes: what is dirty for those are other pages.
-    pub(crate) fn waiting_partial_pages(&self) -> u64 {
-        self.unlogged_partial.load(Ordering::Relaxed)
+    /// Pages that are held if so many are dirty: those, and what waits for the journal besides. A whole block that is dirty
+    /// and waits is one page; a partial one waits as the client sent it, and what is dirty is another page.
+    pub(crate) fn pages_with(&self, dirty: u64) -> u64 {
+        let partial = self.unlogged_partial.load(Ordering::Relaxed);
+        let whole = self
+            .unlogged
+            .load(Ordering::Relaxed)
+            .saturating_sub(partial);
+        dirty.max(whole) + partial
     }
 
     fn note_unlogged(&self, queue: &Journal) -> u64 {

@@ -8,7 +8,7 @@ use everglade_format::metafile::{
     ACTIVE_MAP, CONTEXT_MAP, DIRECTORY, HIDDEN, INODE_FILE, NOTES, OVERFLOW, REFCOUNTS, TOP_AREAS,
 };
 
-use crate::read::load::Place;
+use crate::read::load::{Damaged, Place};
 
 /// Lines kept for people; what is counted has no bound.
 pub(crate) const LINES_MAX: usize = 64;
@@ -76,11 +76,11 @@ pub(crate) struct Mended(Mutex<MendedInfo>);
 
 impl Mended {
     /// A block was mended.
-    pub(crate) fn note(&self, place: Place, reason: &str) {
+    pub(crate) fn note(&self, place: Place, damaged: &Damaged) {
         let mut info = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *info.blocks.entry(name_of(place.file)).or_default() += 1;
         if info.lines.len() < LINES_MAX {
-            info.lines.push(format!("{place}: {reason}"));
+            info.lines.push(damaged.to_string());
         }
     }
 
@@ -132,5 +132,14 @@ impl std::fmt::Display for Place {
             None => write!(f, "{name} (file {file}) of the aggregate")?,
         }
         write!(f, ", level {level}, block {index}")
+    }
+}
+
+impl std::fmt::Display for Damaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.place {
+            Some(place) => write!(f, "{place}: {}", self.reason),
+            None => f.write_str(&self.reason),
+        }
     }
 }

@@ -60,6 +60,16 @@ pub(crate) struct Place {
     pub(crate) index: u64,
 }
 
+impl Place {
+    /// Whose pointers lead to it.
+    pub(crate) fn layer(&self) -> Layer {
+        match self.volume {
+            None => Layer::Aggregate,
+            Some(_) => Layer::Volume,
+        }
+    }
+}
+
 impl Stop {
     /// Damage that no pointer leads to.
     pub(crate) fn damaged(reason: String) -> Stop {
