@@ -207,7 +207,10 @@ impl Repair {
 
     /// It is not mended. Other damaged blocks that stood in the way are tried on their own when it is their turn.
     pub(crate) fn give_up(&mut self, damaged: &Damaged) {
-        self.met.insert(key_of(damaged.pointer), Fate::Lost);
+        // A contradiction has no block of its own.
+        if !damaged.pointer.is_hole() {
+            self.met.insert(key_of(damaged.pointer), Fate::Lost);
+        }
         self.damaged_blocks += 1;
         if self.damaged.len() < LINES_MAX {
             self.damaged.push(damaged.to_string());
