@@ -1,6 +1,5 @@
 //! `everglade job …`: work that goes on after its request was answered, and waiting for it.
 
-use std::io::{self, IsTerminal, Write};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use everglade_api::{Job, JobState, Jobs, Size};
 use crate::failure::{Failure, exit};
 use crate::listing::{self, Cell, Column, if_asked};
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::session::{Session, Told};
 use crate::status::duration;
 use crate::verb::JobVerb;
@@ -95,20 +95,13 @@ pub(crate) fn follow_work(
 }
 
 fn wait(session: &Session, output: &Output, mut told: Told<Job>) -> Result<Told<Job>, Failure> {
-    let mut shown = false;
+    let mut line = Progress::new(output.is_quiet());
     while told.meant.state == JobState::Running {
-        if !output.is_quiet() && io::stderr().is_terminal() {
-            eprint!("\r\x1b[K{}", progress(&told.meant));
-            // A terminal that went away takes no progress, and needs none.
-            let _ = io::stderr().flush();
-            shown = true;
-        }
+        line.show(&progress(&told.meant));
         sleep(LOOK_EVERY);
         told = session.get::<Job>(&format!("/v1/jobs/{}", told.meant.id))?;
     }
-    if shown {
-        eprint!("\r\x1b[K");
-    }
+    line.clear();
     Ok(told)
 }
 

@@ -18,6 +18,7 @@ mod listing;
 mod lun;
 mod output;
 mod policy;
+pub mod progress;
 pub mod repair;
 mod scan;
 mod session;
@@ -34,7 +35,7 @@ use std::path::PathBuf;
 pub use failure::{Failure, exit};
 pub use verb::Verb;
 
-use output::Output;
+pub use output::Output;
 use session::Session;
 
 /// What every verb is told.

@@ -8,13 +8,15 @@ use serde_json::Value;
 use crate::failure::{Failure, exit};
 
 /// How to speak.
-pub(crate) struct Output {
+pub struct Output {
     json: bool,
     quiet: bool,
 }
 
 impl Output {
-    pub(crate) fn new(json: bool, quiet: bool) -> Output {
+    /// In JSON, or in words; nothing but results for quiet people.
+    #[must_use]
+    pub fn new(json: bool, quiet: bool) -> Output {
         Output { json, quiet }
     }
 

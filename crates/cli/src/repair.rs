@@ -1,6 +1,5 @@
 //! `everglade repair`, as a running daemon does it; and how the outcome is told, whoever did it.
 
-use std::io::{self, IsTerminal, Write};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use serde_json::json;
 use crate::Options;
 use crate::failure::{Failure, exit};
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::session::Session;
 use crate::status::duration;
 
@@ -26,6 +26,7 @@ pub type Repaired = (String, Result<Repair, Failure>);
 /// Nobody answers, or an aggregate does not exist.
 pub fn repair(wanted: &[Name], is_awaited: bool, options: &Options) -> Result<u8, Failure> {
     let session = Session::new(options.socket.clone());
+    let output = Output::new(options.json, options.quiet);
     let names = match wanted {
         [] => {
             let all = session.get::<Aggregates>("/v1/aggregates")?.meant;
@@ -40,7 +41,7 @@ pub fn repair(wanted: &[Name], is_awaited: bool, options: &Options) -> Result<u8
         repaired.push((name, outcome));
     }
     progress.clear();
-    report(&repaired, is_awaited, options)
+    report(&repaired, is_awaited, &output)
 }
 
 fn repair_one(
@@ -56,7 +57,7 @@ fn repair_one(
         if repair.state != RepairState::Running || !is_awaited {
             return Ok(repair);
         }
-        progress.show(&repair);
+        progress.show(&line(&repair));
         sleep(LOOK_EVERY);
     }
 }
@@ -66,8 +67,7 @@ fn repair_one(
 ///
 /// # Errors
 /// Nobody reads it.
-pub fn report(repaired: &[Repaired], is_awaited: bool, options: &Options) -> Result<u8, Failure> {
-    let output = Output::new(options.json, options.quiet);
+pub fn report(repaired: &[Repaired], is_awaited: bool, output: &Output) -> Result<u8, Failure> {
     let repairs: Vec<&Repair> = repaired
         .iter()
         .filter_map(|(_, it)| it.as_ref().ok())
@@ -132,47 +132,17 @@ fn text(repair: &Repair) -> String {
     text
 }
 
-/// Progress on a terminal, one line rewritten in place.
-pub struct Progress {
-    is_on: bool,
-    is_shown: bool,
-}
-
-impl Progress {
-    /// Quiet people see none.
-    #[must_use]
-    pub fn new(is_quiet: bool) -> Progress {
-        Progress {
-            is_on: !is_quiet && io::stderr().is_terminal(),
-            is_shown: false,
-        }
-    }
-
-    /// How far one is.
-    pub fn show(&mut self, repair: &Repair) {
-        if !self.is_on {
-            return;
-        }
-        let eta = match repair.eta_seconds {
-            Some(eta) => format!(", {} left", duration(eta)),
-            None => String::new(),
-        };
-        eprint!(
-            "\r\x1b[Krepairing {}: {} % of {} blocks{eta}",
-            repair.aggregate, repair.percent, repair.total_blocks
-        );
-        // A terminal that went away takes no progress, and needs none.
-        let _ = io::stderr().flush();
-        self.is_shown = true;
-    }
-
-    /// Takes the line away.
-    pub fn clear(&mut self) {
-        if self.is_shown {
-            eprint!("\r\x1b[K");
-            self.is_shown = false;
-        }
-    }
+/// How far one is, for [`Progress`].
+#[must_use]
+pub fn line(repair: &Repair) -> String {
+    let eta = match repair.eta_seconds {
+        Some(eta) => format!(", {} left", duration(eta)),
+        None => String::new(),
+    };
+    format!(
+        "repairing {}: {} % of {} blocks{eta}",
+        repair.aggregate, repair.percent, repair.total_blocks
+    )
 }
 
 #[cfg(test)]

@@ -412,8 +412,7 @@ impl Engine {
     /// open.
     ///
     /// # Errors
-    /// One line: why it cannot be read, or that there is no such aggregate, which is the same as one that does not
-    /// answer.
+    /// Why they cannot be read, in one line. An aggregate that does not exist counts as one that does not answer.
     pub fn notes(&self, aggregate: u32) -> Result<Arc<[u8]>, Unreadable> {
         let all = self.0.all();
         let found = all.iter().find(|known| known.id == aggregate);

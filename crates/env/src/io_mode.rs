@@ -1,4 +1,4 @@
-//! How device I/O is done: what is asked for, and what it came to.
+//! How device I/O is to be done, and how it is done on this host.
 
 use crate::ring::RingSetup;
 

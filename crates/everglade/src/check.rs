@@ -3,10 +3,10 @@
 //! 0 clean, 1 problems found, 2 cannot read. Reports are data and go to stdout; why something cannot
 //! be read, and progress, go to stderr. Nothing is written anywhere.
 
-use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use everglade_check::{Phase as Walk, Progress, Report};
+use everglade_cli::progress::Progress as Line;
 use everglade_server::datadir::{AggregateState, Phase};
 use everglade_server::offline::Offline;
 use everglade_server::{Config, Settings};
@@ -111,7 +111,7 @@ fn verify(directory: &Offline, aggregate: &AggregateState, quiet: bool) -> Resul
     let (world, devices) = directory.open_devices(aggregate).map_err(cannot_read)?;
     let mut shown = Shown::new(quiet);
     let outcome = everglade_check::check(&world, &devices, &mut |progress| shown.show(progress));
-    shown.clear();
+    shown.line.clear();
     let report = outcome.map_err(|error| {
         cannot_read(format!(
             "aggregate '{}' cannot be verified: {error}",
@@ -131,16 +131,16 @@ fn verify(directory: &Offline, aggregate: &AggregateState, quiet: bool) -> Resul
     Ok(report)
 }
 
-/// Progress on a terminal, one line rewritten in place at every whole percent.
+/// Progress, at every whole percent.
 struct Shown {
-    on: bool,
+    line: Line,
     last: Option<(Walk, u64)>,
 }
 
 impl Shown {
     fn new(quiet: bool) -> Shown {
         Shown {
-            on: !quiet && std::io::stderr().is_terminal(),
+            line: Line::new(quiet),
             last: None,
         }
     }
@@ -152,22 +152,14 @@ impl Shown {
                 u64::try_from(percent.min(100)).unwrap_or(100)
             });
         let now = Some((progress.phase, percent));
-        if self.on && self.last != now {
+        if self.last != now {
             self.last = now;
             let what = match progress.phase {
                 Walk::Trees => "walking trees",
                 Walk::Contents => "reading contents",
                 Walk::Volumes => "walking volumes",
             };
-            eprint!("\r\x1b[K{what}: {percent} %");
-            // A terminal that went away takes no progress, and needs none.
-            let _ = std::io::stderr().flush();
-        }
-    }
-
-    fn clear(&self) {
-        if self.last.is_some() {
-            eprint!("\r\x1b[K");
+            self.line.show(&format!("{what}: {percent} %"));
         }
     }
 }

@@ -11,7 +11,12 @@ use crate::args::Global;
 use crate::exit::{self, Failure};
 
 pub(crate) fn run(global: &Global, verb: &Verb) -> Result<ExitCode, Failure> {
-    match everglade_cli::run(verb, &options(global)?) {
+    finish(everglade_cli::run(verb, &options(global)?))
+}
+
+/// What the client's crate says, as this program does.
+pub(crate) fn finish(outcome: Result<u8, everglade_cli::Failure>) -> Result<ExitCode, Failure> {
+    match outcome {
         Ok(code) => Ok(ExitCode::from(code)),
         Err(failure) => Err(Failure::new(failure.code, failure.message)),
     }
@@ -32,18 +37,23 @@ fn socket(global: &Global) -> Result<PathBuf, Failure> {
     if let Some(path) = &global.socket {
         return Ok(path.clone());
     }
-    let settings = Settings {
-        data_dir: global.data_dir.clone(),
-        // Where NBD listens is the daemon's business, and its path may be too long.
-        nbd_tcp: Some(TcpListen::DEFAULT_NBD),
-        nbd_unix: Some(UnixListen::Off),
-        ..Settings::default()
-    };
-    let config = Config::resolve(settings, global.config.as_deref());
-    let config = config.map_err(|error| Failure::new(exit::FAILED, error))?;
-    config.api_unix.ok_or_else(|| {
+    configured(global, None)?.api_unix.ok_or_else(|| {
         let text =
             "the configuration file has api.unix off; name the daemon's socket with --socket";
         Failure::new(exit::FAILED, text)
     })
+}
+
+/// The configuration of a daemon with the same settings. Where NBD listens is its business, and that path may be too long;
+/// so may that of the API be, for whom it does not matter.
+pub(crate) fn configured(global: &Global, api_unix: Option<UnixListen>) -> Result<Config, Failure> {
+    let settings = Settings {
+        data_dir: global.data_dir.clone(),
+        nbd_tcp: Some(TcpListen::DEFAULT_NBD),
+        nbd_unix: Some(UnixListen::Off),
+        api_unix,
+        ..Settings::default()
+    };
+    let config = Config::resolve(settings, global.config.as_deref());
+    config.map_err(|error| Failure::new(exit::FAILED, error))
 }

@@ -75,10 +75,7 @@ pub fn repair(
     let stop = Stop::new();
     let again = Again::default();
     let (limit, open) = (descriptors::raise_limit(), descriptors::open_now());
-    signal::watch(stop.clone(), again.clone()).map_err(|source| StartError::System {
-        action: "listen for signals",
-        source,
-    })?;
+    signal::watch(stop.clone(), again.clone())?;
     let directory = DataDir::open(&config.data_dir)?;
     let descriptors = Descriptors::share_out(limit, open, config, Some(directory.state()))?;
     let reactors = reactor::start(reactor::Parts {
@@ -124,7 +121,7 @@ fn stopped(repair: Repair) -> Repair {
     }
 }
 
-/// Names of what was asked for, or of everything that was ever finished.
+/// Names of the aggregates that were asked for or, if none was, of all that can be opened.
 fn chosen(directory: &Offline, wanted: &[Name]) -> Result<Vec<String>, RepairError> {
     let ready = directory.state().aggregates.iter();
     let ready = ready.filter(|known| known.phase == Phase::Ready);

@@ -35,10 +35,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     let (limit, open) = (descriptors::raise_limit(), descriptors::open_now());
     // Nothing is touched by a start that the limit does not allow.
     Descriptors::share_out(limit, open, config, None)?;
-    signal::watch(stop.clone(), again.clone()).map_err(|source| StartError::System {
-        action: "listen for signals",
-        source,
-    })?;
+    signal::watch(stop.clone(), again.clone())?;
     reactor::refuse_full_host(config)?;
     let directory = DataDir::open(&config.data_dir).map_err(StartError::from)?;
     let descriptors = Descriptors::share_out(limit, open, config, Some(directory.state()))?;

@@ -6,15 +6,14 @@
 //!
 //! SIGPIPE is already ignored by the Rust runtime, so a vanished reader of stdout is an error value.
 
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::Stop;
 use crate::tls::Certificates;
+use crate::{StartError, Stop};
 
 /// Exit code of a process ended by a second signal: not clean, not refused, not broken.
 const EXIT_CUT_SHORT: i32 = 1;
@@ -48,9 +47,13 @@ impl Again {
 /// Starts listening; `stop` is asked at the first signal.
 ///
 /// # Errors
-/// The operating system refused the handlers or the thread.
-pub fn watch(stop: Stop, again: Again) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+/// [`StartError::System`]: the operating system refused the handlers or the thread.
+pub fn watch(stop: Stop, again: Again) -> Result<(), StartError> {
+    let refused = |source| StartError::System {
+        action: "listen for signals",
+        source,
+    };
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(refused)?;
     let listen = move || {
         for signal in signals.forever() {
             if signal == SIGHUP {
@@ -72,6 +75,7 @@ pub fn watch(stop: Stop, again: Again) -> io::Result<()> {
     };
     thread::Builder::new()
         .name("signals".to_owned())
-        .spawn(listen)?;
+        .spawn(listen)
+        .map_err(refused)?;
     Ok(())
 }

@@ -5,8 +5,8 @@
 //! requests under way sends them in batches. So for all reads of a batch the first lines are asked for, then all the
 //! second ones, and what one read would wait for alone is waited for once.
 //!
-//! 1. Only the processor's caches are changed: nothing is found for good, kept for longer or counted, and a read that
-//!    comes afterwards looks for itself. So committed roots are used without a permit, and overlays are not asked.
+//! 1. Only the processor's caches are changed. Nothing is kept for longer or counted, and the read itself looks everything
+//!    up again. So committed roots may be used here without a permit, and overlays need not be looked into.
 //! 2. Reads of several blocks are left out: their neighbours are looked up together, and the processor sees their order.
 
 use everglade_env::{BLOCK_SIZE, Outside, prefetch};

@@ -432,7 +432,7 @@ impl Device {
         self.flushable()
     }
 
-    /// Syncs a segment that a flush found soiled. Blocks.
+    /// Syncs a segment that a flush found soiled. Waits for the host.
     pub(crate) fn sync_segment(
         self: &Arc<Self>,
         index: usize,
@@ -455,7 +455,7 @@ impl Device {
     }
 
     /// Reserves host space for a range, whole or not at all: if the host becomes full halfway, it gets
-    /// back what it gave, because a part is of no use. Blocks.
+    /// back what it gave, because a part is of no use. Waits for the host, which may take long.
     pub(crate) fn allocate(
         self: &Arc<Self>,
         offset: u64,
@@ -494,7 +494,7 @@ impl Device {
         }
     }
 
-    /// Gives a piece back to the host. Blocks.
+    /// Gives a piece back to the host. Waits for the host.
     pub(crate) fn punch(self: &Arc<Self>, piece: Piece, budget: &Budget) -> Result<(), DiskError> {
         let Some(handle) = self.open_segment(piece.segment, false, budget)? else {
             return Ok(());

@@ -38,9 +38,9 @@ impl Settings {
     /// what a client is told. Requests are carried out in slices, so nothing speaks against clients that ignore
     /// our limit a little (proto "Size constraints").
     const ACCEPTED_FACTOR: u32 = 2;
-    /// The least useful staging in a handshake: one option with its header.
+    /// The smallest staging that is useful in a handshake: one option with its header.
     const STAGING_BYTES_MIN: usize = 16 << 10;
-    /// The least useful staging afterwards: some requests, the rest of a block and one more block.
+    /// The smallest staging that is useful after the handshake: some requests, the rest of a block and one more block.
     const STAGING_BYTES_LEAST: usize = 8 << 10;
 
     /// The same, with values that cannot work moved to the nearest that can.

@@ -21,6 +21,7 @@ use everglade_nbd::metrics::{OPERATIONS, Snapshot};
 use super::administrator::{Administrator, split};
 use super::unavailable::Unavailable;
 use crate::datadir::{Uuid, format_file};
+use crate::records::course::percent;
 
 /// See [`Administrator::engine_counts`].
 pub struct EngineCounts {
@@ -399,11 +400,11 @@ fn view_cp(info: &AggregateInfo) -> ConsistencyPoints {
 }
 
 fn view_journal(info: &JournalInfo) -> Journal {
-    let fill = (u128::from(info.used_bytes) * 100).checked_div(u128::from(info.half_bytes));
+    let fill = percent(info.used_bytes, info.half_bytes);
     Journal {
         half_bytes: info.half_bytes,
         used_bytes: info.used_bytes,
-        fill_percent: fill.map_or(0, |fill| u64::try_from(fill.min(100)).unwrap_or(100)),
+        fill_percent: fill.map_or(0, |fill| fill.min(100)),
         unlogged_bytes: info.unlogged_bytes,
     }
 }

@@ -1,14 +1,15 @@
 //! Repairs of aggregates, as administrators begin, stop and see them.
 
 use everglade_api::{Code, Problem, Repair, RepairState};
-use everglade_engine::{AggregateInfo, RepairState as Doing, State, admin};
+use everglade_engine::{AggregateInfo, RepairState as Doing, admin};
 
 use super::administrator::Administrator;
+use crate::records::course::percent;
 use crate::records::repairs::Sight;
 
 fn view(info: &AggregateInfo) -> Repair {
     let repair = &info.mended.repair;
-    let failure = failure_of(info);
+    let failure = info.state.reason();
     let state = match repair.state {
         // Nobody goes on with it.
         Doing::Running if failure.is_some() => RepairState::Stopped,
@@ -17,12 +18,10 @@ fn view(info: &AggregateInfo) -> Repair {
         Doing::Done => RepairState::Done,
         Doing::Stopped => RepairState::Stopped,
     };
-    let percent = u128::from(repair.read_blocks) * 100;
-    let percent = match percent.checked_div(u128::from(repair.total_blocks)) {
-        _ if state == RepairState::Done => 100,
+    let percent = match state {
+        RepairState::Done => 100,
         // The estimate may have been too low.
-        Some(percent) => u64::try_from(percent).unwrap_or(99).min(99),
-        None => 0,
+        _ => percent(repair.read_blocks, repair.total_blocks).map_or(0, |percent| percent.min(99)),
     };
     Repair {
         aggregate: info.name.clone(),
@@ -33,16 +32,8 @@ fn view(info: &AggregateInfo) -> Repair {
         mended_blocks: repair.mended_blocks,
         damaged_blocks: repair.damaged_blocks,
         damaged: repair.damaged.clone(),
-        reason: repair.reason.clone().or(failure),
+        reason: repair.reason.clone().or(failure.map(str::to_owned)),
         eta_seconds: repair.eta_seconds,
-    }
-}
-
-/// Why nothing is repaired there any more.
-fn failure_of(info: &AggregateInfo) -> Option<String> {
-    match &info.state {
-        State::Failed(reason) | State::ReadOnly(reason) => Some(reason.clone()),
-        _ => None,
     }
 }
 
@@ -85,7 +76,7 @@ impl Administrator {
         let sight = |info: &AggregateInfo| Sight {
             id: info.id,
             repair: view(info),
-            failure: failure_of(info),
+            failure: info.state.reason().map(str::to_owned),
         };
         self.engine.aggregates().iter().map(sight).collect()
     }

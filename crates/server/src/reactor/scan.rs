@@ -5,6 +5,7 @@ use everglade_engine::admin;
 
 use super::administrator::Administrator;
 use super::inventory::bytes;
+use crate::records::course::percent;
 
 impl Administrator {
     /// What goes on in the background for a volume's snapshots.
@@ -16,14 +17,13 @@ impl Administrator {
         let info = volumes.into_iter().find(|known| known.name == volume);
         let info = info.ok_or_else(|| Problem::not_found("volume", volume))?;
         let scan = info.scan;
-        let percent = u128::from(scan.done.min(scan.total)) * 100;
-        let percent = percent.checked_div(u128::from(scan.total));
+        let percent = percent(scan.done.min(scan.total), scan.total);
         Ok(Scan {
             volume: info.name,
             kind: scan.kind.to_owned(),
             deleted_count: scan.victims,
             waiting_count: scan.waiting,
-            percent: percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(100)),
+            percent: percent.unwrap_or(100),
             eta_seconds: scan.eta_seconds,
             way: scan.way.map(str::to_owned),
             pending_free_bytes: bytes(info.pending_blocks),

@@ -5,7 +5,8 @@ use everglade_engine::{SplitInfo, SplitState as Doing, VolumeInfo, admin};
 
 use super::administrator::Administrator;
 use super::inventory::bytes;
-use crate::records::jobs::Splitting;
+use crate::records::course::percent;
+use crate::records::splits::Splitting;
 
 /// What the interface calls it, and what it waits for.
 fn state_of(info: &SplitInfo) -> (SplitState, Option<&'static str>) {
@@ -22,9 +23,8 @@ fn state_of(info: &SplitInfo) -> (SplitState, Option<&'static str>) {
 fn view(info: VolumeInfo) -> Split {
     let split = info.split;
     let (state, waits_for) = state_of(&split);
-    let percent = u128::from(split.done_blocks) * 100;
-    let percent = match percent.checked_div(u128::from(split.total_blocks)) {
-        Some(percent) => u64::try_from(percent).unwrap_or(100),
+    let percent = match percent(split.done_blocks, split.total_blocks) {
+        Some(percent) => percent,
         None if state == SplitState::Done => 100,
         None => 0,
     };

@@ -4,12 +4,11 @@
 //! follows: it is done when the LUN is there, and failed when the engine says so or knows nothing of it any more. One
 //! that the daemon finds under way when it starts gets a job too.
 
-use std::collections::BTreeMap;
-
 use everglade_api::{Job, Moment};
 use everglade_engine::VolumeId;
 
-use super::course::{Course, Work, forget_ended};
+use super::course::{Course, Work};
+use super::follow::Follow;
 
 /// How often nothing may be seen of a clone before it counts as lost: between two looks it may be on the way from
 /// being made to being there.
@@ -43,13 +42,8 @@ pub struct Sights {
     pub luns: Vec<(VolumeId, String)>,
 }
 
-/// See the module's documentation.
-#[derive(Default)]
-pub(super) struct Clones {
-    jobs: BTreeMap<u64, Clone>,
-}
-
-struct Clone {
+/// A clone that is followed.
+pub(super) struct LunClone {
     id: VolumeId,
     volume: String,
     name: String,
@@ -62,10 +56,19 @@ struct Clone {
     course: Course,
 }
 
-impl Clones {
-    /// Begins to follow one.
-    pub(super) fn begin(&mut self, id: u64, now: Moment, sight: &Sight) -> Job {
-        let job = Clone {
+impl LunClone {
+    /// Its volume, and the LUN that is being made.
+    pub(super) fn names(&self) -> (VolumeId, &str) {
+        (self.id, &self.name)
+    }
+}
+
+impl Follow for LunClone {
+    type Sight = Sight;
+    type Seen = Sights;
+
+    fn new(now: Moment, sight: &Sight) -> LunClone {
+        LunClone {
             id: sight.id,
             volume: sight.volume.clone(),
             name: sight.name.clone(),
@@ -75,74 +78,14 @@ impl Clones {
             eta_seconds: None,
             unseen: 0,
             course: Course::begun(now),
-        };
-        let view = job.view(id, now);
-        self.jobs.insert(id, job);
-        forget_ended(&mut self.jobs, |job| &job.course);
-        view
-    }
-
-    /// Looks how far they are. Returns those that ended just now.
-    pub(super) fn advance(&mut self, now: Moment, sights: &Sights) -> Vec<Job> {
-        let mut ended = Vec::new();
-        for (id, job) in &mut self.jobs {
-            if job.is_running() && job.look(now, sights) {
-                ended.push(job.view(*id, now));
-            }
         }
-        ended
-    }
-
-    /// Clones under way that no job follows.
-    pub(super) fn unknown<'s>(&self, sights: &'s Sights) -> Vec<&'s Sight> {
-        let is_known = |sight: &Sight| {
-            let mut running = self.jobs.values().filter(|job| job.is_running());
-            running.any(|job| job.is_of(sight))
-        };
-        let clones = sights.clones.iter();
-        clones
-            .filter(|sight| sight.failed.is_none() && !is_known(sight))
-            .collect()
-    }
-
-    /// The volume and the name of one that is under way.
-    pub(super) fn running(&self, id: u64) -> Option<(VolumeId, String)> {
-        let job = self.jobs.get(&id).filter(|job| job.is_running())?;
-        Some((job.id, job.name.clone()))
-    }
-
-    /// True if one is under way.
-    pub(super) fn is_busy(&self) -> bool {
-        self.jobs.values().any(Clone::is_running)
-    }
-
-    /// The job that follows it, if one does.
-    pub(super) fn find(&self, now: Moment, sight: &Sight) -> Option<Job> {
-        let mut running = self.jobs.iter().filter(|(_, job)| job.is_running());
-        let (id, job) = running.find(|(_, job)| job.is_of(sight))?;
-        Some(job.view(*id, now))
-    }
-
-    pub(super) fn one(&self, now: Moment, id: u64) -> Option<Job> {
-        self.jobs.get(&id).map(|job| job.view(id, now))
-    }
-
-    pub(super) fn all(&self, now: Moment) -> impl Iterator<Item = Job> {
-        self.jobs.iter().map(move |(id, job)| job.view(*id, now))
-    }
-}
-
-impl Clone {
-    fn is_running(&self) -> bool {
-        !self.course.has_ended()
     }
 
     fn is_of(&self, sight: &Sight) -> bool {
         (self.id, &self.name) == (sight.id, &sight.name)
     }
 
-    /// True if it ended.
-    fn look(&mut self, now: Moment, sights: &Sights) -> bool {
+    fn look(&mut self, now: Moment, sights: &Sights) {
         let mut luns = sights.luns.iter();
         let is_there = luns.any(|(volume, name)| (*volume, name) == (self.id, &self.name));
         let outcome = match sights.clones.iter().find(|sight| self.is_of(sight)) {
@@ -152,20 +95,28 @@ impl Clone {
                 self.total = sight.total;
                 self.eta_seconds = sight.eta_seconds;
                 self.unseen = 0;
-                return false;
+                return;
             }
             _ if is_there => Ok(()),
             Some(sight) => Err(sight.failed.clone().unwrap_or_default()),
             None => {
                 self.unseen += 1;
                 if self.unseen < UNSEEN_MAX {
-                    return false;
+                    return;
                 }
                 Err("the volume was deleted, or the clone with it".to_owned())
             }
         };
         self.course.end(now, outcome);
-        true
+    }
+
+    fn going_on(sights: &Sights) -> impl Iterator<Item = &Sight> {
+        let clones = sights.clones.iter();
+        clones.filter(|sight| sight.failed.is_none())
+    }
+
+    fn course(&self) -> &Course {
+        &self.course
     }
 
     fn view(&self, id: u64, now: Moment) -> Job {
@@ -188,6 +139,7 @@ mod tests {
     use everglade_api::JobState;
 
     use super::*;
+    use crate::records::follow::Followed;
 
     const VOLUME: VolumeId = VolumeId {
         aggregate: 1,
@@ -214,77 +166,72 @@ mod tests {
 
     #[test]
     fn a_clone_is_done_when_the_lun_is_there() {
-        let mut clones = Clones::default();
-        let job = clones.begin(1, Moment(10), &sight(0, None));
+        let (mut clones, mut next) = (Followed::<LunClone>::default(), 0);
+        let job = clones.begin(&mut next, Moment(10), &sight(0, None));
         assert_eq!((job.percent, job.cancellable), (0, true));
         let now = sights(vec![sight(100, None)], &["old"]);
-        assert!(clones.advance(Moment(11), &now).is_empty());
+        assert!(clones.advance(&mut next, Moment(11), &now).is_empty());
         assert_eq!(clones.one(Moment(11), 1).map(|job| job.percent), Some(25));
-        assert!(clones.unknown(&now).is_empty());
+        assert_eq!(clones.all(Moment(11)).count(), 1, "one job for one clone");
         // On its way from being made to being there.
-        assert!(
-            clones
-                .advance(Moment(11), &sights(vec![], &["old"]))
-                .is_empty()
-        );
-        let ended = clones.advance(Moment(12), &sights(vec![], &["old", "new"]));
+        let gone = sights(vec![], &["old"]);
+        assert!(clones.advance(&mut next, Moment(11), &gone).is_empty());
+        let there = sights(vec![], &["old", "new"]);
+        let ended = clones.advance(&mut next, Moment(12), &there);
         assert_eq!((ended[0].state, ended[0].percent), (JobState::Done, 100));
         assert_eq!((ended[0].cancellable, ended[0].eta_seconds), (false, None));
     }
 
     #[test]
     fn a_clone_that_failed_or_vanished_says_so() {
-        let mut clones = Clones::default();
-        clones.begin(1, Moment(10), &sight(0, None));
-        let ended = clones.advance(Moment(11), &sights(vec![sight(0, Some("full"))], &[]));
+        let (mut clones, mut next) = (Followed::<LunClone>::default(), 0);
+        clones.begin(&mut next, Moment(10), &sight(0, None));
+        let failed = sights(vec![sight(0, Some("full"))], &[]);
+        let ended = clones.advance(&mut next, Moment(11), &failed);
         assert_eq!(ended[0].detail.as_deref(), Some("full"));
-        clones.begin(2, Moment(10), &sight(0, None));
+        clones.begin(&mut next, Moment(10), &sight(0, None));
         let nothing = sights(vec![], &[]);
         let ended: Vec<Job> = (0..UNSEEN_MAX)
-            .flat_map(|_| clones.advance(Moment(12), &nothing))
+            .flat_map(|_| clones.advance(&mut next, Moment(12), &nothing))
             .collect();
         assert_eq!(ended.len(), 1);
         assert_eq!(ended[0].state, JobState::Failed);
-        assert_eq!(clones.running(2), None);
+        assert!(clones.under_way(2).is_none());
     }
 
     #[test]
     fn one_that_is_under_way_at_the_start_is_found() {
-        let mut clones = Clones::default();
-        let now = sights(vec![sight(7, None)], &[]);
-        assert_eq!(clones.unknown(&now).len(), 1);
-        assert!(
-            clones
-                .unknown(&sights(vec![sight(7, Some("full"))], &[]))
-                .is_empty()
-        );
-        clones.begin(3, Moment(1), &sight(7, None));
-        assert!(
-            clones
-                .advance(Moment(3), &sights(vec![sight(27, None)], &[]))
-                .is_empty()
-        );
+        let (mut clones, mut next) = (Followed::<LunClone>::default(), 2);
+        let failed = sights(vec![sight(7, Some("full"))], &[]);
+        clones.advance(&mut next, Moment(1), &failed);
+        assert_eq!(clones.all(Moment(1)).count(), 0);
+        clones.advance(&mut next, Moment(1), &sights(vec![sight(7, None)], &[]));
+        assert_eq!(clones.all(Moment(1)).count(), 1);
+        let later = sights(vec![sight(27, None)], &[]);
+        assert!(clones.advance(&mut next, Moment(3), &later).is_empty());
         let rate = clones
             .one(Moment(3), 3)
             .map(|job| job.rate_bytes_per_second);
         assert_eq!(rate, Some(10), "what was done before is not its doing");
-        assert_eq!(clones.running(3), Some((VOLUME, "new".to_owned())));
+        let names = clones.under_way(3).map(LunClone::names);
+        assert_eq!(names, Some((VOLUME, "new")));
     }
 
     #[test]
     fn a_clone_is_followed_when_its_volume_gets_another_name() {
-        let mut clones = Clones::default();
-        clones.begin(1, Moment(1), &sight(7, None));
+        let (mut clones, mut next) = (Followed::<LunClone>::default(), 0);
+        clones.begin(&mut next, Moment(1), &sight(7, None));
         let renamed = Sight {
             volume: "w".to_owned(),
             ..sight(9, None)
         };
         let now = sights(vec![renamed], &[]);
-        assert!(clones.unknown(&now).is_empty(), "it is the same clone");
-        assert!(clones.advance(Moment(2), &now).is_empty());
+        assert!(clones.advance(&mut next, Moment(2), &now).is_empty());
+        assert_eq!(clones.all(Moment(2)).count(), 1, "it is the same clone");
         let object = clones.one(Moment(2), 1).map(|job| job.object);
         assert_eq!(object.as_deref(), Some("w/new"));
-        let ended = clones.advance(Moment(3), &sights(vec![], &["new"]));
+        let there = sights(vec![], &["new"]);
+        let ended = clones.advance(&mut next, Moment(3), &there);
         assert_eq!(ended[0].state, JobState::Done);
     }
 }

@@ -33,6 +33,12 @@ pub(super) struct Work {
     pub(super) is_cancellable: bool,
 }
 
+/// So much of all, in whole percent; nothing of nothing.
+pub(crate) fn percent(done: u64, total: u64) -> Option<u64> {
+    let percent = (u128::from(done) * 100).checked_div(u128::from(total))?;
+    Some(u64::try_from(percent).unwrap_or(100))
+}
+
 impl Course {
     pub(super) fn begun(now: Moment) -> Course {
         Course {
@@ -70,14 +76,14 @@ impl Course {
         };
         let percent = match state {
             JobState::Done => Some(100),
-            _ => (u128::from(done) * 100).checked_div(u128::from(work.total)),
+            _ => percent(done, work.total),
         };
         Job {
             id,
             kind: work.kind.to_owned(),
             object: work.object,
             state,
-            percent: percent.map_or(0, |percent| u64::try_from(percent).unwrap_or(100)),
+            percent: percent.unwrap_or(0),
             total_bytes: work.total,
             done_bytes: done,
             rate_bytes_per_second: self.rate(now, done.saturating_sub(work.from)),

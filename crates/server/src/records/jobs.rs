@@ -1,6 +1,6 @@
 //! Jobs: work that goes on after its request was answered, a part in each consistency point: giving back the space of
-//! what was deleted, splitting clones, cloning LUNs ([`super::clones`]) and repairing aggregates ([`super::repairs`]). But
-//! for repairs, the engine goes on with all of it after a restart; the first look finds them.
+//! what was deleted, splitting clones ([`super::splits`]), cloning LUNs ([`super::clones`]) and repairing aggregates
+//! ([`super::repairs`]). After a restart the engine goes on with all of it except repairs; the first look finds it.
 //!
 //! The engine knows how much an aggregate has yet to give back, for all deletions together. They are served in
 //! the order they came, more or less, so a deletion is done when as much was given back since as there was to
@@ -12,19 +12,17 @@
 //!    ├──split stopped, or its volume went──▶ failed; what was copied stays, and a start goes on with it
 //!    └──the aggregate failed──▶ failed; the next start goes on with it
 
-mod follow;
-
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_api::{Code, Job, JobState, Moment, Problem};
 use everglade_engine::VolumeId;
 
-use super::clones::{Clones, Sight, Sights};
+use super::clones::{LunClone, Sight, Sights};
 use super::course::{Course, Work, forget_ended};
-use super::repairs::{Repairs, Sight as Repairing};
-use follow::Follow;
-pub use follow::Splitting;
+use super::follow::Followed;
+use super::repairs::{Repairing, Sight as Repair};
+use super::splits::{Split, Splitting};
 
 /// What an aggregate has yet to give back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,15 +43,13 @@ pub struct Jobs {
 #[derive(Default)]
 struct Inner {
     jobs: BTreeMap<u64, Reclaim>,
-    /// Their numbers are in one row with those of `jobs`.
-    splits: BTreeMap<u64, Follow>,
+    splits: Followed<Split>,
+    clones: Followed<LunClone>,
+    repairs: Followed<Repairing>,
+    /// The number that was given last, to a job of whatever kind.
     next: u64,
     /// By aggregate.
     progress: BTreeMap<String, Progress>,
-    /// Those that clone LUNs.
-    clones: Clones,
-    /// Those that repair aggregates.
-    repairs: Repairs,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -108,62 +104,40 @@ impl Jobs {
 
     /// Begins to follow a clone of a LUN, unless it is followed.
     pub fn begin_clone(&self, now: Moment, sight: &Sight) -> Job {
-        let mut inner = self.lock();
-        if let Some(known) = inner.clones.find(now, sight) {
-            return known;
-        }
-        inner.next += 1;
-        let id = inner.next;
-        inner.clones.begin(id, now, sight)
+        let inner = &mut *self.lock();
+        inner.clones.begin(&mut inner.next, now, sight)
     }
 
     /// Looks how far clones of LUNs are; returns those that ended just now.
     pub fn advance_clones(&self, now: Moment, sights: &Sights) -> Vec<Job> {
-        let mut inner = self.lock();
-        let ended = inner.clones.advance(now, sights);
-        let unknown: Vec<Sight> = inner.clones.unknown(sights).into_iter().cloned().collect();
-        for sight in unknown {
-            inner.next += 1;
-            let id = inner.next;
-            inner.clones.begin(id, now, &sight);
-        }
-        ended
-    }
-
-    /// Begins to follow a repair, unless it is followed.
-    pub fn begin_repair(&self, now: Moment, sight: &Repairing) -> Job {
-        let mut inner = self.lock();
-        if let Some(known) = inner.repairs.find(now, sight) {
-            return known;
-        }
-        inner.next += 1;
-        let id = inner.next;
-        inner.repairs.begin(id, now, sight)
-    }
-
-    /// Looks how far repairs are; returns the jobs of those that ended just now.
-    pub fn advance_repairs(&self, now: Moment, sights: &[Repairing]) -> Vec<Job> {
-        let mut inner = self.lock();
-        let ended = inner.repairs.advance(now, sights);
-        let unknown: Vec<Repairing> = inner.repairs.unknown(sights).into_iter().cloned().collect();
-        for sight in unknown {
-            inner.next += 1;
-            let id = inner.next;
-            inner.repairs.begin(id, now, &sight);
-        }
-        ended
-    }
-
-    /// The aggregate that a job repairs, if it is under way.
-    #[must_use]
-    pub fn repair_under_way(&self, id: u64) -> Option<u32> {
-        self.lock().repairs.under_way(id)
+        let inner = &mut *self.lock();
+        inner.clones.advance(&mut inner.next, now, sights)
     }
 
     /// Volume and name of a clone of a LUN that is under way.
     #[must_use]
     pub fn running_clone(&self, id: u64) -> Option<(VolumeId, String)> {
-        self.lock().clones.running(id)
+        let inner = self.lock();
+        let (volume, name) = inner.clones.under_way(id)?.names();
+        Some((volume, name.to_owned()))
+    }
+
+    /// Begins to follow a repair, unless it is followed.
+    pub fn begin_repair(&self, now: Moment, sight: &Repair) -> Job {
+        let inner = &mut *self.lock();
+        inner.repairs.begin(&mut inner.next, now, sight)
+    }
+
+    /// Looks how far repairs are; returns the jobs of those that ended just now.
+    pub fn advance_repairs(&self, now: Moment, sights: &[Repair]) -> Vec<Job> {
+        let inner = &mut *self.lock();
+        inner.repairs.advance(&mut inner.next, now, sights)
+    }
+
+    /// The aggregate that a job repairs, if it is under way.
+    #[must_use]
+    pub fn repair_under_way(&self, id: u64) -> Option<u32> {
+        self.lock().repairs.under_way(id).map(Repairing::aggregate)
     }
 
     /// Looks how far they are; returns those that ended just now.
@@ -195,34 +169,20 @@ impl Jobs {
 
     /// Begins to follow a split, unless it is followed.
     pub fn begin_split(&self, now: Moment, begun: &Splitting) -> Job {
-        self.lock().begin_split(now, begun)
+        let inner = &mut *self.lock();
+        inner.splits.begin(&mut inner.next, now, begun)
     }
 
-    /// Looks how far all splits are; returns the jobs of those that ended just now. One that nobody follows, because
-    /// an earlier daemon began it, is followed from now on.
+    /// Looks how far all splits are; returns the jobs of those that ended just now.
     pub fn advance_splits(&self, now: Moment, begun: &[Splitting]) -> Vec<Job> {
-        let mut inner = self.lock();
-        let mut ended = Vec::new();
-        let under_way = inner.splits.iter_mut().filter(|(_, it)| it.is_under_way());
-        for (id, follow) in under_way {
-            let found = begun.iter().find(|it| it.id == follow.volume());
-            follow.look(now, found);
-            if !follow.is_under_way() {
-                ended.push(follow.view(*id, now));
-            }
-        }
-        for it in begun.iter().filter(|it| it.is_going_on()) {
-            inner.begin_split(now, it);
-        }
-        ended
+        let inner = &mut *self.lock();
+        inner.splits.advance(&mut inner.next, now, begun)
     }
 
     /// The volume that a job splits, if it is under way.
     #[must_use]
     pub fn split_under_way(&self, id: u64) -> Option<VolumeId> {
-        let inner = self.lock();
-        let follow = inner.splits.get(&id).filter(|it| it.is_under_way())?;
-        Some(follow.volume())
+        self.lock().splits.under_way(id).map(Split::volume)
     }
 
     /// The aggregate was deleted, and so has given back everything; returns the jobs that ended by that.
@@ -256,10 +216,10 @@ impl Jobs {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let inner = self.lock();
-        let is_splitting = inner.splits.values().any(Follow::is_under_way);
+        let is_followed =
+            inner.splits.is_busy() || inner.clones.is_busy() || inner.repairs.is_busy();
         let mut reclaims = inner.jobs.values();
-        let is_giving_back = reclaims.any(|job| !job.course.has_ended());
-        !is_splitting && !is_giving_back && !inner.clones.is_busy() && !inner.repairs.is_busy()
+        !is_followed && reclaims.all(|job| job.course.has_ended())
     }
 
     /// All, in order of their beginning.
@@ -267,8 +227,8 @@ impl Jobs {
     pub fn all(&self, now: Moment) -> Vec<Job> {
         let inner = self.lock();
         let view = |(id, job): (&u64, &Reclaim)| job.view(*id, inner.given_back(job), now);
-        let splits = inner.splits.iter().map(|(id, it)| it.view(*id, now));
-        let mut all: Vec<Job> = inner.jobs.iter().map(view).chain(splits).collect();
+        let mut all: Vec<Job> = inner.jobs.iter().map(view).collect();
+        all.extend(inner.splits.all(now));
         all.extend(inner.clones.all(now));
         all.extend(inner.repairs.all(now));
         all.sort_unstable_by_key(|job| job.id);
@@ -281,12 +241,13 @@ impl Jobs {
     /// There is none of this number, or not any more.
     pub fn one(&self, now: Moment, id: u64) -> Result<Job, Problem> {
         let inner = self.lock();
-        let kinds = [inner.clones.one(now, id), inner.repairs.one(now, id)];
-        if let Some(job) = kinds.into_iter().flatten().next() {
+        let followed = [
+            inner.splits.one(now, id),
+            inner.clones.one(now, id),
+            inner.repairs.one(now, id),
+        ];
+        if let Some(job) = followed.into_iter().flatten().next() {
             return Ok(job);
-        }
-        if let Some(split) = inner.splits.get(&id) {
-            return Ok(split.view(id, now));
         }
         let found = inner.jobs.get(&id);
         let job = found.ok_or_else(|| Problem::not_found("job", id))?;
@@ -314,19 +275,6 @@ impl Jobs {
 }
 
 impl Inner {
-    fn begin_split(&mut self, now: Moment, begun: &Splitting) -> Job {
-        let mut under_way = self.splits.iter().filter(|(_, it)| it.is_under_way());
-        if let Some((id, known)) = under_way.find(|(_, it)| it.volume() == begun.id) {
-            return known.view(*id, now);
-        }
-        self.next += 1;
-        let follow = Follow::new(now, begun);
-        let job = follow.view(self.next, now);
-        self.splits.insert(self.next, follow);
-        self.forget_old();
-        job
-    }
-
     fn given_back(&self, job: &Reclaim) -> u64 {
         let progress = self.progress.get(&job.aggregate);
         progress.map_or(job.from, |progress| progress.given_back)
@@ -334,7 +282,6 @@ impl Inner {
 
     fn forget_old(&mut self) {
         forget_ended(&mut self.jobs, |job| &job.course);
-        forget_ended(&mut self.splits, Follow::course);
     }
 }
 

@@ -6,15 +6,17 @@
 //! | [`events`] | in memory, the newest thousand | the daemon ends |
 //! | [`jobs`] | in memory, those under way and the newest that ended | the daemon ends; the work itself goes on at the next start |
 //!
-//! Jobs that clone LUNs are in [`clones`], those that repair aggregates in [`repairs`]; what all kinds have in common is a `course`. All are bounded, and none is
-//! on the way of a client's data.
+//! There are jobs that clone LUNs ([`clones`]), repair aggregates ([`repairs`]) and split clones ([`splits`]); they have
+//! `follow` and `course` in common. All records are bounded, and none is on the way of a client's data.
 
 pub mod clones;
-mod course;
+pub(crate) mod course;
 pub mod events;
+mod follow;
 pub mod history;
 pub mod jobs;
 pub mod repairs;
+pub mod splits;
 
 use std::path::Path;
 

@@ -5,14 +5,13 @@
 //!    ├──it was stopped──▶ failed
 //!    └──the aggregate failed or went──▶ failed
 
-use std::collections::BTreeMap;
-
 use everglade_api::{Job, Moment, Repair, RepairState};
+use everglade_env::BLOCK_SIZE;
 
-use super::course::{Course, Work, forget_ended};
+use super::course::{Course, Work};
+use super::follow::Follow;
 
-/// Bytes of a block.
-const BLOCK: u64 = 4096;
+const BLOCK: u64 = BLOCK_SIZE as u64;
 
 /// What the engine says of the last repair of an aggregate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,99 +24,21 @@ pub struct Sight {
     pub failure: Option<String>,
 }
 
-impl Sight {
-    /// True if it goes on by itself.
-    fn is_going_on(&self) -> bool {
-        self.failure.is_none() && self.repair.state == RepairState::Running
-    }
-}
-
-/// See the module's documentation.
-#[derive(Default)]
-pub(super) struct Repairs {
-    jobs: BTreeMap<u64, Follow>,
-}
-
-struct Follow {
+/// A repair that is followed.
+pub(super) struct Repairing {
     aggregate: u32,
     /// As it was looked at last.
     repair: Repair,
     course: Course,
 }
 
-impl Repairs {
-    /// Begins to follow one, under this number.
-    pub(super) fn begin(&mut self, id: u64, now: Moment, sight: &Sight) -> Job {
-        let mut follow = Follow {
-            aggregate: sight.id,
-            repair: sight.repair.clone(),
-            course: Course::begun(now),
-        };
-        // It may be done by now.
-        follow.look(now, Some(sight));
-        let job = follow.view(id, now);
-        self.jobs.insert(id, follow);
-        forget_ended(&mut self.jobs, |job| &job.course);
-        job
+impl Repairing {
+    /// The aggregate's number.
+    pub(super) fn aggregate(&self) -> u32 {
+        self.aggregate
     }
 
-    /// The job that follows it, if one does.
-    pub(super) fn find(&self, now: Moment, sight: &Sight) -> Option<Job> {
-        let mut running = self.running().filter(|(_, it)| it.aggregate == sight.id);
-        running.next().map(|(id, it)| it.view(*id, now))
-    }
-
-    /// Looks how far they are; returns those that ended just now.
-    pub(super) fn advance(&mut self, now: Moment, sights: &[Sight]) -> Vec<Job> {
-        let mut ended = Vec::new();
-        for (id, follow) in &mut self.jobs {
-            if !follow.course.has_ended() {
-                follow.look(now, sights.iter().find(|it| it.id == follow.aggregate));
-                if follow.course.has_ended() {
-                    ended.push(follow.view(*id, now));
-                }
-            }
-        }
-        ended
-    }
-
-    /// Those that go on and that no job follows.
-    pub(super) fn unknown<'s>(&self, sights: &'s [Sight]) -> Vec<&'s Sight> {
-        let is_known = |sight: &Sight| self.running().any(|(_, it)| it.aggregate == sight.id);
-        let going_on = sights.iter().filter(|sight| sight.is_going_on());
-        going_on.filter(|sight| !is_known(sight)).collect()
-    }
-
-    /// The aggregate that a job repairs, if it is under way.
-    pub(super) fn under_way(&self, id: u64) -> Option<u32> {
-        let follow = self.jobs.get(&id).filter(|it| !it.course.has_ended())?;
-        Some(follow.aggregate)
-    }
-
-    /// True if one is under way.
-    pub(super) fn is_busy(&self) -> bool {
-        self.running().next().is_some()
-    }
-
-    pub(super) fn one(&self, now: Moment, id: u64) -> Option<Job> {
-        self.jobs.get(&id).map(|it| it.view(id, now))
-    }
-
-    pub(super) fn all(&self, now: Moment) -> impl Iterator<Item = Job> {
-        self.jobs.iter().map(move |(id, it)| it.view(*id, now))
-    }
-
-    fn running(&self) -> impl Iterator<Item = (&u64, &Follow)> {
-        self.jobs.iter().filter(|(_, it)| !it.course.has_ended())
-    }
-}
-
-impl Follow {
-    fn look(&mut self, now: Moment, found: Option<&Sight>) {
-        let Some(found) = found else {
-            let text = format!("aggregate {} was deleted", self.repair.aggregate);
-            return self.course.end(now, Err(text));
-        };
+    fn take_in(&mut self, now: Moment, found: &Sight) {
         self.repair = found.repair.clone();
         let name = &self.repair.aggregate;
         let outcome = match (&found.failure, found.repair.state) {
@@ -137,6 +58,47 @@ impl Follow {
             }
         };
         self.course.end(now, outcome);
+    }
+}
+
+impl Follow for Repairing {
+    type Sight = Sight;
+    type Seen = [Sight];
+
+    fn new(now: Moment, sight: &Sight) -> Repairing {
+        let mut job = Repairing {
+            aggregate: sight.id,
+            repair: sight.repair.clone(),
+            course: Course::begun(now),
+        };
+        // It may be done by now.
+        job.take_in(now, sight);
+        job
+    }
+
+    fn is_of(&self, sight: &Sight) -> bool {
+        self.aggregate == sight.id
+    }
+
+    fn look(&mut self, now: Moment, seen: &[Sight]) {
+        match seen.iter().find(|sight| self.is_of(sight)) {
+            Some(found) => self.take_in(now, found),
+            None => {
+                let text = format!("aggregate {} was deleted", self.repair.aggregate);
+                self.course.end(now, Err(text));
+            }
+        }
+    }
+
+    fn going_on(seen: &[Sight]) -> impl Iterator<Item = &Sight> {
+        let is_running = |sight: &&Sight| sight.repair.state == RepairState::Running;
+        seen.iter()
+            .filter(|sight| sight.failure.is_none())
+            .filter(is_running)
+    }
+
+    fn course(&self) -> &Course {
+        &self.course
     }
 
     fn view(&self, id: u64, now: Moment) -> Job {
@@ -160,6 +122,7 @@ mod tests {
     use everglade_api::JobState;
 
     use super::*;
+    use crate::records::follow::Followed;
 
     fn sight(state: RepairState, read: u64) -> Sight {
         Sight {
@@ -177,46 +140,38 @@ mod tests {
 
     #[test]
     fn a_repair_is_followed_until_everything_was_read() {
-        let mut repairs = Repairs::default();
-        let job = repairs.begin(1, Moment(1), &sight(RepairState::Running, 25));
+        let (mut repairs, mut next) = (Followed::<Repairing>::default(), 0);
+        let running = sight(RepairState::Running, 25);
+        let job = repairs.begin(&mut next, Moment(1), &running);
         assert_eq!((job.percent, job.cancellable), (25, true));
-        assert_eq!(repairs.under_way(1), Some(3));
-        assert!(
-            repairs
-                .unknown(&[sight(RepairState::Running, 25)])
-                .is_empty()
-        );
-        let ended = repairs.advance(Moment(9), &[sight(RepairState::Done, 100)]);
+        assert_eq!(repairs.under_way(1).map(Repairing::aggregate), Some(3));
+        assert!(repairs.advance(&mut next, Moment(2), &[running]).is_empty());
+        assert_eq!(repairs.all(Moment(2)).count(), 1, "one job for one repair");
+        let done = sight(RepairState::Done, 100);
+        let ended = repairs.advance(&mut next, Moment(9), &[done]);
         assert_eq!((ended[0].percent, ended[0].state), (100, JobState::Done));
         assert!(!repairs.is_busy());
-        assert_eq!(repairs.unknown(&[sight(RepairState::Running, 1)]).len(), 1);
+        repairs.advance(&mut next, Moment(10), &[sight(RepairState::Running, 1)]);
+        assert_eq!(repairs.under_way(2).map(Repairing::aggregate), Some(3));
     }
 
     #[test]
     fn what_cannot_be_derived_fails_the_job_and_so_does_a_stop() {
-        let mut repairs = Repairs::default();
-        for (id, change) in [
-            (
-                1,
-                Box::new(|it: &mut Sight| it.repair.damaged_blocks = 2) as Box<dyn Fn(&mut Sight)>,
-            ),
-            (
-                2,
-                Box::new(|it: &mut Sight| it.repair.state = RepairState::Stopped),
-            ),
-            (
-                3,
-                Box::new(|it: &mut Sight| it.failure = Some("it broke".to_owned())),
-            ),
-        ] {
-            repairs.begin(id, Moment(1), &sight(RepairState::Running, 1));
+        let (mut repairs, mut next) = (Followed::<Repairing>::default(), 0);
+        let changes: [fn(&mut Sight); 3] = [
+            |it| it.repair.damaged_blocks = 2,
+            |it| it.repair.state = RepairState::Stopped,
+            |it| it.failure = Some("it broke".to_owned()),
+        ];
+        for (case, change) in changes.into_iter().enumerate() {
+            repairs.begin(&mut next, Moment(1), &sight(RepairState::Running, 1));
             let mut later = sight(RepairState::Done, 100);
             change(&mut later);
-            let ended = repairs.advance(Moment(2), &[later]);
-            assert_eq!(ended[0].state, JobState::Failed, "{id}");
+            let ended = repairs.advance(&mut next, Moment(2), &[later]);
+            assert_eq!(ended[0].state, JobState::Failed, "{case}");
         }
-        repairs.begin(4, Moment(1), &sight(RepairState::Running, 1));
-        let ended = repairs.advance(Moment(2), &[]);
+        repairs.begin(&mut next, Moment(1), &sight(RepairState::Running, 1));
+        let ended = repairs.advance(&mut next, Moment(2), &[]);
         let detail = ended[0].detail.clone().unwrap_or_default();
         assert!(detail.contains("deleted"), "{detail}");
     }

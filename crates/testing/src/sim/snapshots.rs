@@ -687,7 +687,7 @@ fn cut(world: &SimWorld, rng: &mut Rng) -> Images {
     world.after_cut(Cut::whole(keep))
 }
 
-/// A repair that goes on beside everything else finds nothing: nothing was damaged.
+/// A repair that runs beside everything else must find nothing, because nothing was damaged.
 fn nothing_is_mended(life: &Life<'_>) -> Result<(), Failure> {
     let mended = life.asker.system.mended();
     let found = mended.total() + mended.repair.damaged_blocks;

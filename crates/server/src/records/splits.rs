@@ -1,9 +1,10 @@
-//! Splits of clones that are followed. The engine knows how far each is; a job is what somebody remembers of it.
+//! Jobs that split clones.
 
-use everglade_api::{Job, Moment, Split, SplitState};
+use everglade_api::{Job, Moment, Split as Seen, SplitState};
 use everglade_engine::VolumeId;
 
-use crate::records::course::{Course, Work};
+use super::course::{Course, Work};
+use super::follow::Follow;
 
 /// A split that was begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,61 +12,28 @@ pub struct Splitting {
     /// Its volume, whatever that is called.
     pub id: VolumeId,
     /// How it is doing.
-    pub split: Split,
+    pub split: Seen,
     /// Why its aggregate does nothing any more.
     pub failure: Option<String>,
 }
 
-impl Splitting {
-    /// True if it goes on by itself.
-    pub(super) fn is_going_on(&self) -> bool {
-        let state = self.split.state;
-        self.failure.is_none() && matches!(state, SplitState::Copying | SplitState::Waiting)
-    }
-}
-
 /// A split that is followed.
-pub(super) struct Follow {
+pub(super) struct Split {
     volume: VolumeId,
     /// As it was looked at last.
-    split: Split,
+    split: Seen,
     /// What had been copied when it began.
     from: u64,
     course: Course,
 }
 
-impl Follow {
-    pub(super) fn new(now: Moment, begun: &Splitting) -> Follow {
-        let mut follow = Follow {
-            volume: begun.id,
-            split: begun.split.clone(),
-            from: begun.split.done_bytes,
-            course: Course::begun(now),
-        };
-        // It may be done by now.
-        follow.look(now, Some(begun));
-        follow
-    }
-
+impl Split {
+    /// Its volume, whatever that is called.
     pub(super) fn volume(&self) -> VolumeId {
         self.volume
     }
 
-    pub(super) fn course(&self) -> &Course {
-        &self.course
-    }
-
-    pub(super) fn is_under_way(&self) -> bool {
-        !self.course.has_ended()
-    }
-
-    /// Takes note of what became of it; nothing if its volume is not there.
-    pub(super) fn look(&mut self, now: Moment, found: Option<&Splitting>) {
-        let Some(found) = found else {
-            let text = format!("volume {} was deleted", self.split.volume);
-            self.course.end(now, Err(text));
-            return;
-        };
+    fn take_in(&mut self, now: Moment, found: &Splitting) {
         let volume = &found.split.volume;
         let outcome = match (&found.failure, found.split.state) {
             (Some(failure), _) => Some(Err(failure.clone())),
@@ -84,8 +52,50 @@ impl Follow {
             self.course.end(now, outcome);
         }
     }
+}
 
-    pub(super) fn view(&self, id: u64, now: Moment) -> Job {
+impl Follow for Split {
+    type Sight = Splitting;
+    type Seen = [Splitting];
+
+    fn new(now: Moment, begun: &Splitting) -> Split {
+        let mut job = Split {
+            volume: begun.id,
+            split: begun.split.clone(),
+            from: begun.split.done_bytes,
+            course: Course::begun(now),
+        };
+        // It may be done by now.
+        job.take_in(now, begun);
+        job
+    }
+
+    fn is_of(&self, sight: &Splitting) -> bool {
+        self.volume == sight.id
+    }
+
+    fn look(&mut self, now: Moment, seen: &[Splitting]) {
+        match seen.iter().find(|sight| self.is_of(sight)) {
+            Some(found) => self.take_in(now, found),
+            None => {
+                let text = format!("volume {} was deleted", self.split.volume);
+                self.course.end(now, Err(text));
+            }
+        }
+    }
+
+    fn going_on(seen: &[Splitting]) -> impl Iterator<Item = &Splitting> {
+        let is_going_on =
+            |state: SplitState| matches!(state, SplitState::Copying | SplitState::Waiting);
+        seen.iter()
+            .filter(move |it| it.failure.is_none() && is_going_on(it.split.state))
+    }
+
+    fn course(&self) -> &Course {
+        &self.course
+    }
+
+    fn view(&self, id: u64, now: Moment) -> Job {
         let split = &self.split;
         let waits = split.waits_for.as_ref();
         let work = Work {

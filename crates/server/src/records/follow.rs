@@ -1,0 +1,102 @@
+//! Jobs that follow what the engine does by itself: it knows how far that is, and goes on with it also when nobody asks.
+//!
+//! A job begins when somebody asked for the work, or when a look finds work that no job follows, because an earlier
+//! daemon began it. It ends when a look says so.
+
+use std::collections::BTreeMap;
+
+use everglade_api::{Job, Moment};
+
+use super::course::{Course, forget_ended};
+
+/// A job of one kind of work.
+pub(super) trait Follow: Sized {
+    /// What the engine says of one piece of such work.
+    type Sight: 'static;
+    /// All that a look sees.
+    type Seen: ?Sized;
+
+    /// Begins to follow this.
+    fn new(now: Moment, sight: &Self::Sight) -> Self;
+
+    /// True if this is what the job follows.
+    fn is_of(&self, sight: &Self::Sight) -> bool;
+
+    /// Takes note of how far it is, or how it ended.
+    fn look(&mut self, now: Moment, seen: &Self::Seen);
+
+    /// Work that goes on by itself.
+    fn going_on(seen: &Self::Seen) -> impl Iterator<Item = &Self::Sight>;
+
+    fn course(&self) -> &Course;
+
+    /// The job, as of the last look.
+    fn view(&self, id: u64, now: Moment) -> Job;
+
+    fn is_running(&self) -> bool {
+        !self.course().has_ended()
+    }
+}
+
+/// Those of one kind, by their numbers.
+pub(super) struct Followed<F>(BTreeMap<u64, F>);
+
+impl<F> Default for Followed<F> {
+    fn default() -> Self {
+        Followed(BTreeMap::new())
+    }
+}
+
+impl<F: Follow> Followed<F> {
+    /// Begins to follow this, under the next number, unless it is followed.
+    pub(super) fn begin(&mut self, next: &mut u64, now: Moment, sight: &F::Sight) -> Job {
+        let mut known = self.running().filter(|(_, job)| job.is_of(sight));
+        if let Some((id, job)) = known.next() {
+            return job.view(*id, now);
+        }
+        drop(known);
+        *next += 1;
+        let job = F::new(now, sight);
+        let view = job.view(*next, now);
+        self.0.insert(*next, job);
+        forget_ended(&mut self.0, F::course);
+        view
+    }
+
+    /// Looks how far all are, and begins to follow what nobody follows. Returns those that ended just now.
+    pub(super) fn advance(&mut self, next: &mut u64, now: Moment, seen: &F::Seen) -> Vec<Job> {
+        let mut ended = Vec::new();
+        for (id, job) in self.0.iter_mut().filter(|(_, job)| job.is_running()) {
+            job.look(now, seen);
+            if !job.is_running() {
+                ended.push(job.view(*id, now));
+            }
+        }
+        for sight in F::going_on(seen) {
+            self.begin(next, now, sight);
+        }
+        ended
+    }
+
+    /// The one of this number, if it is under way.
+    pub(super) fn under_way(&self, id: u64) -> Option<&F> {
+        self.0.get(&id).filter(|job| job.is_running())
+    }
+
+    /// True if one is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.running().next().is_some()
+    }
+
+    pub(super) fn one(&self, now: Moment, id: u64) -> Option<Job> {
+        self.0.get(&id).map(|job| job.view(id, now))
+    }
+
+    pub(super) fn all(&self, now: Moment) -> impl Iterator<Item = Job> {
+        self.0.iter().map(move |(id, job)| job.view(*id, now))
+    }
+
+    fn running(&self) -> impl Iterator<Item = (&u64, &F)> {
+        self.0.iter().filter(|(_, job)| job.is_running())
+    }
+}
