@@ -5,8 +5,8 @@ use everglade_format::config::CONFIG_BYTES;
 use everglade_format::label::{CONFIG_OFFSETS, label_offsets};
 
 use super::{Medium, assert_refused_untouched, assert_serves, serve, with_blocks};
+use crate::manage::ask_json;
 use crate::running::{code, stdout};
-use crate::waiting::event;
 
 const VERSION_AT: usize = 8;
 const INCOMPATIBLE_AT: usize = 40;
@@ -53,7 +53,8 @@ fn one_copy_of_the_label_is_enough() {
             stdout(&checked)
         );
         let server = serve(&place);
-        event(&place, "EVG-4012");
+        let events = ask_json(&place, &["event", "show"]);
+        assert!(events.to_string().contains("EVG-4012"), "{events}");
         let log = server.log();
         assert!(
             log.contains("was written anew from the other copy"),
