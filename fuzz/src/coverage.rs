@@ -1,10 +1,11 @@
 //! Coverage: one byte per place in the code, counted up by the code itself.
 //!
-//! LLVM's pass `sancov-module` puts the counters in and, before `main`, tells where those of each crate
-//! are (`__sanitizer_cov_8bit_counters_init`). Built without the pass, there are none, and every question
-//! is answered with nothing.
+//! LLVM's pass `sancov-module` puts the counters in and, before `main`, tells where those of each
+//! crate are (`__sanitizer_cov_8bit_counters_init`). Built without the pass, there are none, and
+//! every question is answered with nothing.
 //!
-//! Single-threaded: counters are read and cleared only between executions, on the thread that runs them.
+//! Single-threaded: counters are read and cleared only between executions, on the thread that runs
+//! them.
 #![expect(
     unsafe_code,
     reason = "the compiler hands over raw memory and wants a symbol by name"
@@ -28,8 +29,8 @@ fn sections() -> MutexGuard<'static, Vec<Section>> {
 // SAFETY: no other symbol has this name; LLVM's pass calls it with the bounds of its own section.
 #[unsafe(no_mangle)]
 extern "C" fn __sanitizer_cov_8bit_counters_init(start: *const AtomicU8, stop: *const AtomicU8) {
-    // SAFETY: both are bounds of one section of static bytes, which are only ever counted up, by code
-    // that does not mind; an atomic byte has the layout of a byte.
+    // SAFETY: both are bounds of one section of static bytes, which are only ever counted up, by
+    // code that does not mind; an atomic byte has the layout of a byte.
     let counters = unsafe {
         let length = usize::try_from(stop.offset_from(start)).unwrap_or(0);
         std::slice::from_raw_parts(start, length)

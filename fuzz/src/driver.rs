@@ -1,5 +1,5 @@
-//! One target until its time is up: choose an input, change it, run it, keep it if it reached something
-//! new.
+//! One target until its time is up: choose an input, change it, run it, keep it if it reached
+//! something new.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

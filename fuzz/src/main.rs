@@ -1,13 +1,13 @@
 //! Fuzzing of every decoder of disk and wire, with nothing but a stable compiler.
 //!
-//! `everglade-fuzz [TARGET …] [--seconds N] [--seed N]` runs each target for its share of the time and
-//! prints executions and coverage; `cargo xtask fuzz` builds it with coverage and starts it. Inputs are
-//! what encoders make (`targets`), mutated (`mutation`) and kept when they reach something new
-//! (`coverage`). Checksums are set right again after a mutation, or nothing behind them would ever be
-//! reached.
+//! `everglade-fuzz [TARGET …] [--seconds N] [--seed N]` runs each target for its share of the time
+//! and prints executions and coverage; `cargo xtask fuzz` builds it with coverage and starts it.
+//! Inputs are what encoders make (`targets`), mutated (`mutation`) and kept when they reach
+//! something new (`coverage`). Checksums are set right again after a mutation, or nothing behind
+//! them would ever be reached.
 //!
-//! A target fails by a panic. Its input is then written to `found-TARGET` in the current folder, and
-//! `--replay FILE` with the target's name runs it alone. The last line is `N passed, N failed`.
+//! A target fails by a panic. Its input is then written to `found-TARGET` in the current folder,
+//! and `--replay FILE` with the target's name runs it alone. The last line is `N passed, N failed`.
 
 mod arguments;
 mod coverage;

@@ -1,12 +1,14 @@
-//! `cargo xtask dist`: a Debian package of the program, its unit, manual, completions and documents.
+//! `cargo xtask dist`: a Debian package of the program, its unit, manual, completions and
+//! documents.
 //!
 //! ```text
 //! program built ─▶ staged below target/dist/root ─▶ dpkg-deb ─▶ target/dist/*.deb
 //!                                                         └─▶ installed, run, removed in a scratch root
 //! ```
 //!
-//! The scratch root is a folder: dpkg's scripts honour `DPKG_ROOT`, so neither a container nor root's rights are
-//! needed to find out that the package installs, runs and goes again, and that data stays.
+//! The scratch root is a folder: dpkg's scripts honour `DPKG_ROOT`, so neither a container nor
+//! root's rights are needed to find out that the package installs, runs and goes again, and that
+//! data stays.
 
 use std::fs;
 use std::path::{Path, PathBuf};

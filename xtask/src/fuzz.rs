@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: every decoder of disk and wire, by the program in `fuzz/`, built with LLVM's
 //! coverage counters by flags that a stable compiler takes.
 //!
-//! The flags would be for build scripts too if no target were named, and these cannot be linked with
-//! them; the results go to a folder of their own, so that nothing else is built twice.
+//! The flags would be for build scripts too if no target were named, and these cannot be linked
+//! with them; the results go to a folder of their own, so that nothing else is built twice.
 
 use std::process::{Command, ExitCode};
 

@@ -1,8 +1,9 @@
 //! `cargo xtask gen`: documents made from the program itself, so that they cannot drift.
 //!
-//! The program prints each part (`everglade reference PART`); here it is put under a heading and into its file.
-//! `--check` writes nothing and fails if a document is not what would be written. Manual pages and completion
-//! scripts need no check: `cargo xtask dist` makes them whenever it makes a package.
+//! The program prints each part (`everglade reference PART`); here it is put under a heading and
+//! into its file. `--check` writes nothing and fails if a document is not what would be written.
+//! Manual pages and completion scripts need no check: `cargo xtask dist` makes them whenever it
+//! makes a package.
 
 use std::fs;
 use std::path::PathBuf;
@@ -38,16 +39,20 @@ const DOCUMENTS: [Document; 4] = [
         path: "docs/reference/paths.md",
         part: "paths",
         header: "# Paths\n\n\
-            <!-- Written by `cargo xtask gen`. Change crates/api/src/openapi/route.rs instead. -->\n\n\
-            All paths of [REST](rest.md); [openapi.json](openapi.json) has the schemas. Collections take\n\
+            <!-- Written by `cargo xtask gen`. Change crates/api/src/openapi/route.rs instead. \
+            -->\n\n\
+            All paths of [REST](rest.md); [openapi.json](openapi.json) has the schemas. \
+            Collections take\n\
             `fields`, `order_by`, `max_records`, `cursor` and filters by field.\n\n",
     },
     Document {
         path: "docs/reference/metrics.md",
         part: "metrics",
         header: "# Metrics\n\n\
-            <!-- Written by `cargo xtask gen`. Change crates/server/src/metrics/table.rs instead. -->\n\n\
-            The daemon serves them on `http://127.0.0.1:9810/metrics`; `[metrics] tcp` changes the\n\
+            <!-- Written by `cargo xtask gen`. Change crates/server/src/metrics/table.rs instead. \
+            -->\n\n\
+            The daemon serves them on `http://127.0.0.1:9810/metrics`; `[metrics] tcp` changes \
+            the\n\
             address. Counters begin at 0 when the daemon starts.\n\
             [Monitoring](../operating/monitoring.md) says which of them matter.\n\n",
     },
@@ -68,7 +73,8 @@ impl Binary {
         place::built_by_tests("everglade").map_or(Binary::ToBuild, Binary::Built)
     }
 
-    /// To run it with these words. Without a terminal and `COLUMNS`, help is as wide on every machine.
+    /// To run it with these words. Without a terminal and `COLUMNS`, help is as wide on every
+    /// machine.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = match self {
             Binary::Built(path) => Command::new(path),

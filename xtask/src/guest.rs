@@ -1,5 +1,5 @@
-//! The kernel of the guest that uses our exports as disks: Debian's for clouds, fetched once and unpacked below the
-//! build folder, because installing it would change how this machine boots.
+//! The kernel of the guest that uses our exports as disks: Debian's for clouds, fetched once and
+//! unpacked below the build folder, because installing it would change how this machine boots.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,10 @@
-//! `cargo xtask judge rest`: Schemathesis asks a real daemon, rightly and wrongly, whatever its OpenAPI description
-//! allows, and compares the answers with it. Part of `test`; bounded in time, and skipped where it cannot be had.
+//! `cargo xtask judge rest`: Schemathesis asks a real daemon, rightly and wrongly, whatever its
+//! OpenAPI description allows, and compares the answers with it. Part of `test`; bounded in time,
+//! and skipped where it cannot be had.
 //!
-//! It is a program in Python, installed once by pip into a folder of its own below the target directory. The token it
-//! gets is an operator's: with an administrator's it would make aggregates, each of which writes a journal.
+//! It is a program in Python, installed once by pip into a folder of its own below the target
+//! directory. The token it gets is an operator's: with an administrator's it would make aggregates,
+//! each of which writes a journal.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -1,5 +1,6 @@
 //! Repository commands: `cargo xtask VERB`. Standard library only, so that it builds in seconds
-//! before anything else does; whatever needs our crates is a binary of `testing`, started from here.
+//! before anything else does; whatever needs our crates is a binary of `testing`, started from
+//! here.
 //!
 //! Every command that runs several things keeps a [`tally::Tally`] and ends with one plain line,
 //! `N passed, N failed[, N skipped]`; the exit code is 1 if anything failed, 2 for wrong usage.
@@ -51,7 +52,8 @@ const VERBS: [Verb; 11] = [
     Verb {
         name: "sim",
         arguments: "[--seed N] [--minutes M] [--kind KIND]",
-        summary: "the whole engine in a seeded world with faults and power cuts; KIND exhaustive: all short runs",
+        summary: "the whole engine in a seeded world with faults and power cuts; KIND exhaustive: \
+            all short runs",
         run: sim::run,
     },
     Verb {

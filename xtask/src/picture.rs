@@ -172,12 +172,15 @@ fn draw(text: &str) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
          width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\">\n\
-         <title>A session: make a disk, fill it, take a snapshot, overwrite the disk, restore it</title>\n\
+         <title>A session: make a disk, fill it, take a snapshot, overwrite the disk, restore \
+         it</title>\n\
          <!-- Drawn by `cargo xtask picture`; the text is what the programs printed. -->\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#12211d\"/>\n\
-         <g fill=\"#48655c\"><circle cx=\"20\" cy=\"17\" r=\"5\"/><circle cx=\"37\" cy=\"17\" r=\"5\"/>\
+         <g fill=\"#48655c\"><circle cx=\"20\" cy=\"17\" r=\"5\"/><circle cx=\"37\" cy=\"17\" \
+         r=\"5\"/>\
          <circle cx=\"54\" cy=\"17\" r=\"5\"/></g>\n\
-         <g font-family=\"ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" \
+         <g font-family=\"ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', \
+         monospace\" \
          font-size=\"14\">\n"
     );
     let mut y = BAR + LINE * 0.75;

@@ -26,14 +26,15 @@ pub(crate) fn program(name: &str) -> PathBuf {
     target().join("release").join(name)
 }
 
-/// The same, if there is one. The tests build most of ours; cargo would build many of their dependencies again, because those are
-/// made with other features when tests are not among those who want them.
+/// The same, if there is one. The tests build most of ours; cargo would build many of their
+/// dependencies again, because those are made with other features when tests are not among those
+/// who want them.
 pub(crate) fn built_by_tests(name: &str) -> Option<PathBuf> {
     Some(program(name)).filter(|path| path.is_file())
 }
 
-/// All files below the root, relative to it, sorted; build output and hidden folders left out. One of our crates is
-/// called `target`, as build output is: a crate has a manifest.
+/// All files below the root, relative to it, sorted; build output and hidden folders left out. One
+/// of our crates is called `target`, as build output is: a crate has a manifest.
 pub(crate) fn files() -> Vec<PathBuf> {
     let root = root();
     let mut found = Vec::new();

@@ -1,4 +1,5 @@
-//! Part of `cargo xtask test`: the programs with mistakes in them, in one build, and those who have to find the mistakes.
+//! Part of `cargo xtask test`: the programs with mistakes in them, in one build, and those who have
+//! to find the mistakes.
 
 use crate::step::{cargo, whole};
 use crate::tally::Tally;

@@ -1,7 +1,8 @@
 //! `cargo xtask sim`: the engine in the seeded world, a binary of `testing`.
 //!
-//! Its contract: it prints the seed first, ends with `N passed, N failed`, and exits non-zero when a
-//! checker found something. `--seed N` runs one world, `--minutes M` new ones until the time is up.
+//! Its contract: it prints the seed first, ends with `N passed, N failed`, and exits non-zero when
+//! a checker found something. `--seed N` runs one world, `--minutes M` new ones until the time is
+//! up.
 
 use std::process::{Command, ExitCode};
 
@@ -23,8 +24,9 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
     Ok(tally.finish())
 }
 
-/// Part of `test`: one minute of new seeds, besides the fixed ones in the crates' own tests, half a minute each of
-/// short sequences with snapshot verbs and with clones and of damaged metadata. The tests have built it.
+/// Part of `test`: one minute of new seeds, besides the fixed ones in the crates' own tests, half a
+/// minute each of short sequences with snapshot verbs and with clones and of damaged metadata. The
+/// tests have built it.
 pub(crate) fn short(tally: &mut Tally) {
     if !place::has_binary("testing", "sim") {
         return tally.skip(MISSING);

@@ -1,8 +1,8 @@
 //! Running one program: said aloud, timed, its output passed on while lines of it are read.
 //!
 //! A step that hangs would hang CI, so without a terminal each counted step gets a process group of
-//! its own, which is killed when the time is up. On a terminal nothing is killed: Ctrl-C has to reach
-//! the programs, and somebody is watching.
+//! its own, which is killed when the time is up. On a terminal nothing is killed: Ctrl-C has to
+//! reach the programs, and somebody is watching.
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::os::unix::process::CommandExt;

@@ -2,8 +2,8 @@
 //!
 //! One profile: tests, the simulation and the server that real clients talk to are all built with
 //! `--release`, because README's first command builds that anyway, and the simulation is useless
-//! without. Overflow checks and our assertions are on in it. `test CRATE` is the inner loop and uses
-//! the dev profile, which builds faster.
+//! without. Overflow checks and our assertions are on in it. `test CRATE` is the inner loop and
+//! uses the dev profile, which builds faster.
 //!
 //! A test that cannot run here returns early and appends its reason to the file named by
 //! `EVERGLADE_SKIPS`; the Rust harness counts it as passed, so it is taken off again.
@@ -73,7 +73,8 @@ fn tests(tally: &mut Tally, name: &str, selection: &[&str], kernel: Option<&Path
     let skips = Skips::new();
     let mut command = cargo(&["test", "--no-fail-fast"]);
     command.args(selection).env(SKIPS, &skips.path);
-    // The least that a daemon accepts: whatever is tested works within it. Tests that need more say so.
+    // The least that a daemon accepts: whatever is tested works within it. Tests that need more say
+    // so.
     command.env("EVERGLADE_MEMORY", "256MiB");
     if let Some(kernel) = kernel {
         command.env(guest::VARIABLE, kernel);

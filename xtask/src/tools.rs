@@ -1,8 +1,8 @@
 //! Programs of others that tests talk to: found, else installed where that is possible, else named.
 //!
-//! Debian or its children, as root: apt-get. Anywhere else nothing is installed; the tests that need
-//! a missing program skip themselves, are counted, and this says what to install. When everything
-//! is there, which is the usual case, no package manager is even asked.
+//! Debian or its children, as root: apt-get. Anywhere else nothing is installed; the tests that
+//! need a missing program skip themselves, are counted, and this says what to install. When
+//! everything is there, which is the usual case, no package manager is even asked.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -89,8 +89,8 @@ fn is_root() -> bool {
     id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// Failures show in what is still missing afterwards. A package that is in no list must not keep the
-/// others from being installed, so after a failure each is tried alone.
+/// Failures show in what is still missing afterwards. A package that is in no list must not keep
+/// the others from being installed, so after a failure each is tried alone.
 fn apt(packages: &[&str]) {
     update();
     let install = ["install", "--yes", "--quiet=2", "--no-install-recommends"];

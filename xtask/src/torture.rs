@@ -1,9 +1,9 @@
 //! `cargo xtask torture`: the real server killed, and robbed of its power, under load; a program of
 //! its own in `crates/torture`.
 //!
-//! Without options it does what the short versions in CI stand for: 50 kills, then 20 power cuts. With
-//! `--planted BUG` the server is built with the feature `planted`, and the run passes if it finds the
-//! bug.
+//! Without options it does what the short versions in CI stand for: 50 kills, then 20 power cuts.
+//! With `--planted BUG` the server is built with the feature `planted`, and the run passes if it
+//! finds the bug.
 
 use std::process::{Command, ExitCode};
 

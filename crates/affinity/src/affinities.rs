@@ -1,15 +1,15 @@
 //! The tree of affinities: entering, leaving, adding and removing. Implements A-04 and A-07.
 //!
-//! An affinity is a permission, not a thread. A reactor with a message asks to *enter* the affinity of
-//! the message and, if it may, runs the handler at once, on its own stack. Otherwise the message waits
-//! in the tree, and whoever ends the last permit in its way gets it back as [`Granted`], permit
-//! included, and posts it to the mailbox of its home reactor. Handlers run to completion; a handler
-//! that suspends (A-03) leaves first and enters again when it restarts.
+//! An affinity is a permission, not a thread. A reactor with a message asks to *enter* the affinity
+//! of the message and, if it may, runs the handler at once, on its own stack. Otherwise the message
+//! waits in the tree, and whoever ends the last permit in its way gets it back as [`Granted`],
+//! permit included, and posts it to the mailbox of its home reactor. Handlers run to completion; a
+//! handler that suspends (A-03) leaves first and enters again when it restarts.
 //!
 //! # The two halves
 //!
-//! Coarse nodes, pairs of stripes and everything that has to wait go through one lock (`queues.rs`).
-//! A single leaf (Stripe, Range) is entered and left without it:
+//! Coarse nodes, pairs of stripes and everything that has to wait go through one lock
+//! (`queues.rs`). A single leaf (Stripe, Range) is entered and left without it:
 //!
 //! ```text
 //! enter(r, leaf)   publish:  published[r] ← leaf      only r writes it; skipped when it is there already
@@ -25,40 +25,42 @@
 //!                  hold or queue; unlock
 //! ```
 //!
-//! The two transitions of the fast half start from a word without the contended bit, so setting that
-//! bit sends the next visitor, and the present owner when it leaves, to the lock.
+//! The two transitions of the fast half start from a word without the contended bit, so setting
+//! that bit sends the next visitor, and the present owner when it leaves, to the lock.
 //!
 //! # Why it is right
 //!
 //! All accesses named above are sequentially consistent, so there is one order of all of them.
 //!
-//! *Exclusion.* Say coarse node c is held or queued, closed at C, and reactor r takes a leaf below it at
-//! T. If r's look came after C it saw the flag and did not take. So it came before C, and the
-//! publication before that. The scan comes after C and so finds the leaf published (r publishes nothing
-//! else until it has left). If T is before the scan's mark, the mark sees r as owner and c does not
-//! enter. If it is after, the leaf is contended and r is refused; and the leaf remains contended while c
-//! is closed, because `settle` and `enter` open a leaf only when no ancestor is closed. Leaf against
-//! leaf is the compare-and-swap; everything else is decided under the lock from records.
+//! *Exclusion.* Say coarse node c is held or queued, closed at C, and reactor r takes a leaf below
+//! it at T. If r's look came after C it saw the flag and did not take. So it came before C, and the
+//! publication before that. The scan comes after C and so finds the leaf published (r publishes
+//! nothing else until it has left). If T is before the scan's mark, the mark sees r as owner and c
+//! does not enter. If it is after, the leaf is contended and r is refused; and the leaf remains
+//! contended while c is closed, because `settle` and `enter` open a leaf only when no ancestor is
+//! closed. Leaf against leaf is the compare-and-swap; everything else is decided under the lock
+//! from records.
 //!
-//! *No lost wake-up.* A message waits because of a recorded permit, whose end always takes the lock; an
-//! owner of a leaf that was marked contended while it was the owner, so that its give-back is refused
-//! and it takes the lock; or an earlier ticket, which by induction is granted and becomes a recorded
-//! permit. Who takes the lock to leave looks at every message its permit conflicted with.
+//! *No lost wake-up.* A message waits because of a recorded permit, whose end always takes the
+//! lock; an owner of a leaf that was marked contended while it was the owner, so that its give-back
+//! is refused and it takes the lock; or an earlier ticket, which by induction is granted and
+//! becomes a recorded permit. Who takes the lock to leave looks at every message its permit
+//! conflicted with.
 //!
-//! *No transient refusals.* A reactor that published, looked and was refused was never inside, and the
-//! scan can tell: the leaf is not owned by it. So nobody ever waits for an attempt that failed, and
-//! entering never has to grant anything to anybody.
+//! *No transient refusals.* A reactor that published, looked and was refused was never inside, and
+//! the scan can tell: the leaf is not owned by it. So nobody ever waits for an attempt that failed,
+//! and entering never has to grant anything to anybody.
 //!
-//! *No barging, no starvation*: tickets, see `queues.rs`. The fast half cannot overtake, because a node
-//! with a queue has a contended word.
+//! *No barging, no starvation*: tickets, see `queues.rs`. The fast half cannot overtake, because a
+//! node with a queue has a contended word.
 //!
 //! # Cost
 //!
-//! Entering and leaving a leaf again and again is two locked instructions on the leaf's own line and
-//! two for the handle in the permit; one more when the leaf differs from the last one. Coarse entry
-//! reads one line per reactor. The lock is held for a walk along one path, and for a hand-over over the
-//! subtree that has queues; nothing is called, entered or posted under it, so it is a leaf in the lock
-//! order.
+//! Entering and leaving a leaf again and again is two locked instructions on the leaf's own line
+//! and two for the handle in the permit; one more when the leaf differs from the last one. Coarse
+//! entry reads one line per reactor. The lock is held for a walk along one path, and for a
+//! hand-over over the subtree that has queues; nothing is called, entered or posted under it, so it
+//! is a leaf in the lock order.
 //!
 //! # One thread
 //!
@@ -130,8 +132,8 @@ impl<M: Copy> Affinities<M> {
     }
 
     /// Asks to enter `node` with a message of `reactor`. It must be called by the thread that runs
-    /// the reactor, and not while that is inside an affinity: a message for another affinity goes to
-    /// the reactor's own mailbox first.
+    /// the reactor, and not while that is inside an affinity: a message for another affinity goes
+    /// to the reactor's own mailbox first.
     pub fn enter(&self, reactor: usize, node: &Node, message: M) -> Entry {
         match self.try_enter(reactor, node) {
             Some(permit) => Entry::Entered(permit),
@@ -139,17 +141,18 @@ impl<M: Copy> Affinities<M> {
         }
     }
 
-    /// The fast half of [`Affinities::enter`], without a message to wait with. Nothing if the node is no leaf, if
-    /// somebody is in the way or waits, or if coarse work left its mark on the leaf, which only `enter` takes away:
-    /// so whoever is refused calls that. Until then nobody has to wait for anything because of it.
+    /// The fast half of [`Affinities::enter`], without a message to wait with. Nothing if the node
+    /// is no leaf, if somebody is in the way or waits, or if coarse work left its mark on the leaf,
+    /// which only `enter` takes away: so whoever is refused calls that. Until then nobody has to
+    /// wait for anything because of it.
     pub fn try_enter(&self, reactor: usize, node: &Node) -> Option<Permit> {
         self.reactors.assert_outside(reactor);
         let is_taken = node.class().is_leaf() && self.take(reactor, node);
         is_taken.then(|| self.inside(reactor, node, None, Hold::Word))
     }
 
-    /// Asks to enter two sibling stripes, all or nothing. The same stripe twice is one entry, so that
-    /// a tree with a single stripe needs no special case.
+    /// Asks to enter two sibling stripes, all or nothing. The same stripe twice is one entry, so
+    /// that a tree with a single stripe needs no special case.
     pub fn enter2(&self, reactor: usize, first: &Node, second: &Node, message: M) -> Entry {
         if first == second {
             return self.enter(reactor, first, message);
@@ -163,8 +166,8 @@ impl<M: Copy> Affinities<M> {
         self.enter_locked(reactor, first, Some(second), message)
     }
 
-    /// Ends a permit and appends the messages that can run now, each with its permit, in the order in
-    /// which they began to wait.
+    /// Ends a permit and appends the messages that can run now, each with its permit, in the order
+    /// in which they began to wait.
     pub fn leave(&self, permit: Permit, granted: &mut Vec<Granted<M>>) {
         if permit.entered {
             self.reactors.set_inside(permit.reactor, false);

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The value ([`Class`]) goes into counters and messages to people. The types let a function say
-//! which class it needs, and let the compiler refuse a tree, a loan or an access that cannot be right.
+//! which class it needs, and let the compiler refuse a tree, a loan or an access that cannot be
+//! right.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! How messages got in: per reactor and class, summed when read.
 //!
-//! A reactor's counters have one writer, so they are plain loads and stores, and standard atomics even
-//! under shuttle: nothing is decided by them.
+//! A reactor's counters have one writer, so they are plain loads and stores, and standard atomics
+//! even under shuttle: nothing is decided by them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -14,8 +14,8 @@ pub struct Granted<M> {
     pub permit: Permit,
 }
 
-/// A message that waited in an affinity that left the tree. Post it to its reactor, which restarts it
-/// from the top and finds out what is gone.
+/// A message that waited in an affinity that left the tree. Post it to its reactor, which restarts
+/// it from the top and finds out what is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a stranded message must be posted to its reactor"]
 pub struct Stranded<M> {

@@ -5,8 +5,9 @@
 //! is dropped instead leaves its affinity occupied for ever, which is what a simulated power cut
 //! wants and nobody else.
 //!
-//! A coarse permit is lent instead of entering again: [`Permit::lend`] checks once, at run time, that
-//! the permit covers a node, and the [`Lent`] it returns carries the class in its type from then on.
+//! A coarse permit is lent instead of entering again: [`Permit::lend`] checks once, at run time,
+//! that the permit covers a node, and the [`Lent`] it returns carries the class in its type from
+//! then on.
 
 use std::marker::PhantomData;
 
@@ -64,8 +65,8 @@ impl Permit {
         self.reactor
     }
 
-    /// Lends the permit to an affinity it covers. Panics if it does not: a message was then routed to
-    /// the wrong affinity.
+    /// Lends the permit to an affinity it covers. Panics if it does not: a message was then routed
+    /// to the wrong affinity.
     #[must_use]
     pub fn lend<'p, C: Kind>(&'p self, affinity: &'p Affinity<C>) -> Lent<'p, C> {
         self.assert_covers(affinity);

@@ -1,20 +1,20 @@
 //! The slow half of the tree, under one lock: records of permits, queues, and the hand-over.
 //!
-//! Every message that has to wait takes a **ticket**, a number that only grows, and joins the queue of
-//! its node, or of both its stripes. Two messages *conflict* when a node of one is, or is an ancestor
-//! of, a node of the other. The whole policy is one sentence, `may_run`:
+//! Every message that has to wait takes a **ticket**, a number that only grows, and joins the queue
+//! of its node, or of both its stripes. Two messages *conflict* when a node of one is, or is an
+//! ancestor of, a node of the other. The whole policy is one sentence, `may_run`:
 //!
 //! > A message runs when no permit conflicts with it and no message with an earlier ticket does.
 //!
-//! So queues are FIFO, nothing overtakes what it conflicts with, and nobody starves, coarse or fine:
-//! a message waits for the conflicting permits and tickets that were there before it, and for nothing
-//! else. There is no deadlock: the earliest ticket of all waits for permits only, and who has a permit
-//! waits for nothing.
+//! So queues are FIFO, nothing overtakes what it conflicts with, and nobody starves, coarse or
+//! fine: a message waits for the conflicting permits and tickets that were there before it, and for
+//! nothing else. There is no deadlock: the earliest ticket of all waits for permits only, and who
+//! has a permit waits for nothing.
 //!
 //! Invariants, while nobody has the lock:
 //!
-//! 1. A node with a queue or a recorded permit has a contended word. So has a leaf between the moment a
-//!    coarse message finds it published and the end of that message's stay.
+//! 1. A node with a queue or a recorded permit has a contended word. So has a leaf between the
+//!    moment a coarse message finds it published and the end of that message's stay.
 //! 2. A leaf is owned by a reactor (`Hold::Word`) or recorded (`Hold::Recorded`), never both.
 //! 3. `held_below` and `waiting_below` count the recorded permits and queue entries strictly below.
 //! 4. No waiting message may run.
@@ -22,8 +22,8 @@
 //! A word is changed here only while it is contended, and then nobody changes it elsewhere: both
 //! transitions of the fast half start from a word without that bit.
 //!
-//! The number of waiting messages has no bound of its own: each belongs to an operation, and operations
-//! are bounded where they are admitted.
+//! The number of waiting messages has no bound of its own: each belongs to an operation, and
+//! operations are bounded where they are admitted.
 
 use std::collections::VecDeque;
 use std::iter;
@@ -189,8 +189,8 @@ impl<M: Copy> Queues<M> {
         Ok(stranded.into_iter().map(|(_, stranded)| stranded).collect())
     }
 
-    /// Enters, or joins the queue. From here on the closing flag of a coarse node is up, and a leaf is
-    /// contended, so that what is found stays true until the lock is released.
+    /// Enters, or joins the queue. From here on the closing flag of a coarse node is up, and a leaf
+    /// is contended, so that what is found stays true until the lock is released.
     pub(crate) fn enter(
         &mut self,
         reactors: &Reactors,
@@ -217,8 +217,9 @@ impl<M: Copy> Queues<M> {
             return Ok(Turn::Wait);
         }
         if second.is_none() && first.class().is_leaf() {
-            // As if the fast half had succeeded, so that leaving needs no lock. The leaf is published
-            // already, and no ancestor relies on its being contended: none has a permit or a queue.
+            // As if the fast half had succeeded, so that leaving needs no lock. The leaf is
+            // published already, and no ancestor relies on its being contended: none has a permit
+            // or a queue.
             assert_eq!(
                 reactors.published(reactor),
                 first.id(),
@@ -336,8 +337,9 @@ impl<M: Copy> Queues<M> {
         })
     }
 
-    /// No reactor owns a leaf below. Marks every leaf below that is published, whether owned or not:
-    /// its owner will then leave through the lock, and who is about to take it will be refused.
+    /// No reactor owns a leaf below. Marks every leaf below that is published, whether owned or
+    /// not: its owner will then leave through the lock, and who is about to take it will be
+    /// refused.
     fn none_inside_below(&self, reactors: &Reactors, coarse: &Node) -> bool {
         let mut none = true;
         for reactor in reactors.all() {
@@ -395,8 +397,8 @@ impl<M: Copy> Queues<M> {
         self.waiting += 1;
     }
 
-    /// Takes a message out of all its queues. Only a removal finds it behind others, in the queue of
-    /// a stripe that stays.
+    /// Takes a message out of all its queues. Only a removal finds it behind others, in the queue
+    /// of a stripe that stays.
     fn dequeue(&mut self, waiting: &Waiting<M>) {
         for place in waiting.targets.places() {
             let queue = &mut self.record_mut(place).queue;

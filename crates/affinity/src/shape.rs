@@ -1,7 +1,8 @@
 //! The affinities of one aggregate and of one volume, and the routing of block numbers to them.
 //!
-//! Routing is static: equal inputs give equal affinities for as long as the node lives, which is what
-//! makes two messages on one block meet. The counts change only by removing and adding anew.
+//! Routing is static: equal inputs give equal affinities for as long as the node lives, which is
+//! what makes two messages on one block meet. The counts change only by removing and adding
+//! anew.
 
 use crate::affinities::Affinities;
 use crate::class::{

@@ -16,17 +16,19 @@ pub const DEVICES_MAX: usize = 64;
 pub struct CreateAggregate {
     /// Unique in the daemon.
     pub name: Name,
-    /// Absolute paths: empty directories, regular files, block devices. None: a directory in the data
-    /// directory.
+    /// Absolute paths: empty directories, regular files, block devices. None: a directory in the
+    /// data directory.
     #[schema(required = false, max_items = 64)]
     pub devices: Vec<String>,
     /// Size of each device that is a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// Absolute path of one more device, for the journal alone. None: the journal is on the first device.
+    /// Absolute path of one more device, for the journal alone. None: the journal is on the first
+    /// device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal_device: Option<String>,
-    /// Size of each half of the journal, a multiple of 4,096. None: 2 % of the aggregate, 16 to 256 MiB.
+    /// Size of each half of the journal, a multiple of 4,096. None: 2 % of the aggregate, 16 to 256
+    /// MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal_half_bytes: Option<u64>,
     /// Whether files and block devices may hold something that will be overwritten.
@@ -156,24 +158,26 @@ pub struct PlannedDevice {
 /// Why consistency points began since the aggregate was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConsistencyPoints {
-    /// How many, by what made them begin: `timer`, `journal`, `dirty`, `wanted`, `change`, `reclaim`, `stop`.
+    /// How many, by what made them begin: `timer`, `journal`, `dirty`, `wanted`, `change`,
+    /// `reclaim`, `stop`.
     pub by_trigger: BTreeMap<String, u64>,
-    /// How many of them began because more came, while the one before ran, than can be buffered. Clients wait
-    /// then.
+    /// How many of them began because more came, while the one before ran, than can be buffered.
+    /// Clients wait then.
     pub back_to_back: u64,
 }
 
 /// What of an aggregate could not be read. Clients get errors for exactly those blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Damage {
-    /// Blocks that became lost since the volumes were made: they read as errors until they are overwritten.
+    /// Blocks that became lost since the volumes were made: they read as errors until they are
+    /// overwritten.
     pub lost_block_count: u64,
     /// Blocks found to be damaged or unreadable since the aggregate was opened.
     pub unreadable_block_count: u64,
     /// What and where, oldest first; not all, if there are many.
     pub lines: Vec<String>,
-    /// Blocks of metadata that could not be read and were derived from others since the aggregate was opened, by what
-    /// they are of. Nothing was lost with them.
+    /// Blocks of metadata that could not be read and were derived from others since the aggregate
+    /// was opened, by what they are of. Nothing was lost with them.
     #[serde(default)]
     pub mended: BTreeMap<String, u64>,
     /// Which, and what was wrong with them, oldest first; not all, if there are many.

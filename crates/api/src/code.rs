@@ -1,7 +1,9 @@
-//! Error codes: stable for ever, the same in REST, on the command line and in `docs/reference/codes/`.
+//! Error codes: stable for ever, the same in REST, on the command line and in
+//! `docs/reference/codes/`.
 //!
-//! 1000s: the request cannot be understood. 2000s: it does not fit what exists. 3000s: it cannot be done
-//! now. 4000s: conditions that `status` reports; such a condition may also refuse a request, with its code. 9000s: the daemon's own surroundings failed.
+//! 1000s: the request cannot be understood. 2000s: it does not fit what exists. 3000s: it cannot be
+//! done now. 4000s: conditions that `status` reports; such a condition may also refuse a request,
+//! with its code. 9000s: the daemon's own surroundings failed.
 //!
 //! A number is never given a second meaning; what is retired stays retired.
 

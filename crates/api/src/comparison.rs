@@ -120,7 +120,8 @@ pub struct SnapshotChanges {
     pub until: Option<String>,
     /// Which LUN.
     pub lun: String,
-    /// Its size in the other image. What lies beyond its end in the snapshot is compared with zeroes.
+    /// Its size in the other image. What lies beyond its end in the snapshot is compared with
+    /// zeroes.
     pub lun_bytes: u64,
     /// First byte that was looked at.
     pub offset: u64,

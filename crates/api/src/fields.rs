@@ -1,8 +1,8 @@
-//! The body of a request, read strictly: each field is taken once, by name, and what is left over at the
-//! end is refused.
+//! The body of a request, read strictly: each field is taken once, by name, and what is left over
+//! at the end is refused.
 //!
-//! `serde`'s own messages name a field only sometimes; here a refusal always does, and says what was found
-//! and what was expected.
+//! `serde`'s own messages name a field only sometimes; here a refusal always does, and says what
+//! was found and what was expected.
 
 use std::fmt;
 use std::str::FromStr;

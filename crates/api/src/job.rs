@@ -32,7 +32,8 @@ impl fmt::Display for JobState {
 pub struct Job {
     /// Unique while the daemon runs.
     pub id: u64,
-    /// What it does: `snapshot delete`, `lun delete`, `volume delete`, `lun clone`, `clone split` or `repair`.
+    /// What it does: `snapshot delete`, `lun delete`, `volume delete`, `lun clone`, `clone split`
+    /// or `repair`.
     pub kind: String,
     /// To what.
     pub object: String,

@@ -2,9 +2,9 @@
 //! (docs/reference/conventions.md#rest-and-metrics).
 //!
 //! A request is read strictly: an unknown, doubled, missing or ill-typed field is refused by name
-//! ([`Fields`]), because a mistyped field that is silently dropped shows only when it is too late. An answer
-//! is read leniently, so that an older client understands a newer daemon. Both carry integers with their
-//! unit in the name, and every answer begins with [`SCHEMA_VERSION`].
+//! ([`Fields`]), because a mistyped field that is silently dropped shows only when it is too late.
+//! An answer is read leniently, so that an older client understands a newer daemon. Both carry
+//! integers with their unit in the name, and every answer begins with [`SCHEMA_VERSION`].
 //!
 //! Nothing here knows the engine or a socket.
 

@@ -1,7 +1,7 @@
 //! Moments as RFC 3339 has them, in UTC, to the second: what people and scripts read in answers.
 //!
-//! The calendar is proleptic Gregorian. The arithmetic shifts the year to begin in March, so that a leap day is
-//! the last day of it and nothing needs a table of months.
+//! The calendar is proleptic Gregorian. The arithmetic shifts the year to begin in March, so that a
+//! leap day is the last day of it and nothing needs a table of months.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Names of objects (docs/reference/conventions.md#names).
 //!
-//! A name is made of characters that mean nothing in a path, a URL or a shell, so wherever one was checked
-//! it can be used as it is.
+//! A name is made of characters that mean nothing in a path, a URL or a shell, so wherever one was
+//! checked it can be used as it is.
 
 use std::fmt;
 use std::str::FromStr;
@@ -55,7 +55,8 @@ impl FromStr for Name {
         }
         Err(NotAName::new(
             text,
-            "a name: use 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or digit",
+            "a name: use 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or \
+            digit",
         ))
     }
 }

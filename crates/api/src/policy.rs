@@ -171,8 +171,8 @@ pub struct CreatePolicy {
     /// How many of each week's.
     #[schema(required = false, maximum = 1023)]
     pub weekly: u64,
-    /// When the daily and weekly ones are taken, `HH:MM`; its minutes are also when the hourly ones are. Usually
-    /// `00:00`.
+    /// When the daily and weekly ones are taken, `HH:MM`; its minutes are also when the hourly ones
+    /// are. Usually `00:00`.
     #[schema(required = false, value_type = String, pattern = "^[0-2][0-9]:[0-5][0-9]$")]
     pub at: TimeOfDay,
     /// On which day the weekly ones are taken; usually Sunday.
@@ -235,7 +235,8 @@ impl CreatePolicy {
         }
         if all > KEEP_MAX {
             let text = format!(
-                "it would keep {all} snapshots in all, and a volume has at most {KEEP_MAX}; keep fewer"
+                "it would keep {all} snapshots in all, and a volume has at most {KEEP_MAX}; keep \
+                fewer"
             );
             return Err(Problem::invalid("hourly", text));
         }

@@ -9,7 +9,8 @@ use crate::{Fields, Problem};
 /// `PUT /v1/volumes/{v}/scan`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SetScan {
-    /// Of what a consistency point may do for scans, 0 to 100. At 0 they rest, until the pool is short of space.
+    /// Of what a consistency point may do for scans, 0 to 100. At 0 they rest, until the pool is
+    /// short of space.
     pub pace_percent: u8,
 }
 
@@ -37,8 +38,8 @@ impl SetScan {
 pub struct Scan {
     /// Which volume.
     pub volume: String,
-    /// What is under way: `none`; `fold`, which finds out what a restore left to a snapshot alone; `delete`, which
-    /// gives back what deleted snapshots held; `release`, the end of that.
+    /// What is under way: `none`; `fold`, which finds out what a restore left to a snapshot alone;
+    /// `delete`, which gives back what deleted snapshots held; `release`, the end of that.
     pub kind: String,
     /// Deleted snapshots that the pass is for.
     pub deleted_count: u64,
@@ -49,15 +50,16 @@ pub struct Scan {
     /// Seconds until it ends, if it goes on as it did; absent if that cannot be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_seconds: Option<u64>,
-    /// How a delete pass finds what the deleted snapshots alone hold: by `subtraction` or by `addition`.
+    /// How a delete pass finds what the deleted snapshots alone hold: by `subtraction` or by
+    /// `addition`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub way: Option<String>,
     /// What deletions in the volume have yet to give back, about.
     pub pending_free_bytes: u64,
     /// Of what a consistency point may do for scans, 0 to 100; at 0 they rest.
     pub pace_percent: u8,
-    /// Blocks of the maps, each of 128 MiB of the volume, that delete passes did by subtraction since the daemon
-    /// began.
+    /// Blocks of the maps, each of 128 MiB of the volume, that delete passes did by subtraction
+    /// since the daemon began.
     pub subtracted_maps: u64,
     /// The same by addition.
     pub added_maps: u64,

@@ -104,13 +104,15 @@ impl HoldSnapshot {
 /// `POST /v1/volumes/{v}/snapshots/{s}/actions/restore`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct RestoreSnapshot {
-    /// Name of the snapshot that is taken of the present image; `before-restore-` and the time if absent.
+    /// Name of the snapshot that is taken of the present image; `before-restore-` and the time if
+    /// absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safety_snapshot: Option<Name>,
     /// Only this LUN of it; the rest of the volume stays as it is. One that was deleted comes back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lun: Option<Name>,
-    /// Then delete all snapshots that are newer than this one, that of the present image too. Not for a LUN.
+    /// Then delete all snapshots that are newer than this one, that of the present image too. Not
+    /// for a LUN.
     #[schema(required = false)]
     pub discard_newer: bool,
     /// Only say what would happen.
@@ -131,11 +133,13 @@ impl RestoreSnapshot {
         let dry_run = fields.flag("dry_run")?;
         fields.finish()?;
         if discard_newer && lun.is_some() {
-            let text = "newer snapshots have other LUNs too, so restoring one LUN deletes none; leave one out";
+            let text = "newer snapshots have other LUNs too, so restoring one LUN deletes none; \
+                leave one out";
             return Err(Problem::invalid("discard_newer", text));
         }
         if discard_newer && safety_snapshot.is_some() {
-            let text = "discard_newer deletes that of the present image too, so it needs no name; leave one out";
+            let text = "discard_newer deletes that of the present image too, so it needs no name; \
+                leave one out";
             return Err(Problem::invalid("safety_snapshot", text));
         }
         Ok(RestoreSnapshot {
@@ -167,7 +171,8 @@ pub struct Snapshot {
     pub name: String,
     /// Of which volume.
     pub volume: String,
-    /// Its number in the volume, never reused: it stays when the name changes, and grows with each snapshot.
+    /// Its number in the volume, never reused: it stays when the name changes, and grows with each
+    /// snapshot.
     pub id: u64,
     /// The snapshot that its image descends from, if that is still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -48,7 +48,8 @@ pub struct Split {
     pub waits_for: Option<String>,
     /// How far it is, 0 to 100.
     pub percent: u64,
-    /// What is to be copied, and so what the split takes from the aggregate; 0 if the volume is no clone.
+    /// What is to be copied, and so what the split takes from the aggregate; 0 if the volume is no
+    /// clone.
     pub total_bytes: u64,
     /// What was copied of that, about.
     pub done_bytes: u64,

@@ -1,4 +1,5 @@
-//! `GET /v1/statistics`: counters since the daemon began, for `top`. Rates are differences of two answers.
+//! `GET /v1/statistics`: counters since the daemon began, for `top`. Rates are differences of two
+//! answers.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -55,7 +55,8 @@ pub struct CreateVolume {
     /// Which snapshots it gets by itself: a policy, or `none`. That of the configuration if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_policy: Option<Name>,
-    /// Begin as this snapshot, `volume@snapshot`, in the aggregate that has it; an empty volume if absent.
+    /// Begin as this snapshot, `volume@snapshot`, in the aggregate that has it; an empty volume if
+    /// absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "vol0@monday")]
     pub clone_of: Option<SnapshotName>,
@@ -87,7 +88,8 @@ impl CreateVolume {
 /// `PUT /v1/volumes/{v}`: makes it unless it exists with the same settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct PutVolume {
-    /// Where; the only aggregate if there is but one. What exists may be anywhere if this is absent.
+    /// Where; the only aggregate if there is but one. What exists may be anywhere if this is
+    /// absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aggregate: Option<Name>,
     /// When its writes count as done; `standard` if absent, and of a clone as in its parent.
@@ -96,7 +98,8 @@ pub struct PutVolume {
     /// Which snapshots it gets by itself: a policy, or `none`. That of the configuration if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_policy: Option<Name>,
-    /// Begin as this snapshot, `volume@snapshot`, in the aggregate that has it; an empty volume if absent.
+    /// Begin as this snapshot, `volume@snapshot`, in the aggregate that has it; an empty volume if
+    /// absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "vol0@monday")]
     pub clone_of: Option<SnapshotName>,
@@ -142,8 +145,8 @@ pub struct Volume {
     /// What its active image holds, metadata included; a clone shares some of it with its parent.
     #[serde(default)]
     pub used_bytes: u64,
-    /// What it takes from the aggregate, with its snapshots and all metadata; of a clone, without what is its
-    /// parent's.
+    /// What it takes from the aggregate, with its snapshots and all metadata; of a clone, without
+    /// what is its parent's.
     #[serde(default)]
     pub allocated_bytes: u64,
     /// What deletions of its LUNs and snapshots have yet to give back.
@@ -152,7 +155,8 @@ pub struct Volume {
     /// How many snapshots it has.
     #[serde(default)]
     pub snapshot_count: u64,
-    /// What deleting each of them alone would free, together: what only snapshots hold is at least this.
+    /// What deleting each of them alone would free, together: what only snapshots hold is at least
+    /// this.
     #[serde(default)]
     pub snapshot_exclusive_bytes: u64,
     /// Which snapshots it gets by itself: a policy, or `none`.

@@ -1,19 +1,20 @@
-//! Clones: volumes that begin as a snapshot of another, their *base*, whose blocks are in the parent's container.
+//! Clones: volumes that begin as a snapshot of another, their *base*, whose blocks are in the
+//! parent's container.
 //!
-//! A clone has its base as the first of its own snapshots. That record and the one in the parent's table must name the
-//! same trees, or blocks of one would be taken for blocks of the other.
+//! A clone has its base as the first of its own snapshots. That record and the one in the parent's
+//! table must name the same trees, or blocks of one would be taken for blocks of the other.
 //!
-//! Nothing is written in the parent that a clone needs its base: the clone's superblock says so, and that is the lock. So
-//! what it says has to be possible:
+//! Nothing is written in the parent that a clone needs its base: the clone's superblock says so,
+//! and that is the lock. So what it says has to be possible:
 //!
-//! 1. The parent was made in an earlier consistency point, hence has a lower id. Then no volume is above itself, and a
-//!    search for a block in the containers above ends.
+//! 1. The parent was made in an earlier consistency point, hence has a lower id. Then no volume is
+//!    above itself, and a search for a block in the containers above ends.
 //! 2. There are at most [`CLONE_DEPTH_MAX`] volumes above a clone.
 //! 3. The parent has the base, live, with the same two roots.
 //!
-//! A clone may name an older clone of the same snapshot instead of the parent. That is no contradiction: it is what
-//! it would say had it been cloned from that one's first snapshot, which is the same image, and that one keeps both
-//! bases.
+//! A clone may name an older clone of the same snapshot instead of the parent. That is no
+//! contradiction: it is what it would say had it been cloned from that one's first snapshot, which
+//! is the same image, and that one keeps both bases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -158,7 +159,8 @@ pub(crate) fn containers_above(
     above
 }
 
-/// The volume that this one is a clone of. A superblock that cannot be read is reported with its volume.
+/// The volume that this one is a clone of. A superblock that cannot be read is reported with its
+/// volume.
 fn base_of(aggregate: &FileSystem<'_>, container: &Inode) -> Option<FileId> {
     let fs = FileSystem {
         has_lost: false,
@@ -205,7 +207,8 @@ mod tests {
         }
     }
 
-    /// Volumes by id, consistency point and parent, each with the same first snapshot; what is wrong with them.
+    /// Volumes by id, consistency point and parent, each with the same first snapshot; what is
+    /// wrong with them.
     fn verdicts(volumes: &[(u32, u64, Option<u32>)]) -> Vec<String> {
         let (mut clones, mut findings) = (Clones::default(), Findings::new());
         for (id, cp, parent) in volumes {

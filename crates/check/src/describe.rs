@@ -420,7 +420,8 @@ fn counts_text(fs: &FileSystem<'_>, inode: &Inode, index: u64) -> String {
     text.join(", ")
 }
 
-/// A block of the aggregate: where it is, whether it is in use, who owns it, and what it looks like.
+/// A block of the aggregate: where it is, whether it is in use, who owns it, and what it looks
+/// like.
 ///
 /// # Errors
 /// The labels do not lead to a superblock.

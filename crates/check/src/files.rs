@@ -1,4 +1,5 @@
-//! All files of a file system: every tree is walked, every reference noted. One walk for both layers.
+//! All files of a file system: every tree is walked, every reference noted. One walk for both
+//! layers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -101,7 +101,8 @@ impl FileSystem<'_> {
         (pvbn.0 != 0).then_some(pvbn)
     }
 
-    /// The block that `pointer` names, through the container in a volume, with the content it expects.
+    /// The block that `pointer` names, through the container in a volume, with the content it
+    /// expects.
     pub(crate) fn read(&self, pointer: &Pointer) -> Result<Rc<Block>, Fault> {
         let Some(inside) = &self.inside else {
             return self.media.read(pointer.pvbn, pointer.tag);

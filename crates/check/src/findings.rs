@@ -7,8 +7,8 @@ use everglade_format::Damage;
 
 use crate::problem::{Kind, Object, Place, Problem};
 
-/// Problems of one kind that are kept whole; further ones are only counted. Enough to see a pattern,
-/// and little enough memory when a whole map is wrong.
+/// Problems of one kind that are kept whole; further ones are only counted. Enough to see a
+/// pattern, and little enough memory when a whole map is wrong.
 const KEPT_PER_KIND: u64 = 100;
 
 pub(crate) struct Findings {

@@ -1,18 +1,20 @@
-//! The journal: what the next start will do again, and whether it can be what was written (C-02, C-08).
+//! The journal: what the next start will do again, and whether it can be what was written (C-02,
+//! C-08).
 //!
-//! An unreplayed journal is no damage: it is there to be replayed. So this follows the records from the
-//! superblock's position as section 8 of the format says, counts them, and stops without complaint where they
-//! stop. A record that was begun is a warning, since a power cut leaves one. Problems are what no
-//! power cut leaves:
+//! An unreplayed journal is no damage: it is there to be replayed. So this follows the records from
+//! the superblock's position as section 8 of the format says, counts them, and stops without
+//! complaint where they stop. A record that was begun is a warning, since a power cut leaves one.
+//! Problems are what no power cut leaves:
 //!
 //! - a region that does not exist, or a block of it that the device cannot read;
-//! - a record that continues the chain, was sealed, and says what cannot be, such as a payload beyond its half;
-//! - a half that begins with a record of a generation that can only begin after a consistency point newer
-//!   than the superblock is committed, or with a sequence other than the superblock's in the superblock's own
-//!   generation: the newest superblock was lost.
+//! - a record that continues the chain, was sealed, and says what cannot be, such as a payload
+//!   beyond its half;
+//! - a half that begins with a record of a generation that can only begin after a consistency point
+//!   newer than the superblock is committed, or with a sequence other than the superblock's in the
+//!   superblock's own generation: the newest superblock was lost.
 //!
-//! Written anew, sharing nothing with the crate `journal`. What the operations do is not looked at: they may
-//! name files that came with a consistency point which was not committed.
+//! Written anew, sharing nothing with the crate `journal`. What the operations do is not looked at:
+//! they may name files that came with a consistency point which was not committed.
 
 use everglade_env::{DeviceId, DiskError, Storage};
 use everglade_format::journal::{self, Header};

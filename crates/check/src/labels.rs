@@ -150,8 +150,8 @@ fn records_of(
         .into_iter()
         .map(&mut read)
         .collect();
-    // One newer record is enough: what lies beside it is older, and an upgrade may have been cut short. An older one
-    // counts where there is none that can be read.
+    // One newer record is enough: what lies beside it is older, and an upgrade may have been cut
+    // short. An older one counts where there is none that can be read.
     let is_readable = records.iter().any(|(_, copy)| copy.valid().is_some());
     for (_, copy) in &records {
         if let Copy::Damaged(damage) = copy
@@ -357,7 +357,8 @@ impl Labels {
         }
     }
 
-    /// Extents were checked to lie inside their members; here: outside labels, journal and each other.
+    /// Extents were checked to lie inside their members; here: outside labels, journal and each
+    /// other.
     fn check_extents(&self, findings: &mut Findings) {
         let journal = &self.config.journal;
         let mut taken = Vec::new();

@@ -10,8 +10,8 @@ use everglade_format::{BLOCK_SIZE, Block, Geometry, Pvbn, Tag, TagKey};
 
 use crate::labels::Labels;
 
-/// Metadata blocks kept: 16 MiB. When it is full it starts again empty, which costs each block in use
-/// one more read.
+/// Metadata blocks kept: 16 MiB. When it is full it starts again empty, which costs each block in
+/// use one more read.
 const KEPT_BLOCKS: usize = 4096;
 
 /// Why a block cannot be used.

@@ -63,8 +63,8 @@ kinds! {
     JournalTorn "journal-torn" warning;
     /// A record of the journal was sealed, and says what cannot be.
     JournalDamaged "journal-damaged" problem;
-    /// The journal holds a record that begins where the superblock's consistency point has none: a newer
-    /// superblock is missing.
+    /// The journal holds a record that begins where the superblock's consistency point has none: a
+    /// newer superblock is missing.
     JournalAhead "journal-ahead" problem;
     /// The device cannot read a block.
     ReadError "read-error" problem;
@@ -74,8 +74,8 @@ kinds! {
     HeaderMismatch "header-mismatch" problem;
     /// A block, inode or volume is stamped later than the superblock.
     StampAhead "stamp-ahead" problem;
-    /// A block could not be read when it was needed, and was given up: reading it is an error until it is
-    /// written again.
+    /// A block could not be read when it was needed, and was given up: reading it is an error until
+    /// it is written again.
     Lost "lost" warning;
     /// Bytes that are no pointer.
     PointerInvalid "pointer-invalid" problem;
@@ -97,7 +97,8 @@ kinds! {
     BlockCount "block-count" problem;
     /// A block has more than one reference, and no count says so (Definition 1).
     DoubleReference "double-reference" problem;
-    /// A block has another number of references than the refcount file says, or that says what cannot be.
+    /// A block has another number of references than the refcount file says, or that says what
+    /// cannot be.
     RefCount "ref-count" problem;
     /// A referenced block is free in the active map (Definition 1).
     NotMarked "not-marked" problem;
@@ -155,8 +156,8 @@ kinds! {
     SnapshotRecord "snapshot-record" problem;
     /// A snapshot descends from none that is there, or is kept for nothing.
     SnapshotHistory "snapshot-history" problem;
-    /// A clone and the volume that it was cloned from do not agree on the snapshot it began as, or it cannot be a clone
-    /// of that volume at all.
+    /// A clone and the volume that it was cloned from do not agree on the snapshot it began as, or
+    /// it cannot be a clone of that volume at all.
     CloneBase "clone-base" problem;
     /// A block of a snapshot is protected by nothing, or will not be in time (Theorems 1 to 3).
     Uncovered "uncovered" problem;

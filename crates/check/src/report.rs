@@ -221,7 +221,8 @@ impl fmt::Display for Report {
         if let Some(journal) = self.journal.filter(|journal| journal.records > 0) {
             writeln!(
                 f,
-                "journal: {} operations in {} records since that consistency point; the next start will \
+                "journal: {} operations in {} records since that consistency point; the next start \
+                will \
                  replay them",
                 journal.operations, journal.records
             )?;
@@ -229,7 +230,8 @@ impl fmt::Display for Report {
         let counts = &self.counts;
         write!(
             f,
-            "aggregate {} at consistency point {}: {} volumes, {} LUNs, {} snapshots, {} of {} blocks in use; ",
+            "aggregate {} at consistency point {}: {} volumes, {} LUNs, {} snapshots, {} of {} \
+            blocks in use; ",
             self.name,
             self.cp,
             counts.volumes,

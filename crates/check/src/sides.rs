@@ -1,7 +1,8 @@
-//! Side files: files of the aggregate that belong to a volume besides its container, for its snapshots.
+//! Side files: files of the aggregate that belong to a volume besides its container, for its
+//! snapshots.
 //!
-//! No directory names them: the volume's superblock does, until they are deleted. Then they are in the hidden
-//! namespace, as side files. So each is named exactly once, by one of the two.
+//! No directory names them: the volume's superblock does, until they are deleted. Then they are in
+//! the hidden namespace, as side files. So each is named exactly once, by one of the two.
 
 use std::collections::BTreeSet;
 

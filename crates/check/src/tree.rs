@@ -1,7 +1,8 @@
 //! Trees of blocks: a walk over a file, and the way to one of its leaves.
 //!
-//! Block (level l, index i) covers the leaves from i × 255^l on; slot s of it is (l − 1, i × 255 + s).
-//! Depth is at most six, and a block is descended from only if its header names just this place.
+//! Block (level l, index i) covers the leaves from i × 255^l on; slot s of it is (l − 1, i × 255 +
+//! s). Depth is at most six, and a block is descended from only if its header names just this
+//! place.
 
 use crate::filesystem::pointer_at;
 use std::ops::Range;
@@ -202,8 +203,8 @@ impl Walk<'_> {
     }
 }
 
-/// Reads block `(file, level, index)` and says what is wrong with it. Blocks that no device has, or that the
-/// container lacks, are reported where references are compared with them.
+/// Reads block `(file, level, index)` and says what is wrong with it. Blocks that no device has, or
+/// that the container lacks, are reported where references are compared with them.
 pub(crate) fn read(
     fs: &FileSystem<'_>,
     object: &Object,

@@ -46,7 +46,8 @@ pub enum Unreadable {
         found: String,
     },
     /// A device claims a place in the member table that does not exist or is taken.
-    #[error("device {} claims to be member {member} of {members}, which is taken or does not exist", device.0)]
+    #[error("device {} claims to be member {member} of {members}, which is taken or does not \
+        exist", device.0)]
     Member {
         /// Which.
         device: DeviceId,

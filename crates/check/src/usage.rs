@@ -1,8 +1,8 @@
 //! Usage: references, the active map and (in volumes) the container, merged by block number (O-03).
 //!
-//! Definition 1: a bit of the active map is set exactly if its block has a reference, and no block has
-//! two, but for leaves of LUNs that share it: those are one more than the block's count in the refcount file. In a
-//! volume the container has a block exactly where the bit is set.
+//! Definition 1: a bit of the active map is set exactly if its block has a reference, and no block
+//! has two, but for leaves of LUNs that share it: those are one more than the block's count in the
+//! refcount file. In a volume the container has a block exactly where the bit is set.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -323,9 +323,9 @@ impl<'u> Usage<'u> {
         }
     }
 
-    /// A volume's active map and container must reach as far as blocks could be in use; the map only as long as
-    /// the volume has no snapshot that it could have been taken back to. In the aggregate areas may be made
-    /// ready before the map grows.
+    /// A volume's active map and container must reach as far as blocks could be in use; the map
+    /// only as long as the volume has no snapshot that it could have been taken back to. In the
+    /// aggregate areas may be made ready before the map grows.
     fn check_reach(&self, findings: &mut Findings) {
         let (Frontiers::Volume(frontier), Some(inside)) = (self.claims.frontiers, &self.fs.inside)
         else {
@@ -422,7 +422,8 @@ impl Bits {
     }
 }
 
-/// The slots in use of a volume's container that are in `range`, and whether all of them could be read.
+/// The slots in use of a volume's container that are in `range`, and whether all of them could be
+/// read.
 pub(crate) fn slots(fs: &FileSystem<'_>, range: &Range<u64>) -> (Vec<(u64, Pointer)>, bool) {
     let mut slots = Vec::new();
     let Some(inside) = &fs.inside else {

@@ -223,8 +223,8 @@ impl Judge<'_> {
         is_base.then(|| inside.slot(number.number).ok()).flatten()
     }
 
-    /// Reports a bad block under the files that refer to it. Blocks that the walk read were reported
-    /// by it.
+    /// Reports a bad block under the files that refer to it. Blocks that the walk read were
+    /// reported by it.
     fn name_bad(&self, number: &Number<'_>, bad: &mut BadBlocks, findings: &mut Findings) {
         let Some(inside) = &self.fs.inside else {
             return;

@@ -97,7 +97,8 @@ pub(crate) fn run(
         }
         AggregateVerb::Resize(resize) => {
             let text = format!(
-                "aggregate {} cannot be made larger in this version; make another one with 'aggregate create', and copy \
+                "aggregate {} cannot be made larger in this version; make another one with \
+                'aggregate create', and copy \
                  LUNs there with nbdcopy if that is not enough",
                 resize.name
             );

@@ -1,8 +1,9 @@
-//! `everglade snapshot diff`: printed as it comes, so that neither the daemon nor this process ever holds more than
-//! one answer of it, whatever the size of the LUN.
+//! `everglade snapshot diff`: printed as it comes, so that neither the daemon nor this process ever
+//! holds more than one answer of it, whatever the size of the LUN.
 //!
-//! The JSON is one object; its ranges come before the totals, because those are known last. Ranges that touch where
-//! one answer ends and the next begins are joined: the last range of an answer waits for the next.
+//! The JSON is one object; its ranges come before the totals, because those are known last. Ranges
+//! that touch where one answer ends and the next begins are joined: the last range of an answer
+//! waits for the next.
 
 use everglade_api::{
     ChangedRange, CompareSnapshot, Name, SCHEMA_VERSION, Snapshot, SnapshotChanges, SnapshotName,

@@ -71,7 +71,8 @@ impl Failure {
     /// The change may have been made or not.
     pub(crate) fn unknown(what: impl fmt::Display) -> Failure {
         let message = format!(
-            "outcome unknown: {what}; the change may have been made or not, so look before repeating it"
+            "outcome unknown: {what}; the change may have been made or not, so look before \
+            repeating it"
         );
         Failure::new(exit::UNKNOWN, message)
     }

@@ -1,9 +1,9 @@
 //! The command line's client: verbs that ask a running daemon over its Unix socket
 //! (docs/reference/conventions.md#running).
 //!
-//! One verb is one or two requests. Data goes to stdout, as an aligned table or as the daemon's own JSON;
-//! everything else to stderr. What would be lost is said, and needs `--yes`. Errors become one line and an exit
-//! code ([`Failure`]).
+//! One verb is one or two requests. Data goes to stdout, as an aligned table or as the daemon's own
+//! JSON; everything else to stderr. What would be lost is said, and needs `--yes`. Errors become
+//! one line and an exit code ([`Failure`]).
 //!
 //! Nothing here knows where the data directory is: the caller says where the socket is.
 

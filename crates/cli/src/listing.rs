@@ -1,8 +1,8 @@
 //! Lists of things as the one who asks wants them: which columns, which rows, in which order.
 //!
-//! A noun has its columns once, with the kind of each; text, order and comparison follow from that. `--where` and
-//! `--sort` go by the value, not by its text, so sizes compare as sizes however they are printed, and what they
-//! leave is also what `--json` prints.
+//! A noun has its columns once, with the kind of each; text, order and comparison follow from that.
+//! `--where` and `--sort` go by the value, not by its text, so sizes compare as sizes however they
+//! are printed, and what they leave is also what `--json` prints.
 
 use std::cmp::Ordering;
 
@@ -237,7 +237,8 @@ impl<'c, T> Filter<'c, T> {
             .find(|relation| rest.starts_with(relation));
         let relation = relation.ok_or_else(|| {
             let text = format!(
-                "--where: {text:?} is not a condition; write COLUMN=VALUE, with =, !=, <, <=, >, >= or \
+                "--where: {text:?} is not a condition; write COLUMN=VALUE, with =, !=, <, <=, >, \
+                >= or \
                  ~ (contains)"
             );
             Failure::new(exit::USAGE, text)

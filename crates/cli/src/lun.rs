@@ -67,7 +67,8 @@ fn run_clone(clone: &LunClone, session: &Session, output: &Output) -> Result<u8,
     let (name, to) = (&clone.name, &clone.to);
     let elsewhere = |what: &str, volume: &Name| {
         let text = format!(
-            "{what} is in volume {volume}, and {name} in {}; a LUN is cloned inside its volume, and 'clone create' \
+            "{what} is in volume {volume}, and {name} in {}; a LUN is cloned inside its volume, \
+            and 'clone create' \
              clones a volume",
             name.volume
         );
@@ -108,9 +109,13 @@ fn run_resize(
         return output.data(&raw, || {
             let (from, to) = (Size(lun.size_bytes), Size(size_bytes));
             match lost {
-                0 => format!("{} would grow from {from} to {to}; nothing is lost\n", resize.name),
+                0 => format!(
+                    "{} would grow from {from} to {to}; nothing is lost\n",
+                    resize.name
+                ),
                 _ => format!(
-                    "{} would shrink from {from} to {to}; what lies in its last {} would be lost for good\n\
+                    "{} would shrink from {from} to {to}; what lies in its last {} would be lost \
+                    for good\n\
                      it needs --yes; shrink the file system or partition in it first\n",
                     resize.name,
                     Size(lost)

@@ -123,7 +123,8 @@ mod tests {
         };
         let expected = "volume v: policy default, next snapshot at 2026-11-22T04:00:00Z\n  \
                         the last snapshot was not taken: no space\n  \
-                        v@hourly.a, which stays though it is old: it is held or in use\n  v@hourly.b\n";
+                        v@hourly.a, which stays though it is old: it is held or in use\n  \
+                        v@hourly.b\n";
         assert_eq!(describe(&status), expected);
     }
 }

@@ -19,8 +19,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// What became of one aggregate.
 pub type Repaired = (String, Result<Repair, Failure>);
 
-/// Asks the daemon to repair these aggregates, or all, one after the other; prints what became of them, and returns the
-/// exit code.
+/// Asks the daemon to repair these aggregates, or all, one after the other; prints what became of
+/// them, and returns the exit code.
 ///
 /// # Errors
 /// Nobody answers, or an aggregate does not exist.
@@ -62,8 +62,8 @@ fn repair_one(
     }
 }
 
-/// Prints what became of aggregates, and returns the exit code: 0 if nothing is left damaged, 1 if something is or may be, that of the
-/// first failure if there was one.
+/// Prints what became of aggregates, and returns the exit code: 0 if nothing is left damaged, 1 if
+/// something is or may be, that of the first failure if there was one.
 ///
 /// # Errors
 /// Nobody reads it.
@@ -120,7 +120,8 @@ fn text(repair: &Repair) -> String {
         RepairState::Done => String::new(),
     };
     let mut text = format!(
-        "{aggregate}: {how}{read_blocks} blocks of metadata read, {mended_blocks} mended, {damaged_blocks} cannot be mended\n"
+        "{aggregate}: {how}{read_blocks} blocks of metadata read, {mended_blocks} mended, \
+        {damaged_blocks} cannot be mended\n"
     );
     for line in &repair.damaged {
         text += &format!("  {line}\n");

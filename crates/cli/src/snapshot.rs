@@ -90,7 +90,8 @@ pub(crate) fn run(
     Ok(exit::OK)
 }
 
-/// Why a snapshot stays: what people called it, and what clones need. No hold of people has a colon.
+/// Why a snapshot stays: what people called it, and what clones need. No hold of people has a
+/// colon.
 fn holds_of(snapshot: &Snapshot) -> Vec<String> {
     let clones = snapshot.clones.iter();
     let clones = clones.map(|clone| format!("clone:{clone}"));
@@ -173,7 +174,8 @@ fn remove(
         }
         let obstacle = obstacle(&snapshot);
         let raw = listing::versioned(json!({
-            "would": "snapshot delete", "object": name.to_string(), "frees_bytes": snapshot.exclusive_bytes,
+            "would": "snapshot delete", "object": name.to_string(),
+            "frees_bytes": snapshot.exclusive_bytes,
             "obstacle": obstacle, "lost": {"snapshot": snapshot},
         }));
         output.data(&raw, || {
@@ -335,7 +337,10 @@ mod tests {
         let text = describe(&restored);
         assert!(text.contains("what is active now would be lost"), "{text}");
         assert!(
-            text.contains("snapshot v@newer of 2026-11-22T03:00:00Z (1.0 MiB that nothing else holds) would be lost"),
+            text.contains(
+                "snapshot v@newer of 2026-11-22T03:00:00Z (1.0 MiB that nothing else \
+                holds) would be lost"
+            ),
             "{text}"
         );
         restored.dry_run = false;

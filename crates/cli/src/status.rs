@@ -37,7 +37,8 @@ fn describe(status: &Status) -> String {
     for condition in &status.conditions {
         let _ = write!(
             text,
-            "\n   object: {}\n    state: {}\n     what: {}\n   action: {}\n     code: {}\n      see: {}\n",
+            "\n   object: {}\n    state: {}\n     what: {}\n   action: {}\n     code: {}\n      \
+            see: {}\n",
             condition.object,
             condition.health,
             condition.what,
@@ -131,7 +132,8 @@ mod tests {
             "action: delete something",
             "code: EVG-4002",
             "see: docs/reference/codes/EVG-4002.md",
-            "aggregate: a online, 4.0 KiB of 1.0 GiB free, journal 7 % filled, at the start its journal gave \
+            "aggregate: a online, 4.0 KiB of 1.0 GiB free, journal 7 % filled, at the start its \
+            journal gave \
              back 12 operations (1.0 MiB) in 34 ms",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -1,6 +1,7 @@
 //! `everglade top`: what goes on now, as differences of counters, drawn again at every interval.
 //!
-//! On a terminal the screen is drawn over; elsewhere one picture follows the other, so that it can be logged.
+//! On a terminal the screen is drawn over; elsewhere one picture follows the other, so that it can
+//! be logged.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};

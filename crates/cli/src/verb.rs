@@ -1,4 +1,5 @@
-//! The grammar: `everglade NOUN VERB OBJECT [--option]`. What a verb does is in the file of its noun.
+//! The grammar: `everglade NOUN VERB OBJECT [--option]`. What a verb does is in the file of its
+//! noun.
 
 mod clone;
 mod policy;
@@ -196,12 +197,13 @@ pub struct AggregateCreate {
     #[arg(long, value_enum, default_value_t = Raid::None, hide_possible_values = true)]
     pub raid: Raid,
 
-    /// Empty directories, regular files or block devices [default: a directory in the data directory]
+    /// Empty directories, regular files or block devices [default: a directory in the data
+    /// directory]
     #[arg(long, value_name = "PATH,PATH,…", value_delimiter = ',')]
     pub devices: Vec<PathBuf>,
 
-    /// Size of each device that is a directory; space is taken only as it is used [default: 64GiB in the data
-    /// directory]
+    /// Size of each device that is a directory; space is taken only as it is used [default: 64GiB
+    /// in the data directory]
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
 
@@ -209,7 +211,8 @@ pub struct AggregateCreate {
     #[arg(long, value_name = "PATH")]
     pub journal_device: Option<PathBuf>,
 
-    /// Size of each half of the journal, 16MiB to 4GiB [default: 2 % of the aggregate, 16MiB to 256MiB]
+    /// Size of each half of the journal, 16MiB to 4GiB [default: 2 % of the aggregate, 16MiB to
+    /// 256MiB]
     #[arg(long, value_name = "SIZE")]
     pub journal_half: Option<Size>,
 

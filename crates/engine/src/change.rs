@@ -133,7 +133,8 @@ pub enum Change {
         /// Which of its snapshots.
         snapshot: String,
     },
-    /// Gives a clone blocks of its own for all that it shares with its base, in the background. Then it is no clone.
+    /// Gives a clone blocks of its own for all that it shares with its base, in the background.
+    /// Then it is no clone.
     StartSplit {
         /// Which clone.
         volume: String,
@@ -143,8 +144,8 @@ pub enum Change {
         /// Which clone.
         volume: String,
     },
-    /// Makes a LUN what it was in a snapshot, and leaves the rest of the volume alone. What was active stays as another
-    /// snapshot.
+    /// Makes a LUN what it was in a snapshot, and leaves the rest of the volume alone. What was
+    /// active stays as another snapshot.
     RestoreLun {
         /// Of which volume.
         volume: String,
@@ -155,7 +156,8 @@ pub enum Change {
         /// Name of the snapshot that is taken of the present image.
         safety: String,
     },
-    /// Makes another LUN that begins with the same blocks, in the background. Done when that has begun.
+    /// Makes another LUN that begins with the same blocks, in the background. Done when that has
+    /// begun.
     CloneLun {
         /// Of which volume.
         volume: String,
@@ -173,7 +175,8 @@ pub enum Change {
         /// The name it was to get.
         name: String,
     },
-    /// Reads all metadata that can be derived from other metadata, and replaces damaged blocks, in the background.
+    /// Reads all metadata that can be derived from other metadata, and replaces damaged blocks, in
+    /// the background.
     StartRepair,
     /// Ends that. What was mended stays so.
     StopRepair,
@@ -184,8 +187,8 @@ pub enum Change {
         /// Of what a consistency point may do for them, 0 to 100; at 0 they rest.
         percent: u8,
     },
-    /// Makes the image of a snapshot the active one. What was active stays as another snapshot, and newer
-    /// snapshots stay too.
+    /// Makes the image of a snapshot the active one. What was active stays as another snapshot, and
+    /// newer snapshots stay too.
     RestoreVolume {
         /// Which volume.
         volume: String,
@@ -194,21 +197,22 @@ pub enum Change {
         /// Name of the snapshot that is taken of the present image.
         safety: String,
     },
-    /// Makes the image of a snapshot the active one, and deletes what is newer, with what was active. All of it
-    /// happens or none.
+    /// Makes the image of a snapshot the active one, and deletes what is newer, with what was
+    /// active. All of it happens or none.
     RollBackVolume {
         /// Which volume.
         volume: String,
         /// To which of its snapshots.
         snapshot: String,
-        /// The snapshots that are newer. If there are others, or one of them has to stay, nothing happens.
+        /// The snapshots that are newer. If there are others, or one of them has to stay, nothing
+        /// happens.
         discards: Vec<String>,
     },
 }
 
 impl Change {
-    /// True for what takes something away: whoever asks for many of these one after the other is better served if they
-    /// come together, and nobody uses what they leave.
+    /// True for what takes something away: whoever asks for many of these one after the other is
+    /// better served if they come together, and nobody uses what they leave.
     pub(crate) fn is_deletion(&self) -> bool {
         matches!(
             self,
@@ -252,8 +256,8 @@ impl Change {
 }
 
 impl Change {
-    /// True if it is refused rather than kept waiting for space that others give back, which may take long: whoever asks
-    /// holds what others wait for.
+    /// True if it is refused rather than kept waiting for space that others give back, which may
+    /// take long: whoever asks holds what others wait for.
     pub(crate) fn is_impatient(&self) -> bool {
         matches!(self, Change::SetNotes { .. })
     }

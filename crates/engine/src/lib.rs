@@ -1,18 +1,20 @@
-//! The storage engine: aggregates, volumes, trees, handlers, consistency points, allocation, reclamation.
+//! The storage engine: aggregates, volumes, trees, handlers, consistency points, allocation,
+//! reclamation.
 //!
 //! An [`Engine`] is what all reactors share; each has a [`Core`], which implements
-//! [`everglade_target::Target`] for the sessions of that reactor. The engine never blocks and never asks the
-//! operating system for anything: everything comes through [`everglade_env::Outside`], so the whole of it runs
-//! under the seeded simulation as it does on real threads.
+//! [`everglade_target::Target`] for the sessions of that reactor. The engine never blocks and never
+//! asks the operating system for anything: everything comes through [`everglade_env::Outside`], so
+//! the whole of it runs under the seeded simulation as it does on real threads.
 //!
-//! The life of a 4 KiB write: [`Core::submit`](everglade_target::Target::submit) makes it an operation and
-//! enters the stripe affinity of its block inline. `ops::write` is admitted, leaves its page in the stripe's
-//! overlay and is done. Within seconds a consistency point freezes the overlays (`cp::freeze`), gives the page
-//! a vvbn and a pvbn and writes it (`cp::clean`), writes the metadata that says so (`cp::finish`, `cp::maps`)
-//! and commits with the superblock (`cp::commit`). A flush waits for the journal, or for that commit.
+//! The life of a 4 KiB write: [`Core::submit`](everglade_target::Target::submit) makes it an
+//! operation and enters the stripe affinity of its block inline. `ops::write` is admitted, leaves
+//! its page in the stripe's overlay and is done. Within seconds a consistency point freezes the
+//! overlays (`cp::freeze`), gives the page a vvbn and a pvbn and writes it (`cp::clean`), writes
+//! the metadata that says so (`cp::finish`, `cp::maps`) and commits with the superblock
+//! (`cp::commit`). A flush waits for the journal, or for that commit.
 //!
-//! The rooms, from the lowest to the highest. A room imports only rooms above its own line in this table;
-//! `cargo xtask tidy` keeps the order.
+//! The rooms, from the lowest to the highest. A room imports only rooms above its own line in this
+//! table; `cargo xtask tidy` keeps the order.
 //!
 //! | room | holds |
 //! | --- | --- |

@@ -38,12 +38,13 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Longest time between consistency points while there are changes, nanoseconds.
     pub cp_interval: Nanos,
-    /// Level-1 blocks of deleted files, or as many blocks released by scans, that one consistency point frees, and blocks
-    /// that a repair reads in it. With fewer than usual they are seen in the middle.
+    /// Level-1 blocks of deleted files, or as many blocks released by scans, that one consistency
+    /// point frees, and blocks that a repair reads in it. With fewer than usual they are seen in
+    /// the middle.
     pub reclaim_regions: u64,
-    /// Scan each new snapshot's map in the background (F-06 … F-08) instead of folding a block of the map when it is
-    /// first changed. For benchmarks that show what the scan would cost: both are right, and media may have been
-    /// used with either.
+    /// Scan each new snapshot's map in the background (F-06 … F-08) instead of folding a block of
+    /// the map when it is first changed. For benchmarks that show what the scan would cost: both
+    /// are right, and media may have been used with either.
     pub create_scan: bool,
 }
 
@@ -122,7 +123,8 @@ pub struct AggregateInfo {
     pub lost: LostInfo,
     /// Blocks that could not be read and were derived again.
     pub mended: MendedInfo,
-    /// Blocks that were not where a pointer says, and were found by way of a container, since it was opened.
+    /// Blocks that were not where a pointer says, and were found by way of a container, since it
+    /// was opened.
     pub stale_reads: u64,
     /// What its journal gave back when it was opened.
     pub recovery: Option<RecoveryInfo>,
@@ -143,9 +145,11 @@ pub struct VolumeInfo {
     pub sync: Sync,
     /// Of a clone, `parent@snapshot`.
     pub base: Option<String>,
-    /// Blocks of its active image at the last consistency point; a clone shares some with its parent.
+    /// Blocks of its active image at the last consistency point; a clone shares some with its
+    /// parent.
     pub used_blocks: u64,
-    /// Blocks that it takes from the aggregate, snapshots and all metadata included, and nothing of its parent's.
+    /// Blocks that it takes from the aggregate, snapshots and all metadata included, and nothing of
+    /// its parent's.
     pub allocated_blocks: u64,
     /// Blocks that deletions of its LUNs and snapshots have yet to give back.
     pub pending_blocks: u64,
@@ -161,7 +165,8 @@ pub struct VolumeInfo {
     pub written_bytes: u64,
 }
 
-/// What a volume is known by whatever it is called, as long as its aggregate is open. No other volume ever gets it.
+/// What a volume is known by whatever it is called, as long as its aggregate is open. No other
+/// volume ever gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeId {
     /// The aggregate's number in this engine.
@@ -215,9 +220,9 @@ impl Engine {
         }))
     }
 
-    /// Opens the aggregate on these devices: reads labels and superblock at once, and leaves mounting to the home
-    /// reactor, which must be woken. If the caller remembers the aggregate, it must be the same one. Watch
-    /// [`Engine::aggregates`] for the outcome.
+    /// Opens the aggregate on these devices: reads labels and superblock at once, and leaves
+    /// mounting to the home reactor, which must be woken. If the caller remembers the aggregate, it
+    /// must be the same one. Watch [`Engine::aggregates`] for the outcome.
     ///
     /// # Errors
     /// What was found, what was expected, what to do. Nothing is written.
@@ -229,7 +234,8 @@ impl Engine {
     ) -> Result<u32, Refusal> {
         let labels = labels::read(storage, devices, expected)?;
         let shared = &self.0;
-        // Reactors ask for aggregates all the time: they do not wait for devices that are looked at here.
+        // Reactors ask for aggregates all the time: they do not wait for devices that are looked at
+        // here.
         let opening = shared.opening.lock();
         let _alone = opening.unwrap_or_else(PoisonError::into_inner);
         let known = shared.all();
@@ -250,8 +256,8 @@ impl Engine {
         let affinities = AggregateAffinities::add(&shared.affinities, RANGES)
             .map_err(|gone| Refusal::new(gone.to_string(), "a running engine", "Start again"))?;
         let superblock = labels.superblock;
-        // A daemon that was killed may have left in a device's cache what is read here. A flush is answered
-        // from what is committed, so that must be stable now.
+        // A daemon that was killed may have left in a device's cache what is read here. A flush is
+        // answered from what is committed, so that must be stable now.
         for device in &labels.devices {
             storage.flush(*device).map_err(|error| {
                 Refusal::new(
@@ -324,9 +330,9 @@ impl Engine {
         self.0.aggregate(id).request_stop();
     }
 
-    /// Lets go of an aggregate that has stopped or failed, because it is deleted: nothing lists it any more, the
-    /// names of its volumes are free, and its memory comes back when nothing of it is under way. Its devices may be
-    /// closed then and later. Reactors must be woken.
+    /// Lets go of an aggregate that has stopped or failed, because it is deleted: nothing lists it
+    /// any more, the names of its volumes are free, and its memory comes back when nothing of it is
+    /// under way. Its devices may be closed then and later. Reactors must be woken.
     ///
     /// # Panics
     /// If it could still do something.
@@ -400,7 +406,8 @@ impl Engine {
         names.get(volume).copied()
     }
 
-    /// The reactor on which the consistency points of an export's aggregate run, if there is such a volume.
+    /// The reactor on which the consistency points of an export's aggregate run, if there is such a
+    /// volume.
     #[must_use]
     pub fn home_reactor_of(&self, export: &str) -> Option<usize> {
         let (volume, _) = export.split_once('/')?;
@@ -408,11 +415,12 @@ impl Engine {
         Some(self.0.aggregate(id).home)
     }
 
-    /// What administrators' programs keep in an aggregate ([`crate::change::Change::SetNotes`]); nothing before it is
-    /// open.
+    /// What administrators' programs keep in an aggregate ([`crate::change::Change::SetNotes`]);
+    /// nothing before it is open.
     ///
     /// # Errors
-    /// Why they cannot be read, in one line. An aggregate that does not exist counts as one that does not answer.
+    /// Why they cannot be read, in one line. An aggregate that does not exist counts as one that
+    /// does not answer.
     pub fn notes(&self, aggregate: u32) -> Result<Arc<[u8]>, Unreadable> {
         let all = self.0.all();
         let found = all.iter().find(|known| known.id == aggregate);
@@ -448,7 +456,8 @@ impl Engine {
         look::one(&*self.0.volume(volume)?, name)
     }
 
-    /// Whether a snapshot has what a LUN could be restored to, as [`change::Change::RestoreLun`] would find it now.
+    /// Whether a snapshot has what a LUN could be restored to, as [`change::Change::RestoreLun`]
+    /// would find it now.
     ///
     /// # Errors
     /// What that would be refused with.
@@ -517,13 +526,14 @@ impl Engine {
         luns
     }
 
-    /// Lets go of everything, for a process that outlives its engines: volumes, LUNs and aggregates refer to
-    /// each other. Nothing may run any more.
+    /// Lets go of everything, for a process that outlives its engines: volumes, LUNs and aggregates
+    /// refer to each other. Nothing may run any more.
     pub fn dissolve(&self) {
         self.0.all().iter().for_each(|known| dissolve(known));
     }
 
-    /// Operations that had to wait for the stripe they are in, instead of running at once where they arrived.
+    /// Operations that had to wait for the stripe they are in, instead of running at once where
+    /// they arrived.
     #[must_use]
     pub fn queued_operations(&self) -> u64 {
         self.0.affinities.counts()[everglade_affinity::Class::Stripe as usize].queued
@@ -568,11 +578,12 @@ fn dirty_memory(memory: u64) -> u64 {
     half.min(448 << 20).max(memory / 4)
 }
 
-/// Bytes that may be cached while `dirty` bytes wait for consistency points and the journal: half of the memory, or
-/// what is left of it if that is less. An eighth is for the network, a sixteenth for metadata that is pinned and what
-/// is read ahead, and a sixteenth for what is not in pages: tables, queues, pages that the allocator holds
-/// (docs/design/design.md §12). What is dirty goes into the cache when it is clean, so the cache gives way when there
-/// is most of it, and has its half again afterwards.
+/// Bytes that may be cached while `dirty` bytes wait for consistency points and the journal: half
+/// of the memory, or what is left of it if that is less. An eighth is for the network, a sixteenth
+/// for metadata that is pinned and what is read ahead, and a sixteenth for what is not in pages:
+/// tables, queues, pages that the allocator holds (docs/design/design.md §12). What is dirty goes
+/// into the cache when it is clean, so the cache gives way when there is most of it, and has its
+/// half again afterwards.
 fn cache_memory(memory: u64, dirty: u64) -> u64 {
     let left = (memory - memory / 4).saturating_sub(dirty);
     left.min(memory / 2).max(memory / 8)

@@ -1,8 +1,9 @@
-//! The outside world as the server sees it: memory pages for I/O, devices, clock, randomness, wake-ups.
+//! The outside world as the server sees it: memory pages for I/O, devices, clock, randomness,
+//! wake-ups.
 //!
-//! Everything nondeterministic comes in through this crate, shaped as *completions*: an operation is
-//! submitted with a token, and its result is found by polling. Two implementations exist: real threads
-//! with io_uring (or worker threads where io_uring is forbidden), and the seeded world of
+//! Everything nondeterministic comes in through this crate, shaped as *completions*: an operation
+//! is submitted with a token, and its result is found by polling. Two implementations exist: real
+//! threads with io_uring (or worker threads where io_uring is forbidden), and the seeded world of
 //! `everglade-testing`. Nothing else in the workspace calls the operating system for these things.
 
 mod action;

@@ -7,8 +7,8 @@ pub type Nanos = u64;
 
 /// What one reactor may ask of the outside world. Never blocks.
 pub trait Outside {
-    /// Starts `op`. Exactly one [`Completion`] with `token` follows from [`Outside::poll`], also for
-    /// operations that fail at once. Never fails, never completes inside the call.
+    /// Starts `op`. Exactly one [`Completion`] with `token` follows from [`Outside::poll`], also
+    /// for operations that fail at once. Never fails, never completes inside the call.
     fn submit(&mut self, op: Op, token: u64);
 
     /// Appends the completions that are ready. Does not wait.
@@ -27,7 +27,8 @@ pub trait Outside {
     fn wake(&self, reactor: usize);
 
     /// Bytes the host could still give to this device, beyond what is already allocated to it;
-    /// `None` where the device owns its space (block devices), or its host does not say. May be a second old.
+    /// `None` where the device owns its space (block devices), or its host does not say. May be a
+    /// second old.
     fn host_free_bytes(&self, device: DeviceId) -> Option<u64>;
 }
 

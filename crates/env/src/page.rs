@@ -49,8 +49,9 @@ impl Page {
         Page(Memory::take())
     }
 
-    /// Pages to be overwritten whole, in ascending order of their addresses: where they are neighbours, which
-    /// they often are if they were let go together, a transfer finds one piece of memory.
+    /// Pages to be overwritten whole, in ascending order of their addresses: where they are
+    /// neighbours, which they often are if they were let go together, a transfer finds one piece of
+    /// memory.
     #[must_use]
     pub fn several(count: usize) -> Vec<Page> {
         if count < RUN_LEAST {
@@ -92,16 +93,16 @@ impl PageRef {
         a.0.address() == b.0.address()
     }
 
-    /// What `author` noted about the contents with [`PageRef::leave_note`]; nothing if somebody else noted
-    /// something before.
+    /// What `author` noted about the contents with [`PageRef::leave_note`]; nothing if somebody
+    /// else noted something before.
     #[must_use]
     pub fn note(&self, author: u32) -> Option<u64> {
         self.0.note(author)
     }
 
-    /// Remembers a number that follows from the contents and is dear to compute, such as their code under a key
-    /// (`author` stands for that). It stays until the memory is written again. One page has one note, the
-    /// first; the page of zeroes has none, because everybody shares it.
+    /// Remembers a number that follows from the contents and is dear to compute, such as their code
+    /// under a key (`author` stands for that). It stays until the memory is written again. One page
+    /// has one note, the first; the page of zeroes has none, because everybody shares it.
     ///
     /// # Panics
     /// If `author` is 0 or 1.
@@ -111,8 +112,9 @@ impl PageRef {
         }
     }
 
-    /// Asks the processor for what whoever uses this page next will touch: the count of its holders, and the beginning of
-    /// its contents. From there on the processor sees that they are read in order.
+    /// Asks the processor for what whoever uses this page next will touch: the count of its
+    /// holders, and the beginning of its contents. From there on the processor sees that they are
+    /// read in order.
     #[inline]
     pub fn prefetch(&self) {
         self.0.prefetch(PREFETCHED_LINES);

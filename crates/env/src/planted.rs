@@ -3,7 +3,8 @@
 //!
 //! * `flush-skipped`: durable writes and flushes are reported without anything being durable.
 //!
-//! A name nobody knows ends the process, because a test that plants it would pass for the wrong reason.
+//! A name nobody knows ends the process, because a test that plants it would pass for the wrong
+//! reason.
 
 use std::sync::LazyLock;
 

@@ -1,21 +1,22 @@
 //! Asking the processor for memory before it is needed.
 //!
-//! A look-up that follows three addresses, each found at the one before, waits for memory three times. Where several
-//! such look-ups are to be done, all their first lines can be asked for, then all their second ones, and the waits are
-//! shared.
+//! A look-up that follows three addresses, each found at the one before, waits for memory three
+//! times. Where several such look-ups are to be done, all their first lines can be asked for, then
+//! all their second ones, and the waits are shared.
 #![expect(unsafe_code, reason = "the instruction has no safe wrapper")]
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Asks for the cache line that `place` begins in. No more than a hint: nothing is read as far as the program can tell,
-/// and any address will do.
+/// Asks for the cache line that `place` begins in. No more than a hint: nothing is read as far as
+/// the program can tell, and any address will do.
 #[inline]
 pub fn prefetch<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the instruction needs SSE, which every x86-64 has; it touches no memory and never faults.
+        // SAFETY: the instruction needs SSE, which every x86-64 has; it touches no memory and never
+        // faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -4,15 +4,15 @@
 //! they cost no interruption), else *cooperative*, else plain. Deferred needs a single submitting
 //! thread; the ring is therefore made disabled, and the thread that first uses it owns it.
 //!
-//! `push` only fills the submission queue. `turn` enters the kernel if there is anything to submit or
-//! to collect, at most once, and takes what is complete. While the reactor sleeps, the kernel signals
-//! an eventfd for every completion and for deferred work, and the wait point (`reactor::poller`)
-//! watches it, by edges, so that nobody has to read it. (The descriptor of the ring itself would not
-//! do: it does not become readable for deferred work.) `has_completions` tells real signals from those
-//! for what has been collected since.
+//! `push` only fills the submission queue. `turn` enters the kernel if there is anything to submit
+//! or to collect, at most once, and takes what is complete. While the reactor sleeps, the kernel
+//! signals an eventfd for every completion and for deferred work, and the wait point
+//! (`reactor::poller`) watches it, by edges, so that nobody has to read it. (The descriptor of the
+//! ring itself would not do: it does not become readable for deferred work.) `has_completions`
+//! tells real signals from those for what has been collected since.
 //!
-//! Memory: from `push` until the key has come out of `turn`, file, memory and the array that names it
-//! belong to the kernel, whatever the calls in between return. There is no cancellation, and the
+//! Memory: from `push` until the key has come out of `turn`, file, memory and the array that names
+//! it belong to the kernel, whatever the calls in between return. There is no cancellation, and the
 //! owner waits for everything before it drops anything.
 #![expect(
     unsafe_code,

@@ -1,5 +1,5 @@
-//! Blocking access to the devices of a world, for start-up and offline tools. Data goes through pages,
-//! because the host wants aligned memory.
+//! Blocking access to the devices of a world, for start-up and offline tools. Data goes through
+//! pages, because the host wants aligned memory.
 
 use crate::device::Piece;
 use crate::transfer::{self, Fault};

@@ -247,7 +247,8 @@ unsafe fn run_whole(
     mut left: u64,
 ) -> Result<(), Fault> {
     loop {
-        // SAFETY: the file is borrowed, the gather is ours, the memory is vouched for by the caller.
+        // SAFETY: the file is borrowed, the gather is ours, the memory is vouched for by the
+        // caller.
         let outcome = unsafe { gather.transfer(action, file, offset, 0).run() };
         match Step::of(outcome, left) {
             Step::Done => return Ok(()),

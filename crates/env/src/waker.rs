@@ -5,8 +5,8 @@
 //!
 //! Whoever wakes first makes its message visible, then changes the state; the reactor first changes
 //! the state back (`rouse`), then looks for messages. So a message is seen by the look after the
-//! `rouse` that follows its `wake`, or the `wake` happens after that `rouse` and ends the next sleep.
-//! A write that arrives late, when something else ended the sleep, costs one empty wake-up.
+//! `rouse` that follows its `wake`, or the `wake` happens after that `rouse` and ends the next
+//! sleep. A write that arrives late, when something else ended the sleep, costs one empty wake-up.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};

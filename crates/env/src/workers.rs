@@ -1,9 +1,9 @@
-//! Plain threads for calls that may block: opening and making files, reserving and punching, and all
-//! I/O where io_uring is forbidden. A reactor never waits for them; they report to it through a
+//! Plain threads for calls that may block: opening and making files, reserving and punching, and
+//! all I/O where io_uring is forbidden. A reactor never waits for them; they report to it through a
 //! channel and wake it.
 //!
-//! The queue is unbounded on purpose: what is in it belongs to operations that reactors have accepted,
-//! and those are bounded by whoever submits.
+//! The queue is unbounded on purpose: what is in it belongs to operations that reactors have
+//! accepted, and those are bounded by whoever submits.
 
 use std::thread::JoinHandle;
 

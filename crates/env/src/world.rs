@@ -1,7 +1,8 @@
 //! The world outside of one server: its devices, how I/O is done, and the bells of its reactors.
 //!
-//! Devices are opened and closed here, blocking; a reactor is handed out to one owner at a time. A device number
-//! is never given twice, so a late operation on a closed device is refused, not misdirected.
+//! Devices are opened and closed here, blocking; a reactor is handed out to one owner at a time. A
+//! device number is never given twice, so a late operation on a closed device is refused, not
+//! misdirected.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -211,8 +212,8 @@ impl World {
         }
     }
 
-    /// The handle of one reactor, which nobody else has. It may be moved to the thread that will run it, and belongs
-    /// to that thread from its first `poll` or `wait`.
+    /// The handle of one reactor, which nobody else has. It may be moved to the thread that will
+    /// run it, and belongs to that thread from its first `poll` or `wait`.
     ///
     /// # Errors
     /// If the host gives no descriptors or memory for it.

@@ -67,7 +67,8 @@ pub(crate) enum Verb {
     Serve(Serve),
     /// Verify aggregates while no server runs; change nothing
     Check(Check),
-    /// Read all metadata, and derive what is damaged from the rest; a running server goes on serving
+    /// Read all metadata, and derive what is damaged from the rest; a running server goes on
+    /// serving
     Repair(Repair),
     /// Check or show the configuration
     Config {
@@ -192,8 +193,8 @@ pub(crate) struct Serve {
     )]
     pub(crate) reactors: Option<usize>,
 
-    /// Keep each data plane thread on a processor of its own: auto (if there is exactly one for each),
-    /// off [default: auto]
+    /// Keep each data plane thread on a processor of its own: auto (if there is exactly one for
+    /// each), off [default: auto]
     #[arg(
         long,
         value_name = "WAY",
@@ -337,7 +338,8 @@ pub(crate) struct Check {
 /// Options of `repair`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A running server repairs while its clients work. Without one, this command opens the\n\
+    after_help = "A running server repairs while its clients work. Without one, this command opens \
+        the\n\
     aggregates itself. Data of LUNs is not read: it cannot be derived.\n\
     Exit code: 0 nothing is left damaged, 1 something cannot be derived."
 )]

@@ -1,7 +1,7 @@
 //! `everglade check`: the independent verifier, run while no daemon has the directory open.
 //!
-//! 0 clean, 1 problems found, 2 cannot read. Reports are data and go to stdout; why something cannot
-//! be read, and progress, go to stderr. Nothing is written anywhere.
+//! 0 clean, 1 problems found, 2 cannot read. Reports are data and go to stdout; why something
+//! cannot be read, and progress, go to stderr. Nothing is written anywhere.
 
 use std::process::ExitCode;
 
@@ -31,7 +31,8 @@ pub(crate) fn run(global: &Global, check: &Check) -> Result<ExitCode, Failure> {
         let seen = aggregate.uuid.and_then(|uuid| directory.seen().of(uuid));
         if let Some(seen) = seen.filter(|seen| report.cp < *seen) {
             eprintln!(
-                "everglade: aggregate {} is at consistency point {}, and {seen} was seen before: its devices are an older copy, \
+                "everglade: aggregate {} is at consistency point {}, and {seen} was seen before: \
+                its devices are an older copy, \
                  which the daemon refuses",
                 report.name, report.cp
             );

@@ -44,8 +44,8 @@ fn socket(global: &Global) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The configuration of a daemon with the same settings. Where NBD listens is its business, and that path may be too long;
-/// so may that of the API be, for whom it does not matter.
+/// The configuration of a daemon with the same settings. Where NBD listens is its business, and
+/// that path may be too long; so may that of the API be, for whom it does not matter.
 pub(crate) fn configured(global: &Global, api_unix: Option<UnixListen>) -> Result<Config, Failure> {
     let settings = Settings {
         data_dir: global.data_dir.clone(),

@@ -1,4 +1,5 @@
-//! `everglade config check|show`: what a daemon would make of flags, environment and file, without starting one.
+//! `everglade config check|show`: what a daemon would make of flags, environment and file, without
+//! starting one.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! `everglade man` and `everglade completion`: made from the grammar, so that they say what the program does.
+//! `everglade man` and `everglade completion`: made from the grammar, so that they say what the
+//! program does.
 
 use std::fs;
 use std::io::{self, Write};

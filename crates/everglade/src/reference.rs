@@ -1,5 +1,5 @@
-//! `everglade reference`: parts of the reference, made from the program itself. `cargo xtask gen` puts them into
-//! documents, and its check fails when one is stale.
+//! `everglade reference`: parts of the reference, made from the program itself. `cargo xtask gen`
+//! puts them into documents, and its check fails when one is stale.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;

@@ -1,13 +1,16 @@
-//! Wrong usage, said as everything else that goes wrong: in one line that names the argument and the remedy.
+//! Wrong usage, said as everything else that goes wrong: in one line that names the argument and
+//! the remedy.
 //!
-//! clap's own messages are a paragraph with tips, and the usage of the verb below it. Their parts are put in a row.
+//! clap's own messages are a paragraph with tips, and the usage of the verb below it. Their parts
+//! are put in a row.
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 use crate::args::Args;
 
-/// The line, or nothing where it is no mistake: help, a version, or a noun without a verb, which gets its help.
+/// The line, or nothing where it is no mistake: help, a version, or a noun without a verb, which
+/// gets its help.
 pub(crate) fn line(error: &clap::Error) -> Option<String> {
     match error.kind() {
         ErrorKind::DisplayHelp
@@ -36,7 +39,8 @@ pub(crate) fn line(error: &clap::Error) -> Option<String> {
     Some(parts.join("; "))
 }
 
-/// How the verb is used whose usage clap has printed: with all that must be given, not with what was.
+/// How the verb is used whose usage clap has printed: with all that must be given, not with what
+/// was.
 fn usage_in(text: &str) -> Option<String> {
     let printed = text
         .lines()

@@ -1,4 +1,5 @@
-//! `everglade version`: what to quote in a report, and what decides whether two builds can share data.
+//! `everglade version`: what to quote in a report, and what decides whether two builds can share
+//! data.
 
 use std::process::ExitCode;
 

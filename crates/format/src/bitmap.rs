@@ -1,7 +1,7 @@
 //! Bitmap metafile blocks: headerless, bit `i` of block `b` stands for number `b × 32,768 + i`.
 //!
-//! Bit `i` is bit `i % 8` of byte `i / 8`, so that a block read as little-endian 64-bit words has bit
-//! `i` at position `i % 64` of word `i / 64`. A set bit means *in use* (Definition 1).
+//! Bit `i` is bit `i % 8` of byte `i / 8`, so that a block read as little-endian 64-bit words has
+//! bit `i` at position `i % 64` of word `i / 64`. A set bit means *in use* (Definition 1).
 
 use crate::{BITS_PER_BLOCK, Block};
 

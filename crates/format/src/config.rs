@@ -215,8 +215,8 @@ impl Config {
                 hex(&bytes[..8]),
             ));
         }
-        // The checksum is at the same place in every version, so that a torn record is never taken for
-        // a newer one.
+        // The checksum is at the same place in every version, so that a torn record is never taken
+        // for a newer one.
         if blake3::hash(&bytes[..CHECK_AT]) != array_at::<32>(bytes, CHECK_AT) {
             return Err(Damage::new(
                 "config record checksum",
@@ -460,7 +460,8 @@ mod tests {
                 33,
                 1,
                 Writer::Newer,
-                "read-only-compatible feature flags: expected none, as this build knows none, found 0x100",
+                "read-only-compatible feature flags: expected none, as this build knows none, \
+                found 0x100",
             ),
             (
                 40,

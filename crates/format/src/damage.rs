@@ -21,8 +21,8 @@ pub struct Damage {
 pub enum Writer {
     /// Somebody who meant this version of the format, so something is broken.
     Same,
-    /// Somebody who knows more than this build: the bytes are whole, of a newer version or with features that it
-    /// does not have.
+    /// Somebody who knows more than this build: the bytes are whole, of a newer version or with
+    /// features that it does not have.
     Newer,
     /// A build from before the format was frozen; the bytes are whole.
     Older,
@@ -65,7 +65,8 @@ impl Damage {
         })
     }
 
-    /// True if nothing is broken: the bytes are of another version, or have features that this build does not know.
+    /// True if nothing is broken: the bytes are of another version, or have features that this
+    /// build does not know.
     #[must_use]
     pub fn is_of_another(&self) -> bool {
         self.writer != Writer::Same

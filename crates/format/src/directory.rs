@@ -1,7 +1,7 @@
 //! Directories: names of volumes, LUNs and hidden files.
 //!
-//! A block starts with a [`crate::indirect::Header`]; entry `i` of the block is at 16 + 128 × i, 31 to a
-//! block; the last 112 bytes are zero. A free entry is all zero.
+//! A block starts with a [`crate::indirect::Header`]; entry `i` of the block is at 16 + 128 × i, 31
+//! to a block; the last 112 bytes are zero. A free entry is all zero.
 //!
 //! | offset in the entry | bytes | field |
 //! | --- | --- | --- |

@@ -7,8 +7,8 @@
 use crate::number::NUMBER_END;
 use crate::{BITS_PER_BLOCK, Damage, Dbn, Extent, Pvbn};
 
-/// Blocks in an allocation area unless an aggregate says otherwise: 128 MiB, one block of the active
-/// map, so that an area's score is the count of clear bits of that block.
+/// Blocks in an allocation area unless an aggregate says otherwise: 128 MiB, one block of the
+/// active map, so that an area's score is the count of clear bits of that block.
 pub const AREA_BLOCKS: u64 = BITS_PER_BLOCK;
 /// Smallest area an aggregate may have (small areas serve tests with tiny devices).
 pub const AREA_BLOCKS_MIN: u64 = 256;

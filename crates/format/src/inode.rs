@@ -73,7 +73,8 @@ pub struct Inode {
     pub root: Pointer,
     /// The file's data, if it is held here instead of in a tree (B-05).
     pub inline: Option<Vec<u8>>,
-    /// It was made shorter: the tree may have blocks beyond the end, which are being freed. LUNs only.
+    /// It was made shorter: the tree may have blocks beyond the end, which are being freed. LUNs
+    /// only.
     pub is_cut: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Records of the journal: what clients did since the last consistency point (C-02,
 //! docs/design/design.md §5).
 //!
-//! A record is a header block and payload pages, one after the other in the region. The header describes a
-//! run of operations with consecutive sequences, and holds one code for each payload page, so that a reader
-//! knows of every page whether it is the one that was written.
+//! A record is a header block and payload pages, one after the other in the region. The header
+//! describes a run of operations with consecutive sequences, and holds one code for each payload
+//! page, so that a reader knows of every page whether it is the one that was written.
 //!
 //! | offset | bytes | field |
 //! | --- | --- | --- |
@@ -31,12 +31,13 @@
 //! | 16 | 8 | first byte |
 //! | 24 | 8 | bytes |
 //!
-//! The payload of a write is the blocks of the file that it touches, whole; of the first and last only the
-//! bytes inside the range mean something. The codes are keyed because clients choose the payload: nobody
-//! can place a page in the journal that passes for a header (docs/design/design.md §5).
+//! The payload of a write is the blocks of the file that it touches, whole; of the first and last
+//! only the bytes inside the range mean something. The codes are keyed because clients choose the
+//! payload: nobody can place a page in the journal that passes for a header (docs/design/design.md
+//! §5).
 //!
-//! Elsewhere on purpose: which records follow each other (`everglade_journal::scan`, and once more, on its
-//! own, `everglade_check`).
+//! Elsewhere on purpose: which records follow each other (`everglade_journal::scan`, and once more,
+//! on its own, `everglade_check`).
 
 use crate::bytes::{array_at, put, u16_at, u32_at, u64_at};
 use crate::config::Uuid;
@@ -111,7 +112,8 @@ pub const fn fits(operations: usize, pages: usize) -> bool {
     OPERATIONS_AT + operations * OPERATION_BYTES + pages * PAGE_CODE_BYTES <= CODE_AT
 }
 
-/// True if the block claims to be a header and is as it was sealed; what it says may still be impossible.
+/// True if the block claims to be a header and is as it was sealed; what it says may still be
+/// impossible.
 #[must_use]
 pub fn is_sealed(block: &Block, key: &TagKey) -> bool {
     let mut unsealed = *block;

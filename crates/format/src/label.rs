@@ -6,8 +6,8 @@
 //! | 64 KiB, 128 KiB | config records: epoch `e` in slot `e % 2` |
 //! | 256 KiB, 512 KiB | superblocks: consistency point `n` in slot `n % 2` |
 //!
-//! The copy occupies the last MiB of the device. So each superblock slot has two copies per member; a
-//! commit writes all of them, and a torn write leaves the other slot whole.
+//! The copy occupies the last MiB of the device. So each superblock slot has two copies per member;
+//! a commit writes all of them, and a torn write leaves the other slot whole.
 
 use crate::{BLOCK_SIZE, CpNumber, Dbn, Geometry};
 
@@ -39,9 +39,9 @@ pub fn label_offsets(size_bytes: u64) -> [u64; 2] {
     [0, (blocks - LABEL_BLOCKS) * BLOCK_SIZE as u64]
 }
 
-/// Where data lies on a device of `size_blocks`: first block and length, in whole areas. Leaves room
-/// for the labels and 1 % spare, so that a slightly smaller replacement fits. `None` if the device is
-/// too small for one area.
+/// Where data lies on a device of `size_blocks`: first block and length, in whole areas. Leaves
+/// room for the labels and 1 % spare, so that a slightly smaller replacement fits. `None` if the
+/// device is too small for one area.
 #[must_use]
 pub fn data_region(size_blocks: u64, area_blocks: u64, journal_blocks: u64) -> Option<(Dbn, u64)> {
     let first = LABEL_BLOCKS + journal_blocks;

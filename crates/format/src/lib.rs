@@ -51,5 +51,6 @@ pub type Block = [u8; BLOCK_SIZE];
 pub const SPAN: u64 = 255;
 /// Bits in one block of a bitmap metafile.
 pub const BITS_PER_BLOCK: u64 = 32_768;
-/// Version of the format that this code reads and writes. It is frozen (decision 0018); 0 was what builds from before wrote.
+/// Version of the format that this code reads and writes. It is frozen (decision 0018); 0 was what
+/// builds from before wrote.
 pub const FORMAT_VERSION: u32 = 1;

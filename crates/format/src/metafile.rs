@@ -1,8 +1,8 @@
 //! The files with fixed ids that hold a file system's own metadata (B-14).
 //!
 //! Both kinds of file system, aggregate and volume, have the same set; only the aggregate has a
-//! context map, and only a volume in which files share blocks a refcount file. The table says how each file's leaves are
-//! interpreted.
+//! context map, and only a volume in which files share blocks a refcount file. The table says how
+//! each file's leaves are interpreted.
 
 use crate::{FileId, Layer};
 
@@ -20,10 +20,11 @@ pub const DIRECTORY: FileId = FileId(5);
 pub const HIDDEN: FileId = FileId(6);
 /// Owner and tag of each block in use (aggregate only; replaces B-09).
 pub const CONTEXT_MAP: FileId = FileId(7);
-/// References to each block beyond the first (B-15). Only in volumes, and only while some block has any: without it
-/// every block in use has one reference.
+/// References to each block beyond the first (B-15). Only in volumes, and only while some block has
+/// any: without it every block in use has one reference.
 pub const REFCOUNTS: FileId = FileId(8);
-/// What administrators' programs keep in the aggregate ([`crate::notes`]); it has no inode before there is any.
+/// What administrators' programs keep in the aggregate ([`crate::notes`]); it has no inode before
+/// there is any.
 pub const NOTES: FileId = FileId(9);
 /// First id given to LUNs and containers.
 pub const FIRST_FILE: FileId = FileId(64);

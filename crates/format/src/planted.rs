@@ -1,11 +1,11 @@
-//! Planted bugs: mistakes the product does not make, unless it is built with the feature `planted` to prove
-//! that the simulation would find them (docs/contributing/house-style.md §7). Nothing else may turn
-//! that feature on.
+//! Planted bugs: mistakes the product does not make, unless it is built with the feature `planted`
+//! to prove that the simulation would find them (docs/contributing/house-style.md §7). Nothing else
+//! may turn that feature on.
 //!
-//! A mistake is one line at the place where it would be made: `if planted::is(Bug::FlushSkipped)`. Without the
-//! feature that is `false` at compile time, and nothing of it is left. One build has all of them; which one is
-//! made is chosen at run time for the whole process. They are here, below everything that can be wrong,
-//! because every crate of the data path depends on this one.
+//! A mistake is one line at the place where it would be made: `if planted::is(Bug::FlushSkipped)`.
+//! Without the feature that is `false` at compile time, and nothing of it is left. One build has
+//! all of them; which one is made is chosen at run time for the whole process. They are here, below
+//! everything that can be wrong, because every crate of the data path depends on this one.
 
 macro_rules! bugs {
     ($($(#[doc = $text:literal])+ $name:ident,)+) => {
@@ -195,7 +195,8 @@ bugs! {
     LunCloneForgetsEdge,
     /// A LUN's clone leaves out one level-1 block after each step.
     LunCloneCursorAhead,
-    /// When an aggregate becomes read-only, what its consistency point was writing is not read any more.
+    /// When an aggregate becomes read-only, what its consistency point was writing is not read any
+    /// more.
     ReadOnlyForgetsFrozen,
     /// A flush of a read-only aggregate is answered although something is in memory only.
     ReadOnlyFlushAnswered,

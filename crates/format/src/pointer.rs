@@ -52,8 +52,8 @@ impl Pointer {
         tag: Tag(0),
     };
 
-    /// No block any more: it could not be read when it was needed, and reads as an error until it is
-    /// overwritten (docs/design/design.md §5). At the volume layer only.
+    /// No block any more: it could not be read when it was needed, and reads as an error until it
+    /// is overwritten (docs/design/design.md §5). At the volume layer only.
     pub const LOST: Pointer = Pointer {
         vvbn: Vvbn(LOST),
         pvbn: Pvbn(LOST),

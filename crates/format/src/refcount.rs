@@ -1,12 +1,15 @@
-//! Blocks of a volume's refcount file (B-15): headerless, like those of the active map, and in snapshots like those.
+//! Blocks of a volume's refcount file (B-15): headerless, like those of the active map, and in
+//! snapshots like those.
 //!
-//! Block `b` has 2,048 little-endian 16-bit counts; count `i` is at byte 2 × i and stands for vvbn b × 2,048 + i. It says
-//! how many references the volume's files have to that vvbn *beyond the first*, so a vvbn in use has one reference more
-//! than its count, and one that is not in use has count 0. A block that is absent (a hole, or beyond the end) is all
-//! zero; a block that becomes all zero is removed, and so is a file without blocks.
+//! Block `b` has 2,048 little-endian 16-bit counts; count `i` is at byte 2 × i and stands for vvbn
+//! b × 2,048 + i. It says how many references the volume's files have to that vvbn *beyond the
+//! first*, so a vvbn in use has one reference more than its count, and one that is not in use has
+//! count 0. A block that is absent (a hole, or beyond the end) is all zero; a block that becomes
+//! all zero is removed, and so is a file without blocks.
 //!
-//! Counts reach [`COUNT_MAX`]; [`RESERVED`] is never written. Two bytes, not one: with one byte a 256th reference would
-//! have to be a copy, and a golden image of which a thousand clones are made is what clones are for.
+//! Counts reach [`COUNT_MAX`]; [`RESERVED`] is never written. Two bytes, not one: with one byte a
+//! 256th reference would have to be a copy, and a golden image of which a thousand clones are made
+//! is what clones are for.
 
 use crate::bytes::u16_at;
 use crate::{BLOCK_SIZE, Block, Vvbn};
@@ -15,8 +18,8 @@ use crate::{BLOCK_SIZE, Block, Vvbn};
 pub const COUNTS_PER_BLOCK: u64 = 2_048;
 /// The highest count there can be.
 pub const COUNT_MAX: u16 = u16::MAX - 1;
-/// Clones are refused that would make a count higher: restoring single LUNs, which cannot be refused when it has begun,
-/// has the rest.
+/// Clones are refused that would make a count higher: restoring single LUNs, which cannot be
+/// refused when it has begun, has the rest.
 pub const CLONE_MAX: u16 = COUNT_MAX / 2;
 /// No count.
 pub const RESERVED: u16 = u16::MAX;

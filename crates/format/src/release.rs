@@ -1,8 +1,9 @@
-//! Blocks of the release file: vvbns that no image refers to any more, still protected by the summary map.
+//! Blocks of the release file: vvbns that no image refers to any more, still protected by the
+//! summary map.
 //!
-//! A delete scan needs the snapmaps of its victims up to the end (Theorem 3 of S003). Their own blocks are
-//! therefore not released by it but listed here, in the consistency point that removes the victims, and
-//! released a few at a time. A block starts with a [`crate::indirect::Header`].
+//! A delete scan needs the snapmaps of its victims up to the end (Theorem 3 of S003). Their own
+//! blocks are therefore not released by it but listed here, in the consistency point that removes
+//! the victims, and released a few at a time. A block starts with a [`crate::indirect::Header`].
 //!
 //! | offset | bytes | field |
 //! | --- | --- | --- |

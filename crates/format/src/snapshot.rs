@@ -1,8 +1,10 @@
-//! Snapshots of a volume: records of the snapshot table, a side file of the volume in the aggregate (F-01).
+//! Snapshots of a volume: records of the snapshot table, a side file of the volume in the aggregate
+//! (F-01).
 //!
-//! A snapshot is what the volume's superblock said at one consistency point: the inode of its inode file. The
-//! inode of its active map, then called *snapmap* (F-02), is kept beside it, so that scans need nothing else of
-//! the snapshot's tree. Two records to a block, at 16 + 2,040 × i, after a [`crate::indirect::Header`].
+//! A snapshot is what the volume's superblock said at one consistency point: the inode of its inode
+//! file. The inode of its active map, then called *snapmap* (F-02), is kept beside it, so that
+//! scans need nothing else of the snapshot's tree. Two records to a block, at 16 + 2,040 × i, after
+//! a [`crate::indirect::Header`].
 //!
 //! | offset in a record | bytes | field |
 //! | --- | --- | --- |
@@ -31,7 +33,8 @@
 //! | 8 | 64 | tag, by the rule for names |
 //! | 72 | 8 | time, seconds since 1970 UTC |
 //!
-//! Of a snapshot that is gone only id and parent matter: it holds its children together in the history tree.
+//! Of a snapshot that is gone only id and parent matter: it holds its children together in the
+//! history tree.
 
 use crate::bytes::{array_at, put, u32_at, u64_at};
 use crate::config::name_is_valid;
@@ -89,8 +92,8 @@ pub struct SnapshotRecord {
     pub parent: Option<SnapshotId>,
     /// What it descends from besides: LUNs of these were restored. Ascending, none twice.
     pub also: Vec<SnapshotId>,
-    /// The summary map may lack blocks of it: it is a child of no ancestor of the active image, and the fold
-    /// scan has not been through.
+    /// The summary map may lack blocks of it: it is a child of no ancestor of the active image, and
+    /// the fold scan has not been through.
     pub is_unfolded: bool,
     /// The delete scan under way releases it.
     pub is_in_pass: bool,
@@ -126,8 +129,9 @@ fn name_at(record: &[u8], at: usize, length: u8, what: &'static str) -> Result<S
 }
 
 impl SnapshotRecord {
-    /// State, flags and holds go together: only what is being deleted is in a pass, and then folded; only what is live is
-    /// held; what is gone is no more than a name in the history (F-10).
+    /// State, flags and holds go together: only what is being deleted is in a pass, and then
+    /// folded; only what is live is held; what is gone is no more than a name in the history
+    /// (F-10).
     #[must_use]
     pub fn is_sound(&self) -> bool {
         match self.state {

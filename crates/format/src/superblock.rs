@@ -1,4 +1,5 @@
-//! Superblock of an aggregate: the root of everything, and the only block overwritten in place (B-12).
+//! Superblock of an aggregate: the root of everything, and the only block overwritten in place
+//! (B-12).
 //!
 //! | offset | bytes | field |
 //! | --- | --- | --- |
@@ -49,8 +50,9 @@ pub struct Superblock {
     pub written_seconds: u64,
     /// The daemon stopped in good order after this consistency point.
     pub clean: bool,
-    /// The aggregate's name for people, if it was changed since the config record was written. Here, because labels
-    /// have one record for each epoch of membership, and a journal goes with an epoch.
+    /// The aggregate's name for people, if it was changed since the config record was written.
+    /// Here, because labels have one record for each epoch of membership, and a journal goes with
+    /// an epoch.
     pub name: Option<String>,
     /// Set bits of the active map.
     pub blocks_used: u64,

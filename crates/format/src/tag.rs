@@ -1,10 +1,10 @@
 //! Tags: 48-bit keyed codes of a block's content (docs/design/on-disk-format.md §2).
 //!
 //! PH(m) = ⊕ (m₂ᵢ ⊕ k₂ᵢ) ⊗ (m₂ᵢ₊₁ ⊕ k₂ᵢ₊₁) over the block's 512 words, where ⊗ is the product of
-//! polynomials over GF(2) and k is as long as the block. The tag is SipHash-2-4 of the 128-bit PH under
-//! a second key, cut to 48 bits. Two different blocks chosen without knowledge of the key collide with
-//! probability at most 2⁻⁶⁴ in PH and 2⁻⁴⁸ in the cut. Nothing but the content goes in, so moving,
-//! sharing and compacting change no tag.
+//! polynomials over GF(2) and k is as long as the block. The tag is SipHash-2-4 of the 128-bit PH
+//! under a second key, cut to 48 bits. Two different blocks chosen without knowledge of the key
+//! collide with probability at most 2⁻⁶⁴ in PH and 2⁻⁴⁸ in the cut. Nothing but the content goes
+//! in, so moving, sharing and compacting change no tag.
 //!
 //! Three kernels compute the same product: portable (12 µs a block), PCLMULQDQ, and VPCLMULQDQ with
 //! 512-bit registers; the best is chosen once per key.
@@ -76,8 +76,8 @@ impl TagKey {
         }
     }
 
-    /// A number that tells this key from others in the memory of a process, at least 2. It says nothing about
-    /// the key and is never stored.
+    /// A number that tells this key from others in the memory of a process, at least 2. It says
+    /// nothing about the key and is never stored.
     #[must_use]
     pub fn name(&self) -> u32 {
         self.name

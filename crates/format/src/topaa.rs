@@ -1,8 +1,9 @@
 //! TopAA: the best allocation areas, so that start-up does not scan the active map (E-26,
 //! docs/design/design.md §7).
 //!
-//! One block: a [`crate::indirect::Header`], the number of entries (4 bytes at 16), then 8 bytes each from
-//! 24 on: area 4 · free blocks 4. A cache: areas and counts are checked against the map before use.
+//! One block: a [`crate::indirect::Header`], the number of entries (4 bytes at 16), then 8 bytes
+//! each from 24 on: area 4 · free blocks 4. A cache: areas and counts are checked against the map
+//! before use.
 
 use crate::bytes::{put, u32_at};
 use crate::{BLOCK_SIZE, Block, Damage};

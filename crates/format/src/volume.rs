@@ -113,7 +113,8 @@ pub enum Split {
         /// As above.
         next: u64,
     },
-    /// The volume is no clone any more. Pvbns in its trees may still be those of the blocks it was copied from.
+    /// The volume is no clone any more. Pvbns in its trees may still be those of the blocks it was
+    /// copied from.
     Done,
 }
 
@@ -131,7 +132,8 @@ impl Split {
 /// What a volume's superblock says of its snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotRoots {
-    /// Summary map and snapshot table, files of the aggregate; none if the volume never had a snapshot.
+    /// Summary map and snapshot table, files of the aggregate; none if the volume never had a
+    /// snapshot.
     pub files: Option<(FileId, FileId)>,
     /// The release file.
     pub release: Option<FileId>,

@@ -8,17 +8,17 @@
 //! ```
 //!
 //! * *untouched*: at or above the frontier, never allocated from; takes no memory;
-//! * *empty*: all blocks free; nobody knows whether the host has given the space. After a start every
-//!   free area is empty, the reserve included, so a full host must be asked for each of them;
+//! * *empty*: all blocks free; nobody knows whether the host has given the space. After a start
+//!   every free area is empty, the reserve included, so a full host must be asked for each of them;
 //! * *bare*: all blocks free, and the host has not given the space;
 //! * *ready*: all blocks free and the host has given the space;
 //! * *partial*: some blocks in use, so the host has given the space;
 //! * *open*: lent to a cursor; known to nobody else until it is scored again (O-14).
 //!
 //! 1. An area is in at most one of the sets; open areas are in none.
-//! 2. Memory is bounded: at most [`PARTIAL_MAX`] partial areas are remembered, the best ones. When some
-//!    were dropped, or not yet seen since start, the cache says so (`complete` is false) and the owner
-//!    scans the map when the rest is used up.
+//! 2. Memory is bounded: at most [`PARTIAL_MAX`] partial areas are remembered, the best ones. When
+//!    some were dropped, or not yet seen since start, the cache says so (`complete` is false) and
+//!    the owner scans the map when the rest is used up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,8 +94,8 @@ impl Areas {
         self.complete
     }
 
-    /// Says that every area below the frontier was scored by a search. If some were dropped meanwhile, the
-    /// next search may find them.
+    /// Says that every area below the frontier was scored by a search. If some were dropped
+    /// meanwhile, the next search may find them.
     pub fn set_searched(&mut self) {
         self.complete = !std::mem::take(&mut self.dropped);
     }
@@ -174,8 +174,8 @@ impl Areas {
         self.partial.last().is_some_and(|(most, _)| *most >= free)
     }
 
-    /// The next area that could be prepared: an empty one, which may have its space, then a bare one,
-    /// then an untouched one.
+    /// The next area that could be prepared: an empty one, which may have its space, then a bare
+    /// one, then an untouched one.
     #[must_use]
     pub fn unprepared(&self) -> Option<u64> {
         let untouched = (self.frontier < self.count).then_some(self.frontier);
@@ -189,8 +189,8 @@ impl Areas {
         self.empty.first().copied()
     }
 
-    /// Records that the host gave no space for an area. True if that was not known: another empty area
-    /// may have its space.
+    /// Records that the host gave no space for an area. True if that was not known: another empty
+    /// area may have its space.
     pub fn refused(&mut self, area: u64) -> bool {
         let is_news = self.empty.remove(&area);
         if is_news {
@@ -199,8 +199,8 @@ impl Areas {
         is_news
     }
 
-    /// Records that the host gave space for an empty, bare or untouched area. Returns false, and changes
-    /// nothing, if the area is no longer one.
+    /// Records that the host gave space for an empty, bare or untouched area. Returns false, and
+    /// changes nothing, if the area is no longer one.
     pub fn prepared(&mut self, area: u64) -> bool {
         if area == self.frontier && area < self.count {
             self.frontier += 1;

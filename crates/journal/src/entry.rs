@@ -7,8 +7,8 @@ use everglade_format::journal::{Kind, Operation};
 /// What an operation did to its range.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Gave it these bytes. One page for each block touched; of the first and last page only the bytes
-    /// inside the range mean something.
+    /// Gave it these bytes. One page for each block touched; of the first and last page only the
+    /// bytes inside the range mean something.
     Write {
         /// The blocks, whole.
         pages: Vec<PageRef>,

@@ -1,9 +1,10 @@
 //! Groups: consecutive operations that go to the region together. Made under the journal's lock
 //! ([`crate::Journal::begin`]), turned into bytes outside it.
 //!
-//! Records of one half are adjacent, so a group is one run of blocks, or two where a generation ends; the runs
-//! are cut into writes of at most 1 MiB. The order of the writes does not matter: nothing of the group is
-//! promised before all of them are on stable media, and a reader checks every block.
+//! Records of one half are adjacent, so a group is one run of blocks, or two where a generation
+//! ends; the runs are cut into writes of at most 1 MiB. The order of the writes does not matter:
+//! nothing of the group is promised before all of them are on stable media, and a reader checks
+//! every block.
 
 use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_format::TagKey;
@@ -118,10 +119,10 @@ impl Group {
     }
 }
 
-/// The code of a page under the key of its aggregate, computed once for as long as the page is in memory. An
-/// operation asks for it when the bytes have just arrived and are in the processor's cache; the journal, minutes
-/// or a millisecond later, and the cleaner then find it. Whatever happens to the memory in between does not
-/// go unnoticed either.
+/// The code of a page under the key of its aggregate, computed once for as long as the page is in
+/// memory. An operation asks for it when the bytes have just arrived and are in the processor's
+/// cache; the journal, minutes or a millisecond later, and the cleaner then find it. Whatever
+/// happens to the memory in between does not go unnoticed either.
 #[must_use]
 pub fn page_code(key: &TagKey, page: &PageRef) -> u64 {
     if let Some(known) = page.note(key.name()) {

@@ -1,4 +1,5 @@
-//! The state of a journal while it is written: who is queued, where the next record goes, what is durable.
+//! The state of a journal while it is written: who is queued, where the next record goes, what is
+//! durable.
 //!
 //! ```text
 //! push ──▶ queued ──begin()──▶ in flight ──end()──▶ logged
@@ -6,15 +7,15 @@
 //!             └──────commit() of their consistency point: done, their half is free
 //! ```
 //!
-//! 1. Sequences of the queue are consecutive; the front one follows the last of the group in flight, or of
-//!    what was dropped by a commit.
-//! 2. At most two generations live: `old`, whose consistency point runs, and `young`. Without a freeze
-//!    since the last commit there is only `old`.
-//! 3. Records are in the order of the queue. A half without room therefore stops everything behind it: the
-//!    prefix must stay gapless. Only a commit helps ([`Journal::is_stuck`]).
+//! 1. Sequences of the queue are consecutive; the front one follows the last of the group in
+//!    flight, or of what was dropped by a commit.
+//! 2. At most two generations live: `old`, whose consistency point runs, and `young`. Without a
+//!    freeze since the last commit there is only `old`.
+//! 3. Records are in the order of the queue. A half without room therefore stops everything behind
+//!    it: the prefix must stay gapless. Only a commit helps ([`Journal::is_stuck`]).
 //!
-//! Lives under one short lock of the aggregate, so nothing here copies or hashes a page; the bytes are made by
-//! `group`, outside.
+//! Lives under one short lock of the aggregate, so nothing here copies or hashes a page; the bytes
+//! are made by `group`, outside.
 
 use crate::settings::Settings;
 use std::collections::VecDeque;
@@ -27,8 +28,8 @@ use everglade_format::planted::{self, Bug};
 use crate::Entry;
 use crate::group::{Finished, Group, Place};
 
-/// Payload of one group: long enough for full-speed writes, short enough that whoever waits for the next one
-/// does not wait long.
+/// Payload of one group: long enough for full-speed writes, short enough that whoever waits for the
+/// next one does not wait long.
 const GROUP_BLOCKS: u64 = 1024;
 /// Operations of one group, for those without payload.
 const GROUP_OPERATIONS: usize = 4096;
@@ -168,7 +169,8 @@ impl Journal {
         self.queued.blocks
     }
 
-    /// What of [`Journal::unlogged_blocks`] are blocks of which a part is changed: whoever merges them has other pages.
+    /// What of [`Journal::unlogged_blocks`] are blocks of which a part is changed: whoever merges
+    /// them has other pages.
     #[must_use]
     pub fn unlogged_partial_blocks(&self) -> u64 {
         self.queued.partial
@@ -206,8 +208,8 @@ impl Journal {
             .is_some_and(|entry| 1 + entry.blocks() > self.room(self.head()))
     }
 
-    /// Begins the next generation: operations up to now join the consistency point that begins, later
-    /// ones the next. Returns what the superblock of the former will say.
+    /// Begins the next generation: operations up to now join the consistency point that begins,
+    /// later ones the next. Returns what the superblock of the former will say.
     pub fn freeze(&mut self) -> Position {
         assert!(
             self.young.is_none(),
@@ -226,8 +228,9 @@ impl Journal {
         }
     }
 
-    /// The superblock that says `position` is on stable media: all operations before are durable, and the half
-    /// that held them is free. Returns those that were still queued, to be let go outside the lock.
+    /// The superblock that says `position` is on stable media: all operations before are durable,
+    /// and the half that held them is free. Returns those that were still queued, to be let go
+    /// outside the lock.
     pub fn commit(&mut self, position: Position) -> VecDeque<Entry> {
         let young = self.young.take().expect("a commit follows a freeze");
         assert_eq!(young.number, position.generation, "generation of a commit");
@@ -244,14 +247,14 @@ impl Journal {
             }
             false => self.queue.drain(..dropped).collect(),
         };
-        // What was queued at the freeze and is not written yet, which is what is dropped: counted, because there may be a
-        // hundred thousand, and clients wait.
+        // What was queued at the freeze and is not written yet, which is what is dropped: counted,
+        // because there may be a hundred thousand, and clients wait.
         self.queued -= std::mem::take(&mut self.frozen);
         dropped
     }
 
-    /// Takes the oldest operations out of the queue, to be written; none while a group is in flight, the
-    /// queue is empty, or the journal is stuck.
+    /// Takes the oldest operations out of the queue, to be written; none while a group is in
+    /// flight, the queue is empty, or the journal is stuck.
     #[must_use]
     pub fn begin(&mut self) -> Option<Group> {
         if self.is_busy {
@@ -310,8 +313,8 @@ impl Journal {
         self.settings.half_blocks - generation.used
     }
 
-    /// Operations and payload of the record that begins with the queue's entry `from`: as many as fit into a
-    /// header, the half, and `budget`, all of one generation. None if not even one does.
+    /// Operations and payload of the record that begins with the queue's entry `from`: as many as
+    /// fit into a header, the half, and `budget`, all of one generation. None if not even one does.
     fn next_record(&self, from: usize, budget: u64) -> Option<(usize, u64)> {
         let first = self.head() + from as u64;
         let is_young = self.is_young(first);

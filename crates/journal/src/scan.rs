@@ -6,16 +6,17 @@
 //!        └── anything else, wrong page: this half's chain ends ──▶ the other half, once ──▶ finished
 //! ```
 //!
-//! The caller reads what [`Scan::wants`] and feeds it; pages become parts of entries without a copy, and each is
-//! hashed once. Of a generation that ended without a trace (nothing was logged) nothing is found in its
-//! half, so the other half is looked at in any case; there the chain must continue where it was.
+//! The caller reads what [`Scan::wants`] and feeds it; pages become parts of entries without a
+//! copy, and each is hashed once. Of a generation that ended without a trace (nothing was logged)
+//! nothing is found in its half, so the other half is looked at in any case; there the chain must
+//! continue where it was.
 //!
-//! A run that cannot be read is asked for again block by block, so that one bad block costs the records
-//! from it on and not a MiB before it.
+//! A run that cannot be read is asked for again block by block, so that one bad block costs the
+//! records from it on and not a MiB before it.
 //!
-//! Leftovers end a chain in good order. A header of this very chain without its payload, or bytes that claim to be
-//! a header and are none, are what a power cut leaves of the group in flight, or damage; the reader cannot
-//! tell, and says so ([`End`]).
+//! Leftovers end a chain in good order. A header of this very chain without its payload, or bytes
+//! that claim to be a header and are none, are what a power cut leaves of the group in flight, or
+//! damage; the reader cannot tell, and says so ([`End`]).
 
 use everglade_env::PageRef;
 use everglade_format::TagKey;
@@ -59,10 +60,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// True if the superblock's two generations hold anything that a later mount could take for the log of
-    /// this one: what was found, a header without its payload, the younger half of a group of which the older
-    /// never arrived, whatever a bad block hides. Such a mount
-    /// commits a consistency point that begins two generations later before it logs anything.
+    /// True if the superblock's two generations hold anything that a later mount could take for the
+    /// log of this one: what was found, a header without its payload, the younger half of a group
+    /// of which the older never arrived, whatever a bad block hides. Such a mount commits a
+    /// consistency point that begins two generations later before it logs anything.
     #[must_use]
     pub fn has_traces(&self) -> bool {
         self.records > 0 || self.reason >= End::Torn || self.has_strangers
@@ -124,8 +125,8 @@ impl Scan {
         }
     }
 
-    /// The next run to read: its first block in the region, and blocks, at most [`RUN_BLOCKS`]. None when the
-    /// scan is finished.
+    /// The next run to read: its first block in the region, and blocks, at most [`RUN_BLOCKS`].
+    /// None when the scan is finished.
     #[must_use]
     pub fn wants(&self) -> Option<(u64, u64)> {
         if self.is_finished {
@@ -143,8 +144,8 @@ impl Scan {
         ))
     }
 
-    /// Takes what was read for the last [`Scan::wants`], nothing if it could not be read. Appends entries
-    /// that are whole to `out`.
+    /// Takes what was read for the last [`Scan::wants`], nothing if it could not be read. Appends
+    /// entries that are whole to `out`.
     pub fn feed(&mut self, key: &TagKey, pages: Vec<PageRef>, out: &mut Vec<Entry>) {
         let (_, blocks) = self.wants().expect("a scan that is not finished");
         if pages.is_empty() {
@@ -215,8 +216,8 @@ impl Scan {
         }
     }
 
-    /// A whole header does not continue the chain. If it is of one of the superblock's generations, it is what a
-    /// cut left of a group that crossed the halves, or of another life.
+    /// A whole header does not continue the chain. If it is of one of the superblock's generations,
+    /// it is what a cut left of a group that crossed the halves, or of another life.
     fn note_stranger(&mut self, header: &Header) {
         self.outcome.has_strangers |= !planted::is(Bug::StrangersIgnored)
             && header.uuid == self.uuid
@@ -265,9 +266,9 @@ impl Scan {
         );
     }
 
-    /// The chain of this half ends here. The other half may continue it, even if a record was begun: in the
-    /// chain's own life nothing there has the sequence of the missing operations, but a header that an earlier
-    /// life left here without its payload has taken nobody's place.
+    /// The chain of this half ends here. The other half may continue it, even if a record was
+    /// begun: in the chain's own life nothing there has the sequence of the missing operations, but
+    /// a header that an earlier life left here without its payload has taken nobody's place.
     fn end_half(&mut self, reason: End) {
         self.outcome.reason = self.outcome.reason.max(reason);
         self.record = None;

@@ -17,10 +17,10 @@
 //!    [`SMALL_BYTES`]) may use the part of larger ones while none of those waits; data that is read
 //!    again for a reply that has begun has a part of its own, or replies behind it could hold what
 //!    it needs. So no class keeps another waiting.
-//! 3. A waiting session holds no memory that only its own progress would free, and what a blocked peer holds
-//!    of a long request is freed as soon as somebody waits (`Session::yield_memory`). A request of
-//!    one operation cannot be freed in part; its session is ended if its peer does not move for
-//!    ten seconds while somebody waits (`Sessions::sweep`). So every queue moves.
+//! 3. A waiting session holds no memory that only its own progress would free, and what a blocked
+//!    peer holds of a long request is freed as soon as somebody waits (`Session::yield_memory`). A
+//!    request of one operation cannot be freed in part; its session is ended if its peer does not
+//!    move for ten seconds while somebody waits (`Sessions::sweep`). So every queue moves.
 //!
 //! One table is served by one thread, which alone writes the counters; other threads read them for
 //! metrics. So they are moved by plain loads and stores, as in `crate::metrics`.
@@ -34,8 +34,8 @@ use everglade_target::{OP_BYTES_MAX, span};
 pub(crate) const REQUEST_BYTES: u64 = 1 << 10;
 /// A request that moves no more is small.
 const SMALL_BYTES: u64 = 64 << 10;
-/// The most that one request takes at once: the extents of a block status for 17 contexts. The pages
-/// of one operation are fewer.
+/// The most that one request takes at once: the extents of a block status for 17 contexts. The
+/// pages of one operation are fewer.
 pub(crate) const LARGEST_BYTES: u64 = 3 << 19;
 /// The least budget of a table: what is for long requests suffices for one of them.
 const TOTAL_BYTES_MIN: u64 = 3 << 20;
@@ -158,8 +158,8 @@ impl Memory {
         memory
     }
 
-    /// Takes memory if it fits and it is the caller's turn. The share of its session is the caller's
-    /// to check.
+    /// Takes memory if it fits and it is the caller's turn. The share of its session is the
+    /// caller's to check.
     pub(crate) fn take(&self, bytes: u64, class: Class) -> bool {
         if !self.fits(bytes, class) {
             return false;

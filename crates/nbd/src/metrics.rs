@@ -1,9 +1,10 @@
 //! What the sessions of one reactor did, counted where it happens and read from any thread (N-02).
 //!
 //! One [`SessionMetrics`] belongs to one [`Sessions`](crate::Sessions), which is the only one that
-//! writes: a counter is moved by a plain load and a plain store, without a locked instruction and on
-//! a cache line nobody else writes. Readers take a [`Snapshot`] whenever they like; its numbers are
-//! each right and may be a few requests apart from each other. Snapshots of several reactors add up.
+//! writes: a counter is moved by a plain load and a plain store, without a locked instruction and
+//! on a cache line nobody else writes. Readers take a [`Snapshot`] whenever they like; its numbers
+//! are each right and may be a few requests apart from each other. Snapshots of several reactors
+//! add up.
 //!
 //! Durations run from the turn in which a request's header was admitted to the turn in which its
 //! reply was queued. Time comes in through [`SessionMetrics::tick`], once or twice a turn, because

@@ -1,7 +1,7 @@
 //! Moves bytes between a session and a non-blocking stream.
 //!
-//! Everything readable is drained before anything is answered, and everything ready is sent with one
-//! gathered write: on loopback this is worth a factor of three to four (measured with 4 KiB).
+//! Everything readable is drained before anything is answered, and everything ready is sent with
+//! one gathered write: on loopback this is worth a factor of three to four (measured with 4 KiB).
 
 use std::array;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -16,10 +16,11 @@ const RECEIVE_PIECES: usize = 65;
 const TRANSMIT_PIECES: usize = 128;
 /// Bytes received from one session before the others get their turn: about 100 µs of copying.
 const RECEIVE_BYTES_MAX: usize = 256 << 10;
-/// Bytes sent to one session before the others get their turn. A client that asks for much and takes it as fast
-/// as it comes would otherwise be served without end: what is sent makes room for its next requests. Counted in bytes
-/// and not in requests, so that who asks for much at a time has no longer turns than who asks for little; a turn is
-/// about 100 µs of copying, against which the calls to begin the next are nothing.
+/// Bytes sent to one session before the others get their turn. A client that asks for much and
+/// takes it as fast as it comes would otherwise be served without end: what is sent makes room for
+/// its next requests. Counted in bytes and not in requests, so that who asks for much at a time has
+/// no longer turns than who asks for little; a turn is about 100 µs of copying, against which the
+/// calls to begin the next are nothing.
 const TRANSMIT_BYTES_MAX: usize = 128 << 10;
 
 /// Why receiving from a stream stopped.
@@ -46,8 +47,8 @@ pub enum Sent {
 
 /// Receives what `stream` has. A broken stream abandons the session.
 ///
-/// `stream` must fill all buffers of a vectored read if it has the bytes, as sockets do: a short read is
-/// taken to mean that it is empty.
+/// `stream` must fill all buffers of a vectored read if it has the bytes, as sockets do: a short
+/// read is taken to mean that it is empty.
 pub fn receive(session: &mut Session, stream: &mut impl Read, target: &mut dyn Target) -> Received {
     let mut total = 0;
     while session.wants_read() {
@@ -81,7 +82,8 @@ pub fn receive(session: &mut Session, stream: &mut impl Read, target: &mut dyn T
     }
 }
 
-/// Sends what the session has, as far as `stream` takes it and it is its turn. A broken stream abandons the session.
+/// Sends what the session has, as far as `stream` takes it and it is its turn. A broken stream
+/// abandons the session.
 pub fn transmit(session: &mut Session, stream: &mut impl Write, target: &mut dyn Target) -> Sent {
     let mut total = 0;
     while session.wants_write() {
@@ -105,7 +107,8 @@ pub fn transmit(session: &mut Session, stream: &mut impl Write, target: &mut dyn
     Sent::All
 }
 
-/// How many of `pieces` a turn with `budget` bytes left sends: the one that exhausts it is the last.
+/// How many of `pieces` a turn with `budget` bytes left sends: the one that exhausts it is the
+/// last.
 fn within(pieces: &[IoSlice<'_>], budget: usize) -> usize {
     let mut bytes = 0;
     let exhausts = pieces.iter().position(|piece| {

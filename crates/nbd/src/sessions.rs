@@ -1,22 +1,24 @@
-//! All sessions of one reactor: numbers them, routes completions to them by token, ends them in time.
+//! All sessions of one reactor: numbers them, routes completions to them by token, ends them in
+//! time.
 //!
-//! A token is: 4 bits zero (for the owner of several protocols to tell them apart), 12 bits generation
-//! and 16 bits index of the session, 32 bits for the session's own use. An index is reused only after
-//! its session is closed, which awaits all its operations; the generation turns a routing mistake
-//! into a failed assertion instead of a wrong answer.
+//! A token is: 4 bits zero (for the owner of several protocols to tell them apart), 12 bits
+//! generation and 16 bits index of the session, 32 bits for the session's own use. An index is
+//! reused only after its session is closed, which awaits all its operations; the generation turns a
+//! routing mistake into a failed assertion instead of a wrong answer.
 //!
 //! A reactor's turn:
 //!
 //! 1. [`Sessions::receive`] for every readable socket;
 //! 2. let the target work, then [`Sessions::poll`];
-//! 3. [`Sessions::transmit`] for every id from [`Sessions::next_ready`] and every writable socket (for which
-//!    [`Sessions::writable`] comes first).
-//!    Sending frees room, which may start more operations, and a session that has more to send than
-//!    its turn allows is ready again: back to 2 a few times, then look at the sockets before going on;
+//! 3. [`Sessions::transmit`] for every id from [`Sessions::next_ready`] and every writable socket
+//!    (for which [`Sessions::writable`] comes first). Sending frees room, which may start more
+//!    operations, and a session that has more to send than its turn allows is ready again: back to
+//!    2 a few times, then look at the sockets before going on;
 //! 4. [`Sessions::interest`] of the sessions touched: what to wait for. A session that is closed is
-//!    to be [detached](Sessions::detach) and its socket dropped. One that asks on which reactor it is to
-//!    [be](Interest::place) waits for nothing else: it stays with [`Sessions::place_here`], and has other
-//!    interests then, or goes to another table: [`Sessions::release`] here, [`Sessions::adopt`] there;
+//!    to be [detached](Sessions::detach) and its socket dropped. One that asks on which reactor it
+//!    is to [be](Interest::place) waits for nothing else: it stays with [`Sessions::place_here`],
+//!    and has other interests then, or goes to another table: [`Sessions::release`] here,
+//!    [`Sessions::adopt`] there;
 //! 5. about once a second, [`Sessions::sweep`].
 
 use std::collections::VecDeque;
@@ -107,7 +109,8 @@ struct Seat {
 }
 
 impl Seat {
-    /// The peer has kept memory for too long by taking nothing, or by not sending the rest of a request.
+    /// The peer has kept memory for too long by taking nothing, or by not sending the rest of a
+    /// request.
     fn is_stuck(&self, now: Nanos) -> bool {
         let session = &self.session;
         let takes_nothing = self
@@ -148,8 +151,8 @@ impl SessionId {
 }
 
 impl Sessions {
-    /// No sessions yet. Together they hold at most `memory_bytes` for their peers, or the least with which any
-    /// request can be carried out; who finds none waits for its turn.
+    /// No sessions yet. Together they hold at most `memory_bytes` for their peers, or the least
+    /// with which any request can be carried out; who finds none waits for its turn.
     #[must_use]
     pub fn new(settings: Settings, memory_bytes: u64) -> Self {
         Sessions {
@@ -344,14 +347,15 @@ impl Sessions {
         received
     }
 
-    /// Sends what is to be sent, as far as `stream` takes it and it is this session's turn. If there is
-    /// more, the session is ready again, behind the others.
+    /// Sends what is to be sent, as far as `stream` takes it and it is this session's turn. If
+    /// there is more, the session is ready again, behind the others.
     pub fn transmit(&mut self, id: SessionId, stream: &mut impl Write, target: &mut dyn Target) {
         let now = self.metrics.now();
         let seat = self.seat_mut(id);
         let before = seat.session.bytes_sent();
         match server::transmit(&mut seat.session, stream, target) {
-            // The rest must be read again first, and for that the session waits until the peer takes more.
+            // The rest must be read again first, and for that the session waits until the peer
+            // takes more.
             Sent::All if seat.session.waits_for_peer() => {
                 if self.memory.is_pressed() {
                     self.yield_memory(id, target);
@@ -392,8 +396,8 @@ impl Sessions {
         self.share_memory(id, target);
     }
 
-    /// Takes all completions from `target` and returns how many there were. For a target that serves
-    /// nobody else; otherwise see [`Sessions::complete`].
+    /// Takes all completions from `target` and returns how many there were. For a target that
+    /// serves nobody else; otherwise see [`Sessions::complete`].
     pub fn poll(&mut self, target: &mut dyn Target) -> usize {
         let mut completions = std::mem::take(&mut self.completions);
         target.poll(&mut completions);
@@ -419,14 +423,15 @@ impl Sessions {
 
     // ---- memory ----
 
-    /// The stream takes bytes again. To be called before [`Sessions::transmit`] when the socket has become writable:
-    /// what a reply owes is not read before.
+    /// The stream takes bytes again. To be called before [`Sessions::transmit`] when the socket has
+    /// become writable: what a reply owes is not read before.
     pub fn writable(&mut self, id: SessionId, target: &mut dyn Target) {
         self.seat_mut(id).session.peer_may_take(target);
         self.share_memory(id, target);
     }
 
-    /// Something happened to a session: it may wait for memory now, or others need not wait any more.
+    /// Something happened to a session: it may wait for memory now, or others need not wait any
+    /// more.
     fn share_memory(&mut self, id: SessionId, target: &mut dyn Target) {
         let seat = self.seat_mut(id);
         if seat.waits.is_none() && seat.session.wants_memory().is_some() {
@@ -437,7 +442,8 @@ impl Sessions {
         }
     }
 
-    /// A session waits for memory. The first that does makes the others give up what they need not have.
+    /// A session waits for memory. The first that does makes the others give up what they need not
+    /// have.
     fn enqueue(&mut self, id: SessionId, target: &mut dyn Target) {
         let is_first = !self.memory.is_pressed();
         let seat = self.seat_mut(id);
@@ -465,13 +471,15 @@ impl Sessions {
             .yield_memory(takes_nothing, sends_nothing, target);
     }
 
-    /// Gives sessions that wait their turn, first come, first served, while what the first wants is free.
+    /// Gives sessions that wait their turn, first come, first served, while what the first wants is
+    /// free.
     fn serve_queues(&mut self, target: &mut dyn Target) {
         // Who is served may free something for another queue, or go to it.
         while self.serve_each_queue(target) {}
     }
 
-    /// Each session that waits has at most one turn. True if anybody took something or waits no more.
+    /// Each session that waits has at most one turn. True if anybody took something or waits no
+    /// more.
     fn serve_each_queue(&mut self, target: &mut dyn Target) -> bool {
         let mut progress = false;
         for class in [Class::Again, Class::Small, Class::Large] {
@@ -521,9 +529,9 @@ impl Sessions {
         None
     }
 
-    /// Ends sessions that take too long to choose an export or to take their last replies, those whose LUN is
-    /// gone, those that are idle for longer than is allowed, and, while others wait for memory, those whose peers
-    /// keep some and do not move. They become ready.
+    /// Ends sessions that take too long to choose an export or to take their last replies, those
+    /// whose LUN is gone, those that are idle for longer than is allowed, and, while others wait
+    /// for memory, those whose peers keep some and do not move. They become ready.
     pub fn sweep(&mut self, now: Nanos, target: &mut dyn Target) {
         let idle_max = self.settings.idle_max;
         let is_pressed = self.memory.is_pressed();

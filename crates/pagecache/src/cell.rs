@@ -62,7 +62,8 @@ impl Cell {
         }
     }
 
-    /// The page with this content, which is looked at now and lasts at least so many rounds from here.
+    /// The page with this content, which is looked at now and lasts at least so many rounds from
+    /// here.
     pub(crate) fn touch(&mut self, key: &Key, rounds: u8) -> Option<&PageRef> {
         let place = place(key);
         let slot = &self.slots[place];
@@ -98,8 +99,8 @@ impl Cell {
         slot.page.is_some() && slot.tag == key.tag
     }
 
-    /// Takes a page in. The page of an equal key stays; that of another content, which the block held before, is
-    /// given back, or the new one if it is not needed.
+    /// Takes a page in. The page of an equal key stays; that of another content, which the block
+    /// held before, is given back, or the new one if it is not needed.
     pub(crate) fn put(&mut self, key: &Key, page: PageRef, rounds: u8) -> Option<PageRef> {
         if self.contains(key) {
             return Some(page);

@@ -10,22 +10,26 @@
 //!                                       ▲ a CLOCK hand sweeps the cells of a shard
 //! ```
 //!
-//! A look-up is paid in cache misses of the processor, and so are an insertion and the departure of a page. So
-//! blocks that lie side by side on media, which is how streams are written and read, share a cell: one
-//! look-up, one lock and a few cache lines for eight of them. They also leave together, so their memory, if it was
-//! one piece when they came, is one piece for who comes next; whoever takes many pages at once sorts them by
-//! address and finds such pieces ([`everglade_env::Page::several`]).
+//! A look-up is paid in cache misses of the processor, and so are an insertion and the departure of
+//! a page. So blocks that lie side by side on media, which is how streams are written and read,
+//! share a cell: one look-up, one lock and a few cache lines for eight of them. They also leave
+//! together, so their memory, if it was one piece when they came, is one piece for who comes next;
+//! whoever takes many pages at once sorts them by address and finds such pieces
+//! ([`everglade_env::Page::several`]).
 //!
-//! A *node*, a block that says where others are, outlives several rounds of the hand: it stands for 255 blocks,
-//! and a stream of data that is used once would else drive out what every next step needs.
+//! A *node*, a block that says where others are, outlives several rounds of the hand: it stands for
+//! 255 blocks, and a stream of data that is used once would else drive out what every next step
+//! needs.
 //!
-//! The locks are leaf locks: nothing is entered, suspended or submitted under them, and no page is let go.
+//! The locks are leaf locks: nothing is entered, suspended or submitted under them, and no page is
+//! let go.
 //!
-//! 1. A shard never takes in a page while it holds more than its share of the capacity. The capacity may shrink, and
-//!    grow again, as others need the memory; a shard follows when a page comes.
+//! 1. A shard never takes in a page while it holds more than its share of the capacity. The
+//!    capacity may shrink, and grow again, as others need the memory; a shard follows when a page
+//!    comes.
 //! 2. A page found under a key was inserted under that key: the caller verified its tag.
-//! 3. A block has at most one content here, the one that came last: who asks for an older one reads it again,
-//!    and hears that it is no more.
+//! 3. A block has at most one content here, the one that came last: who asks for an older one reads
+//!    it again, and hears that it is no more.
 
 mod cell;
 mod shard;
@@ -108,7 +112,8 @@ impl PageCache {
         self.get_for(key, NODE_ROUNDS)
     }
 
-    /// Looks for many pages: `found` gets what is here of each, by its place in `keys`. Neighbours cost one look-up.
+    /// Looks for many pages: `found` gets what is here of each, by its place in `keys`. Neighbours
+    /// cost one look-up.
     pub fn get_all(&self, keys: &[Key], mut found: impl FnMut(usize, Option<PageRef>)) {
         let mut places = 0..keys.len();
         for keys in keys.chunk_by(|a, b| CellKey::of(a) == CellKey::of(b)) {
@@ -132,14 +137,15 @@ impl PageCache {
         self.in_cell(key, |cell| _ = cell.touch(key, NODE_ROUNDS));
     }
 
-    /// The node under `key` was replaced: it stays no longer than data, unless somebody looks at it again. Otherwise
-    /// every version of a node that consistency points write one after the other would stay for as long as the one
-    /// that is needed.
+    /// The node under `key` was replaced: it stays no longer than data, unless somebody looks at it
+    /// again. Otherwise every version of a node that consistency points write one after the other
+    /// would stay for as long as the one that is needed.
     pub fn release_node(&self, key: &Key) {
         self.in_cell(key, |cell| cell.shorten(key, DATA_ROUNDS));
     }
 
-    /// Does something in the cell of a page, if it is here, under its lock. Not counted as a look-up.
+    /// Does something in the cell of a page, if it is here, under its lock. Not counted as a
+    /// look-up.
     fn in_cell(&self, key: &Key, act: impl FnOnce(&mut Cell)) {
         let cell = CellKey::of(key);
         let hash = cell.hash();
@@ -180,8 +186,8 @@ impl PageCache {
         found
     }
 
-    /// Which of many pages are not under their keys, by their places in `keys`. Asking does not keep a page here for
-    /// longer, and is not counted.
+    /// Which of many pages are not under their keys, by their places in `keys`. Asking does not
+    /// keep a page here for longer, and is not counted.
     #[must_use]
     pub fn missing(&self, keys: &[Key]) -> Vec<usize> {
         let mut missing = Vec::new();

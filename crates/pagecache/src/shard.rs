@@ -40,8 +40,8 @@ impl Shard {
         self.pages
     }
 
-    /// Takes in pages of one cell, as many as fit `capacity`, which is at least 1. Pages that have to go for them are
-    /// given back, to be dropped where no lock is held.
+    /// Takes in pages of one cell, as many as fit `capacity`, which is at least 1. Pages that have
+    /// to go for them are given back, to be dropped where no lock is held.
     pub(crate) fn put(
         &mut self,
         (key, hash): (CellKey, u64),
@@ -76,8 +76,8 @@ impl Shard {
         leaving
     }
 
-    /// Lets pages of one cell go: of the next that has any whose rounds are over. Bounded: every round of the hand
-    /// takes one from all. False if there is none.
+    /// Lets pages of one cell go: of the next that has any whose rounds are over. Bounded: every
+    /// round of the hand takes one from all. False if there is none.
     fn evict(&mut self, leaving: &mut Vec<PageRef>) -> bool {
         let rounds = usize::from(NODE_ROUNDS) + 1;
         for _ in 0..=rounds * self.table.num_buckets() {

@@ -1,9 +1,10 @@
 //! Threads of the control plane: they answer administrators, keep schedules and watch.
 //!
-//! They share the processors with the reactors, which clients wait for. A burst of changes (sixteen deletions are
-//! answered when their consistency point is committed, and the next sixteen come at once) would delay requests of clients
-//! by some hundred microseconds each time. So these threads, and those that they start, have a third of a reactor's
-//! weight where the processors do not suffice; where they do, it makes no difference.
+//! They share the processors with the reactors, which clients wait for. A burst of changes (sixteen
+//! deletions are answered when their consistency point is committed, and the next sixteen come at
+//! once) would delay requests of clients by some hundred microseconds each time. So these threads,
+//! and those that they start, have a third of a reactor's weight where the processors do not
+//! suffice; where they do, it makes no difference.
 
 use std::io;
 use std::thread::JoinHandle;

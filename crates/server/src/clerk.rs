@@ -1,7 +1,7 @@
 //! The clerk: a thread that makes rounds, and tells what they did.
 //!
-//! It looks at the clock every few seconds rather than sleeping until the next due time, because a clock can be put
-//! forward or back at any moment.
+//! It looks at the clock every few seconds rather than sleeping until the next due time, because a
+//! clock can be put forward or back at any moment.
 
 use std::io;
 use std::sync::Arc;

@@ -53,7 +53,8 @@ pub enum StartError {
     /// The limit of open files leaves nothing to serve with.
     #[error(
         "the limit of open files of this process is {limit}; this configuration needs at least \
-         {needed}; raise it with LimitNOFILE= of the unit or 'ulimit -n {needed}', or ask for fewer \
+         {needed}; raise it with LimitNOFILE= of the unit or 'ulimit -n {needed}', or ask for \
+         fewer \
          --reactors"
     )]
     Descriptors {

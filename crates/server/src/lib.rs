@@ -2,7 +2,8 @@
 //!
 //! The life of one `everglade serve`:
 //!
-//! 1. [`config`]: flags, environment and file become one [`Config`], or a refusal. Nothing was touched.
+//! 1. [`config`]: flags, environment and file become one [`Config`], or a refusal. Nothing was
+//!    touched.
 //! 2. [`datadir`]: the directory is recognised and locked, or refused without writing a byte to it.
 //!    The limit of open files is shared out ([`descriptors`]), or is too small.
 //! 3. [`listen`]: sockets are bound, so that a busy port is found before the engine starts.
@@ -12,7 +13,8 @@
 //! 7. [`signal`]: SIGTERM or SIGINT asks for an orderly stop through [`stop`]; the reactors finish
 //!    a consistency point and return; the lock goes last, with the process.
 //!
-//! Offline tools share steps 1 and 2 and [`devices`], by [`offline`]; [`repair`] takes step 4 as well.
+//! Offline tools share steps 1 and 2 and [`devices`], by [`offline`]; [`repair`] takes step 4 as
+//! well.
 //!
 //! This crate knows how to *reach* the engine and nothing of what it does: engine types enter in
 //! `reactor` only. Errors of start-up are values and become one line: what happened, what was

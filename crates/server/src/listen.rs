@@ -19,7 +19,8 @@ pub struct Listeners {
     pub nbd_tcp: Option<TcpListener>,
     /// NBD over a Unix socket.
     pub nbd_unix: Option<UnixListener>,
-    /// Removes the socket's name when nobody listens any more, so that clients see "no such file" at once.
+    /// Removes the socket's name when nobody listens any more, so that clients see "no such file"
+    /// at once.
     _name: Option<Listener>,
     endpoints: Endpoints,
 }
@@ -91,8 +92,8 @@ pub fn bind_tcp(
     })
 }
 
-/// Binds the address of metrics and health. One that nobody asked for is done without if it is taken: a second
-/// daemon on a host should not fail for that.
+/// Binds the address of metrics and health. One that nobody asked for is done without if it is
+/// taken: a second daemon on a host should not fail for that.
 ///
 /// # Errors
 /// One that somebody asked for is taken, or not of this host.
@@ -120,8 +121,8 @@ fn shared(listener: &Listener) -> Result<UnixListener, StartError> {
     Ok(UnixListener::from(duplicate))
 }
 
-/// Binds the socket of the REST interface, which only the user of this process can connect to. Its name goes
-/// with the listener.
+/// Binds the socket of the REST interface, which only the user of this process can connect to. Its
+/// name goes with the listener.
 ///
 /// # Errors
 /// The path is taken or cannot be written.
@@ -129,7 +130,8 @@ pub fn bind_api(path: &Path) -> Result<Listener, StartError> {
     bind_unix(path, "--api-unix")
 }
 
-/// Binds a socket that `flag` could have put elsewhere; it is its owner's alone from the moment it appears.
+/// Binds a socket that `flag` could have put elsewhere; it is its owner's alone from the moment it
+/// appears.
 fn bind_unix(path: &Path, flag: &'static str) -> Result<Listener, StartError> {
     socket::unlink_stale(path)?;
     Listener::unix(path).map_err(|error| {

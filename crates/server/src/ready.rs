@@ -60,7 +60,8 @@ fn notify(state: &[sd_notify::NotifyState<'_>]) {
     }
 }
 
-/// `ready nbd=… nbd-unix=… api=… metrics=…`; a shut door is `off`. `api-tcp=…` is there if that is configured.
+/// `ready nbd=… nbd-unix=… api=… metrics=…`; a shut door is `off`. `api-tcp=…` is there if that is
+/// configured.
 #[must_use]
 pub fn line(endpoints: &Endpoints) -> String {
     let off = || "off".to_owned();
@@ -208,7 +209,8 @@ mod tests {
         let both = endpoints(Some("127.0.0.1:10809"), Some("/d/run/nbd.sock"));
         assert_eq!(
             line(&both),
-            "ready nbd=127.0.0.1:10809 nbd-unix=/d/run/nbd.sock api=/d/run/api.sock metrics=127.0.0.1:9810"
+            "ready nbd=127.0.0.1:10809 nbd-unix=/d/run/nbd.sock api=/d/run/api.sock \
+            metrics=127.0.0.1:9810"
         );
         assert_eq!(
             line(&endpoints(Some("127.0.0.1:9"), None)),

@@ -1,8 +1,8 @@
-//! `everglade repair` where no daemon runs: the aggregates are opened as for serving, without any door, and repaired
-//! by the same code.
+//! `everglade repair` where no daemon runs: the aggregates are opened as for serving, without any
+//! door, and repaired by the same code.
 //!
-//! The history of changes says that it was done. An aggregate that cannot be opened or changed is told of, and the
-//! others are repaired.
+//! The history of changes says that it was done. An aggregate that cannot be opened or changed is
+//! told of, and the others are repaired.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Certificates, where libnbd, nbdkit and QEMU expect them: a folder with `server-cert.pem`, `server-key.pem`, and
-//! `ca-cert.pem` if clients are to have certificates too.
+//! Certificates, where libnbd, nbdkit and QEMU expect them: a folder with `server-cert.pem`,
+//! `server-key.pem`, and `ca-cert.pem` if clients are to have certificates too.
 //!
-//! They expire, so they can be read again while connections use them ([`Certificates::read_again`], at SIGHUP): what is
-//! open goes on with what it began with.
+//! They expire, so they can be read again while connections use them ([`Certificates::read_again`],
+//! at SIGHUP): what is open goes on with what it began with.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -85,7 +85,8 @@ impl Certificates {
     }
 }
 
-/// The DNS names in the certificate that a client has shown, which was verified before. None if it showed none.
+/// The DNS names in the certificate that a client has shown, which was verified before. None if it
+/// showed none.
 pub(crate) fn names_of(shown: &[CertificateDer<'_>]) -> Vec<String> {
     let certificate = shown
         .first()

@@ -1,12 +1,12 @@
 //! The watch: once a second somebody looks whether all is well, and tells what has changed.
 //!
-//! A condition that was not there a second ago is an alert, one that is gone is cleared; jobs that ended are told
-//! of. Everything is read from counters, so an idle daemon stays idle.
+//! A condition that was not there a second ago is an alert, one that is gone is cleared; jobs that
+//! ended are told of. Everything is read from counters, so an idle daemon stays idle.
 //!
 //! Once an hour the data directory notes where the aggregates are.
 //!
-//! Under systemd with a watchdog, the watch also asks every reactor for a sign of life. Only when all have given
-//! one is systemd told that the daemon is alive, so one that hangs is started again.
+//! Under systemd with a watchdog, the watch also asks every reactor for a sign of life. Only when
+//! all have given one is systemd told that the daemon is alive, so one that hangs is started again.
 
 use std::collections::BTreeMap;
 use std::io;

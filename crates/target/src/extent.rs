@@ -32,8 +32,8 @@ impl Extents {
         Self::default()
     }
 
-    /// Appends a run, unless it would be one more than `count_max`; false means that it was not, and
-    /// that the list is complete as it is.
+    /// Appends a run, unless it would be one more than `count_max`; false means that it was not,
+    /// and that the list is complete as it is.
     pub fn push(&mut self, length: u64, allocation: Allocation, count_max: u32) -> bool {
         if length == 0 {
             return true;

@@ -8,10 +8,11 @@
 //! 1. *Read after write*: once a write completed, every read submitted later, from any session,
 //!    sees it or something newer.
 //! 2. *One operation is atomic for readers*: a read overlapping a write or discard submitted as one
-//!    [`Op`] sees all of it or nothing of it. An operation covers at most [`OP_BYTES_MAX`] for reads
-//!    and writes; protocols cut larger requests into slices and execute them as bytes arrive.
-//! 3. *Flush*: when a [`Op::Flush`] completes, every operation that completed before it was submitted,
-//!    on any session, survives a crash. An operation with `durable` survives once it completes.
+//!    [`Op`] sees all of it or nothing of it. An operation covers at most [`OP_BYTES_MAX`] for
+//!    reads and writes; protocols cut larger requests into slices and execute them as bytes arrive.
+//! 3. *Flush*: when a [`Op::Flush`] completes, every operation that completed before it was
+//!    submitted, on any session, survives a crash. An operation with `durable` survives once it
+//!    completes.
 //! 4. Ranges are checked by the target: nothing beyond the LUN's size is ever touched.
 //! 5. An operation that fails has either happened whole or not at all, except that a failed write
 //!    may be visible until the next restart.

@@ -1,8 +1,8 @@
 //! The reference model: a LUN as a map from block number to bytes, one operation at a time.
 //!
 //! Slow, in memory, and meant to be read and believed: what [`Model`] answers is what the contract
-//! says. Every operation is carried out when it is submitted and completes at the next poll, in order;
-//! everything is durable at once. Tests compare targets with it; protocol tests run on it.
+//! says. Every operation is carried out when it is submitted and completes at the next poll, in
+//! order; everything is durable at once. Tests compare targets with it; protocol tests run on it.
 
 use std::collections::BTreeMap;
 

@@ -41,8 +41,8 @@ pub enum Op {
         /// Complete only when durable.
         durable: bool,
     },
-    /// The range reads as zeroes afterwards, to the byte. A block that is zeroed in part may take space
-    /// afterwards although it did not before.
+    /// The range reads as zeroes afterwards, to the byte. A block that is zeroed in part may take
+    /// space afterwards although it did not before.
     WriteZeroes {
         /// First byte.
         offset: u64,
@@ -64,9 +64,10 @@ pub enum Op {
         /// Most extents wanted, at least 1.
         count_max: u32,
     },
-    /// Tells what of the range may read differently than in another LUN, usually an earlier image of the
-    /// same one. The answer is like that of [`Op::Extents`]: [`Allocation::Data`](crate::Allocation::Data) is what
-    /// may differ, [`Allocation::Hole`](crate::Allocation::Hole) what does not. What lies beyond the end of the
+    /// Tells what of the range may read differently than in another LUN, usually an earlier image
+    /// of the same one. The answer is like that of [`Op::Extents`]:
+    /// [`Allocation::Data`](crate::Allocation::Data) is what may differ,
+    /// [`Allocation::Hole`](crate::Allocation::Hole) what does not. What lies beyond the end of the
     /// other LUN is compared with zeroes.
     Changes {
         /// First byte.
@@ -75,7 +76,8 @@ pub enum Op {
         length: u64,
         /// Most extents wanted, at least 1.
         count_max: u32,
-        /// What to compare with, one of the LUN's [images](Target::images); open on the same reactor.
+        /// What to compare with, one of the LUN's [images](Target::images); open on the same
+        /// reactor.
         since: LunHandle,
     },
 }
@@ -105,8 +107,8 @@ pub trait Target {
     /// All exports, sorted by name.
     fn exports(&self) -> Vec<Export>;
 
-    /// Images that the LUN of this name can be compared with, sorted by label; none if there is no such LUN, or if
-    /// the target keeps no images.
+    /// Images that the LUN of this name can be compared with, sorted by label; none if there is no
+    /// such LUN, or if the target keeps no images.
     fn images(&self, name: &str) -> Vec<Image> {
         let _ = name;
         Vec::new()
@@ -128,9 +130,9 @@ pub trait Target {
     /// possibly already by the next call.
     fn submit(&mut self, lun: LunHandle, op: Op, token: Token);
 
-    /// Reads of an open LUN that will be submitted in a moment, (offset, length) in bytes, in the order in which they
-    /// will be. A hint: a target may get memory that it will need under way for all of them at once. Nothing is
-    /// checked yet.
+    /// Reads of an open LUN that will be submitted in a moment, (offset, length) in bytes, in the
+    /// order in which they will be. A hint: a target may get memory that it will need under way for
+    /// all of them at once. Nothing is checked yet.
     fn expect_reads(&mut self, lun: LunHandle, reads: &[(u64, u32)]) {
         let _ = (lun, reads);
     }

@@ -2,8 +2,8 @@
 //!
 //! A span covers `length` bytes of a LUN from `offset`. Its pages line up with the LUN's blocks:
 //! page `i` stands for block `offset / 4096 + i`, and a byte sits in its page where it sits in its
-//! block. So a protocol that receives a payload into a [`WriteSpan`] hands whole blocks over as they
-//! are, and only the edges of an unaligned write need merging.
+//! block. So a protocol that receives a payload into a [`WriteSpan`] hands whole blocks over as
+//! they are, and only the edges of an unaligned write need merging.
 
 use everglade_env::{BLOCK_SIZE, Page, PageRef};
 

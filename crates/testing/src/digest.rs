@@ -1,7 +1,7 @@
 //! Digests: one number for everything a run did, and fingerprints of contents.
 //!
-//! Two runs of a seed are the same run iff their digests are equal (issue 2 item 6). The function is
-//! ours and not cryptographic: the only opponent is chance.
+//! Two runs of a seed are the same run iff their digests are equal (issue 2 item 6). The function
+//! is ours and not cryptographic: the only opponent is chance.
 
 use std::fmt;
 
@@ -62,7 +62,8 @@ impl fmt::Display for Digest {
     }
 }
 
-/// 128 bits that stand for `bytes`: equal contents have equal fingerprints, and the reverse up to chance.
+/// 128 bits that stand for `bytes`: equal contents have equal fingerprints, and the reverse up to
+/// chance.
 #[must_use]
 pub fn fingerprint(bytes: &[u8]) -> u128 {
     let mut a = K0 ^ bytes.len() as u64;

@@ -5,9 +5,9 @@
 //!      → [`system::System`] (what is being judged: the engine, or the toy)
 //!      → [`model`] (what may be read, and what a crash may leave)
 //!
-//! One seed decides everything, so that a failure is a number. Nothing here looks at the wall clock,
-//! at thread ids, or iterates over a hash table. [`toy`] is a small correct server with bugs that can
-//! be switched on: it proves that the judge acquits the innocent and convicts the guilty.
+//! One seed decides everything, so that a failure is a number. Nothing here looks at the wall
+//! clock, at thread ids, or iterates over a hash table. [`toy`] is a small correct server with bugs
+//! that can be switched on: it proves that the judge acquits the innocent and convicts the guilty.
 
 pub mod digest;
 pub mod engine;

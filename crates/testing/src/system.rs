@@ -83,8 +83,8 @@ pub trait System {
         None
     }
 
-    /// True if the log of operations that was replayed when mounting had some on LUNs that came, or grew, too
-    /// late: those are gone, while later ones on others survive.
+    /// True if the log of operations that was replayed when mounting had some on LUNs that came, or
+    /// grew, too late: those are gone, while later ones on others survive.
     fn has_gaps(&self) -> bool {
         false
     }
@@ -99,7 +99,8 @@ pub trait System {
         None
     }
 
-    /// Why it can be read and not changed, if that is so: everything acknowledged is shown, and nothing is written.
+    /// Why it can be read and not changed, if that is so: everything acknowledged is shown, and
+    /// nothing is written.
     fn read_only(&self) -> Option<String> {
         None
     }
@@ -143,12 +144,12 @@ pub enum NotMounted {
 /// What a kind of system promises beyond the contract of `target`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promises {
-    /// Blocks that are not what was written are answered with errors, from this block of each device on, and on
-    /// all devices but the first even if all of them are old. What lies before it is written where nothing
-    /// else can tell that it is old.
+    /// Blocks that are not what was written are answered with errors, from this block of each
+    /// device on, and on all devices but the first even if all of them are old. What lies before it
+    /// is written where nothing else can tell that it is old.
     pub damage_is_found: Option<u64>,
-    /// Blocks of the first device with what was logged since the last consistency point. Damage there takes
-    /// what was durable by the log alone, the last first, and nothing else.
+    /// Blocks of the first device with what was logged since the last consistency point. Damage
+    /// there takes what was durable by the log alone, the last first, and nothing else.
     pub journal_blocks: std::ops::Range<u64>,
     /// A full host is [`Error::NoSpace`] to clients, never [`Error::Io`].
     pub full_host_is_no_space: bool,
@@ -171,7 +172,8 @@ pub trait Maker {
     /// Devices for `bytes` of storage in all, or for the least it can live on if that is more.
     fn devices(&self, bytes: u64) -> Vec<DeviceSpec>;
 
-    /// Prepares the empty devices of a world. No volume exists afterwards. Must be durable at return.
+    /// Prepares the empty devices of a world. No volume exists afterwards. Must be durable at
+    /// return.
     ///
     /// # Errors
     /// Why it cannot.

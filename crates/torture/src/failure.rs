@@ -8,8 +8,8 @@ pub enum Failure {
     /// The server lost or invented data, refused to start, or left an aggregate that is not sound.
     #[error("{0}")]
     Broken(String),
-    /// A program is missing, a mount is not allowed, a socket does not answer: says nothing about the
-    /// server.
+    /// A program is missing, a mount is not allowed, a socket does not answer: says nothing about
+    /// the server.
     #[error("the rig failed: {0}")]
     Rig(String),
 }

@@ -1,4 +1,5 @@
-//! `everglade-torture`: the rigs as a program; `cargo xtask torture` builds everything and starts it.
+//! `everglade-torture`: the rigs as a program; `cargo xtask torture` builds everything and starts
+//! it.
 //!
 //! The last line of its output is `N passed, N failed[, N skipped]`.
 

@@ -1,5 +1,5 @@
-//! Blocks on media. Beyond not panicking: what a decoder accepts, the encoder writes, and the decoder
-//! reads as the same again.
+//! Blocks on media. Beyond not panicking: what a decoder accepts, the encoder writes, and the
+//! decoder reads as the same again.
 
 use everglade_format::config::{CONFIG_BYTES, JournalRegion};
 use everglade_format::indirect::{BlockKind, Header};

@@ -1,8 +1,9 @@
 //! The journal: one header, and the scan of a whole region.
 //!
-//! A region is too large to be an input. So an input is a list of changes to a sound one, four bytes
-//! each (block, place in it, value), after which headers are sealed again, and, if the first byte of the
-//! input says so, the chain between them is mended too, so that the scan goes on behind a change.
+//! A region is too large to be an input. So an input is a list of changes to a sound one, four
+//! bytes each (block, place in it, value), after which headers are sealed again, and, if the first
+//! byte of the input says so, the chain between them is mended too, so that the scan goes on behind
+//! a change.
 
 use everglade_env::{Page, PageRef};
 use everglade_format::journal::{self, Header, Kind, Operation};

@@ -1,5 +1,5 @@
-//! What is fuzzed: each target has inputs to begin with, made by the encoders, and a function that must
-//! return for every input.
+//! What is fuzzed: each target has inputs to begin with, made by the encoders, and a function that
+//! must return for every input.
 
 mod api;
 #[cfg(feature = "config")]

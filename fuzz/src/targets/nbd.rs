@@ -126,8 +126,8 @@ pub(super) const SESSION: Target = Target {
     run: session,
 };
 
-/// Sends the input in two pieces, everything the session says being taken at once. A session that asks where it is to be
-/// stays or goes to another table, as the first byte says.
+/// Sends the input in two pieces, everything the session says being taken at once. A session that
+/// asks where it is to be stays or goes to another table, as the first byte says.
 fn session(input: &[u8]) {
     let mut model = Model::with_lun(LUN, 64 * BLOCK as u64);
     let settings = Settings {

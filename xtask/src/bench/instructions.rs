@@ -1,12 +1,13 @@
-//! Instructions of the hot paths, counted by callgrind: a guard against regressions that a noisy machine
-//! cannot fool. Part of `cargo xtask test`.
+//! Instructions of the hot paths, counted by callgrind: a guard against regressions that a noisy
+//! machine cannot fool. Part of `cargo xtask test`.
 //!
-//! `docs/benchmarks/instructions.txt` has the limits. A path may be [`SLACK_PERCENT`] above its limit: the
-//! tables of the server hash with a key that differs from run to run. Whoever makes a path longer on purpose,
-//! or shorter, runs `cargo xtask bench instructions --update` and says why in the commit.
+//! `docs/benchmarks/instructions.txt` has the limits. A path may be [`SLACK_PERCENT`] above its
+//! limit: the tables of the server hash with a key that differs from run to run. Whoever makes a
+//! path longer on purpose, or shorter, runs `cargo xtask bench instructions --update` and says why
+//! in the commit.
 //!
-//! Counts are of one compiler and one kind of CPU (the C library copies memory differently on another), so
-//! the file names both, and elsewhere nothing is judged.
+//! Counts are of one compiler and one kind of CPU (the C library copies memory differently on
+//! another), so the file names both, and elsewhere nothing is judged.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -86,7 +87,8 @@ pub(crate) fn update(tally: &mut Tally) {
     let Some(counts) = count(tally) else { return };
     let mut text = String::from(
         "# Instructions for one request of each hot path; a limit of `cargo xtask test`.\n\
-         # Written by `cargo xtask bench instructions --update`; see xtask/src/bench/instructions.rs.\n",
+         # Written by `cargo xtask bench instructions --update`; see \
+         xtask/src/bench/instructions.rs.\n",
     );
     text.push_str(&format!("ground {}\n", this_ground()));
     for (path, count) in counts {
@@ -189,7 +191,8 @@ fn has_valgrind(tally: &mut Tally) -> bool {
     found
 }
 
-/// What callgrind counts inside of the function that is measured, by kind of event; instructions come first.
+/// What callgrind counts inside of the function that is measured, by kind of event; instructions
+/// come first.
 pub(super) fn counted(path: &str, times: u64, options: &[&str]) -> Option<Vec<u64>> {
     let output = Command::new("valgrind")
         .args([

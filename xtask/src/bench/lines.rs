@@ -1,9 +1,10 @@
 //! Memory that the hot paths touch, in cache lines, by callgrind's model of caches.
 //!
-//! What a line costs depends on where it comes from. So a request's accesses to data are put through two caches: one as
-//! large as a processor's first, and one of [`FAR_BYTES`], after which next to nothing of a server's working set is left;
-//! what misses that was touched for the first time in a while. The kernel's part is not in it: of a read the 64 lines of
-//! the page that it copies, of a write those that it fills.
+//! What a line costs depends on where it comes from. So a request's accesses to data are put
+//! through two caches: one as large as a processor's first, and one of [`FAR_BYTES`], after which
+//! next to nothing of a server's working set is left; what misses that was touched for the first
+//! time in a while. The kernel's part is not in it: of a read the 64 lines of the page that it
+//! copies, of a write those that it fills.
 
 use super::instructions::{PATHS, counted, is_ready, put, this_ground};
 use crate::step::{begin, end};
@@ -32,7 +33,8 @@ pub(super) fn write(tally: &mut Tally) {
     let far = format!("--LL={FAR_BYTES},16,64");
     let begun = begin("counting cache lines");
     let mut text = format!(
-        "# Memory that one request of each hot path touches, without the kernel's part: accesses to data, lines that were\n\
+        "# Memory that one request of each hot path touches, without the kernel's part: accesses \
+        to data, lines that were\n\
          # not in a cache of {} KiB, and lines that were not in one of {} KiB either.\n\
          # Written by `cargo xtask bench lines`; see xtask/src/bench/lines.rs.\n\
          ground {}\n",

@@ -1,8 +1,9 @@
-//! Citations lead somewhere: a document that a comment or a text names by its path exists, with the section.
+//! Citations lead somewhere: a document that a comment or a text names by its path exists, with the
+//! section.
 //!
-//! `docs/design/design.md §5` and `docs/reference/conventions.md#exit-codes` are the two forms, in code and in
-//! documents. (Links of documents: `links`. Ids of mechanisms: `mechanisms`.) Papers have short names, such as
-//! S003, and each of them a heading in `docs/design/papers.md`.
+//! `docs/design/design.md §5` and `docs/reference/conventions.md#exit-codes` are the two forms, in
+//! code and in documents. (Links of documents: `links`. Ids of mechanisms: `mechanisms`.) Papers
+//! have short names, such as S003, and each of them a heading in `docs/design/papers.md`.
 //!
 //! Names of documents that are in no clone are refused, with what to write instead.
 
@@ -16,7 +17,8 @@ use crate::place;
 const PAPERS: &str = "docs/design/papers.md";
 const HERE: &str = "xtask/src/tidy";
 
-/// A name that leads nowhere, and what to write instead. Spelled in two halves, or this file would find itself.
+/// A name that leads nowhere, and what to write instead. Spelled in two halves, or this file would
+/// find itself.
 const NOWHERE: [(&str, &str); 6] = [
     (concat!("DESIGN", " §"), "docs/design/design.md §n"),
     (concat!("DESIGN", " section"), "docs/design/design.md §n"),
@@ -91,8 +93,8 @@ impl fmt::Display for Part<'_> {
     }
 }
 
-/// Paths in a line that begin at `docs/`. In relative links and in addresses something stands before it, and
-/// they are not ours to follow.
+/// Paths in a line that begin at `docs/`. In relative links and in addresses something stands
+/// before it, and they are not ours to follow.
 fn citations(line: &str) -> Vec<Citation<'_>> {
     let is_of_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
     let mut found = Vec::new();
@@ -177,7 +179,8 @@ mod tests {
 
     #[test]
     fn paths_are_found_with_their_parts() {
-        let line = "`docs/a.md` §3.1, (docs/b-c.md#d-e), docs/codes/EVG-{n}.md, docs/a.md. https://x/docs/y";
+        let line = "`docs/a.md` §3.1, (docs/b-c.md#d-e), docs/codes/EVG-{n}.md, docs/a.md. \
+            https://x/docs/y";
         let found: Vec<_> = citations(line)
             .into_iter()
             .map(|citation| (citation.path, citation.part))

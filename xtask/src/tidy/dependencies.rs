@@ -163,7 +163,8 @@ mod tests {
     fn a_dependency_outside_the_row_is_found_in_any_spelling() {
         let problems = check(&[source(
             "crates/format/Cargo.toml",
-            "[package]\nname = \"everglade-format\"\n[dependencies]\neverglade-env.workspace = true\n\
+            "[package]\nname = \"everglade-format\"\n[dependencies]\neverglade-env.workspace = \
+            true\n\
              [dependencies.everglade-engine]\nworkspace = true\n[build-dependencies]\n\
              everglade-nbd = { path = \"../nbd\" }\n",
         )]);

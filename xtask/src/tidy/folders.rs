@@ -1,11 +1,12 @@
-//! The table of rooms: what a crate's folders and top files may import from each other (decision 0034).
+//! The table of rooms: what a crate's folders and top files may import from each other (decision
+//! 0034).
 //!
-//! A crate of [`TABLE`] lists its rooms from the lowest to the highest. A room is a folder below `src`, or a
-//! file there. It may import rooms that come before it and none that comes after, so no two rooms import each
-//! other. A room that is not listed has no place in the crate.
+//! A crate of [`TABLE`] lists its rooms from the lowest to the highest. A room is a folder below
+//! `src`, or a file there. It may import rooms that come before it and none that comes after, so no
+//! two rooms import each other. A room that is not listed has no place in the crate.
 //!
-//! [`CIRCLES`] says how many groups of files may import each other in a circle, crate by crate. The number only
-//! goes down: a new circle is a design conversation first.
+//! [`CIRCLES`] says how many groups of files may import each other in a circle, crate by crate. The
+//! number only goes down: a new circle is a design conversation first.
 
 use super::{Problem, Source, imports};
 
@@ -132,7 +133,8 @@ pub(super) fn check(sources: &[Source]) -> Vec<Problem> {
                 .map(|circle| circle.iter().cloned().collect::<Vec<_>>().join(", "))
                 .collect();
             let explanation = format!(
-                "crate '{name}' has {} circles of files that import each other, and {allowed} in the table of \
+                "crate '{name}' has {} circles of files that import each other, and {allowed} in \
+                the table of \
                  xtask/src/tidy/folders.rs: {}; break the circle, or argue for it in decision 0034",
                 found.len(),
                 circles.join(" | ")
@@ -185,7 +187,8 @@ fn upward(sources: &[Source], name: &str, rooms: &[&str]) -> Vec<Problem> {
         };
         let Some(place) = rank(own) else {
             let explanation = format!(
-                "'{own}' is no room of crate '{name}'; give it a line in xtask/src/tidy/folders.rs, above what it \
+                "'{own}' is no room of crate '{name}'; give it a line in \
+                xtask/src/tidy/folders.rs, above what it \
                  imports"
             );
             problems.push(Problem::new(file.source, 0, explanation));
@@ -195,7 +198,8 @@ fn upward(sources: &[Source], name: &str, rooms: &[&str]) -> Vec<Problem> {
             let Some(room) = path.first() else { continue };
             if rank(room).is_some_and(|other| other > place) {
                 let explanation = format!(
-                    "room '{own}' imports {}, which is in the higher room '{room}'; move the definition down, or \
+                    "room '{own}' imports {}, which is in the higher room '{room}'; move the \
+                    definition down, or \
                      hand the value in",
                     path.join("::")
                 );

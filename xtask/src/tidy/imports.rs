@@ -1,8 +1,8 @@
 //! What the files of a crate import from each other, read from their text.
 //!
-//! A path counts wherever it stands, in a `use` or in an expression, if it begins with `crate`, `super` or
-//! `self`. Comments and unit tests (`mod tests` at the end of a file, files called `tests`) do not count:
-//! documents may point anywhere, and tests look at their surroundings.
+//! A path counts wherever it stands, in a `use` or in an expression, if it begins with `crate`,
+//! `super` or `self`. Comments and unit tests (`mod tests` at the end of a file, files called
+//! `tests`) do not count: documents may point anywhere, and tests look at their surroundings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,7 +12,8 @@ use super::Source;
 /// One file of a crate, and where its paths lead.
 pub(super) struct File<'a> {
     pub(super) source: &'a Source,
-    /// Its module path below the crate: `["cp", "clean"]`; of `cp/mod.rs` `["cp"]`, of `lib.rs` nothing.
+    /// Its module path below the crate: `["cp", "clean"]`; of `cp/mod.rs` `["cp"]`, of `lib.rs`
+    /// nothing.
     pub(super) module: Vec<String>,
     /// Each with the line it begins in.
     pub(super) paths: Vec<(usize, Vec<String>)>,
@@ -153,8 +154,8 @@ fn absolute(path: &str, module: &[String]) -> Option<Vec<String>> {
     Some(at)
 }
 
-/// Groups of files that import each other in a circle. A folder's `mod.rs` and its files do not count as one:
-/// the front of a folder names what is in it.
+/// Groups of files that import each other in a circle. A folder's `mod.rs` and its files do not
+/// count as one: the front of a folder names what is in it.
 pub(super) fn circles(files: &[File<'_>]) -> Vec<BTreeSet<String>> {
     let known: BTreeSet<&[String]> = files.iter().map(|file| file.module.as_slice()).collect();
     let mut reach: BTreeMap<&[String], BTreeSet<&[String]>> = BTreeMap::new();
@@ -221,8 +222,10 @@ mod tests {
 
     #[test]
     fn paths_are_found_in_imports_and_in_expressions() {
-        let text = "use std::fmt;\nuse crate::a::{self, b::{C, D as E}};\npub(crate) use super::f::G;\n\
-                    fn g(h: crate::h::I) { super::k::l() } // crate::comment\nmod tests {\nuse crate::t;\n";
+        let text = "use std::fmt;\nuse crate::a::{self, b::{C, D as E}};\npub(crate) use \
+            super::f::G;\n\
+                    fn g(h: crate::h::I) { super::k::l() } // crate::comment\nmod tests {\nuse \
+                    crate::t;\n";
         assert_eq!(
             leads(text, &["cp", "clean"]),
             ["2 a", "2 a/b/C", "2 a/b/D", "3 cp/f/G", "4 h/I", "4 cp/k/l"]

@@ -1,8 +1,8 @@
-//! Ids of mechanisms resolve: what code and documents cite is in `docs/design/mechanisms.md`, and the rows
-//! there are true as far as a program can tell.
+//! Ids of mechanisms resolve: what code and documents cite is in `docs/design/mechanisms.md`, and
+//! the rows there are true as far as a program can tell.
 //!
-//! The pages below `docs/design/mechanisms/` have one table row for each id: what it is, status, home, tests,
-//! switch. The index has a table of counts.
+//! The pages below `docs/design/mechanisms/` have one table row for each id: what it is, status,
+//! home, tests, switch. The index has a table of counts.
 //!
 //! 1. An id that is cited has a row, and only one.
 //! 2. A row that *works* has a home that cites the id, and a test.
@@ -143,7 +143,8 @@ fn links<'a>(page: &Source, cell: &'a str) -> Vec<(&'a str, PathBuf)> {
         .collect()
 }
 
-/// What a link to tests names and its target does not have: a test of a source, planted bugs of a document.
+/// What a link to tests names and its target does not have: a test of a source, planted bugs of a
+/// document.
 fn missing(text: &str, path: &Path, sources: &[Source]) -> Vec<String> {
     // A dead link is told by another check.
     let Some(target) = text_of(path, sources) else {

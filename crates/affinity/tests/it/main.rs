@@ -1,8 +1,8 @@
 //! Races under shuttle: the crate's own modules, compiled again with shuttle's primitives.
 //!
-//! Shuttle runs the threads of a small world one at a time and switches between them at the accesses
-//! of `sync`. Accesses are sequentially consistent there, and the protocol uses no weaker ones where
-//! anything is decided, so what shuttle explores is what hardware can do.
+//! Shuttle runs the threads of a small world one at a time and switches between them at the
+//! accesses of `sync`. Accesses are sequentially consistent there, and the protocol uses no weaker
+//! ones where anything is decided, so what shuttle explores is what hardware can do.
 
 #![allow(dead_code, unused_imports, unreachable_pub, missing_docs)]
 #![allow(clippy::unwrap_used)]

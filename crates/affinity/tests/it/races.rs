@@ -77,8 +77,8 @@ impl World {
         }
     }
 
-    /// A handler that lets others run, and leaves. Who is granted something has it from that moment,
-    /// long before its reactor reads the mail.
+    /// A handler that lets others run, and leaves. Who is granted something has it from that
+    /// moment, long before its reactor reads the mail.
     fn run(&self, permit: Permit, message: u32) {
         thread::yield_now();
         if message == REMOVE {

@@ -1,8 +1,10 @@
-//! The description of the REST interface (OpenAPI 3.1), made from the types themselves and a table of paths.
+//! The description of the REST interface (OpenAPI 3.1), made from the types themselves and a table
+//! of paths.
 //!
-//! Schemas come from the types of this crate, so a field that is added is described. Paths are the table in
-//! [`ROUTES`]; the server's tests ask for every row of it and find nothing else. The document is committed as
-//! `docs/reference/openapi.json` and `cargo xtask gen --check` fails when that is stale.
+//! Schemas come from the types of this crate, so a field that is added is described. Paths are the
+//! table in [`ROUTES`]; the server's tests ask for every row of it and find nothing else. The
+//! document is committed as `docs/reference/openapi.json` and `cargo xtask gen --check` fails when
+//! that is stale.
 
 mod route;
 
@@ -96,7 +98,8 @@ pub fn document() -> &'static Value {
         document["paths"] = paths();
         document["components"]["securitySchemes"] = json!({
             "token": {"type": "http", "scheme": "bearer",
-                      "description": "Over TCP only; the Unix socket asks the kernel who connects."},
+                      "description": "Over TCP only; the Unix socket asks the kernel who \
+                      connects."},
         });
         document["security"] = json!([{}, {"token": []}]);
         versioned(&mut document);
@@ -245,7 +248,8 @@ fn parameters(route: &Route) -> Vec<Value> {
         parameters.push(
             json!({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string",
                 "pattern": "^[!-~]{1,64}$"},
-            "description": "the same key with the same request does it once, however often it is sent"}),
+            "description": "the same key with the same request does it once, however often it is \
+            sent"}),
         );
     }
     parameters

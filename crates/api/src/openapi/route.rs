@@ -396,7 +396,8 @@ pub const ROUTES: &[Route] = &[
     Route::change(
         "PATCH",
         LUN,
-        "enlarges a LUN or, with discard_beyond, shrinks it; clients see that when they connect again",
+        "enlarges a LUN or, with discard_beyond, shrinks it; clients see that when they connect \
+        again",
         Some("ResizeLun"),
         Answers::Found("Lun"),
     ),

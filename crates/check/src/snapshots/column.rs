@@ -1,7 +1,8 @@
 //! A column: one block of everybody's maps, 32,768 vvbns side by side. Pure functions of bits.
 //!
-//! Neighbours in the history whose map block is the very same one are one *station*, so a column is as long as the
-//! block has versions. Stations are in the order of the history, parents before their children.
+//! Neighbours in the history whose map block is the very same one are one *station*, so a column is
+//! as long as the block has versions. Stations are in the order of the history, parents before
+//! their children.
 
 use std::rc::Rc;
 
@@ -84,9 +85,9 @@ pub(super) fn shared(stations: &[Station], held: &[Box<Block>]) -> Box<Block> {
 
 /// Blocks whose holders are not connected.
 ///
-/// From the leaves up, a block is *below* a station if the station holds it, or joins its children by it and it is
-/// below one of them. Where it is below a station but not joined to the parent, a connected part ends. There must
-/// be no second one.
+/// From the leaves up, a block is *below* a station if the station holds it, or joins its children
+/// by it and it is below one of them. Where it is below a station but not joined to the parent, a
+/// connected part ends. There must be no second one.
 pub(super) fn apart(stations: &[Station], held: &[Box<Block>]) -> Box<Block> {
     let mut below: Vec<Box<Block>> = held.to_vec();
     for at in (0..stations.len()).rev() {
@@ -113,7 +114,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Stations by parent, held bits of 64, and the first that counts; nothing for one that is gone.
+    /// Stations by parent, held bits of 64, and the first that counts; nothing for one that is
+    /// gone.
     type Plain = Vec<(Option<usize>, Option<(u64, u64)>)>;
 
     fn plain() -> impl Strategy<Value = Plain> {
@@ -140,7 +142,8 @@ mod tests {
             .map(|(bits, _)| bits >> bit & 1 == 1)
     }
 
-    /// Holders of a bit that can be reached from one of them, over others and over those that hold nothing.
+    /// Holders of a bit that can be reached from one of them, over others and over those that hold
+    /// nothing.
     fn reached(plain: &Plain, bit: u64, from: usize) -> usize {
         let mut seen = vec![from];
         let mut at = 0;

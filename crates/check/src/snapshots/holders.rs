@@ -1,4 +1,5 @@
-//! Holders: everybody's maps side by side, one block of the maps at a time, with summary map and container.
+//! Holders: everybody's maps side by side, one block of the maps at a time, with summary map and
+//! container.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -243,7 +244,8 @@ impl Holders<'_> {
         self.check_container(block, &column, &summary, findings);
     }
 
-    /// Whether the holders of a block are connected by the whole history, those joining that hold nothing.
+    /// Whether the holders of a block are connected by the whole history, those joining that hold
+    /// nothing.
     fn is_connected(&self, column: &Column, bit: u64) -> bool {
         let near = self.table.neighbours();
         let station = |node: usize| column.at[node];
@@ -297,8 +299,8 @@ impl Holders<'_> {
         held
     }
 
-    /// Blocks that a clone's base holds, but for the superblock, which every volume has for itself: those that the
-    /// clone has copied, and those that are in a parent's container.
+    /// Blocks that a clone's base holds, but for the superblock, which every volume has for itself:
+    /// those that the clone has copied, and those that are in a parent's container.
     fn base(&self, column: &Column, block: u64) -> (Box<Block>, Box<Block>) {
         let mut bits = zero();
         let roots = &self.volume.superblock.snapshots;
@@ -335,7 +337,8 @@ impl Holders<'_> {
     fn copied_on_change(&self, column: &Column) -> Box<Block> {
         let active = self.maps.len() - 1;
         let mut bits = zero();
-        // Below the place of the pass its victims hold nothing, above they are ancestors like others.
+        // Below the place of the pass its victims hold nothing, above they are ancestors like
+        // others.
         let mut from = BITS_PER_BLOCK;
         let mut at = self.table.parents[active];
         while let Some(node) = at

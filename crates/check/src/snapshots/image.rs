@@ -1,14 +1,15 @@
 //! Images of snapshots, each compared with one that was verified before.
 //!
-//! Where `c(v)` counts the references of an image to v, and `m(v)` is its map's bit plus the count of its refcount
-//! file, Definition 1 says that the difference `c − m` is 0 everywhere. Where it is not, v is a *stray*. Two images
-//! that share most blocks have the same strays but for those among the blocks in which they differ, so these are all
-//! that is looked at:
+//! Where `c(v)` counts the references of an image to v, and `m(v)` is its map's bit plus the count
+//! of its refcount file, Definition 1 says that the difference `c − m` is 0 everywhere. Where it is
+//! not, v is a *stray*. Two images that share most blocks have the same strays but for those among
+//! the blocks in which they differ, so these are all that is looked at:
 //!
-//! strays(new) = strays(old) + references(new ∖ old) − references(old ∖ new) − (bits(new) − bits(old))
-//!                                                                         − (counts(new) − counts(old))
+//! strays(new) = strays(old) + references(new ∖ old) − references(old ∖ new) − (bits(new) −
+//! bits(old)) − (counts(new) − counts(old))
 //!
-//! Without another image, the same is true of an empty one. What cannot be read counts for nothing, in both.
+//! Without another image, the same is true of an empty one. What cannot be read counts for nothing,
+//! in both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +62,8 @@ impl Strays {
 /// An image that was verified.
 pub(super) struct Image {
     files: Files,
-    /// References of the files that are read as a whole: all but LUNs, the active map and the refcount file.
+    /// References of the files that are read as a whole: all but LUNs, the active map and the
+    /// refcount file.
     small: Vec<Reference>,
     strays: Strays,
     is_partial: bool,
@@ -264,7 +266,8 @@ impl<'p> Pool<'p> {
         difference
     }
 
-    /// Walks what differs in one file. Returns the blocks that it has more and fewer, if all could be read.
+    /// Walks what differs in one file. Returns the blocks that it has more and fewer, if all could
+    /// be read.
     fn pair(
         &mut self,
         fs: &FileSystem<'_>,
@@ -453,8 +456,8 @@ impl<'p> Pool<'p> {
         }
     }
 
-    /// Reads the snapmap of a victim, which is all that is left of its image. Blocks that another victim has as
-    /// well are read once.
+    /// Reads the snapmap of a victim, which is all that is left of its image. Blocks that another
+    /// victim has as well are read once.
     pub(super) fn check_snapmap(&mut self, record: &SnapshotRecord, findings: &mut Findings) {
         let fs = self.volume.fs.image(&record.name, record);
         let object = fs.metafile(ACTIVE_MAP);

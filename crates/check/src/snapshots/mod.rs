@@ -5,22 +5,26 @@
 //!                                         └▶ per map block: all maps side by side        (holders, column)
 //! ```
 //!
-//! **Holders.** A vvbn is *held* by the active image if its map has the bit, and by a snapshot if its snapmap has,
-//! unless the snapshot is gone, or is a victim of the delete pass and the pass is beyond the vvbn. Everything
-//! below is about holders:
+//! **Holders.** A vvbn is *held* by the active image if its map has the bit, and by a snapshot if
+//! its snapmap has, unless the snapshot is gone, or is a victim of the delete pass and the pass is
+//! beyond the vvbn. Everything below is about holders:
 //!
-//! 1. Each image by itself satisfies Definition 1. The image of a victim does not: what the pass has released may
-//!    have been used again. Of it only the snapmap is needed, and that must be whole.
-//! 2. *Coverage*: a block that a snapshot holds is in the summary map; or in the snapmap of a snapshot that is
-//!    marked unfolded; or in a block of the active map that is still the very block of the nearest ancestor of
-//!    the active image that holds anything there (whoever changes that block copies it to the summary map
-//!    first). It is not enough that the active image holds the block: freeing it there must not free it.
-//! 3. Bits of the summary map are of blocks that a snapshot holds, of victims' snapmaps (to the end of the pass),
-//!    or of entries of the release file that have not had their turn. Others would be free for ever but never used.
-//! 4. A slot of the container is no hole exactly if active map, summary map or an unfolded snapmap has the vvbn. Of a
-//!    clone that is not true of what its base holds, but for vvbn 1: below the place of its split all of that has
-//!    slots, above it nothing has.
-//! 5. Holders of a vvbn are connected in the history, snapshots that hold nothing there joining their neighbours.
+//! 1. Each image by itself satisfies Definition 1. The image of a victim does not: what the pass
+//!    has released may have been used again. Of it only the snapmap is needed, and that must be
+//!    whole.
+//! 2. *Coverage*: a block that a snapshot holds is in the summary map; or in the snapmap of a
+//!    snapshot that is marked unfolded; or in a block of the active map that is still the very
+//!    block of the nearest ancestor of the active image that holds anything there (whoever changes
+//!    that block copies it to the summary map first). It is not enough that the active image holds
+//!    the block: freeing it there must not free it.
+//! 3. Bits of the summary map are of blocks that a snapshot holds, of victims' snapmaps (to the end
+//!    of the pass), or of entries of the release file that have not had their turn. Others would be
+//!    free for ever but never used.
+//! 4. A slot of the container is no hole exactly if active map, summary map or an unfolded snapmap
+//!    has the vvbn. Of a clone that is not true of what its base holds, but for vvbn 1: below the
+//!    place of its split all of that has slots, above it nothing has.
+//! 5. Holders of a vvbn are connected in the history, snapshots that hold nothing there joining
+//!    their neighbours.
 //! 6. A block with one holder is one of its exclusive blocks; nothing else is.
 
 mod column;
@@ -58,8 +62,8 @@ pub(crate) struct Volume<'v> {
     pub(crate) aggregate_files: &'v Files,
 }
 
-/// Verifies everything about the snapshots of a volume. `strays` are the blocks for which the active image does not
-/// satisfy Definition 1.
+/// Verifies everything about the snapshots of a volume. `strays` are the blocks for which the
+/// active image does not satisfy Definition 1.
 pub(crate) fn check(
     volume: &Volume<'_>,
     strays: Strays,
@@ -117,8 +121,8 @@ struct SideFiles<'s> {
     release: Option<&'s Inode>,
 }
 
-/// Verifies each image by its difference to a neighbour in the history that was verified before, beginning with the
-/// active one. Returns the map blocks that any of them has.
+/// Verifies each image by its difference to a neighbour in the history that was verified before,
+/// beginning with the active one. Returns the map blocks that any of them has.
 fn check_images(
     volume: &Volume<'_>,
     table: &Table,

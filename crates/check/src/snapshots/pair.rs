@@ -1,7 +1,8 @@
 //! Pairs of trees: what a file has in one image and not in another.
 //!
-//! Both are walked side by side from their roots. Blocks are written once, so where the two pointers are the same
-//! so is everything below, and neither is followed: a thousand snapshots cost what they differ by.
+//! Both are walked side by side from their roots. Blocks are written once, so where the two
+//! pointers are the same so is everything below, and neither is followed: a thousand snapshots cost
+//! what they differ by.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -201,8 +202,8 @@ impl Walk<'_> {
         }
         let mut old_block = None;
         if old_here.has_block() {
-            // That it cannot be read was reported when the other image was verified, and what it refers to
-            // was not counted then.
+            // That it cannot be read was reported when the other image was verified, and what it
+            // refers to was not counted then.
             let is_sound =
                 |block: &Rc<Block>| Header::expect(block, kind, level, file, index).is_ok();
             old_block = fs.read(&old_here).ok().filter(is_sound);

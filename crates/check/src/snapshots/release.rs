@@ -11,7 +11,8 @@ use crate::findings::Findings;
 use crate::problem::{Kind, Place};
 use crate::tree;
 
-/// Entries of the release file that have not had their turn, ascending. Nothing if the file cannot be read.
+/// Entries of the release file that have not had their turn, ascending. Nothing if the file cannot
+/// be read.
 pub(super) fn waiting(
     volume: &Volume<'_>,
     inode: &Inode,

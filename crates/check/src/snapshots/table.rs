@@ -19,7 +19,8 @@ use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
 use crate::tree::{self, Leaves, Visit};
 
-/// Blocks of a table: it holds the most snapshots there can be, and those that are gone, many times over.
+/// Blocks of a table: it holds the most snapshots there can be, and those that are gone, many times
+/// over.
 const BLOCKS_MAX: u64 = 4 * SNAPSHOTS_MAX as u64;
 
 /// All records, by id.
@@ -55,7 +56,8 @@ pub(super) fn check_roots_of_none(volume: &Volume<'_>, findings: &mut Findings) 
         && roots.base.is_none()
         && roots.split == Split::None;
     if !nothing {
-        let expected = "no release file, parent, scan, clone, base, split or exclusive blocks without \
+        let expected = "no release file, parent, scan, clone, base, split or exclusive blocks \
+            without \
                         a snapshot table";
         let found = format_args!("{roots:?}");
         let kind = Kind::SnapshotRoots;
@@ -63,7 +65,8 @@ pub(super) fn check_roots_of_none(volume: &Volume<'_>, findings: &mut Findings) 
     }
 }
 
-/// Reads the table. Nothing if some of it cannot be read, since then nothing can be said of who holds what.
+/// Reads the table. Nothing if some of it cannot be read, since then nothing can be said of who
+/// holds what.
 pub(super) fn read(volume: &Volume<'_>, inode: &Inode, findings: &mut Findings) -> Option<Table> {
     let aggregate = volume.fs.inside.as_ref()?.aggregate;
     let object = volume.aggregate_files.object_of(aggregate, inode.id);
@@ -144,7 +147,8 @@ impl Table {
         }
     }
 
-    /// For each record, and last for the active image, what it descends from and what descends from it.
+    /// For each record, and last for the active image, what it descends from and what descends from
+    /// it.
     pub(super) fn neighbours(&self) -> Vec<Vec<usize>> {
         let mut near = vec![Vec::new(); self.parents.len()];
         for (at, (parent, also)) in self.parents.iter().zip(&self.also).enumerate() {
@@ -189,7 +193,8 @@ impl Table {
                 let children =
                     lines.filter(|(parent, also)| **parent == Some(at) || also.contains(&at));
                 let children = children.count();
-                // Its ancestors may have been too many for the record of the one that descends from it.
+                // Its ancestors may have been too many for the record of the one that descends from
+                // it.
                 let is_needed = children > 1 || !self.also[at].is_empty();
                 let expected = "a snapshot that is gone to join two others";
                 let found = format!("{children} descend from it");
@@ -235,8 +240,8 @@ impl Table {
         }
     }
 
-    /// A LUN that is being cloned has its name in the hidden namespace, and a source that stays, which the active image
-    /// descends from.
+    /// A LUN that is being cloned has its name in the hidden namespace, and a source that stays,
+    /// which the active image descends from.
     fn check_lun_clone(&self, volume: &Volume<'_>, cloning: &LunCloning, findings: &mut Findings) {
         let files = volume.files;
         let roots = &volume.superblock.snapshots;
@@ -347,7 +352,8 @@ fn check_cloned(
     }
 }
 
-/// Number of a file's leaves in a range, and a digest of their places and vvbns; nothing if some cannot be read.
+/// Number of a file's leaves in a range, and a digest of their places and vvbns; nothing if some
+/// cannot be read.
 fn leaves(fs: &FileSystem<'_>, inode: &Inode, range: Range<u64>) -> Option<(u64, u64)> {
     let file = tree::File {
         inode,

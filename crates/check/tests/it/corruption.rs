@@ -1,10 +1,12 @@
-//! Acquits every image that the engine left, and convicts every damaged one of exactly what was done to it.
+//! Acquits every image that the engine left, and convicts every damaged one of exactly what was
+//! done to it.
 //!
-//! Each image is checked as it is, then damaged in every way that finds a victim in it, one at a time. The
-//! verifier must name the damage by its kind and its victim; whatever else it reports must follow from it.
+//! Each image is checked as it is, then damaged in every way that finds a victim in it, one at a
+//! time. The verifier must name the damage by its kind and its victim; whatever else it reports
+//! must follow from it.
 //!
-//! `EVERGLADE_CHECK_IMAGES=1000 cargo test --release -p everglade-check corruption -- --nocapture` looks at
-//! so many images and prints how often each way was tried.
+//! `EVERGLADE_CHECK_IMAGES=1000 cargo test --release -p everglade-check corruption -- --nocapture`
+//! looks at so many images and prints how often each way was tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +24,8 @@ use crate::snapped;
 const IMAGES: u64 = 40;
 /// Each way must have been tried so often in an ordinary run.
 const TRIES_MIN: u64 = 5;
-/// But one that needs a power cut between the commit of a deletion and the first step of its scan: a step releases
-/// all that the small volumes here have.
+/// But one that needs a power cut between the commit of a deletion and the first step of its scan:
+/// a step releases all that the small volumes here have.
 const ONCE_IS_ENOUGH: &str = "delete-scan-farther-than-it-is";
 
 fn images() -> u64 {
@@ -49,7 +51,8 @@ fn fault(damage: &Damage, report: &Report, before: &BTreeSet<Kind>) -> Option<St
     Some(format!("accused of {}", other.kind.name()))
 }
 
-/// Tries one way on one image: what is wrong with the verdict, if anything; none if it finds no victim.
+/// Tries one way on one image: what is wrong with the verdict, if anything; none if it finds no
+/// victim.
 fn try_way(
     way: &Way,
     lived: &Lived,
@@ -95,7 +98,8 @@ fn judge(make: fn(u64) -> Lived, images: u64, ways: &[Way]) {
         wrong.join("\n\n")
     );
     println!(
-        "{images} images with {blocks} blocks, {unreplayed} of them with an unreplayed journal: all acquitted"
+        "{images} images with {blocks} blocks, {unreplayed} of them with an unreplayed journal: \
+        all acquitted"
     );
     println!(
         "{} damaged in {} ways: all convicted",

@@ -1,5 +1,5 @@
-//! Each kind of damage, one at a time, in a sound image: reported once, by the right kind, naming the right
-//! object, and nothing that merely follows from it.
+//! Each kind of damage, one at a time, in a sound image: reported once, by the right kind, naming
+//! the right object, and nothing that merely follows from it.
 
 use everglade_check::{Kind, Problem, Unreadable, check};
 use everglade_env::DeviceId;

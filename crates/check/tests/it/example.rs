@@ -1,5 +1,6 @@
-//! The worked example of `docs/design/on-disk-format.md`: one block of a LUN, found by byte offsets alone,
-//! without the codecs. The document must contain every line that this test derives from the image.
+//! The worked example of `docs/design/on-disk-format.md`: one block of a LUN, found by byte offsets
+//! alone, without the codecs. The document must contain every line that this test derives from the
+//! image.
 
 use everglade_env::{DeviceId, Storage};
 

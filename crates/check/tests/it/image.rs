@@ -1,6 +1,6 @@
-//! A small aggregate, complete: two members with a gap between their extents; volume `vol0` (64) with LUN
-//! `lun0` (64: holes, two levels), a LUN being deleted (65: shrunk), directories, maps, and a block in the
-//! overflow file; and a container (65) that is left of a deleted volume.
+//! A small aggregate, complete: two members with a gap between their extents; volume `vol0` (64)
+//! with LUN `lun0` (64: holes, two levels), a LUN being deleted (65: shrunk), directories, maps,
+//! and a block in the overflow file; and a container (65) that is left of a deleted volume.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! Images as the engine leaves them: a seed becomes a small aggregate on which clients and administrators
-//! worked for some lives, each ended by an orderly stop or by a power cut at any write.
+//! Images as the engine leaves them: a seed becomes a small aggregate on which clients and
+//! administrators worked for some lives, each ended by an orderly stop or by a power cut at any
+//! write.
 //!
-//! Cuts leave unreplayed journals, stale and torn labels, deletions under way and full overflow files: what a
-//! verifier meets on Monday morning, and must not take for damage.
+//! Cuts leave unreplayed journals, stale and torn labels, deletions under way and full overflow
+//! files: what a verifier meets on Monday morning, and must not take for damage.
 
 use std::collections::VecDeque;
 
@@ -36,8 +37,8 @@ impl Lived {
         SimWorld::restart(self.images.clone(), Seed(self.seed), 1)
     }
 
-    /// What the engine has after a start: the sequence of the last operation where it replayed some, unless
-    /// files of theirs are gone.
+    /// What the engine has after a start: the sequence of the last operation where it replayed
+    /// some, unless files of theirs are gone.
     pub(crate) fn recovered(&self) -> Option<u64> {
         let world = self.world();
         let system = self.maker.mount(&world).expect("it mounts");

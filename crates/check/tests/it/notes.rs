@@ -1,7 +1,8 @@
-//! Notes that cannot be read, or lie: the aggregate serves all of its data without them, and says why (decision 0017).
+//! Notes that cannot be read, or lie: the aggregate serves all of its data without them, and says
+//! why (decision 0017).
 //!
-//! What a disk did is done behind the tags, what a bug did before them. Nothing of it may cost a LUN a byte or end the
-//! process, neither at the mount nor when somebody replaces the notes.
+//! What a disk did is done behind the tags, what a bug did before them. Nothing of it may cost a
+//! LUN a byte or end the process, neither at the mount nor when somebody replaces the notes.
 
 use std::collections::BTreeMap;
 
@@ -88,8 +89,8 @@ fn contents(world: &SimWorld, system: &mut EngineSystem) -> Contents {
     all
 }
 
-/// Mounts an image whose notes were damaged, reads all of it, replaces the notes, and reads all of it once more after a
-/// power cut. Returns what is wrong.
+/// Mounts an image whose notes were damaged, reads all of it, replaces the notes, and reads all of
+/// it once more after a power cut. Returns what is wrong.
 fn try_way(
     lived: &Lived,
     expected: &Contents,

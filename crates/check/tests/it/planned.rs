@@ -1,4 +1,5 @@
-//! A file as planned: its leaves, then numbers for its blocks, then its bytes sealed from the bottom up.
+//! A file as planned: its leaves, then numbers for its blocks, then its bytes sealed from the
+//! bottom up.
 
 use std::collections::BTreeMap;
 
@@ -54,8 +55,8 @@ impl Planned {
         self.inode.blocks = self.numbers.len() as u64;
     }
 
-    /// Makes all blocks, spoils and seals them; `put` stores a block under its number and says what to
-    /// point at.
+    /// Makes all blocks, spoils and seals them; `put` stores a block under its number and says what
+    /// to point at.
     pub(crate) fn seal(
         &mut self,
         layer: Layer,

@@ -1,4 +1,5 @@
-//! What clients read of an image: every block of every LUN, now and in all snapshots, through the engine.
+//! What clients read of an image: every block of every LUN, now and in all snapshots, through the
+//! engine.
 
 use std::collections::BTreeMap;
 

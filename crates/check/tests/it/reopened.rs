@@ -1,5 +1,5 @@
-//! The engine on media that say what no engine wrote, tags and all: it refuses them, or serves what it can. It does
-//! not stop the process for what it has read.
+//! The engine on media that say what no engine wrote, tags and all: it refuses them, or serves what
+//! it can. It does not stop the process for what it has read.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! Images with snapshots as the engine leaves them: a seed becomes a volume whose snapshots came, went and were
-//! restored, for some lives, each ended by a power cut at any write. Many of them are cut in the middle of scans.
+//! Images with snapshots as the engine leaves them: a seed becomes a volume whose snapshots came,
+//! went and were restored, for some lives, each ended by a power cut at any write. Many of them are
+//! cut in the middle of scans.
 
 use everglade_engine::admin::Change;
 use everglade_target::{Op, WriteSpan};

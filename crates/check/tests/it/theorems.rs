@@ -1,12 +1,12 @@
-//! The lemmas and theorems of S003 §5, as this engine has them, over histories that the engine made: snapshots come,
-//! go and are restored, LUNs and volumes are cloned and split, and the power fails anywhere. What each image refers
-//! to is found by walking all of its tree, with nothing of the verifier. `docs/design/snapshots.md` lists them, with
-//! those that are tested elsewhere.
+//! The lemmas and theorems of S003 §5, as this engine has them, over histories that the engine
+//! made: snapshots come, go and are restored, LUNs and volumes are cloned and split, and the power
+//! fails anywhere. What each image refers to is found by walking all of its tree, with nothing of
+//! the verifier. `docs/design/snapshots.md` lists them, with those that are tested elsewhere.
 //!
-//! Deviations from the paper: bits of the summary map are set when the active map first changes, and those of an
-//! image that a restore left behind by a fold scan. So where the paper says *activemap and summary*, here it is those
-//! two and the snapmaps of unfolded snapshots; and a delete pass protects the blocks of its victims' snapmaps, not
-//! all they held.
+//! Deviations from the paper: bits of the summary map are set when the active map first changes,
+//! and those of an image that a restore left behind by a fold scan. So where the paper says
+//! *activemap and summary*, here it is those two and the snapmaps of unfolded snapshots; and a
+//! delete pass protects the blocks of its victims' snapmaps, not all they held.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -132,8 +132,9 @@ fn whole<'r, 'a>(records: &'r [Record<'a>]) -> impl Iterator<Item = &'r Record<'
 /// Versions of blocks, by device and block.
 type Versions = BTreeMap<(usize, u64), u64>;
 
-/// S003, Lemma 1: a block freed in a consistency point is not used again in it. What it means on media: nothing that the
-/// last committed consistency point refers to is written before the next one is committed.
+/// S003, Lemma 1: a block freed in a consistency point is not used again in it. What it means on
+/// media: nothing that the last committed consistency point refers to is written before the next
+/// one is committed.
 #[test]
 fn lemma_1_a_freed_block_is_not_used_again_in_the_same_consistency_point() {
     let (mut points, mut commits) = (0, 0);
@@ -153,7 +154,8 @@ fn lemma_1_a_freed_block_is_not_used_again_in_the_same_consistency_point() {
                     let now = images.image(*device).version(*block);
                     assert_eq!(
                         now, *version,
-                        "seed {seed}: block {block} of device {device} belongs to consistency point {cp}"
+                        "seed {seed}: block {block} of device {device} belongs to consistency \
+                        point {cp}"
                     );
                 }
                 continue;
@@ -172,8 +174,8 @@ fn lemma_1_a_freed_block_is_not_used_again_in_the_same_consistency_point() {
     assert!(points > 300 && commits > 50, "{points} {commits}");
 }
 
-/// S003, Lemma 2: what a volume refers to is the union of its active map with the snapmaps of all its snapshots. More
-/// precisely, each image by itself refers to just what its map has.
+/// S003, Lemma 2: what a volume refers to is the union of its active map with the snapmaps of all
+/// its snapshots. More precisely, each image by itself refers to just what its map has.
 #[test]
 fn lemma_2_an_image_refers_to_just_what_its_map_has() {
     let mut images = 0;
@@ -192,8 +194,8 @@ fn lemma_2_an_image_refers_to_just_what_its_map_has() {
     assert!(images > 200, "{images}");
 }
 
-/// S003, Theorem 1: without deleted snapshots, what a volume refers to is the union of active map and summary map, also
-/// while bits of snapshots are yet to get there.
+/// S003, Theorem 1: without deleted snapshots, what a volume refers to is the union of active map
+/// and summary map, also while bits of snapshots are yet to get there.
 #[test]
 fn theorem_1_active_map_and_summary_map_are_all_that_is_referred_to() {
     let (mut volumes, mut folding) = (0, 0);
@@ -217,8 +219,8 @@ fn theorem_1_active_map_and_summary_map_are_all_that_is_referred_to() {
     assert!(volumes > 40 && folding > 0, "{volumes} {folding}");
 }
 
-/// S003, Theorem 2: whatever scans are under way, what a volume refers to is within the union of active map and summary
-/// map.
+/// S003, Theorem 2: whatever scans are under way, what a volume refers to is within the union of
+/// active map and summary map.
 #[test]
 fn theorem_2_whatever_scans_do_nothing_that_is_referred_to_is_outside_the_maps() {
     let mut scans = 0;
@@ -240,9 +242,10 @@ fn theorem_2_whatever_scans_do_nothing_that_is_referred_to_is_outside_the_maps()
     assert!(scans > 10, "{scans}");
 }
 
-/// S003, Theorem 3: while a delete scan by subtraction is under way, a block that active map and summary map call free
-/// is free only if it is no block of the victims' snapmaps. Here these blocks stay in the summary map to the end of the
-/// pass, so what both call free is free: the container has a hole there.
+/// S003, Theorem 3: while a delete scan by subtraction is under way, a block that active map and
+/// summary map call free is free only if it is no block of the victims' snapmaps. Here these blocks
+/// stay in the summary map to the end of the pass, so what both call free is free: the container
+/// has a hole there.
 #[test]
 fn theorem_3_what_a_delete_scan_reads_stays_until_it_ends() {
     let mut passes = 0;

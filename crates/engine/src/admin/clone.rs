@@ -26,7 +26,8 @@ pub(crate) fn create(
     };
     if std::iter::successors(Some(parent_id), above).count() > CLONE_DEPTH_MAX {
         return Err(Error::Limit(format!(
-            "{parent}@{snapshot} is the end of a chain of {CLONE_DEPTH_MAX} clones, the most there can be"
+            "{parent}@{snapshot} is the end of a chain of {CLONE_DEPTH_MAX} clones, the most there \
+            can be"
         )));
     }
     create_volume(home, context, cp, name, sync)?;

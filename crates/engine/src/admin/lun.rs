@@ -49,8 +49,9 @@ pub(crate) fn create_lun(
     Ok(())
 }
 
-/// What is beyond the new end is not seen from this moment on: operations are refused there, the frozen overlays'
-/// part of it is not cleaned, and the consistency points free what the tree has ([`crate::background::shrink`]).
+/// What is beyond the new end is not seen from this moment on: operations are refused there, the
+/// frozen overlays' part of it is not cleaned, and the consistency points free what the tree has
+/// ([`crate::background::shrink`]).
 pub(crate) fn shrink_lun(
     home: &mut Home,
     volume: &str,
@@ -83,8 +84,8 @@ pub(crate) fn shrink_lun(
     Ok(())
 }
 
-/// Whether a change must wait for a later freeze: a LUN grows after what was cut off of it is gone, or what was
-/// there would be seen again.
+/// Whether a change must wait for a later freeze: a LUN grows after what was cut off of it is gone,
+/// or what was there would be seen again.
 pub(crate) fn must_wait(home: &Home, change: &Change) -> bool {
     let Change::GrowLun { volume, name, .. } = change else {
         return false;
@@ -137,7 +138,8 @@ pub(crate) fn grow_lun(home: &mut Home, volume: &str, name: &str, size: u64) -> 
             problem,
         });
     }
-    // Growth waits for this before it is admitted; a volume that was restored meanwhile may have it again.
+    // Growth waits for this before it is admitted; a volume that was restored meanwhile may have it
+    // again.
     if volume.fs.cut.contains(&lun.file) {
         return Err(Error::Busy(format!(
             "what was cut off of {} is being freed; try again",

@@ -1,4 +1,5 @@
-//! Administrative changes to snapshots. Executed in the freeze, durable at commit; none of them loads anything.
+//! Administrative changes to snapshots. Executed in the freeze, durable at commit; none of them
+//! loads anything.
 
 use std::sync::atomic::Ordering;
 
@@ -55,7 +56,8 @@ pub(crate) fn rename(home: &mut Home, volume: &str, name: &str, to: &str) -> Res
 
 fn in_use(volume: &VolumeHome, name: &str, what: &str) -> Error {
     Error::Busy(format!(
-        "snapshot {}@{name} is exported to a client and cannot be {what}; disconnect the client first",
+        "snapshot {}@{name} is exported to a client and cannot be {what}; disconnect the client \
+        first",
         volume.shared.name
     ))
 }
@@ -108,7 +110,8 @@ pub(crate) fn check_unheld(volume: &VolumeHome) -> Result<(), Error> {
     let held = live.find_map(|record| Some((&record.name, held_by(record)?)));
     held.map_or(Ok(()), |(name, tags)| {
         Err(Error::Busy(format!(
-            "snapshot {}@{name} is held by {tags}, and goes with its volume; release the holds first",
+            "snapshot {}@{name} is held by {tags}, and goes with its volume; release the holds \
+            first",
             volume.shared.name
         )))
     })

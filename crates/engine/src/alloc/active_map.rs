@@ -1,9 +1,10 @@
 //! The active map with its safe copies (B-14, E-02 … E-04, O-05).
 //!
 //! The current copy of a map block is the changed block of the active map file; it is what the
-//! consistency point writes. On the first clear in it a *safe* copy is made. Allocation looks at the
-//! safe copy and sets bits in both; frees clear bits in the current copy only. So a number freed in this
-//! consistency point is not allocated in it (Lemma 1), and the safe copies are dropped when it ends.
+//! consistency point writes. On the first clear in it a *safe* copy is made. Allocation looks at
+//! the safe copy and sets bits in both; frees clear bits in the current copy only. So a number
+//! freed in this consistency point is not allocated in it (Lemma 1), and the safe copies are
+//! dropped when it ends.
 
 use std::collections::HashMap;
 
@@ -54,7 +55,8 @@ impl SafeCopies {
         assert!(bitmap::set(page, bit), "{number} is in use already");
     }
 
-    /// Marks a number in use that is in use elsewhere, so that nobody can have taken it. False if it is marked.
+    /// Marks a number in use that is in use elsewhere, so that nobody can have taken it. False if
+    /// it is marked.
     pub(crate) fn adopt(&mut self, map: &mut File, number: u64) -> bool {
         let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);
         if let Some(safe) = self.0.get_mut(&block) {
@@ -66,8 +68,8 @@ impl SafeCopies {
         bitmap::set(page, bit)
     }
 
-    /// Keeps a number that is free in the map, whose block `block` is `bits`, from being allocated in this
-    /// consistency point: until now a snapshot held it.
+    /// Keeps a number that is free in the map, whose block `block` is `bits`, from being allocated
+    /// in this consistency point: until now a snapshot held it.
     pub(crate) fn withhold(&mut self, bits: &everglade_format::Block, block: u64, number: u64) {
         let safe = self.0.entry(block).or_insert_with(|| Page::copy_of(bits));
         bitmap::set(safe, number % BITS_PER_BLOCK);

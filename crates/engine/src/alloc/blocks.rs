@@ -1,7 +1,7 @@
 //! Taking and freeing blocks in both layers (D-21, E-01, G-01, O-07).
 //!
-//! Each operation has a load phase (`ensure_*`, `prepare_free_*`), which may stop and can be run again, and
-//! a modify phase (`take_*`, `free_*`), which cannot fail.
+//! Each operation has a load phase (`ensure_*`, `prepare_free_*`), which may stop and can be run
+//! again, and a modify phase (`take_*`, `free_*`), which cannot fail.
 
 use everglade_env::Page;
 use everglade_format::context::{self, CONTEXTS_PER_BLOCK};
@@ -24,8 +24,8 @@ use crate::media::host::Host;
 use crate::read::load::{Gather, LoadCx, Stop, layer_name};
 use crate::tree::Content;
 
-/// What a block is for: data and metadata go to different areas, so that frees of one leave no holes in
-/// the other and metadata finds its areas whole (docs/design/design.md §6).
+/// What a block is for: data and metadata go to different areas, so that frees of one leave no
+/// holes in the other and metadata finds its areas whole (docs/design/design.md §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Data,
@@ -103,8 +103,8 @@ impl FileSystem {
         false
     }
 
-    /// Closer still: areas that were used up may have blocks that were freed behind their cursor in earlier
-    /// consistency points. Each is looked through once more. True if there was one.
+    /// Closer still: areas that were used up may have blocks that were freed behind their cursor in
+    /// earlier consistency points. Each is looked through once more. True if there was one.
     fn reopen(&mut self, purpose: Purpose) -> bool {
         let used_up = self
             .data
@@ -175,8 +175,8 @@ impl FileSystem {
         while next < end
             && let Some(number) = self.first_free(next, end)
         {
-            // Number 0 stands for a hole; a volume's superblock is in use from the start. An area that is
-            // looked through again may have numbers that are in stock already.
+            // Number 0 stands for a hole; a volume's superblock is in use from the start. An area
+            // that is looked through again may have numbers that are in stock already.
             let again = self.reopened.contains(&(area.extent, area.area));
             let in_stock =
                 || self.data.stock.contains(&number) || self.meta.stock.contains(&number);
@@ -191,8 +191,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Makes the block changed that describes the chunk of `first`. If it has to be read, those of the next chunks of the
-    /// area come along: they are read in one go instead of one by one.
+    /// Makes the block changed that describes the chunk of `first`. If it has to be read, those of
+    /// the next chunks of the area come along: they are read in one go instead of one by one.
     fn prepare_chunk(
         &mut self,
         mut below: Option<&mut FileSystem>,
@@ -229,8 +229,8 @@ impl FileSystem {
         outcome
     }
 
-    /// First number in `from..to` that neither the active image nor a snapshot holds. They lie in one map block,
-    /// which was prepared.
+    /// First number in `from..to` that neither the active image nor a snapshot holds. They lie in
+    /// one map block, which was prepared.
     fn first_free(&self, mut from: u64, to: u64) -> Option<u64> {
         let map = self
             .files
@@ -260,8 +260,8 @@ impl FileSystem {
         None
     }
 
-    /// All places of the consistency point are given: what is left in stock goes back, and areas that are
-    /// used up may be scored.
+    /// All places of the consistency point are given: what is left in stock goes back, and areas
+    /// that are used up may be scored.
     pub(crate) fn put_back(&mut self) {
         for purpose in [Purpose::Data, Purpose::Metadata] {
             let area_blocks = self.area_blocks;
@@ -371,8 +371,9 @@ impl FileSystem {
         Ok(is_last)
     }
 
-    /// Looks for areas that were not known since start until one is found that could be prepared or used. A full host
-    /// can be asked in vain for bare and untouched areas, so only one counts that may have its space.
+    /// Looks for areas that were not known since start until one is found that could be prepared or
+    /// used. A full host can be asked in vain for bare and untouched areas, so only one counts that
+    /// may have its space.
     pub(crate) fn search(&mut self, cx: &mut LoadCx<'_>, host: &Host) -> Result<(), Stop> {
         let is_usable = |areas: &Areas| match host.full || host.refuses {
             true => areas.empty().is_some(),
@@ -428,8 +429,8 @@ impl FileSystem {
                 let from = number % BITS_PER_BLOCK;
                 let mut free =
                     self.area_blocks - bitmap::count(bits, from, from + self.area_blocks);
-                // Number 0 is never allocated, so the first area is never quite empty; that does not
-                // matter to anyone but the test for emptiness.
+                // Number 0 is never allocated, so the first area is never quite empty; that does
+                // not matter to anyone but the test for emptiness.
                 free -= u64::from(number == 0 && free > 0);
                 self.areas[extent].score(area, free, given_back);
             }
@@ -463,7 +464,8 @@ impl FileSystem {
         number
     }
 
-    /// Takes a number that a snapshot holds back into the active image; its map block was prepared. False if it is there.
+    /// Takes a number that a snapshot holds back into the active image; its map block was prepared.
+    /// False if it is there.
     pub(crate) fn adopt(&mut self, number: u64) -> bool {
         let map = self
             .files
@@ -517,7 +519,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Load phase of freeing a number of this file system: the map block is changed and says that it is in use.
+    /// Load phase of freeing a number of this file system: the map block is changed and says that
+    /// it is in use.
     pub(crate) fn prepare_free(&mut self, cx: &mut LoadCx<'_>, number: u64) -> Result<(), Stop> {
         let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);
         let is_used = block < self.map().inode.block_count()
@@ -532,8 +535,8 @@ impl FileSystem {
         Err(Stop::damaged(text).at(place, Pointer::HOLE))
     }
 
-    /// Makes a block of the active map changed, and of a volume with snapshots loads what is to be known before
-    /// anything in it is.
+    /// Makes a block of the active map changed, and of a volume with snapshots loads what is to be
+    /// known before anything in it is.
     pub(crate) fn prepare_map(
         &mut self,
         below: Option<&mut FileSystem>,
@@ -560,7 +563,8 @@ impl FileSystem {
         }
     }
 
-    /// Where a block of any level of the active map is in the last committed tree, unless it is changed.
+    /// Where a block of any level of the active map is in the last committed tree, unless it is
+    /// changed.
     pub(crate) fn unchanged_map_place(
         &self,
         cx: &mut LoadCx<'_>,
@@ -601,8 +605,8 @@ impl FileSystem {
         Ok(page)
     }
 
-    /// Called when a map block is sealed: scores its areas and counts those that began or ceased to be
-    /// in use.
+    /// Called when a map block is sealed: scores its areas and counts those that began or ceased to
+    /// be in use.
     pub(crate) fn account_map_block(&mut self, block: u64, bits: &Block) {
         let mut both = Box::new(*bits);
         if let Some(held) = self.snapshots.held.get(&block) {
@@ -623,8 +627,9 @@ impl FileSystem {
                 self.areas_used -= u64::from(before > 0 && after == 0);
             }
             let free = self.area_blocks - after - u64::from(number == 0);
-            // The host has given space for what was in use. Of an area that was not, and is not known,
-            // nobody can say: perhaps it was only about to be prepared when the power failed.
+            // The host has given space for what was in use. Of an area that was not, and is not
+            // known, nobody can say: perhaps it was only about to be prepared when the power
+            // failed.
             self.areas[extent].score(area, free, before == 0);
         }
     }
@@ -674,7 +679,8 @@ impl FileSystem {
     }
 }
 
-/// Load phase of freeing a block of a volume's active image: all blocks that change are changed blocks.
+/// Load phase of freeing a block of a volume's active image: all blocks that change are changed
+/// blocks.
 pub(crate) fn prepare_free_virtual(
     aggregate: &mut FileSystem,
     volume: &mut FileSystem,

@@ -5,8 +5,8 @@
 //!                       └──exhausted──▶ kept until nothing more is taken, then scored
 //! ```
 //!
-//! 1. Filling makes everything changed that taking will touch (map block, and context block or level-1
-//!    block of the container), so that taking cannot stop.
+//! 1. Filling makes everything changed that taking will touch (map block, and context block or
+//!    level-1 block of the container), so that taking cannot stop.
 //! 2. An area is open in at most one cursor.
 //! 3. What is in stock is free in the map. An exhausted area may have numbers in stock, so it stays
 //!    lent until all places of the consistency point are given and what is left goes back.

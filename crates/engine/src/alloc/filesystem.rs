@@ -1,8 +1,9 @@
 //! The one generic file system, instantiated as aggregate and as volume (docs/design/design.md §4,
 //! B-01 … B-03).
 //!
-//! This is the consistency point's side of it: inodes, changed blocks, names, allocation state. It lives
-//! with the aggregate's home reactor and nobody else touches it; clients see committed roots and overlays.
+//! This is the consistency point's side of it: inodes, changed blocks, names, allocation state. It
+//! lives with the aggregate's home reactor and nobody else touches it; clients see committed roots
+//! and overlays.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -164,8 +165,8 @@ impl FileSystem {
             || self.files.values().any(File::is_changed)
     }
 
-    /// True if something deleted, or cut off, still has blocks, or a scan has anything else to do and does not rest, or
-    /// a split may copy and has not done so.
+    /// True if something deleted, or cut off, still has blocks, or a scan has anything else to do
+    /// and does not rest, or a split may copy and has not done so.
     pub(crate) fn has_leftovers(&self, is_short: bool, may_copy: bool) -> bool {
         let is_splitting = may_copy && self.snapshots.is_splitting();
         let has_scan = self.snapshots.has_scan() && !self.snapshots.rests(is_short);
@@ -173,7 +174,8 @@ impl FileSystem {
         !self.hidden.is_empty() || !self.cut.is_empty() || has_scan || is_cloning || is_splitting
     }
 
-    /// Files that were deleted, lowest id first. One that is only being made has its name among theirs, and is none.
+    /// Files that were deleted, lowest id first. One that is only being made has its name among
+    /// theirs, and is none.
     pub(crate) fn deleted(&self) -> impl Iterator<Item = FileId> + '_ {
         let made = self.snapshots.roots.lun_clone.map(|cloning| cloning.to);
         let hidden = self.hidden.iter().map(|entry| entry.file);
@@ -246,8 +248,8 @@ impl FileSystem {
         gather.finish()
     }
 
-    /// Puts every changed inode into its block, which [`FileSystem::prepare_inodes`] made changed. The
-    /// trees of all files must be sealed.
+    /// Puts every changed inode into its block, which [`FileSystem::prepare_inodes`] made changed.
+    /// The trees of all files must be sealed.
     pub(crate) fn write_inodes(&mut self) {
         for file in self.files.values_mut().filter(|file| file.inode_changed) {
             assert!(

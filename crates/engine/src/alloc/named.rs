@@ -1,7 +1,9 @@
-//! The files that a file system names, as a mount reads them: metafiles, directories, and the inodes of what they name.
+//! The files that a file system names, as a mount reads them: metafiles, directories, and the
+//! inodes of what they name.
 //!
-//! What is damaged is left out, and noted ([`Absent`]): one block must not close a pool that could still be read. An
-//! aggregate that has left anything out is read-only (`pool/standing.rs`), so nothing incomplete is ever written.
+//! What is damaged is left out, and noted ([`Absent`]): one block must not close a pool that could
+//! still be read. An aggregate that has left anything out is read-only (`pool/standing.rs`), so
+//! nothing incomplete is ever written.
 //!
 //! | damaged | left out |
 //! | --- | --- |
@@ -9,7 +11,8 @@
 //! | a block of a directory, or its inode | the names: what had them gets `lun-ID` or `volume-ID` |
 //! | the inode of another metafile | nothing that is read |
 //!
-//! Only damage is treated so. A device that does not answer now fails the mount: it may answer at the next start.
+//! Only damage is treated so. A device that does not answer now fails the mount: it may answer at
+//! the next start.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! Cloning a LUN inside its volume: another LUN that begins with the same blocks (B-15).
 //!
-//! Indirect blocks name the file they are of, so the clone gets its own; leaves are shared. That is a 255th of the LUN's
-//! data to write and a count for each of its blocks, so it is done in the background, a little in each consistency
-//! point, and nothing of it is seen before all is done.
+//! Indirect blocks name the file they are of, so the clone gets its own; leaves are shared. That is
+//! a 255th of the LUN's data to write and a count for each of its blocks, so it is done in the
+//! background, a little in each consistency point, and nothing of it is seen before all is done.
 //!
 //! ```text
 //! freeze:  a snapshot of the volume ─┐
@@ -10,25 +10,32 @@
 //!          a hidden file ────────────┘        └──cancel, failure──▶ the hidden file is a deleted one like others
 //! ```
 //!
-//! **The source does not change under the walk**, because it is a snapshot. One that is taken for this is a deleted one
-//! from the beginning: nobody can name it, and the delete scan takes it when the clone is done. Until then neither it nor
-//! one that was named, and may be deleted meanwhile, is released.
+//! **The source does not change under the walk**, because it is a snapshot. One that is taken for
+//! this is a deleted one from the beginning: nobody can name it, and the delete scan takes it when
+//! the clone is done. Until then neither it nor one that was named, and may be deleted meanwhile,
+//! is released.
 //!
-//! **Leaves.** For each leaf of the source: if the active image has the block, it has one reference more, which the
-//! refcount file counts ([`crate::alloc::references`]). If not, because it was overwritten since, the active image
-//! takes it back from the snapshot, as when a LUN is restored ([`crate::snapshot::lun`]); therefore the active image
-//! descends from the snapshot while a clone is made, also after others were taken ([`crate::holders::history`]).
+//! **Leaves.** For each leaf of the source: if the active image has the block, it has one reference
+//! more, which the refcount file counts ([`crate::alloc::references`]). If not, because it was
+//! overwritten since, the active image takes it back from the snapshot, as when a LUN is restored
+//! ([`crate::snapshot::lun`]); therefore the active image descends from the snapshot while a clone
+//! is made, also after others were taken ([`crate::holders::history`]).
 //!
-//! **Restart.** The superblock has source, file and cursor, committed together with what they say. So the clone goes on
-//! after a restart where it was.
+//! **Restart.** The superblock has source, file and cursor, committed together with what they say.
+//! So the clone goes on after a restart where it was.
 //!
 //! 1. Leaves below the cursor are shared and counted, no others.
-//! 2. The file has its name in the hidden namespace but is not reclaimed while the superblock says that it is being made.
-//! 3. Nobody else gets the name meanwhile, and restoring the volume ends it: the image it was part of is not active then.
-//!    While it is not known whether the target can be read, the clone rests; if it cannot, it goes on.
-//! 4. The source has all that the LUN had in the freeze: in that freeze it is neither deleted nor cut short afterwards.
-//! 5. Steps leave the reserve alone. If the pool is full, the clone ends and gives back what it took.
-//! 6. What a superblock says of it is believed only as far as the trees agree. If they do not, the clone ends.
+//! 2. The file has its name in the hidden namespace but is not reclaimed while the superblock says
+//!    that it is being made.
+//! 3. Nobody else gets the name meanwhile, and restoring the volume ends it: the image it was part
+//!    of is not active then. While it is not known whether the target can be read, the clone rests;
+//!    if it cannot, it goes on.
+//! 4. The source has all that the LUN had in the freeze: in that freeze it is neither deleted nor
+//!    cut short afterwards.
+//! 5. Steps leave the reserve alone. If the pool is full, the clone ends and gives back what it
+//!    took.
+//! 6. What a superblock says of it is believed only as far as the trees agree. If they do not, the
+//!    clone ends.
 
 use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,8 +90,9 @@ pub(crate) fn check_free(volume: &VolumeHome, name: &str) -> Result<(), Error> {
     }
 }
 
-/// Says no if a LUN is being cloned as it is in this very freeze: the snapshot that holds it is only taken when the
-/// consistency point has sealed the image, and what is deleted or cut off before is not in it.
+/// Says no if a LUN is being cloned as it is in this very freeze: the snapshot that holds it is
+/// only taken when the consistency point has sealed the image, and what is deleted or cut off
+/// before is not in it.
 pub(crate) fn check_held(volume: &VolumeHome, lun: &Lun) -> Result<(), Error> {
     let snapshots = &volume.fs.snapshots;
     match snapshots.roots.lun_clone {
@@ -114,7 +122,8 @@ pub(crate) fn begin(
     check_free(known, name)?;
     if let Some(entry) = entry(&known.fs) {
         return Err(Error::Busy(format!(
-            "LUN {}/{} is being cloned, and a volume does that one at a time; wait until it is there, or cancel that",
+            "LUN {}/{} is being cloned, and a volume does that one at a time; wait until it is \
+            there, or cancel that",
             known.shared.name, entry.name
         )));
     }
@@ -130,7 +139,8 @@ pub(crate) fn begin(
             drop(images);
             if !known.fs.snapshots.descend_from(source) {
                 return Err(Error::Limit(format!(
-                    "volume {} descends from {ALSO_MAX} snapshots besides its last one, the most there can be; take a \
+                    "volume {} descends from {ALSO_MAX} snapshots besides its last one, the most \
+                    there can be; take a \
                      snapshot of it and try again",
                     known.shared.name
                 )));
@@ -201,7 +211,8 @@ pub(crate) fn end(fs: &mut FileSystem, reason: &str) {
     fs.snapshots.set_changed();
 }
 
-/// What a superblock says of a clone must fit the rest; if not, the file that was being made is a deleted one.
+/// What a superblock says of a clone must fit the rest; if not, the file that was being made is a
+/// deleted one.
 pub(crate) fn check_loaded(fs: &mut FileSystem) {
     let Some(cloning) = fs.snapshots.roots.lun_clone else {
         return;
@@ -239,8 +250,8 @@ pub(crate) fn describe(wall_seconds: u64, fs: &FileSystem) -> Option<LunCloneInf
     })
 }
 
-/// The volume whose clone gets on now, if one does: clones have half of what a consistency point may do in the
-/// background. `changed` blocks are in memory, and `most` may be.
+/// The volume whose clone gets on now, if one does: clones have half of what a consistency point
+/// may do in the background. `changed` blocks are in memory, and `most` may be.
 fn next_volume(home: &Home, changed: usize, most: usize) -> Option<FileId> {
     let run = home.run.as_ref().expect("under way");
     let is_begun = run.cloned_regions > 0;
@@ -327,7 +338,8 @@ fn read(fs: &mut FileSystem, cx: &mut LoadCx<'_>, most: usize) -> Result<Vec<Reg
     };
     let end = inode.block_count();
     let made = &fs.files[&cloning.to].inode;
-    // A LUN that grew in the freeze that the clone was begun in has nothing beyond its end of before.
+    // A LUN that grew in the freeze that the clone was begun in has nothing beyond its end of
+    // before.
     let (made_end, vvbns) = (made.block_count(), source_vvbns(fs, &cloning));
     if made.levels == 0 {
         return Err(Damage::new("inode levels of a clone", "at least 1", 0).into());
@@ -512,7 +524,8 @@ fn share(
     Ok(())
 }
 
-/// Why these level-1 blocks, which are changed ones by now, cannot be shared: what is on media contradicts itself.
+/// Why these level-1 blocks, which are changed ones by now, cannot be shared: what is on media
+/// contradicts itself.
 fn contradiction(
     home: &mut Home,
     id: FileId,

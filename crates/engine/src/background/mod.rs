@@ -1,7 +1,9 @@
-//! Background passes: work that follows a request after it was answered, a little in each consistency point.
+//! Background passes: work that follows a request after it was answered, a little in each
+//! consistency point.
 //!
-//! [`shrink`] frees the blocks of deleted files and gives every pass its turn, [`scan`] folds and deletes
-//! snapshots, [`split`] copies a clone's base, [`lun_clone`] shares a LUN's blocks with its clone.
+//! [`shrink`] frees the blocks of deleted files and gives every pass its turn, [`scan`] folds and
+//! deletes snapshots, [`split`] copies a clone's base, [`lun_clone`] shares a LUN's blocks with its
+//! clone.
 
 pub(crate) mod lun_clone;
 pub(crate) mod scan;

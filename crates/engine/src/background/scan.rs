@@ -6,24 +6,27 @@
 //!            └──────────────────────────────────────────────────────┘
 //! ```
 //!
-//! **Fold.** The map of a snapshot goes into the summary map: after a restore that of the safety snapshot; and, as an
-//! ablation ([`crate::Options::create_scan`]), of every new snapshot, which is how it was done before F-05.
+//! **Fold.** The map of a snapshot goes into the summary map: after a restore that of the safety
+//! snapshot; and, as an ablation ([`crate::Options::create_scan`]), of every new snapshot, which is
+//! how it was done before F-05.
 //!
-//! **Delete.** One pass for all snapshots that were deleted when it began; those deleted while it runs share the next
-//! one. For each vvbn, in ascending order, the victims leave the history, by subtraction or by addition, whichever
-//! loads fewer maps ([`crate::holders::plan`]). Blocks of the maps in which nothing changes are skipped, and so are
-//! all 255 below a block above them that everybody shares. Up to the cursor the victims are ghosts, from there on
-//! they are nodes like others: who changes the active map meanwhile takes either view ([`crate::holders::held`]).
+//! **Delete.** One pass for all snapshots that were deleted when it began; those deleted while it
+//! runs share the next one. For each vvbn, in ascending order, the victims leave the history, by
+//! subtraction or by addition, whichever loads fewer maps ([`crate::holders::plan`]). Blocks of the
+//! maps in which nothing changes are skipped, and so are all 255 below a block above them that
+//! everybody shares. Up to the cursor the victims are ghosts, from there on they are nodes like
+//! others: who changes the active map meanwhile takes either view ([`crate::holders::held`]).
 //!
-//! The scan reads the victims' snapmaps to the end, so their blocks must not be reused before (Theorem 3). Instead
-//! of protecting all blocks of the victims until then, it protects only those that it needs: while it passes, it
-//! leaves them in the summary map. In the consistency point that removes the victims, those among them that nobody
-//! holds are listed in the *release file*, whose entries go a few at a time.
+//! The scan reads the victims' snapmaps to the end, so their blocks must not be reused before
+//! (Theorem 3). Instead of protecting all blocks of the victims until then, it protects only those
+//! that it needs: while it passes, it leaves them in the summary map. In the consistency point that
+//! removes the victims, those among them that nobody holds are listed in the *release file*, whose
+//! entries go a few at a time.
 //!
-//! **Pace.** A consistency point does so much for deleted files and scans ([`crate::background::shrink`]). An
-//! operator may hold the scans of a volume back to a part of that, or let them rest; the volume's superblock says so,
-//! so it lasts. Whatever was said, scans go on at full pace while the pool is short of space: who waits for it waits
-//! for them.
+//! **Pace.** A consistency point does so much for deleted files and scans
+//! ([`crate::background::shrink`]). An operator may hold the scans of a volume back to a part of
+//! that, or let them rest; the volume's superblock says so, so it lasts. Whatever was said, scans
+//! go on at full pace while the pool is short of space: who waits for it waits for them.
 //!
 //! 1. Cursor and effects are committed together, so a pass goes on after a restart where it was.
 //! 2. A vvbn that was released in a consistency point is not allocated in it.
@@ -138,7 +141,8 @@ pub(crate) fn refresh(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> 
     gather.finish()
 }
 
-/// Does a little for a volume that has something to do. Returns what it cost, in blocks that changed hands.
+/// Does a little for a volume that has something to do. Returns what it cost, in blocks that
+/// changed hands.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<usize, Stop> {
     let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
     let scan = volume.snapshots.roots.scan;
@@ -308,8 +312,8 @@ fn protected_bits(volume: &FileSystem, block: u64) -> Box<Block> {
     bits
 }
 
-/// False if releasing the victims changes nothing in this block of the maps or, at level 1, in all blocks below it
-/// (see [`Plan::changes_nothing`]).
+/// False if releasing the victims changes nothing in this block of the maps or, at level 1, in all
+/// blocks below it (see [`Plan::changes_nothing`]).
 fn matters(
     volume: &FileSystem,
     cx: &mut LoadCx<'_>,

@@ -1,15 +1,15 @@
-//! Reclaim: deleted LUNs and volumes shrink a little in each consistency point (B-16, E-11, E-29), and so does what
-//! LUNs have beyond their ends after they were cut short (G-01). Containers are punched at once:
-//! there are no delayed frees (G-02).
+//! Reclaim: deleted LUNs and volumes shrink a little in each consistency point (B-16, E-11, E-29),
+//! and so does what LUNs have beyond their ends after they were cut short (G-01). Containers are
+//! punched at once: there are no delayed frees (G-02).
 //!
 //! A deleted file keeps its tree under the hidden namespace; each step frees the leaves of its last
-//! level-1 block and that block itself. What is left is on media after every commit, so the work goes on
-//! after a restart. When nothing is left the inode is erased and the name removed. Of a LUN that was cut short all
-//! from its end on goes, in the same steps; its inode says so until nothing is left there, and nobody makes it longer
-//! before, so that what was cut off is never seen again.
+//! level-1 block and that block itself. What is left is on media after every commit, so the work
+//! goes on after a restart. When nothing is left the inode is erased and the name removed. Of a LUN
+//! that was cut short all from its end on goes, in the same steps; its inode says so until nothing
+//! is left there, and nobody makes it longer before, so that what was cut off is never seen again.
 //!
-//! Comes before cleaning, which may leave empty indirect blocks for the end of the consistency point to prune:
-//! [`File::last_region`] finds its way by blocks that are not empty.
+//! Comes before cleaning, which may leave empty indirect blocks for the end of the consistency
+//! point to prune: [`File::last_region`] finds its way by blocks that are not empty.
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN};
@@ -22,13 +22,13 @@ use crate::home::aggregate::Home;
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::{Content, File};
 
-/// Changed metadata blocks in memory at which a consistency point has done its share: 32 MiB. The blocks of
-/// one region may be described by as many blocks of the container and its maps. Never more than a quarter
-/// of the reserve, where they find their places.
+/// Changed metadata blocks in memory at which a consistency point has done its share: 32 MiB. The
+/// blocks of one region may be described by as many blocks of the container and its maps. Never
+/// more than a quarter of the reserve, where they find their places.
 pub(crate) const CHANGED_MAX: usize = 8192;
 
-/// Frees one level-1 block of a deleted file, or erases an empty one. True when this consistency point has
-/// done its share.
+/// Frees one level-1 block of a deleted file, or erases an empty one. True when this consistency
+/// point has done its share.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let run = home.run.as_ref().expect("under way");
     run.writer.throttle(&home.aggregate.media)?;

@@ -7,24 +7,26 @@
 //!                       └──all slots filled──▶ done: no base, and the container has everything
 //! ```
 //!
-//! For each vvbn of the base, ascending, the content is copied to a new block, and (pvbn, tag) go into the clone's own
-//! slot of that vvbn. Nothing in the clone's trees changes: a vvbn says what it always said, and the pvbns beside it
-//! are hints ([`crate::read::redirects`]). A little is done in each consistency point, after deletions, and
-//! nothing while space is short.
+//! For each vvbn of the base, ascending, the content is copied to a new block, and (pvbn, tag) go
+//! into the clone's own slot of that vvbn. Nothing in the clone's trees changes: a vvbn says what
+//! it always said, and the pvbns beside it are hints ([`crate::read::redirects`]). A little is done
+//! in each consistency point, after deletions, and nothing while space is short.
 //!
-//! All of the base is copied, not only what the active image or a later snapshot has of it. So it does not matter
-//! what is freed, restored, snapshotted or cloned meanwhile; the base itself stays, as an ordinary snapshot that can
-//! be deleted; and a container has a hole exactly where nobody holds anything, as that of any volume (decision 0015).
+//! All of the base is copied, not only what the active image or a later snapshot has of it. So it
+//! does not matter what is freed, restored, snapshotted or cloned meanwhile; the base itself stays,
+//! as an ordinary snapshot that can be deleted; and a container has a hole exactly where nobody
+//! holds anything, as that of any volume (decision 0015).
 //!
-//! 1. Below the cursor each vvbn of the base, but for the superblock's, has a slot of the clone's container; above it
-//!    none has.
+//! 1. Below the cursor each vvbn of the base, but for the superblock's, has a slot of the clone's
+//!    container; above it none has.
 //! 2. Slots and cursor are committed together, so a split goes on after a restart where it was.
-//! 3. The base goes in the consistency point that fills the last slot. The parent may free its blocks from the next
-//!    freeze on, so they are not used again before that is committed.
-//! 4. At most one clone of an aggregate is copied to in a consistency point. So what is copied is never what another
-//!    split has just written and not committed.
-//! 5. What cannot be read is not lost in secret: the new block has other content than its slot says, so whoever reads
-//!    it is told, as before. Metadata that cannot be read stops the split, and nothing else.
+//! 3. The base goes in the consistency point that fills the last slot. The parent may free its
+//!    blocks from the next freeze on, so they are not used again before that is committed.
+//! 4. At most one clone of an aggregate is copied to in a consistency point. So what is copied is
+//!    never what another split has just written and not committed.
+//! 5. What cannot be read is not lost in secret: the new block has other content than its slot
+//!    says, so whoever reads it is told, as before. Metadata that cannot be read stops the split,
+//!    and nothing else.
 
 use everglade_env::PageRef;
 use everglade_format::planted::{self, Bug};
@@ -63,8 +65,8 @@ fn cost(blocks: usize) -> u64 {
     2 * blocks as u64 + 16
 }
 
-/// Blocks copied in one step in a pool with such areas. What a step takes is not more than what the host is asked for
-/// ahead of need, so that there is space again for the next one.
+/// Blocks copied in one step in a pool with such areas. What a step takes is not more than what the
+/// host is asked for ahead of need, so that there is space again for the next one.
 fn step_blocks(area_blocks: u64) -> usize {
     STEP_BLOCKS.min(usize::try_from(area_blocks).unwrap_or(STEP_BLOCKS))
 }
@@ -87,7 +89,8 @@ pub(crate) fn start(home: &mut Home, volume: &str) -> Result<(), Error> {
     }
     if base_of(snapshots).is_none() {
         return Err(Error::Unavailable(format!(
-            "clone {volume} has no record of what it is based on; stop the daemon and run 'everglade check'"
+            "clone {volume} has no record of what it is based on; stop the daemon and run \
+            'everglade check'"
         )));
     }
     let next = match snapshots.roots.split {
@@ -113,7 +116,8 @@ pub(crate) fn stop(home: &mut Home, volume: &str) -> Result<(), Error> {
             Ok(())
         }
         Split::None | Split::Stopped { .. } | Split::Done => Err(Error::Busy(format!(
-            "{volume} is not being split, so there is nothing to stop; 'clone split show {volume}' says more"
+            "{volume} is not being split, so there is nothing to stop; 'clone split show {volume}' \
+            says more"
         ))),
     }
 }

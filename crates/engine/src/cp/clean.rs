@@ -1,9 +1,10 @@
-//! Clean: overlay entries become blocks and pointers (C-07, D-25). The only place that writes client data.
+//! Clean: overlay entries become blocks and pointers (C-07, D-25). The only place that writes
+//! client data.
 //!
-//! Works on a few dozen regions (level-1 blocks) of one LUN at a time. Load: the level-1 blocks, then
-//! everything that freeing the replaced blocks changes, then enough numbers. Modify: for each entry a vvbn
-//! and a pvbn, the pointer, the container slot, the context; then the level-1 block itself is placed and
-//! sealed at once, since a region is cleaned once per consistency point.
+//! Works on a few dozen regions (level-1 blocks) of one LUN at a time. Load: the level-1 blocks,
+//! then everything that freeing the replaced blocks changes, then enough numbers. Modify: for each
+//! entry a vvbn and a pvbn, the pointer, the container slot, the context; then the level-1 block
+//! itself is placed and sealed at once, since a region is cleaned once per consistency point.
 
 use std::collections::HashMap;
 
@@ -191,7 +192,8 @@ fn some_regions(job: &Job) -> Vec<(u64, &Region)> {
     regions
 }
 
-/// The changes of a region, without those beyond the file's end: the file was cut short after they were made.
+/// The changes of a region, without those beyond the file's end: the file was cut short after they
+/// were made.
 fn within(region: u64, changes: &Region, end: u64) -> impl Iterator<Item = (u64, &Change)> {
     let leaf = move |slot: u8| region * SPAN + u64::from(slot);
     let entries = changes.entries().iter();
@@ -216,7 +218,8 @@ fn replaced(file: &File, region: u64, changes: &Region) -> Result<Vec<Pointer>, 
     Ok(pointers)
 }
 
-/// Modify phase for one region and the blocks that its changes replace; everything it needs was ensured.
+/// Modify phase for one region and the blocks that its changes replace; everything it needs was
+/// ensured.
 fn clean_region(
     home: &mut Home,
     cx: &mut LoadCx<'_>,

@@ -1,10 +1,10 @@
 //! Commit: all blocks on stable media, then the superblock, then the clients' view (B-12, C-08,
 //! O-01, O-02).
 //!
-//! 1. The superblock is submitted only after every write of the consistency point completed and a flush of
-//!    every device submitted after that completed too.
-//! 2. Clients see the new roots, and waiters are told, only after the superblock is on stable media of
-//!    every member.
+//! 1. The superblock is submitted only after every write of the consistency point completed and a
+//!    flush of every device submitted after that completed too.
+//! 2. Clients see the new roots, and waiters are told, only after the superblock is on stable media
+//!    of every member.
 
 use std::sync::atomic::Ordering;
 
@@ -93,8 +93,8 @@ pub(crate) fn superblock(home: &mut Home) -> Result<bool, Stop> {
     Ok(true)
 }
 
-/// Makes the consistency point what clients see. Inside the Aggregate affinity; pointer swaps only. The
-/// finished run is returned so that its memory can be let go outside.
+/// Makes the consistency point what clients see. Inside the Aggregate affinity; pointer swaps only.
+/// The finished run is returned so that its memory can be let go outside.
 pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
     let mut run = home.run.take().expect("under way");
     assert!(
@@ -231,7 +231,8 @@ impl Home {
         (self.fs.areas_used + ready) * self.fs.area_blocks
     }
 
-    /// True if what was deleted, or cut off, still owns blocks, or a scan has anything else to do and does not rest.
+    /// True if what was deleted, or cut off, still owns blocks, or a scan has anything else to do
+    /// and does not rest.
     pub(crate) fn has_hidden(&self) -> bool {
         let is_short = self.aggregate.space.is_short();
         let may_copy = split::may_copy(&self.aggregate.space, self.fs.area_blocks);

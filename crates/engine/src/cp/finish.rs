@@ -4,9 +4,9 @@
 //! names ─▶ prepare ─▶ place ─▶ maps (to a fixpoint) ─▶ seal
 //! ```
 //!
-//! Volumes first: their blocks are leaves of containers, which are files of the aggregate. Placing takes
-//! numbers and frees old ones; both change maps. So the maps come last, and free their own old places
-//! through the overflow file (see [`super::maps`]). Sealing allocates nothing.
+//! Volumes first: their blocks are leaves of containers, which are files of the aggregate. Placing
+//! takes numbers and frees old ones; both change maps. So the maps come last, and free their own
+//! old places through the overflow file (see [`super::maps`]). Sealing allocates nothing.
 
 use std::sync::Arc;
 
@@ -149,7 +149,8 @@ pub(crate) fn volume(
     }
 }
 
-/// The superblock's vvbn is the only one that is rewritten: it keeps its number and gets a new pvbn.
+/// The superblock's vvbn is the only one that is rewritten: it keeps its number and gets a new
+/// pvbn.
 fn prepare_superblock(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), Stop> {
     let volume = home.volumes.get_mut(&id).expect("active volumes exist");
     if volume.is_new {

@@ -1,9 +1,9 @@
 //! Freeze: the moment that divides two consistency points (C-04), and the plan made right after it.
 //!
-//! The freeze runs inside the Aggregate affinity, so no client operation is under way, and only swaps
-//! pointers: each dirty stripe's active overlay becomes its frozen one. Administrative requests are
-//! executed here as well, so they are atomic with everything else and durable at commit
-//! (docs/design/design.md §6).
+//! The freeze runs inside the Aggregate affinity, so no client operation is under way, and only
+//! swaps pointers: each dirty stripe's active overlay becomes its frozen one. Administrative
+//! requests are executed here as well, so they are atomic with everything else and durable at
+//! commit (docs/design/design.md §6).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -109,8 +109,8 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
     });
 }
 
-/// Sorts the changed regions by volume, LUN and place. LUNs deleted meanwhile are left out. Nothing is
-/// written before what an interrupted commit left is in order.
+/// Sorts the changed regions by volume, LUN and place. LUNs deleted meanwhile are left out. Nothing
+/// is written before what an interrupted commit left is in order.
 pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
     home.healing.submit(&mut run.writer);
@@ -146,8 +146,8 @@ pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
             regions: regions.into(),
         });
     }
-    // Volumes with deleted LUNs or snapshots, and those being split, are worked on in every consistency point until
-    // those are gone.
+    // Volumes with deleted LUNs or snapshots, and those being split, are worked on in every
+    // consistency point until those are gone.
     let is_short = home.aggregate.space.is_short();
     let may_copy = split::may_copy(&home.aggregate.space, home.fs.area_blocks);
     run.active.extend(

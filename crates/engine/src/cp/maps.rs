@@ -1,12 +1,14 @@
 //! The maps: places for the blocks of the allocation metafiles themselves (E-05, E-08, C-06).
 //!
-//! Placing a map block takes a number, which sets a bit and writes a context: both may change further map
-//! blocks, which need places too. Numbers come from one chunk at a time, so this ends after a round or two.
-//! Their *old* places are not freed in the map, since that could go on along a chain through the whole map;
-//! they become leaves of the overflow file, which owns them until the next consistency point. The overflow
-//! file's own blocks are new (it was emptied by the drain) and have no old places.
+//! Placing a map block takes a number, which sets a bit and writes a context: both may change
+//! further map blocks, which need places too. Numbers come from one chunk at a time, so this ends
+//! after a round or two. Their *old* places are not freed in the map, since that could go on along
+//! a chain through the whole map; they become leaves of the overflow file, which owns them until
+//! the next consistency point. The overflow file's own blocks are new (it was emptied by the drain)
+//! and have no old places.
 //!
-//! Ends when every changed block of the three files has a place and the overflow file names every old one.
+//! Ends when every changed block of the three files has a place and the overflow file names every
+//! old one.
 
 use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP, OVERFLOW};
 use everglade_format::planted::{self, Bug};
@@ -36,9 +38,10 @@ fn next(fs: &FileSystem) -> Option<(FileId, Position)> {
     })
 }
 
-/// Loads what giving changes, so that it does not stop halfway and forget what was to be given. The drain emptied the
-/// file, so usually there is nothing; but a clone begins with what its base had in it, and the second image of a
-/// consistency point that restores a LUN with what the first one put there.
+/// Loads what giving changes, so that it does not stop halfway and forget what was to be given. The
+/// drain emptied the file, so usually there is nothing; but a clone begins with what its base had
+/// in it, and the second image of a consistency point that restores a LUN with what the first one
+/// put there.
 fn prepare_give(fs: &mut FileSystem, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     let file = fs.file(OVERFLOW);
     let last = file.inode.block_count().saturating_sub(1);

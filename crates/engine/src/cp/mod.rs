@@ -1,4 +1,5 @@
-//! Consistency points: the atomic transaction of an aggregate and all its volumes (C-03 … C-07, C-12).
+//! Consistency points: the atomic transaction of an aggregate and all its volumes (C-03 … C-07,
+//! C-12).
 //!
 //! ```text
 //! freeze ─▶ plan ─▶ drain ─▶ reclaim ─▶ clean ─▶ finish volumes ─▶ finish aggregate ─▶ write
@@ -19,19 +20,20 @@
 //! | write … superblock | [`crate::media::writer`], [`commit`] | nothing is committed before all of it is on stable media |
 //! | publish | [`commit`] | clients see the new roots; frozen overlays are dropped |
 //!
-//! One consistency point of an aggregate runs at a time, on its home reactor, in slices: a step returns
-//! when it must wait or has used its budget. Each step can be run again from its beginning: what may stop
-//! comes first, and changes nothing that a second run would not find done.
+//! One consistency point of an aggregate runs at a time, on its home reactor, in slices: a step
+//! returns when it must wait or has used its budget. Each step can be run again from its beginning:
+//! what may stop comes first, and changes nothing that a second run would not find done.
 //!
 //! 1. Membership is decided in the freeze: what an operation changed before it belongs to this
 //!    consistency point, everything later to the next (C-04).
 //! 2. Nothing that the last committed consistency point refers to is overwritten (Lemma 1).
 //! 3. Clients never see a tree that is not committed.
 //! 4. If power fails before the superblock is on media, the last consistency point is as it was.
-//! 5. A block that cannot be read is derived, if it can be ([`crate::mend`]); then the step that needed it runs again.
-//! 6. A failed consistency point halts the aggregate ([`crate::pool::standing`]): nothing later is acknowledged,
-//!    nothing more is written, and its frozen overlays stay, so that everything acknowledged can be read. Nothing of it
-//!    is seen after a restart but what the journal has.
+//! 5. A block that cannot be read is derived, if it can be ([`crate::mend`]); then the step that
+//!    needed it runs again.
+//! 6. A failed consistency point halts the aggregate ([`crate::pool::standing`]): nothing later is
+//!    acknowledged, nothing more is written, and its frozen overlays stay, so that everything
+//!    acknowledged can be read. Nothing of it is seen after a restart but what the journal has.
 
 use everglade_format::FileId;
 use everglade_format::metafile::OVERFLOW;
@@ -62,8 +64,8 @@ pub(crate) enum Step {
     Publish,
 }
 
-/// Runs the next step of the consistency point outside any affinity (A-11). What it cannot read is mended, if it can be
-/// derived; then it goes on.
+/// Runs the next step of the consistency point outside any affinity (A-11). What it cannot read is
+/// mended, if it can be derived; then it goes on.
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
     let outcome = match home.mender.is_busy() {
         true => mend(home, cx).map(|()| Step::Again),
@@ -127,7 +129,8 @@ fn mend(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
             }
             let position = (place.level, place.index);
             if let Some(id) = place.volume {
-                // The drain empties overflow files, so their volume must be part of this consistency point.
+                // The drain empties overflow files, so their volume must be part of this
+                // consistency point.
                 let run = home.run.as_mut().expect("under way");
                 let is_due = run.phase == Phase::Repair && home.volumes.contains_key(&id);
                 run.active.extend(is_due.then_some(id));
@@ -165,7 +168,8 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
     run.writer.check()?;
     let next = match run.phase {
         Phase::Plan => {
-            // Like all that goes on in the background: not when clients wait for this one, nor for the last.
+            // Like all that goes on in the background: not when clients wait for this one, nor for
+            // the last.
             let is_due = run.reclaim_budget > 0 && !run.last;
             let blocks = run.reclaim_regions;
             freeze::plan(home).map(|()| match &mut home.repair {

@@ -1,23 +1,24 @@
 //! Who gains and loses blocks when snapshots go (docs/design/design.md §8, F-10): pure functions of
 //! bitmap blocks.
 //!
-//! One block of the maps at a time: 32,768 vvbns, of which a range is looked at. A missing map block is one
-//! without bits.
+//! One block of the maps at a time: 32,768 vvbns, of which a range is looked at. A missing map
+//! block is one without bits.
 //!
 //! By subtraction, for a victim V with neighbours N₁ … in the history:
 //!
-//! * the summary bits of V without its snapshots among the neighbours' are cleared (deletion by subtraction): by
-//!   connectedness no other snapshot holds them;
+//! * the summary bits of V without its snapshots among the neighbours' are cleared (deletion by
+//!   subtraction): by connectedness no other snapshot holds them;
 //! * what V alone held is not exclusive to V any more;
-//! * what V shared with just one neighbour N becomes exclusive to N, unless a neighbour that N has once V is gone
-//!   holds it too.
+//! * what V shared with just one neighbour N becomes exclusive to N, unless a neighbour that N has
+//!   once V is gone holds it too.
 //!
 //! By addition, for those who stay:
 //!
 //! * the summary bits that no snapshot among them has are cleared;
 //! * what just one of them has, and a victim next to it, becomes exclusive to it.
 //!
-//! Addition does not tell what victims lose, so their own counts are then as high as before, until they are removed.
+//! Addition does not tell what victims lose, so their own counts are then as high as before, until
+//! they are removed.
 
 use std::collections::BTreeMap;
 

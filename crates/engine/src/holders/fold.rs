@@ -1,10 +1,11 @@
 //! Loading what a block of the active map needs to know before it changes, and folding.
 //!
-//! **Fold** (F-05). If the block is still the one that the parent snapshot has (headerless map blocks have no
-//! stamp; the same vvbn means the same block, because vvbns are written once), it is about to differ from it for
-//! the first time: its bits go into the summary map, and with that the snapshot needs the active map no more.
-//! Snapshots that are not on the way from the active image to its ancestors are folded by a scan; until that has
-//! passed, whoever changes a block folds them first (F-06 on demand).
+//! **Fold** (F-05). If the block is still the one that the parent snapshot has (headerless map
+//! blocks have no stamp; the same vvbn means the same block, because vvbns are written once), it is
+//! about to differ from it for the first time: its bits go into the summary map, and with that the
+//! snapshot needs the active map no more. Snapshots that are not on the way from the active image
+//! to its ancestors are folded by a scan; until that has passed, whoever changes a block folds them
+//! first (F-06 on demand).
 
 use everglade_env::{Page, PageRef};
 use everglade_format::planted::{self, Bug};
@@ -41,7 +42,8 @@ pub(crate) fn load(
 
 type Neighbours = (Box<Block>, Vec<(SnapshotId, PageRef)>);
 
-/// Blocks that neighbours of the active image hold, and those that each of them holds alone, in a range.
+/// Blocks that neighbours of the active image hold, and those that each of them holds alone, in a
+/// range.
 fn neighbours(
     images: Images<'_>,
     cx: &mut LoadCx<'_>,
@@ -104,8 +106,8 @@ pub(crate) fn maps_of(
     Ok(maps)
 }
 
-/// Makes invariant 1 of [`crate::snapshot`] true for whatever is done next to block `block` of the active map.
-/// Returns the summary map's block.
+/// Makes invariant 1 of [`crate::snapshot`] true for whatever is done next to block `block` of the
+/// active map. Returns the summary map's block.
 fn fold(
     images: Images<'_>,
     summary: &mut File,

@@ -1,6 +1,8 @@
-//! What a block of the active map needs to know before it changes: who holds its vvbns besides the active image.
+//! What a block of the active map needs to know before it changes: who holds its vvbns besides the
+//! active image.
 //!
-//! Loaded together with the block itself, once in a consistency point, for volumes with snapshots only.
+//! Loaded together with the block itself, once in a consistency point, for volumes with snapshots
+//! only.
 
 use everglade_env::PageRef;
 use everglade_format::planted::{self, Bug};

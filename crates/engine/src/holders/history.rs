@@ -1,26 +1,30 @@
 //! The history of a volume: a tree of snapshots with the active image as a leaf
 //! (docs/design/design.md §8).
 //!
-//! A snapshot's parent is the snapshot that the image it was taken of descended from. Without restores this is a
-//! chain, and *neighbour* means what S003 means by it.
+//! A snapshot's parent is the snapshot that the image it was taken of descended from. Without
+//! restores this is a chain, and *neighbour* means what S003 means by it.
 //!
-//! **Holders are connected** (generalises Lemma 3). A block is allocated in the active image, passes to snapshots
-//! taken of it, and stays with images that descend from them until one frees it; once free in an image it can come
-//! back there only when nobody holds it. So the nodes that hold a block are a connected part of the tree.
+//! **Holders are connected** (generalises Lemma 3). A block is allocated in the active image,
+//! passes to snapshots taken of it, and stays with images that descend from them until one frees
+//! it; once free in an image it can come back there only when nobody holds it. So the nodes that
+//! hold a block are a connected part of the tree.
 //!
-//! Deleting a node with several children would break that: a block that two of them hold need not be in their
-//! grandparent. So a deleted snapshot stays in the tree as a *ghost* while it joins more than two others, and two
-//! nodes are neighbours if a path of ghosts connects them. (That is vertex elimination: all former neighbours
-//! become neighbours of each other, which keeps connected sets connected.)
+//! Deleting a node with several children would break that: a block that two of them hold need not
+//! be in their grandparent. So a deleted snapshot stays in the tree as a *ghost* while it joins
+//! more than two others, and two nodes are neighbours if a path of ghosts connects them. (That is
+//! vertex elimination: all former neighbours become neighbours of each other, which keeps connected
+//! sets connected.)
 //!
-//! Restoring a LUN gives the active image blocks of a snapshot that its parent may not have (F-15). Then it descends
-//! from both: what was a tree is a graph without cycles, edges *also* among them, and nothing above needs more than
-//! that. Precisely: the snapshots among the holders of a block are connected without the active image, and if that
-//! holds the block too it is next to one of them. Whatever is taken of it next inherits its edges, so that it becomes
-//! a leaf again. Cloning a LUN from a snapshot ([`crate::background::lun_clone`]) gives it blocks in the same way,
-//! with the same edge.
+//! Restoring a LUN gives the active image blocks of a snapshot that its parent may not have (F-15).
+//! Then it descends from both: what was a tree is a graph without cycles, edges *also* among them,
+//! and nothing above needs more than that. Precisely: the snapshots among the holders of a block
+//! are connected without the active image, and if that holds the block too it is next to one of
+//! them. Whatever is taken of it next inherits its edges, so that it becomes a leaf again. Cloning
+//! a LUN from a snapshot ([`crate::background::lun_clone`]) gives it blocks in the same way, with
+//! the same edge.
 //!
-//! Consequence, used everywhere: if a node holds a block and none of its neighbours does, nobody else does.
+//! Consequence, used everywhere: if a node holds a block and none of its neighbours does, nobody
+//! else does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,8 +49,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// A tree from each snapshot's parent, those that are ghosts, and the parent of the active image. Parents that
-    /// are not in it are taken for none.
+    /// A tree from each snapshot's parent, those that are ghosts, and the parent of the active
+    /// image. Parents that are not in it are taken for none.
     pub(crate) fn new(
         parents: impl IntoIterator<Item = (SnapshotId, Option<SnapshotId>)>,
         ghosts: impl IntoIterator<Item = SnapshotId>,
@@ -101,7 +105,8 @@ impl History {
         matches!(node, Node::Snapshot(id) if self.ghosts.contains(&id))
     }
 
-    /// Whoever might hold a block that `node` holds: next to it, or joined to it by ghosts. Ascending.
+    /// Whoever might hold a block that `node` holds: next to it, or joined to it by ghosts.
+    /// Ascending.
     pub(crate) fn neighbours(&self, node: Node) -> Vec<Node> {
         let mut seen = BTreeSet::from([node]);
         let mut found = BTreeSet::new();
@@ -162,9 +167,10 @@ impl Line {
     }
 }
 
-/// Takes ghosts out of a history that needs them no more: those with at most one child, which gets their ancestors,
-/// who become neighbours of each other. Returns their ids. A ghost that joins two children stays even if it has no
-/// parent; and one whose ancestors would be too many for somebody's record.
+/// Takes ghosts out of a history that needs them no more: those with at most one child, which gets
+/// their ancestors, who become neighbours of each other. Returns their ids. A ghost that joins two
+/// children stays even if it has no parent; and one whose ancestors would be too many for
+/// somebody's record.
 pub(crate) fn prune(
     lines: &mut BTreeMap<SnapshotId, Line>,
     ghosts: &mut BTreeSet<SnapshotId>,
@@ -281,8 +287,8 @@ mod tests {
     }
 
     proptest! {
-        /// Lemma 3 as generalised: whatever happens, whoever holds the block has a neighbour that does, if
-        /// anybody else does.
+        /// Lemma 3 as generalised: whatever happens, whoever holds the block has a neighbour that
+        /// does, if anybody else does.
         #[test]
         fn holders_stay_connected(events in events()) {
             let mut lines: BTreeMap<SnapshotId, Line> = BTreeMap::new();

@@ -43,8 +43,8 @@ pub(crate) struct Walk {
     pub(crate) maps: BTreeMap<u64, Bits>,
     /// Blocks of the LUN may be shared, now or in the snapshot.
     pub(crate) may_share: bool,
-    /// Map blocks below this were looked at for what comes back and is another LUN's, and blocks of the refcount file
-    /// that those need.
+    /// Map blocks below this were looked at for what comes back and is another LUN's, and blocks of
+    /// the refcount file that those need.
     pub(crate) looked_at: (u64, usize),
     /// Blocks of the present tree below which nothing can be read.
     pub(crate) unreadable: Vec<Lost>,

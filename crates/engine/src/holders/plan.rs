@@ -1,28 +1,32 @@
-//! How a delete pass finds out what its victims leave (F-10, F-11, F-14): worked out once for a history, used for
-//! each block of the maps.
+//! How a delete pass finds out what its victims leave (F-10, F-11, F-14): worked out once for a
+//! history, used for each block of the maps.
 //!
 //! | way | a summary bit goes if | maps loaded for each block |
 //! | --- | --- | --- |
 //! | *subtraction* | a victim has it, and none of the snapshots next to it | all victims, who is next to them, and next to those |
 //! | *addition* | no snapshot that stays has it | all who stay, and the victims next to one of them |
 //!
-//! The other half of the work, who becomes the only holder of what a victim shared, needs connected holders
-//! ([`crate::holders::history`]) either way: subtraction takes the victims out of the history one by one; by
-//! addition, a block that one survivor has, no other has, and a victim next to it has, is its own from now on. A
-//! victim farther away cannot have it unless one next to it does, so victims in the middle need not be looked at.
+//! The other half of the work, who becomes the only holder of what a victim shared, needs connected
+//! holders ([`crate::holders::history`]) either way: subtraction takes the victims out of the
+//! history one by one; by addition, a block that one survivor has, no other has, and a victim next
+//! to it has, is its own from now on. A victim farther away cannot have it unless one next to it
+//! does, so victims in the middle need not be looked at.
 //!
-//! So addition loads fewer maps when most snapshots go: the old ones of a long policy, what is newer than a restore,
-//! all of them (of 1,000 in a row all but the last ten: 12 maps, against 993). Subtraction does when few of many go
-//! (one of 1,000: 6, against 1,001). The number of maps decides, as the paper has it (F-14).
+//! So addition loads fewer maps when most snapshots go: the old ones of a long policy, what is
+//! newer than a restore, all of them (of 1,000 in a row all but the last ten: 12 maps, against
+//! 993). Subtraction does when few of many go (one of 1,000: 6, against 1,001). The number of maps
+//! decides, as the paper has it (F-14).
 //!
-//! Unlike there, the choice can be made anew, in both directions, whenever the history changes: with the paper's
-//! addition the deleted snapshot is gone, so nobody can go back. Here every pass keeps what its victims' snapmaps
-//! consist of to its end ([`crate::background::scan`]), which costs little: only the victims' map blocks, one for
-//! 32,768 blocks and victim at most, and none that a neighbour shares. What the paper must force addition for when
-//! space is low, that subtraction protects *all* blocks of a victim, does not happen.
+//! Unlike there, the choice can be made anew, in both directions, whenever the history changes:
+//! with the paper's addition the deleted snapshot is gone, so nobody can go back. Here every pass
+//! keeps what its victims' snapmaps consist of to its end ([`crate::background::scan`]), which
+//! costs little: only the victims' map blocks, one for 32,768 blocks and victim at most, and none
+//! that a neighbour shares. What the paper must force addition for when space is low, that
+//! subtraction protects *all* blocks of a victim, does not happen.
 //!
-//! 1. Both ways clear the same bits of the summary map, and give every survivor the same blocks: what one has begun
-//!    the other may go on with, after a restart too, and nothing on media says which it was.
+//! 1. Both ways clear the same bits of the summary map, and give every survivor the same blocks:
+//!    what one has begun the other may go on with, after a restart too, and nothing on media says
+//!    which it was.
 //! 2. A block of the maps is skipped only if that is what both would do with it: nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,12 +179,13 @@ impl Plan {
         }
     }
 
-    /// True if releasing the victims changes nothing in a block of the maps, or below a block above them, told by
-    /// where everybody has it. `place` says so, or `None` if that cannot be told.
+    /// True if releasing the victims changes nothing in a block of the maps, or below a block above
+    /// them, told by where everybody has it. `place` says so, or `None` if that cannot be told.
     ///
-    /// Where two neighbours have the very block that a victim has, they go on sharing it, and everybody's exclusive
-    /// blocks stay what they are. A path of victims has what both of its ends have, if those and the survivors beside
-    /// them have it: the holders of the map block itself are connected.
+    /// Where two neighbours have the very block that a victim has, they go on sharing it, and
+    /// everybody's exclusive blocks stay what they are. A path of victims has what both of its ends
+    /// have, if those and the survivors beside them have it: the holders of the map block itself
+    /// are connected.
     pub(crate) fn changes_nothing(
         &self,
         least: usize,
@@ -266,7 +271,8 @@ mod tests {
 
     #[test]
     fn victims_beside_a_ghost_are_looked_at_themselves() {
-        // 1 ← 2 ← {3, 4, active}, 2 is a ghost: 1, 3, 4 and the active image are next to each other.
+        // 1 ← 2 ← {3, 4, active}, 2 is a ghost: 1, 3, 4 and the active image are next to each
+        // other.
         let tree = [(1, None), (2, Some(1)), (3, Some(2)), (4, Some(2))];
         let tree = tree.map(|(id, parent)| (SnapshotId(id), parent.map(SnapshotId)));
         let history = History::new(tree, ids([2]), Some(SnapshotId(2)));

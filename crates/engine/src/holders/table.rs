@@ -4,8 +4,8 @@
 //! (freeze) ──create──▶ created ──image sealed──▶ live ──delete──▶ deleting ──scan──▶ gone ──not needed──▶ (no record)
 //! ```
 //!
-//! 1. What was created in a freeze has no record until the consistency point knows its image; until then the
-//!    active image still descends from the snapshot before.
+//! 1. What was created in a freeze has no record until the consistency point knows its image; until
+//!    then the active image still descends from the snapshot before.
 //! 2. Every record keeps its slot while it lives. A record is written when it changed.
 //! 3. Nothing that a client can still name is deleting or gone.
 //! 4. `names` has the names of the live ones, each with its id, and no others.
@@ -37,14 +37,16 @@ use crate::tree::{Content, File};
 pub(crate) struct Created {
     pub(crate) name: String,
     pub(crate) seconds: u64,
-    /// Nobody can name it: it is a deleted one from the beginning, and goes when what it was taken for is done.
+    /// Nobody can name it: it is a deleted one from the beginning, and goes when what it was taken
+    /// for is done.
     pub(crate) is_nameless: bool,
 }
 
 /// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    /// Summary map, table, release file, parent of the active image, scan: what the superblock says.
+    /// Summary map, table, release file, parent of the active image, scan: what the superblock
+    /// says.
     pub(crate) roots: SnapshotRoots,
     records: BTreeMap<SnapshotId, (u64, SnapshotRecord)>,
     slots: BTreeMap<u64, SnapshotId>,
@@ -70,13 +72,15 @@ pub(crate) struct Snapshots {
     pub(crate) counts: Counts,
     /// What scans did in this consistency point, as its budget has it.
     pub(crate) spent: u64,
-    /// When the pass under way, or the volume, was begun, seconds since 1970 UTC, and how far it was then.
+    /// When the pass under way, or the volume, was begun, seconds since 1970 UTC, and how far it
+    /// was then.
     pub(crate) since: Option<(u64, u64)>,
     /// When the split began, or went on, seconds since 1970 UTC, and how far it was then.
     pub(crate) split_since: Option<(u64, u64)>,
     /// Something that the superblock or the table says was changed.
     is_changed: bool,
-    /// What follows from the records, until they change: there may be a thousand, and every map block asks.
+    /// What follows from the records, until they change: there may be a thousand, and every map
+    /// block asks.
     known: RefCell<Known>,
 }
 
@@ -122,8 +126,8 @@ impl Snapshots {
         unless_damaged(snapshots, lost)
     }
 
-    /// Reads what can be read of the table, and says what cannot. Of a table that is not whole, only the snapshots
-    /// that clients can name are of use.
+    /// Reads what can be read of the table, and says what cannot. Of a table that is not whole,
+    /// only the snapshots that clients can name are of use.
     pub(crate) fn load_readable(
         roots: SnapshotRoots,
         table: Option<&File>,
@@ -280,7 +284,8 @@ impl Snapshots {
         to.clone_into(&mut self.get_mut(id).name);
     }
 
-    /// A live snapshot is deleted: nobody can name it any more, and a scan is to release what it holds.
+    /// A live snapshot is deleted: nobody can name it any more, and a scan is to release what it
+    /// holds.
     pub(crate) fn delete(&mut self, id: SnapshotId) {
         self.forget_name(id);
         self.get_mut(id).state = State::Deleting;
@@ -292,7 +297,8 @@ impl Snapshots {
         assert_eq!(known, Some(id), "live snapshots have names");
     }
 
-    /// To change a record, but for its name, or that it is live: it is written with this consistency point.
+    /// To change a record, but for its name, or that it is live: it is written with this
+    /// consistency point.
     pub(crate) fn get_mut(&mut self, id: SnapshotId) -> &mut SnapshotRecord {
         let (slot, record) = self
             .records
@@ -345,14 +351,14 @@ impl Snapshots {
         })
     }
 
-    /// True while scans are not to do anything: they were told to rest. Not when space is short, because then
-    /// clients wait for what they give back.
+    /// True while scans are not to do anything: they were told to rest. Not when space is short,
+    /// because then clients wait for what they give back.
     pub(crate) fn rests(&self, is_short: bool) -> bool {
         self.roots.held_back == 100 && !is_short
     }
 
-    /// True if scans have done their share of a consistency point that may do so much. At least one step each, so
-    /// that they end.
+    /// True if scans have done their share of a consistency point that may do so much. At least one
+    /// step each, so that they end.
     pub(crate) fn has_done_its_share(&self, regions: u64, is_short: bool) -> bool {
         let share = regions * u64::from(100 - self.roots.held_back) / 100;
         !is_short && self.roots.held_back > 0 && self.spent >= share.max(1)
@@ -445,8 +451,9 @@ impl Snapshots {
         below.min(BITS_PER_BLOCK)
     }
 
-    /// The histories that hold for a block of the map, each with the bits from, and the end, for which it does: the one
-    /// after the delete scan for what the scan has passed, and the one before it for the rest.
+    /// The histories that hold for a block of the map, each with the bits from, and the end, for
+    /// which it does: the one after the delete scan for what the scan has passed, and the one
+    /// before it for the rest.
     pub(crate) fn histories(&self, block: u64) -> impl Iterator<Item = (Arc<History>, (u64, u64))> {
         let done = self.done_in(block);
         [(true, (0, done)), (false, (done, BITS_PER_BLOCK))]
@@ -455,8 +462,8 @@ impl Snapshots {
             .map(|(is_done, bits)| (self.history(is_done), bits))
     }
 
-    /// The nearest ancestors of the active image whose blocks may be in the active map only, for a block of the
-    /// map: each with the first bit that counts.
+    /// The nearest ancestors of the active image whose blocks may be in the active map only, for a
+    /// block of the map: each with the first bit that counts.
     pub(crate) fn ancestors(&self, block: u64) -> Vec<(SnapshotId, u64)> {
         let mut found = Vec::new();
         let done = self.done_in(block);
@@ -484,8 +491,9 @@ impl Snapshots {
             .expect("slots do not run out")
     }
 
-    /// Enters the snapshots of this consistency point, now that their image is known. `image` fills in what is
-    /// the image's; ids, names and the place in the history are set here. Returns their ids.
+    /// Enters the snapshots of this consistency point, now that their image is known. `image` fills
+    /// in what is the image's; ids, names and the place in the history are set here. Returns their
+    /// ids.
     pub(crate) fn complete(
         &mut self,
         image: &dyn Fn(SnapshotId) -> SnapshotRecord,
@@ -542,9 +550,10 @@ impl Snapshots {
         ids
     }
 
-    /// The newest snapshot's map is to be scanned (F-06). If its parent's is, that ends: what the parent holds, the
-    /// newest holds too, or somebody freed it and folded it first (F-07). A snapshot that is deleted meanwhile is
-    /// scanned to the end before anything of it is released, so nobody else's scan has to be done again (F-08).
+    /// The newest snapshot's map is to be scanned (F-06). If its parent's is, that ends: what the
+    /// parent holds, the newest holds too, or somebody freed it and folded it first (F-07). A
+    /// snapshot that is deleted meanwhile is scanned to the end before anything of it is released,
+    /// so nobody else's scan has to be done again (F-08).
     pub(crate) fn begin_create_scan(&mut self, newest: SnapshotId) {
         let scanned = self.unfolded();
         self.get_mut(newest).is_unfolded = true;
@@ -685,8 +694,8 @@ impl Snapshots {
         held + self.created.len()
     }
 
-    /// Blocks that scans have yet to release, about: a victim's own count is as high as before the pass where that
-    /// adds up.
+    /// Blocks that scans have yet to release, about: a victim's own count is as high as before the
+    /// pass where that adds up.
     pub(crate) fn pending_blocks(&self) -> u64 {
         self.deleting().map(|record| record.exclusive).sum()
     }

@@ -33,8 +33,8 @@ pub(crate) struct Home {
     /// Requests that have yet to be admitted.
     pub(crate) arrived: VecDeque<change::Request>,
     pub(crate) run: Option<Run>,
-    /// While the journal is being replayed: where the replay would have to begin again. Superblocks go on
-    /// saying so until all of it is committed.
+    /// While the journal is being replayed: where the replay would have to begin again. Superblocks
+    /// go on saying so until all of it is committed.
     pub(crate) replaying: Option<Position>,
     /// When the last consistency point was published, there was pressure for the next.
     pub(crate) is_pressed: bool,
@@ -58,11 +58,13 @@ pub(crate) struct Home {
     pub(crate) healing: Healing,
     /// Derives what is damaged.
     pub(crate) mender: Mender,
-    /// Blocks that were derived and that the running consistency point is yet to change, so that it writes them.
+    /// Blocks that were derived and that the running consistency point is yet to change, so that it
+    /// writes them.
     pub(crate) installed: Vec<Place>,
     /// Each consistency point reads a slice of it.
     pub(crate) repair: Option<Repair>,
-    /// Blocks that were derived when the aggregate was opened, and go where they were before anything else is written.
+    /// Blocks that were derived when the aggregate was opened, and go where they were before
+    /// anything else is written.
     pub(crate) derived: Vec<(Pvbn, PageRef)>,
 }
 
@@ -82,8 +84,8 @@ impl Home {
         }
     }
 
-    /// About how many blocks a repair reads. Indirect blocks of containers are taken for full; of snapshots only the maps
-    /// are counted whose sizes are known.
+    /// About how many blocks a repair reads. Indirect blocks of containers are taken for full; of
+    /// snapshots only the maps are counted whose sizes are known.
     fn derivable_blocks(&self) -> u64 {
         let of_file = |file: &File| match file.inode.kind == Kind::Container {
             true => file.inode.blocks.div_ceil(SPAN + 1),
@@ -102,8 +104,8 @@ impl Home {
         whole + self.fs.inode_file.inode.blocks + self.volumes.values().map(of_volume).sum::<u64>()
     }
 
-    /// The aggregate has halted: the consistency point under way, if there is one, stays where it is for ever. Its
-    /// frozen overlays are read; what it has not written yet is not needed.
+    /// The aggregate has halted: the consistency point under way, if there is one, stays where it
+    /// is for ever. Its frozen overlays are read; what it has not written yet is not needed.
     pub(crate) fn abandon_run(&mut self) {
         let Some(run) = &mut self.run else { return };
         if planted::is(Bug::ReadOnlyForgetsFrozen) {

@@ -19,7 +19,8 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
         return Ok(());
     }
     let problem = format!(
-        "{name:?} is not a name: use 1 to 64 letters, digits, '.', '_' and '-', starting with a letter or digit"
+        "{name:?} is not a name: use 1 to 64 letters, digits, '.', '_' and '-', starting with a \
+        letter or digit"
     );
     Err(Error::Invalid {
         field: "name",
@@ -110,7 +111,8 @@ pub(crate) fn check_room(volume: &VolumeHome) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Limit(format!(
-        "volume {} has {SNAPSHOTS_MAX} snapshots, those being deleted included; delete one, or wait until deletions end",
+        "volume {} has {SNAPSHOTS_MAX} snapshots, those being deleted included; delete one, or \
+        wait until deletions end",
         volume.shared.name
     )))
 }

@@ -21,7 +21,8 @@ impl NewLun {
         let name = self.lun.name.get().to_string();
         let mut luns = self.volume.luns.write();
         let luns = luns.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut());
-        // It is there already if a LUN was restored in the same consistency point: that shows all LUNs.
+        // It is there already if a LUN was restored in the same consistency point: that shows all
+        // LUNs.
         luns.entry(name).or_insert(self.lun);
     }
 }
@@ -35,7 +36,8 @@ pub(crate) struct Next {
     root: Root,
 }
 
-/// The LUNs of the restored image. A LUN that exists now keeps its handle, even if its name changes.
+/// The LUNs of the restored image. A LUN that exists now keeps its handle, even if its name
+/// changes.
 pub(crate) fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<Next> {
     let known = shared.all_luns();
     let lun = |entry: &everglade_format::Entry| {
@@ -62,7 +64,8 @@ pub(crate) fn luns(shared: &Arc<Volume>, fs: &FileSystem) -> Vec<Next> {
     fs.directory.iter().map(lun).collect()
 }
 
-/// A volume that was restored, with the LUNs that clients will see when the consistency point is published.
+/// A volume that was restored, with the LUNs that clients will see when the consistency point is
+/// published.
 pub(crate) struct Restored {
     volume: Arc<Volume>,
     luns: Vec<Next>,

@@ -21,7 +21,8 @@ pub(crate) struct Run {
     pub(crate) number: CpNumber,
     /// Where the superblock says that replay begins: after what is part of it.
     pub(crate) position: Position,
-    /// The journal's operations before `position` are committed with it; not while they are replayed.
+    /// The journal's operations before `position` are committed with it; not while they are
+    /// replayed.
     pub(crate) frees_log: bool,
     pub(crate) phase: Phase,
     pub(crate) frozen: Vec<(Arc<Volume>, usize, Arc<Overlay>)>,
@@ -71,7 +72,8 @@ impl Run {
         }
     }
 
-    /// How much of it is done, of [`WHOLE`]: cleaning is most of the work, then the containers' blocks.
+    /// How much of it is done, of [`WHOLE`]: cleaning is most of the work, then the containers'
+    /// blocks.
     pub(crate) fn progress(&self, space: &Space) -> u32 {
         const CLEANED: u32 = WHOLE - 6;
         match self.phase {

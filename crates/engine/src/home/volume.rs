@@ -20,7 +20,8 @@ pub(crate) struct VolumeHome {
     pub(crate) is_new: bool,
     /// The image that a restore is about to put in the place of `fs`.
     pub(crate) next: Option<Box<FileSystem>>,
-    /// Snapshots that go with that restore, and the images that clients had of them until it was asked for.
+    /// Snapshots that go with that restore, and the images that clients had of them until it was
+    /// asked for.
     pub(crate) discarding: Vec<(SnapshotId, Option<Image>)>,
 }
 
@@ -39,7 +40,8 @@ impl VolumeHome {
             let reach = Inode::reach(level);
             let bytes = |leaf: u64| leaf.saturating_mul(everglade_env::BLOCK_SIZE as u64);
             aggregate.lost.lost(format!(
-                "{}/{name}: bytes {} up to {} are lost, except where they were overwritten: {reason}",
+                "{}/{name}: bytes {} up to {} are lost, except where they were overwritten: \
+                {reason}",
                 self.shared.name,
                 bytes(index.saturating_mul(reach)),
                 bytes((index + 1).saturating_mul(reach)),

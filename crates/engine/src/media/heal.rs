@@ -1,20 +1,22 @@
-//! Healing: what an interrupted commit left in the superblock slots is put in order before anything new is
-//! written.
+//! Healing: what an interrupted commit left in the superblock slots is put in order before anything
+//! new is written.
 //!
-//! 1. *Copies that lag.* A cut between the writes of one commit leaves members one consistency point apart.
-//!    The next commit goes to the other slot; were that cut as well, members could be two apart, and so on,
-//!    and nobody could tell them from devices that missed consistency points. So every copy of the newest
-//!    superblock's slot gets it.
-//! 2. *Torn copies in the other slot.* A torn copy of consistency point n lacks some sectors. If n is then
-//!    done again and its write is torn too, the sectors may complete each other to the *first* n: valid, and
-//!    pointing at blocks that were used again since. So a copy that is no superblock is blanked. Should that
-//!    be torn and complete the first n, it is still whole: nothing has been written since.
+//! 1. *Copies that lag.* A cut between the writes of one commit leaves members one consistency
+//!    point apart. The next commit goes to the other slot; were that cut as well, members could be
+//!    two apart, and so on, and nobody could tell them from devices that missed consistency points.
+//!    So every copy of the newest superblock's slot gets it.
+//! 2. *Torn copies in the other slot.* A torn copy of consistency point n lacks some sectors. If n
+//!    is then done again and its write is torn too, the sectors may complete each other to the
+//!    *first* n: valid, and pointing at blocks that were used again since. So a copy that is no
+//!    superblock is blanked. Should that be torn and complete the first n, it is still whole:
+//!    nothing has been written since.
 //!
-//! found by [`Healing::find`] when the aggregate is opened --> written and waited for at the beginning of
-//! its first consistency point, before any block of it
+//! found by [`Healing::find`] when the aggregate is opened --> written and waited for at the
+//! beginning of its first consistency point, before any block of it
 //!
-//! Not when it is opened: it may yet turn out that it cannot be mounted, and then nothing is written. Only
-//! copies that differ are written, so a cut while healing leaves the copies that made the newest one.
+//! Not when it is opened: it may yet turn out that it cannot be mounted, and then nothing is
+//! written. Only copies that differ are written, so a cut while healing leaves the copies that made
+//! the newest one.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, Op, Page, PageRef, Storage};
 use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};

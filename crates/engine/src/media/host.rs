@@ -1,9 +1,10 @@
 //! Space on the host, and when a new area is better than what is left of an old one (D-13, decision
 //! 0020).
 //!
-//! An area that is half full of blocks at random places is written three blocks at a time; a new one, which the
-//! host must be asked for, is written in whole stripes. Taking the rests of old areas saves space on the host, taking new
-//! ones saves requests to the device, context blocks that must be read, and the processor's time for both.
+//! An area that is half full of blocks at random places is written three blocks at a time; a new
+//! one, which the host must be asked for, is written in whole stripes. Taking the rests of old
+//! areas saves space on the host, taking new ones saves requests to the device, context blocks that
+//! must be read, and the processor's time for both.
 //!
 //! | what the host has left | an old area is taken if it is free to |
 //! | --- | --- |
@@ -11,13 +12,15 @@
 //! | less than that | 1/2 |
 //! | nothing: it refused | any part |
 //!
-//! 1. Whoever watches the host is not alarmed by what could have been avoided: `status` warns at a twentieth.
-//! 2. What is free beyond what may be asked for soon goes back: promptly while the host has not plenty, else only what
-//!    is more than a few areas, because what is soon rewritten is not worth punching.
-//! 3. A full host keeps what it gave. After a start nobody knows which free areas have their space, so each is asked for
-//!    once, refused or not; the reserve is among them.
-//! 4. An area that is worth preferring is worth knowing: maps are searched for old areas only when no new one is
-//!    better than what a search may find.
+//! 1. Whoever watches the host is not alarmed by what could have been avoided: `status` warns at a
+//!    twentieth.
+//! 2. What is free beyond what may be asked for soon goes back: promptly while the host has not
+//!    plenty, else only what is more than a few areas, because what is soon rewritten is not worth
+//!    punching.
+//! 3. A full host keeps what it gave. After a start nobody knows which free areas have their space,
+//!    so each is asked for once, refused or not; the reserve is among them.
+//! 4. An area that is worth preferring is worth knowing: maps are searched for old areas only when
+//!    no new one is better than what a search may find.
 
 /// Part of an aggregate that its host must have left for new areas to be preferred: one in so many.
 const PLENTY_PART: u64 = 10;
@@ -43,8 +46,8 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Records what the host with the least to give has left, in bytes; `None` if all devices own their space, or
-    /// no host says.
+    /// Records what the host with the least to give has left, in bytes; `None` if all devices own
+    /// their space, or no host says.
     pub(crate) fn note_free(&mut self, free: Option<u64>, area_bytes: u64, aggregate_bytes: u64) {
         self.has_plenty = free.is_none_or(|free| {
             free.checked_sub(area_bytes)

@@ -1,13 +1,15 @@
 //! How much of the devices a consistency point may use at once, set from what clients' reads meet
 //! (docs/design/design.md §6).
 //!
-//! A consistency point writes as much as devices take while nobody reads. Reads that wait behind those writes take
-//! longer; when one takes several times what they take without, the writes under way are halved, down to
-//! [`LEAST_BLOCKS`], once in a [`PERIOD`] at most, so that the effect is seen before the next. After a [`CALM`] in
-//! which none did, a step is given back. One slow read among many fast ones counts: clients feel the tail. Where
-//! nobody reads any more, a consistency point that begins [`QUIET`] after the last slow read takes all of it.
+//! A consistency point writes as much as devices take while nobody reads. Reads that wait behind
+//! those writes take longer; when one takes several times what they take without, the writes under
+//! way are halved, down to [`LEAST_BLOCKS`], once in a [`PERIOD`] at most, so that the effect is
+//! seen before the next. After a [`CALM`] in which none did, a step is given back. One slow read
+//! among many fast ones counts: clients feel the tail. Where nobody reads any more, a consistency
+//! point that begins [`QUIET`] after the last slow read takes all of it.
 //!
-//! 1. Between [`LEAST_BLOCKS`] for each device and [`MOST_BLOCKS`], always: a consistency point never stands still.
+//! 1. Between [`LEAST_BLOCKS`] for each device and [`MOST_BLOCKS`], always: a consistency point
+//!    never stands still.
 //! 2. Races between reactors cost a step more or less, nothing else.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,10 +18,10 @@ use everglade_env::Nanos;
 
 /// Blocks under way to the devices: 16 MiB.
 pub(crate) const MOST_BLOCKS: u64 = 4096;
-/// Enough to keep a fast device busy with a few writes: 512 KiB, which takes such a one half a millisecond. And half
-/// of what a queue of 256 descriptors takes, one for each piece of memory, which is what many virtual disks have:
-/// reads behind a full one wait for all writes before them, because schedulers give writes of neighbours away in
-/// batches.
+/// Enough to keep a fast device busy with a few writes: 512 KiB, which takes such a one half a
+/// millisecond. And half of what a queue of 256 descriptors takes, one for each piece of memory,
+/// which is what many virtual disks have: reads behind a full one wait for all writes before them,
+/// because schedulers give writes of neighbours away in batches.
 pub(crate) const LEAST_BLOCKS: u64 = 128;
 /// What is given back at once is one of so many parts.
 const STEP_PART: u64 = 8;

@@ -6,8 +6,9 @@
 //!
 //! 1. Nothing is reported done before every write submitted here has completed.
 //! 2. The first failure is remembered and fails the consistency point (docs/design/design.md §5).
-//! 3. Beyond the share is under way at most one operation. What is queued goes on when another completes, without
-//!    waiting for the next step; so a share smaller than a batch is kept too, and clients' reads wait behind no more.
+//! 3. Beyond the share is under way at most one operation. What is queued goes on when another
+//!    completes, without waiting for the next step; so a share smaller than a batch is kept too,
+//!    and clients' reads wait behind no more.
 
 use std::collections::VecDeque;
 
@@ -21,8 +22,8 @@ use crate::read::load::Stop;
 
 /// Blocks collected before they are sorted and submitted.
 const BATCH_BLOCKS: usize = 1024;
-/// Most blocks in one device write: 1 MiB; the least that a run is cut to where the share is small: 128 KiB. A read
-/// that comes behind a write waits for all of it.
+/// Most blocks in one device write: 1 MiB; the least that a run is cut to where the share is small:
+/// 128 KiB. A read that comes behind a write waits for all of it.
 const RUN_BLOCKS: usize = 256;
 const RUN_BLOCKS_LEAST: usize = 32;
 
@@ -79,7 +80,8 @@ impl Writer {
         }
     }
 
-    /// A batch may be queued beside a small share, so that the device has the next write when one completes.
+    /// A batch may be queued beside a small share, so that the device has the next write when one
+    /// completes.
     fn is_ahead(&self, share: u64) -> bool {
         let blocks = self.queued_blocks + self.inflight_blocks;
         blocks as u64 >= share.max(BATCH_BLOCKS as u64)
@@ -186,7 +188,8 @@ impl Writer {
         }
     }
 
-    /// An operation of `blocks` blocks has completed. True if the consistency point should look again.
+    /// An operation of `blocks` blocks has completed. True if the consistency point should look
+    /// again.
     pub(crate) fn completed(
         &mut self,
         media: &Media,

@@ -1,16 +1,18 @@
 //! An indirect block of the aggregate, from what the context map says of the blocks below it.
 //!
-//! Each block in use knows its owner: file, level and index, or container and vvbn. So the children of a block that
-//! cannot be read are found by looking through all contexts; a leaf of a container has its tag there, of the others the
-//! content is read and its tag computed. What is left to know of the block is the consistency point in its header, which
-//! is tried. Nothing is believed before the whole block has the tag that its pointer expects.
+//! Each block in use knows its owner: file, level and index, or container and vvbn. So the children
+//! of a block that cannot be read are found by looking through all contexts; a leaf of a container
+//! has its tag there, of the others the content is read and its tag computed. What is left to know
+//! of the block is the consistency point in its header, which is tried. Nothing is believed before
+//! the whole block has the tag that its pointer expects.
 //!
 //! Two files need another way, because the contexts cannot be read without them: the children of
 //!
-//! * the **context map** are the blocks in use that nothing refers to any more, each found out by its content: it agrees
-//!   with the contexts that a survey gives for the numbers that it is about;
-//! * the **active map** are among the blocks that any context, even one that is out of date, calls its leaves: the one
-//!   whose content has a bit for all that a survey finds, and for nothing else but blocks of that kind.
+//! * the **context map** are the blocks in use that nothing refers to any more, each found out by
+//!   its content: it agrees with the contexts that a survey gives for the numbers that it is about;
+//! * the **active map** are among the blocks that any context, even one that is out of date, calls
+//!   its leaves: the one whose content has a bit for all that a survey finds, and for nothing else
+//!   but blocks of that kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -233,8 +235,8 @@ impl Children {
         }
     }
 
-    /// Takes a block as a child because its context says that it is one. Of several, as there may be where nobody can tell which
-    /// contexts are out of date, the last one written.
+    /// Takes a block as a child because its context says that it is one. Of several, as there may
+    /// be where nobody can tell which contexts are out of date, the last one written.
     fn accept(&mut self, key: &TagKey, index: u64, pvbn: Pvbn, page: &Block) {
         let stamp = match self.place.level {
             1 => 0,
@@ -293,7 +295,8 @@ impl Children {
         }
     }
 
-    /// Leaves of the context map of which nothing is known have contexts themselves, in leaves that may be known by now.
+    /// Leaves of the context map of which nothing is known have contexts themselves, in leaves that
+    /// may be known by now.
     fn choose_by_contexts(&mut self, key: &TagKey) {
         loop {
             let before = self.found.len();
@@ -380,8 +383,8 @@ impl Stamps {
     }
 }
 
-/// True if a block may be this leaf of the active map: all that has a reference is in it, and nothing but leaves of the
-/// map besides.
+/// True if a block may be this leaf of the active map: all that has a reference is in it, and
+/// nothing but leaves of the map besides.
 pub(super) fn is_map_leaf(
     page: &Block,
     derived: &Block,
@@ -431,8 +434,8 @@ fn is_context_leaf(
     agrees && known > 0
 }
 
-/// True for files of the aggregate whose indirect blocks can be derived in this way: not for that without which no
-/// file is found, the context map among them.
+/// True for files of the aggregate whose indirect blocks can be derived in this way: not for that
+/// without which no file is found, the context map among them.
 pub(super) fn is_possible(file: FileId) -> bool {
     ![INODE_FILE, OVERFLOW].contains(&file)
 }

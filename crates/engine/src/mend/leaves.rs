@@ -7,9 +7,9 @@
 //! | refcount file | the active image | for each vvbn the leaves of LUNs that refer to it, but for the first |
 //! | context map | the aggregate | the owner of each pvbn that has a reference |
 //!
-//! Of the first three there is no other content that would be right, so the result is compared with the tag that the
-//! block's pointer has. A context map also has contexts of blocks that are free, which nobody can know any more; they
-//! mean nothing.
+//! Of the first three there is no other content that would be right, so the result is compared with
+//! the tag that the block's pointer has. A context map also has contexts of blocks that are free,
+//! which nobody can know any more; they mean nothing.
 
 use std::collections::BTreeMap;
 

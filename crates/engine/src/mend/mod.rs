@@ -1,4 +1,5 @@
-//! Mending: a damaged block of metadata is derived again from the blocks that agree with it, while somebody waits for it.
+//! Mending: a damaged block of metadata is derived again from the blocks that agree with it, while
+//! somebody waits for it.
 //!
 //! ```text
 //! a step of a consistency point, or a mount, stops: Damaged ──▶ derived, in many steps ──▶ written where it was ──▶ the step
@@ -15,18 +16,20 @@
 //! | summary map | the maps of the snapshots | [`summary`] |
 //! | indirect block of an overflow file | what is in use and belongs to nobody | [`orphans`] |
 //!
-//! **How it is known to be right.** Of the blocks in the first four rows there is only one content that agrees with
-//! the rest of the image. It is compared with the tag in the pointer to the damaged block, and what has another tag is
-//! thrown away. So it goes where the damaged one is, and nothing else changes: no pointer, no count, nothing that the
-//! running consistency point knows. A cut while it is written leaves it damaged, or mended. The content of the last three
-//! cannot be known to the bit, only what it means; the running consistency point takes the derived one in its place
-//! and writes it elsewhere, like any block that it changes ([`crate::tree::File::install`]).
+//! **How it is known to be right.** Of the blocks in the first four rows there is only one content
+//! that agrees with the rest of the image. It is compared with the tag in the pointer to the
+//! damaged block, and what has another tag is thrown away. So it goes where the damaged one is, and
+//! nothing else changes: no pointer, no count, nothing that the running consistency point knows. A
+//! cut while it is written leaves it damaged, or mended. The content of the last three cannot be
+//! known to the bit, only what it means; the running consistency point takes the derived one in its
+//! place and writes it elsewhere, like any block that it changes ([`crate::tree::File::install`]).
 //!
-//! 1. Everything is read from what the last consistency point committed ([`survey`], [`view`]), never from what the
-//!    running one has in memory.
-//! 2. What is derived comes from blocks that are whole. One that is damaged as well is mended first, if it can be.
-//! 3. Memory is bounded: a survey has the indirect blocks yet to be looked into, an orphan search a window of 16 MiB,
-//!    an indirect block of a map its 255 leaves.
+//! 1. Everything is read from what the last consistency point committed ([`survey`], [`view`]),
+//!    never from what the running one has in memory.
+//! 2. What is derived comes from blocks that are whole. One that is damaged as well is mended
+//!    first, if it can be.
+//! 3. Memory is bounded: a survey has the indirect blocks yet to be looked into, an orphan search a
+//!    window of 16 MiB, an indirect block of a map its 255 leaves.
 //! 4. Who cannot be helped gets the error that it had, with what stood in the way of mending.
 
 mod below;
@@ -66,11 +69,13 @@ const DEPTH_MAX: usize = 16;
 /// What is being mended, and what it was that stopped for it.
 pub(crate) struct Mender {
     aggregate: Arc<Aggregate>,
-    /// Inode of the inode file of the aggregate, as it was committed, and with which consistency point.
+    /// Inode of the inode file of the aggregate, as it was committed, and with which consistency
+    /// point.
     committed: (Inode, CpNumber),
     /// Each is needed for the one before.
     stack: Vec<Mending>,
-    /// Blocks that the running consistency point writes elsewhere: where they are they stay damaged.
+    /// Blocks that the running consistency point writes elsewhere: where they are they stay
+    /// damaged.
     installed: Vec<Pointer>,
 }
 
@@ -125,7 +130,8 @@ impl Mender {
         !self.stack.is_empty()
     }
 
-    /// Begins to mend what somebody stopped for, whether that was a consistency point or mending something else.
+    /// Begins to mend what somebody stopped for, whether that was a consistency point or mending
+    /// something else.
     ///
     /// # Errors
     /// The stop, if there is nothing to be done about it; then nothing is being mended any more.

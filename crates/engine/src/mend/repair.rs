@@ -1,9 +1,11 @@
-//! Repair: everything that can be derived is read, so that what is damaged is mended although nobody needed it yet.
+//! Repair: everything that can be derived is read, so that what is damaged is mended although
+//! nobody needed it yet.
 //!
-//! An administrator asks for it ([`crate::change::Change::StartRepair`]). From then on each consistency point reads a
-//! *slice* of what the one before committed, in this order: the files of the aggregate, then of each volume the
-//! metafiles of the active image and of its snapshots. A damaged block stops the step that reads it, like any other
-//! step; one that cannot be derived is listed, and passed over. Left out are
+//! An administrator asks for it ([`crate::change::Change::StartRepair`]). From then on each
+//! consistency point reads a *slice* of what the one before committed, in this order: the files of
+//! the aggregate, then of each volume the metafiles of the active image and of its snapshots. A
+//! damaged block stops the step that reads it, like any other step; one that cannot be derived is
+//! listed, and passed over. Left out are
 //!
 //! * trees of LUNs and their data: they cannot be derived, and everybody who reads them finds out;
 //! * of a snapshot that is being deleted all but its map: the rest is given back already, in part;
@@ -14,12 +16,13 @@
 //!            └──── Stop, or a device that does not answer ────▶ Stopped
 //! ```
 //!
-//! 1. A slice begins at the [`Cursor`], in the trees of the last commit: pointers do not outlive a consistency point,
-//!    places do. What was written behind the cursor since is good, because it was just written.
-//! 2. Blocks wait on a stack whose top is the next in order. So all before the top's place has been read, and the
-//!    cursor of the next slice is that place.
-//! 3. Blocks are read from the device although they may be in memory. One that is damaged there and known in memory is
-//!    put back without being derived, whatever it is.
+//! 1. A slice begins at the [`Cursor`], in the trees of the last commit: pointers do not outlive a
+//!    consistency point, places do. What was written behind the cursor since is good, because it
+//!    was just written.
+//! 2. Blocks wait on a stack whose top is the next in order. So all before the top's place has been
+//!    read, and the cursor of the next slice is that place.
+//! 3. Blocks are read from the device although they may be in memory. One that is damaged there and
+//!    known in memory is put back without being derived, whatever it is.
 //! 4. A repair lives in memory. It ends with the daemon, and whoever wants it asks again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,11 +47,12 @@ use crate::tree::names::Names;
 /// Blocks read in one step.
 const STEP_BLOCKS: usize = 64;
 
-/// An image: of the aggregate (`None`), of a volume, or of one of its snapshots. In the order in which they are read.
+/// An image: of the aggregate (`None`), of a volume, or of one of its snapshots. In the order in
+/// which they are read.
 type ImageKey = Option<(FileId, Option<SnapshotId>)>;
 
-/// The first place that was not read yet: file and leaf of an image. Inodes are counted as leaf 0 of the first file that
-/// their block describes.
+/// The first place that was not read yet: file and leaf of an image. Inodes are counted as leaf 0
+/// of the first file that their block describes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Cursor {
     image: ImageKey,
@@ -205,7 +209,8 @@ impl Repair {
         self.met.insert(key_of(pointer), Fate::Installed);
     }
 
-    /// It is not mended. Other damaged blocks that stood in the way are tried on their own when it is their turn.
+    /// It is not mended. Other damaged blocks that stood in the way are tried on their own when it
+    /// is their turn.
     pub(crate) fn give_up(&mut self, damaged: &Damaged) {
         // A contradiction has no block of its own.
         if !damaged.pointer.is_hole() {
@@ -394,7 +399,8 @@ impl Repair {
         self.cursor.image.is_none() || inode.kind == Kind::Metafile
     }
 
-    /// A block, unless it was read by a slice before, or is one of data, of what is merely owned, or of best areas.
+    /// A block, unless it was read by a slice before, or is one of data, of what is merely owned,
+    /// or of best areas.
     fn add(&self, slice: &mut Slice, entry: Entry) {
         let is_superblock = entry.place.index == SUPERBLOCK_VVBN.0;
         let is_data = entry.kind == Kind::Container && !is_superblock

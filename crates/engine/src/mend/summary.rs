@@ -1,9 +1,9 @@
 //! A block of a summary map, from the maps of the snapshots.
 //!
-//! Exactly what it said cannot be known: blocks of a snapshot enter it only when the active map is about to change
-//! there ([`crate::holders::held`]). But all that it may say is known, and to say all of it is right at any time:
-//! blocks that a snapshot holds, blocks of the snapmaps that a delete scan reads, entries of the release file that have
-//! yet to get their turn.
+//! Exactly what it said cannot be known: blocks of a snapshot enter it only when the active map is
+//! about to change there ([`crate::holders::held`]). But all that it may say is known, and to say
+//! all of it is right at any time: blocks that a snapshot holds, blocks of the snapmaps that a
+//! delete scan reads, entries of the release file that have yet to get their turn.
 
 use std::collections::BTreeSet;
 

@@ -1,9 +1,10 @@
-//! Surveys: every block that the trees of a committed image refer to, a few indirect blocks at a time.
+//! Surveys: every block that the trees of a committed image refer to, a few indirect blocks at a
+//! time.
 //!
-//! What is read is what the last consistency point committed, whatever the running one has changed in memory since:
-//! nothing of that is overwritten before the next one is committed (Lemma 1). So a survey is a function of the media
-//! alone, may take as many steps as it likes, and keeps no more in memory than the indirect blocks it has yet to
-//! look into.
+//! What is read is what the last consistency point committed, whatever the running one has changed
+//! in memory since: nothing of that is overwritten before the next one is committed (Lemma 1). So a
+//! survey is a function of the media alone, may take as many steps as it likes, and keeps no more
+//! in memory than the indirect blocks it has yet to look into.
 
 use everglade_format::indirect::BlockKind;
 use everglade_format::inode::INODES_PER_BLOCK;
@@ -109,8 +110,8 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Of the aggregate, or of an image of a volume, by the inode of its inode file. What is below block `skip` is left
-    /// out.
+    /// Of the aggregate, or of an image of a volume, by the inode of its inode file. What is below
+    /// block `skip` is left out.
     pub(super) fn new(
         inode_file: &Inode,
         volume: Option<FileId>,

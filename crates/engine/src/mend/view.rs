@@ -85,7 +85,8 @@ impl View<'_> {
         }
     }
 
-    /// Of the image of a volume in which a metafile has this block where `pointer` says, the inode of its inode file.
+    /// Of the image of a volume in which a metafile has this block where `pointer` says, the inode
+    /// of its inode file.
     pub(super) fn image_with(
         &self,
         cx: &mut LoadCx<'_>,

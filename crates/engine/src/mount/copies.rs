@@ -5,8 +5,8 @@
 //! 1. A copy is lost if it cannot be read, does not decode, is absent, or is of an older epoch. A
 //!    whole record of the same epoch that says something else is left alone: that is for the
 //!    verifier and for people.
-//! 2. The slot for the next epoch is filled with zeros if it has neither a record nor zeros, for the
-//!    same reason.
+//! 2. The slot for the next epoch is filled with zeros if it has neither a record nor zeros, for
+//!    the same reason.
 //! 3. What says what it should is never written. A device that is open has a good copy, so a power
 //!    cut during a write leaves that one, and a torn copy that the next start finds lost.
 //! 4. A copy that cannot be written costs nothing but itself: the aggregate serves, and people are

@@ -28,15 +28,16 @@ pub struct Plan {
     pub created_seconds: u64,
     /// Blocks in an allocation area: [`AREA_BLOCKS`], smaller for tests with tiny devices.
     pub area_blocks: u64,
-    /// Blocks in each half of the journal; 0 for none. `None`: the usual size, see [`usual_half_blocks`].
+    /// Blocks in each half of the journal; 0 for none. `None`: the usual size, see
+    /// [`usual_half_blocks`].
     pub journal_half_blocks: Option<u64>,
     /// The device, of those given, that is for the journal only. `None`: it is on the first device.
     pub journal_device: Option<usize>,
 }
 
-/// Blocks in each half of the journal of a pool whose devices have `total` blocks, with the journal on one of
-/// `own` (docs/reference/conventions.md#defaults): 2 % of the pool, 16 to 256 MiB; none where that
-/// would be an eighth of the device, as it is with the tiny ones of tests.
+/// Blocks in each half of the journal of a pool whose devices have `total` blocks, with the journal
+/// on one of `own` (docs/reference/conventions.md#defaults): 2 % of the pool, 16 to 256 MiB; none
+/// where that would be an eighth of the device, as it is with the tiny ones of tests.
 #[must_use]
 pub fn usual_half_blocks(total: u64, own: u64) -> u64 {
     let mib = (1 << 20) / BLOCK_SIZE as u64;
@@ -108,12 +109,12 @@ pub(crate) fn reserve_for(blocks: u64, area_blocks: u64) -> u64 {
     wanted.min(blocks / 4 / area_blocks * area_blocks)
 }
 
-/// Writes the labels of a new aggregate, and asks the host for the space of labels and reserve. The devices'
-/// other contents are left as they are: nothing refers to them.
+/// Writes the labels of a new aggregate, and asks the host for the space of labels and reserve. The
+/// devices' other contents are left as they are: nothing refers to them.
 ///
 /// # Errors
-/// See [`CreateError`]. After a disk error the devices may have some of the labels; mounting refuses them
-/// unless all were written.
+/// See [`CreateError`]. After a disk error the devices may have some of the labels; mounting
+/// refuses them unless all were written.
 pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Result<(), CreateError> {
     if !name_is_valid(&plan.name) {
         return Err(CreateError::Name(plan.name.clone()));
@@ -247,8 +248,8 @@ fn check_size(device: usize, blocks: u64, least: u64) -> Result<(), CreateError>
     })
 }
 
-/// Bytes that the host of each device, of these sizes, must be able to give for a new aggregate: labels, journal,
-/// the areas of the reserve, and an area for what clients write first.
+/// Bytes that the host of each device, of these sizes, must be able to give for a new aggregate:
+/// labels, journal, the areas of the reserve, and an area for what clients write first.
 #[must_use]
 pub fn host_bytes(sizes: &[u64], plan: &Plan) -> Vec<u64> {
     let log_member = plan.journal_device.unwrap_or(0);
@@ -299,8 +300,8 @@ fn plan_journal(sizes: &[u64], plan: &Plan, member: usize) -> JournalRegion {
     }
 }
 
-/// Writes zeroes to all of the journal, so that later writes there change contents only: no host file
-/// system has to allocate or convert anything when a flush waits (docs/design/design.md §5).
+/// Writes zeroes to all of the journal, so that later writes there change contents only: no host
+/// file system has to allocate or convert anything when a flush waits (docs/design/design.md §5).
 fn write_journal(
     storage: &dyn Storage,
     devices: &[DeviceId],

@@ -94,12 +94,14 @@ fn read_config(storage: &dyn Storage, device: DeviceId) -> Result<Config, Refusa
     })
 }
 
-/// Whole bytes that this build does not understand. One newer record is enough: what lies beside it is older, and an
-/// upgrade may have been cut short. An older one counts where there is none that this build understands.
+/// Whole bytes that this build does not understand. One newer record is enough: what lies beside it
+/// is older, and an upgrade may have been cut short. An older one counts where there is none that
+/// this build understands.
 fn of_another(device: &str, damage: &Damage) -> Refusal {
     let remedy = match damage.writer {
         Writer::Older => {
-            "It is from before the format was frozen: copy the data out with the everglade that wrote it, \
+            "It is from before the format was frozen: copy the data out with the everglade that \
+            wrote it, \
              and create the aggregate anew. Nothing was changed"
         }
         Writer::Newer | Writer::Same => {
@@ -200,7 +202,8 @@ pub(crate) fn read(
                     config.epoch
                 ),
                 format!("epoch {}", newest.epoch),
-                "This device missed changes; put the current device in its place. Nothing was changed",
+                "This device missed changes; put the current device in its place. Nothing was \
+                changed",
             ));
         }
         let own = config.member_index;
@@ -389,8 +392,8 @@ fn read_superblock(
             RESTORE,
         )
     })?;
-    // A cut between the writes of one commit leaves members one apart, and healing before the next keeps it
-    // at that; more means that a device missed consistency points, and with them data.
+    // A cut between the writes of one commit leaves members one apart, and healing before the next
+    // keeps it at that; more means that a device missed consistency points, and with them data.
     for (own, device) in found.iter().zip(devices) {
         let cp = own.as_ref().map_or(0, |superblock| superblock.cp.0);
         if cp + 1 < newest.cp.0 {

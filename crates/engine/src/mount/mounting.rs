@@ -1,14 +1,15 @@
-//! Mount: from a superblock to an aggregate that serves. Reads metadata in proportion to the number of
-//! volumes and LUNs, never to their size.
+//! Mount: from a superblock to an aggregate that serves. Reads metadata in proportion to the number
+//! of volumes and LUNs, never to their size.
 //!
-//! Runs as a handler: it stops for pages and runs again from the top, building anew what it was at: the aggregate,
-//! then [`TOGETHER`] volumes at a time with their snapshots. What a step read is let go before the next, because a
-//! thousand volumes with their snapshots may have more metadata than there is memory.
+//! Runs as a handler: it stops for pages and runs again from the top, building anew what it was at:
+//! the aggregate, then [`TOGETHER`] volumes at a time with their snapshots. What a step read is let
+//! go before the next, because a thousand volumes with their snapshots may have more metadata than
+//! there is memory.
 //!
-//! What is damaged is derived from the rest, if it can be ([`crate::mend`]), and kept in memory until the first
-//! consistency point: a mount writes nothing. What cannot be derived is left out, and the aggregate is read-only then
-//! ([`crate::alloc::named`]): a volume whose superblock cannot be read, snapshots whose records cannot. Only if no
-//! volume at all can be read the mount fails.
+//! What is damaged is derived from the rest, if it can be ([`crate::mend`]), and kept in memory
+//! until the first consistency point: a mount writes nothing. What cannot be derived is left out,
+//! and the aggregate is read-only then ([`crate::alloc::named`]): a volume whose superblock cannot
+//! be read, snapshots whose records cannot. Only if no volume at all can be read the mount fails.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
@@ -42,8 +43,8 @@ use crate::read::load::{Damaged, Gather, LoadCx, Stop};
 use crate::read::root::Root;
 use crate::tree::File;
 
-/// Volumes that are read at the same time. Each takes a few reads one after the other, and may have 2,000 blocks of
-/// snapshots.
+/// Volumes that are read at the same time. Each takes a few reads one after the other, and may have
+/// 2,000 blocks of snapshots.
 const TOGETHER: usize = 8;
 
 /// A mount under way. Affinities are made once and used by the run that gets through.
@@ -55,8 +56,8 @@ pub(crate) struct Mounting {
     pub(crate) begun: Option<Begun>,
     /// Derives what is damaged.
     pub(crate) mender: Mender,
-    /// What was derived, by the pointer that names it and the block where it goes. Until the first consistency point
-    /// writes it, a device has nothing to load in its place.
+    /// What was derived, by the pointer that names it and the block where it goes. Until the first
+    /// consistency point writes it, a device has nothing to load in its place.
     pub(crate) derived: Vec<(Pointer, Pvbn, PageRef)>,
     /// Something cannot be derived: what is damaged is left out from now on.
     pub(crate) leaves_out: bool,
@@ -89,8 +90,9 @@ struct LoadedVolume {
 }
 
 impl Mounting {
-    /// Does a step, or stops. Nothing if there is more to do, for which nothing that was read is needed. `add` makes the
-    /// affinities of a volume. What cannot be read is derived, if it can be, and kept in memory: a mount writes nothing.
+    /// Does a step, or stops. Nothing if there is more to do, for which nothing that was read is
+    /// needed. `add` makes the affinities of a volume. What cannot be read is derived, if it can
+    /// be, and kept in memory: a mount writes nothing.
     pub(crate) fn run(
         &mut self,
         cx: &mut LoadCx<'_>,
@@ -402,7 +404,8 @@ impl Begun {
     }
 }
 
-/// Containers, each with whether its volume was split: without them its own inodes may not be found.
+/// Containers, each with whether its volume was split: without them its own inodes may not be
+/// found.
 fn moved(
     fs: &FileSystem,
     cx: &mut LoadCx<'_>,
@@ -485,7 +488,8 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         .insert(name, shared);
 }
 
-/// Side files of a volume, which belong to the aggregate. Whoever adds them looks whether it has them already.
+/// Side files of a volume, which belong to the aggregate. Whoever adds them looks whether it has
+/// them already.
 type Sides = Vec<(FileId, File)>;
 
 fn another_side_file(id: FileId) -> Box<Damaged> {
@@ -586,7 +590,8 @@ fn load_side(fs: &FileSystem, cx: &mut LoadCx<'_>, side: FileId, kind: Kind) -> 
     Ok(File::new(inode, Layer::Aggregate))
 }
 
-/// The LUNs of all snapshots that can be named. A snapshot that cannot be read costs nobody else anything.
+/// The LUNs of all snapshots that can be named. A snapshot that cannot be read costs nobody else
+/// anything.
 fn load_images(snapshots: &Snapshots, cx: &mut LoadCx<'_>) -> Result<Images, Stop> {
     let mut images = Vec::new();
     let mut gather = Gather::default();

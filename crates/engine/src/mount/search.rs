@@ -1,9 +1,11 @@
-//! The search for a volume whose superblock its container does not show, because the container's own block is damaged.
+//! The search for a volume whose superblock its container does not show, because the container's
+//! own block is damaged.
 //!
-//! Everything else of the volume is found from its superblock by pointers that say where blocks are, without the
-//! container (B-10). And who owns a block is written twice: the context map says for each block of the aggregate
-//! which volume's which block it is, and what it holds. So the map is looked through for the superblock's number,
-//! some blocks at a time: a mount must not need memory in proportion to the pool.
+//! Everything else of the volume is found from its superblock by pointers that say where blocks
+//! are, without the container (B-10). And who owns a block is written twice: the context map says
+//! for each block of the aggregate which volume's which block it is, and what it holds. So the map
+//! is looked through for the superblock's number, some blocks at a time: a mount must not need
+//! memory in proportion to the pool.
 //!
 //! Contexts of blocks that are free are left over, so the active map has the last word.
 

@@ -1,4 +1,5 @@
-//! Discard: blocks inside the range become holes, all together up to 1 MiB, else one file stripe at a time.
+//! Discard: blocks inside the range become holes, all together up to 1 MiB, else one file stripe at
+//! a time.
 //!
 //! A release: always admitted, also in a full aggregate (docs/design/design.md §8). Whole regions
 //! cost one overlay entry; regions that have nothing, neither in overlays nor in the tree, cost
@@ -83,7 +84,8 @@ pub(crate) fn present(
         } else {
             let pointer = lun.root().pointer(cx.load, Layer::Volume, 1, region);
             match pointer {
-                // A damaged block above: there may be something, and the cleaner decides what becomes of it.
+                // A damaged block above: there may be something, and the cleaner decides what
+                // becomes of it.
                 Err(Stop::Damaged(_) | Stop::Failed(_)) => Some(true),
                 pointer => gather.add(pointer).map(|pointer| !pointer.is_hole()),
             }

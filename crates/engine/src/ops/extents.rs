@@ -1,9 +1,11 @@
-//! Extents: what of a range takes space, as overlays and the committed tree know it; no leaf is loaded. And
-//! changes: what of a range is stored elsewhere than in an earlier image, which is the same walk through two trees.
+//! Extents: what of a range takes space, as overlays and the committed tree know it; no leaf is
+//! loaded. And changes: what of a range is stored elsewhere than in an earlier image, which is the
+//! same walk through two trees.
 //!
-//! One file stripe at a time, as other long operations; behind a stripe's end, where nobody has changed
-//! anything, it goes on at the next level-1 block there is, so a thin LUN costs little however large it is. The
-//! answer ends when there are as many extents as were wanted, or after a bounded number of stripes.
+//! One file stripe at a time, as other long operations; behind a stripe's end, where nobody has
+//! changed anything, it goes on at the next level-1 block there is, so a thin LUN costs little
+//! however large it is. The answer ends when there are as many extents as were wanted, or after a
+//! bounded number of stripes.
 
 use everglade_env::PageRef;
 use everglade_format::planted::{self, Bug};
@@ -16,7 +18,8 @@ use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Stop};
 use crate::read::root::Root;
 
-/// Stripes looked at for one answer: 8 GiB of data, or of LUN with changes that no consistency point has written yet.
+/// Stripes looked at for one answer: 8 GiB of data, or of LUN with changes that no consistency
+/// point has written yet.
 const STRIPES_MAX: u32 = 1024;
 
 /// What was found so far.
@@ -26,8 +29,8 @@ pub(crate) struct Survey {
     stripes: u32,
 }
 
-/// The image that changes are since. What lies beyond its end is zeroes, even if blocks that were cut off are still in
-/// its tree: a snapshot may have been taken before they were freed.
+/// The image that changes are since. What lies beyond its end is zeroes, even if blocks that were
+/// cut off are still in its tree: a snapshot may have been taken before they were freed.
 #[derive(Clone, Copy)]
 struct Earlier {
     root: Root,
@@ -129,7 +132,8 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     Ok(Outcome::Again)
 }
 
-/// Leaves `from..to`, which lie in the stripes held. Compared with an earlier image, those that differ are data.
+/// Leaves `from..to`, which lie in the stripes held. Compared with an earlier image, those that
+/// differ are data.
 fn look(
     cx: &mut OpCx<'_, '_>,
     lun: &Lun,

@@ -1,8 +1,8 @@
 //! Client operations: one file each. All run inside the stripe affinities they touch.
 //!
-//! Each has a load phase that may stop and a modify phase that cannot. None of them loads the path to the
-//! blocks it changes: a write leaves its pages in the overlay and the consistency point does the rest, so a
-//! write is as fast as memory.
+//! Each has a load phase that may stop and a modify phase that cannot. None of them loads the path
+//! to the blocks it changes: a write leaves its pages in the overlay and the consistency point does
+//! the rest, so a write is as fast as memory.
 
 pub(crate) mod discard;
 pub(crate) mod extents;
@@ -36,8 +36,8 @@ const BLOCK: u64 = BLOCK_SIZE as u64;
 pub(crate) enum Origin {
     /// A session, under this token.
     Session(u64),
-    /// The replay of the journal, run by this operation: admitted whatever it costs, since it was before,
-    /// and not logged again.
+    /// The replay of the journal, run by this operation: admitted whatever it costs, since it was
+    /// before, and not logged again.
     Replay(usize),
 }
 
@@ -48,7 +48,8 @@ pub(crate) struct Durability {
     pub(crate) cp: CpNumber,
     /// So is a journal that is durable up to here,
     pub(crate) sequence: u64,
-    /// once this consistency point is committed: LUNs that operations in the journal are on came with it.
+    /// once this consistency point is committed: LUNs that operations in the journal are on came
+    /// with it.
     pub(crate) topology: CpNumber,
 }
 
@@ -267,7 +268,8 @@ impl Client {
     /// Runs the operation inside its stripes.
     pub(crate) fn run(&mut self, cx: &mut OpCx<'_, '_>) -> Result<Outcome, Stop> {
         self.validate().map_err(Stop::Failed)?;
-        // What it waits for never comes where nothing is committed any more: the former image stays.
+        // What it waits for never comes where nothing is committed any more: the former image
+        // stays.
         if self.lun.is_paused() && !self.lun.volume.aggregate.is_halted() {
             return Err(Stop::Commit);
         }
@@ -286,8 +288,8 @@ impl Client {
         }
     }
 
-    /// The outcome of an operation that is to change something. If it found all as it should be, that may
-    /// be the work of an operation that is not durable yet.
+    /// The outcome of an operation that is to change something. If it found all as it should be,
+    /// that may be the work of an operation that is not durable yet.
     pub(crate) fn changed(&self, durable: bool) -> Outcome {
         let always = self.lun.volume.sync == everglade_format::volume::Sync::Always
             && !planted::is(Bug::SyncAlwaysIgnored);
@@ -295,7 +297,8 @@ impl Client {
         if !(durable || always) || matches!(self.origin, Origin::Replay(_)) {
             return Outcome::Done(Reply::Done);
         }
-        // The last piece of several may have found done what somebody else did, and has not made durable.
+        // The last piece of several may have found done what somebody else did, and has not made
+        // durable.
         let is_one_piece = self.progress.is_none();
         match (self.joined, self.logged) {
             (Some(cp), Some(sequence)) if is_one_piece => Outcome::Durable(Durability {
@@ -362,7 +365,8 @@ pub(crate) fn find_in_active(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Found {
     stripe_of(cx, lun, leaf).active.find(lun.file, leaf)
 }
 
-/// Newest content of a leaf as far as overlays know; a fragment is over whatever [`content`] finds below.
+/// Newest content of a leaf as far as overlays know; a fragment is over whatever [`content`] finds
+/// below.
 pub(crate) fn find_in_overlays(cx: &OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Found {
     if lun.snapshot.is_some() {
         return Found::Older;
@@ -487,7 +491,8 @@ fn by_stripe(leaves: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     parts.filter(|leaves| !leaves.is_empty())
 }
 
-/// How many of the leaves have their newest content in the active overlay, so that they were charged already.
+/// How many of the leaves have their newest content in the active overlay, so that they were
+/// charged already.
 fn charged_among(cx: &OpCx<'_, '_>, lun: &Lun, leaves: Range<u64>) -> u64 {
     let blocks = by_stripe(leaves).map(|leaves| {
         let state = stripe_of(cx, lun, leaves.start);
@@ -509,8 +514,9 @@ pub(crate) fn note(lun: &Lun, stripe: usize, cp: CpNumber, pages: i64) {
     }
 }
 
-/// Waits while the aggregate has all the dirty memory it may have, or has for now. Not if it has halted: no consistency
-/// point will clean anything, and what is still replayed then is bounded by the journal.
+/// Waits while the aggregate has all the dirty memory it may have, or has for now. Not if it has
+/// halted: no consistency point will clean anything, and what is still replayed then is bounded by
+/// the journal.
 pub(crate) fn throttle(lun: &Lun, pages: usize) -> Result<(), Stop> {
     let aggregate = &lun.volume.aggregate;
     let pages = i64::try_from(pages).expect("some hundred at most");

@@ -1,9 +1,9 @@
 //! Parts of blocks: what is written over a block whose other bytes may not be in memory
 //! (docs/design/design.md §5).
 //!
-//! Load phase: the present content, if it takes no reading ([`Base`]). Modify phase: bytes and content are
-//! merged, or the bytes stay as a fragment. A new fragment is merged in the background ([`merge`]), so that the
-//! consistency point seldom finds one.
+//! Load phase: the present content, if it takes no reading ([`Base`]). Modify phase: bytes and
+//! content are merged, or the bytes stay as a fragment. A new fragment is merged in the background
+//! ([`merge`]), so that the consistency point seldom finds one.
 
 use std::ops::Range;
 
@@ -25,8 +25,8 @@ pub(crate) enum Base {
     Unknown,
 }
 
-/// Load phase. What is replayed was accepted before, and is not refused now: the cleaner decides what becomes of
-/// a part of a block that cannot be read.
+/// Load phase. What is replayed was accepted before, and is not refused now: the cleaner decides
+/// what becomes of a part of a block that cannot be read.
 pub(crate) fn base(
     cx: &mut OpCx<'_, '_>,
     lun: &Lun,
@@ -47,8 +47,8 @@ pub(crate) fn base(
     }
 }
 
-/// Modify phase: bytes `range` of `page` over the block. Returns the page that has them, for the journal, and
-/// whether a merge should begin.
+/// Modify phase: bytes `range` of `page` over the block. Returns the page that has them, for the
+/// journal, and whether a merge should begin.
 pub(crate) fn write(
     cx: &OpCx<'_, '_>,
     lun: &Lun,

@@ -1,9 +1,10 @@
 //! Read: overlays, then the committed tree.
 //!
-//! A read that misses nothing but data has found out, inside its stripes, where each of its blocks is, and does not look
-//! again when they are here ([`Rest`]): what it returns is what was there at that moment, which lies between its
-//! submission and its completion (contracts 1 and 2 of `everglade_target`). Only if a consistency point was committed
-//! meanwhile, or something did not come, it runs again from the top.
+//! A read that misses nothing but data has found out, inside its stripes, where each of its blocks
+//! is, and does not look again when they are here ([`Rest`]): what it returns is what was there at
+//! that moment, which lies between its submission and its completion (contracts 1 and 2 of
+//! `everglade_target`). Only if a consistency point was committed meanwhile, or something did not
+//! come, it runs again from the top.
 
 use std::ops::Range;
 
@@ -24,7 +25,8 @@ struct Below {
     region: u64,
     /// By an overlay.
     is_mentioned: bool,
-    /// Once it was looked for: its level-1 block, unless that is yet to be loaded; nothing in it for a hole.
+    /// Once it was looked for: its level-1 block, unless that is yet to be loaded; nothing in it
+    /// for a hole.
     level1: Option<Option<Option<PageRef>>>,
 }
 
@@ -94,8 +96,8 @@ fn committed_block(
     committed: CpNumber,
     rest: &mut Option<Box<Rest>>,
 ) -> Result<PageRef, Stop> {
-    // The committed root is looked up after the overlays: a consistency point publishes roots before it drops
-    // overlays, both while nobody is in a stripe.
+    // The committed root is looked up after the overlays: a consistency point publishes roots
+    // before it drops overlays, both while nobody is in a stripe.
     let pointer = committed_pointer(cx, lun, leaf)?;
     if pointer.is_hole() {
         return Ok(PageRef::zero());

@@ -1,4 +1,5 @@
-//! Write zeroes: to the byte. Whole blocks become holes, or blocks of zeroes if space is to stay allocated.
+//! Write zeroes: to the byte. Whole blocks become holes, or blocks of zeroes if space is to stay
+//! allocated.
 
 use std::ops::Range;
 use std::slice;
@@ -60,7 +61,8 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         !present.is_empty() || !parts.is_empty()
     };
     let cp = lun.volume.aggregate.joining();
-    // As the journal has it: blocks that stay allocated are written, others are punched, to the byte.
+    // As the journal has it: blocks that stay allocated are written, others are punched, to the
+    // byte.
     let (first, count) = (
         range.start / BLOCK,
         range.end.div_ceil(BLOCK) - range.start / BLOCK,

@@ -1,6 +1,7 @@
 //! Aggregates: what all reactors share about one pool (B-01).
 //!
-//! The consistency point's own state ([`crate::home::aggregate::Home`]) is not here: it belongs to the home reactor.
+//! The consistency point's own state ([`crate::home::aggregate::Home`]) is not here: it belongs to
+//! the home reactor.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -119,7 +120,8 @@ impl Aggregate {
         (name != self.config.name).then_some(name)
     }
 
-    /// The consistency point an operation joins; stable while inside any of the aggregate's affinities.
+    /// The consistency point an operation joins; stable while inside any of the aggregate's
+    /// affinities.
     pub(crate) fn joining(&self) -> CpNumber {
         CpNumber(self.joining.load(Ordering::Acquire))
     }
@@ -153,8 +155,8 @@ impl Aggregate {
         CpNumber(self.wanted.load(Ordering::Acquire))
     }
 
-    /// The last consistency point with which a volume or LUN came, or grew. What is logged for it is of no
-    /// use before that is committed.
+    /// The last consistency point with which a volume or LUN came, or grew. What is logged for it
+    /// is of no use before that is committed.
     pub(crate) fn topology(&self) -> CpNumber {
         CpNumber(self.topology.load(Ordering::Acquire))
     }
@@ -183,7 +185,8 @@ impl Aggregate {
         *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = Some(info);
     }
 
-    /// Notes that an operation changed something in the current consistency point. True if it is the first.
+    /// Notes that an operation changed something in the current consistency point. True if it is
+    /// the first.
     pub(crate) fn note_change(&self) -> bool {
         self.changes.fetch_add(1, Ordering::AcqRel) == 0
     }
@@ -204,8 +207,9 @@ impl Aggregate {
 
     /// The consistency point that makes everything done so far durable.
     pub(crate) fn covering(&self) -> CpNumber {
-        // Outside any affinity: a freeze may happen in between. Looked at in the order opposite to that of
-        // the freeze, so that then one consistency point too many is waited for, never one too few.
+        // Outside any affinity: a freeze may happen in between. Looked at in the order opposite to
+        // that of the freeze, so that then one consistency point too many is waited for, never one
+        // too few.
         let has_changes = self.has_changes();
         let joining = self.joining();
         if has_changes {

@@ -1,10 +1,10 @@
 //! Fragments: bytes of a block whose other bytes nobody has looked at yet
 //! (docs/design/design.md §5).
 //!
-//! A write of part of a block never waits for the block. If its present content is in memory the two are
-//! merged at once; otherwise the bytes stay in the overlay as a fragment, and a merge begins in the
-//! background. Whoever needs the whole block first (a reader, the merge, the cleaner) puts the fragment over
-//! what is below it.
+//! A write of part of a block never waits for the block. If its present content is in memory the
+//! two are merged at once; otherwise the bytes stay in the overlay as a fragment, and a merge
+//! begins in the background. Whoever needs the whole block first (a reader, the merge, the cleaner)
+//! puts the fragment over what is below it.
 //!
 //! 1. Ranges are sorted, apart, and not empty; they never cover the whole block (that is data).
 //! 2. A fragment's page never changes, like all pages of an overlay.

@@ -15,7 +15,8 @@ pub struct ScanInfo {
     pub done: u64,
     /// See above; 0 if none is under way.
     pub total: u64,
-    /// Seconds until the pass ends, if it goes on as it did since it began or the volume was opened.
+    /// Seconds until the pass ends, if it goes on as it did since it began or the volume was
+    /// opened.
     pub eta_seconds: Option<u64>,
     /// Deleted snapshots that the pass is for.
     pub victims: u64,
@@ -27,8 +28,9 @@ pub struct ScanInfo {
     pub counts: Counts,
 }
 
-/// Seconds until `done` is `total`, if it goes on as it did since it was `from`, so many seconds ago; unknown where it
-/// did not get on. Less than a second counts as one, both of what it took and of what is left: that is not nothing.
+/// Seconds until `done` is `total`, if it goes on as it did since it was `from`, so many seconds
+/// ago; unknown where it did not get on. Less than a second counts as one, both of what it took and
+/// of what is left: that is not nothing.
 pub(crate) fn eta_seconds(took: u64, from: u64, done: u64, total: u64) -> Option<u64> {
     let rest = u128::from(total.saturating_sub(done)) * u128::from(took.max(1));
     let did = u128::from(done.checked_sub(from).filter(|did| *did > 0)?);
@@ -46,7 +48,8 @@ pub struct LunCloneInfo {
     pub total_bytes: u64,
     /// Seconds until it is there, if it goes on as it did since it began or the volume was opened.
     pub eta_seconds: Option<u64>,
-    /// It ended, and nothing was cloned: why. Known until the next one begins or the volume is closed.
+    /// It ended, and nothing was cloned: why. Known until the next one begins or the volume is
+    /// closed.
     pub failed: Option<String>,
 }
 
@@ -75,7 +78,8 @@ pub struct SplitInfo {
     pub state: SplitState,
     /// Blocks of the base that were copied, about. Of a volume that is no clone 0.
     pub done_blocks: u64,
-    /// Blocks that the base holds: what a split takes from the pool. Of a volume that is no clone 0.
+    /// Blocks that the base holds: what a split takes from the pool. Of a volume that is no clone
+    /// 0.
     pub total_blocks: u64,
     /// Seconds until it ends, if it goes on as it did since it began or the volume was opened.
     pub eta_seconds: Option<u64>,
@@ -110,7 +114,8 @@ pub struct SnapshotInfo {
     pub luns: Vec<String>,
     /// Volumes that are clones of it, by name: as long as there are any it cannot be deleted.
     pub clones: Vec<String>,
-    /// It is what its volume, a clone, began as, and goes with it only. Its blocks are the parent's.
+    /// It is what its volume, a clone, began as, and goes with it only. Its blocks are the
+    /// parent's.
     pub is_base: bool,
 }
 

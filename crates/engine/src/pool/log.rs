@@ -5,14 +5,15 @@
 //!                                ▲ the first who needs durability leads; others ride in the next group
 //! ```
 //!
-//! 1. An operation takes its sequence number inside its stripes, so operations that touch the same block are
-//!    queued in the order in which they were done; between freezes, so its generation is that of the
-//!    consistency point it joins.
-//! 2. One group is under way at a time, led by the reactor that began it. What is queued meanwhile goes with
-//!    the next, so a group grows with the load and a lone flush costs one device write.
-//! 3. `durable` is raised after all writes of a group, or a commit, are on stable media; never before.
-//! 4. The mutex is held for a few dozen instructions: queueing an operation, or taking a group. Codes are
-//!    computed and writes submitted outside.
+//! 1. An operation takes its sequence number inside its stripes, so operations that touch the same
+//!    block are queued in the order in which they were done; between freezes, so its generation is
+//!    that of the consistency point it joins.
+//! 2. One group is under way at a time, led by the reactor that began it. What is queued meanwhile
+//!    goes with the next, so a group grows with the load and a lone flush costs one device write.
+//! 3. `durable` is raised after all writes of a group, or a commit, are on stable media; never
+//!    before.
+//! 4. The mutex is held for a few dozen instructions: queueing an operation, or taking a group.
+//!    Codes are computed and writes submitted outside.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,10 +28,11 @@ use everglade_journal::{Entry, Finished, Group, Journal, Position, Scan, Setting
 /// Payload not yet under way beyond which a group begins although nobody waits, in blocks: 8 MiB
 /// (docs/design/design.md §5). It bounds what a flush has to log.
 const EAGER_BLOCKS: u64 = (8 << 20) / BLOCK_SIZE as u64;
-/// The same while nobody has asked for durability for [`TRUST_BLOCKS`]: whoever writes so much without a flush
-/// is copying or filling, and consistency points take it to its place before it is asked for; they begin in time
-/// ([`Log::is_filling`]). Logging it as well would write everything twice. So this is met only where one takes
-/// too long: it bounds the first flush, for which a disk of 1 GB/s then needs half a second.
+/// The same while nobody has asked for durability for [`TRUST_BLOCKS`]: whoever writes so much
+/// without a flush is copying or filling, and consistency points take it to its place before it is
+/// asked for; they begin in time ([`Log::is_filling`]). Logging it as well would write everything
+/// twice. So this is met only where one takes too long: it bounds the first flush, for which a disk
+/// of 1 GB/s then needs half a second.
 const EAGER_BLOCKS_UNASKED: u64 = (512 << 20) / BLOCK_SIZE as u64;
 const TRUST_BLOCKS: u64 = (64 << 20) / BLOCK_SIZE as u64;
 
@@ -60,9 +62,9 @@ pub(crate) struct Log {
     eager: AtomicBool,
     /// Reactors with operations that wait, one bit each (modulo 64).
     waiting: AtomicU64,
-    /// Three quarters of the half that is being filled are used, or would be if those who wrote much without asking for
-    /// durability asked now, or what waits takes half of the memory for it, so that a consistency point should begin:
-    /// operations find room while it does.
+    /// Three quarters of the half that is being filled are used, or would be if those who wrote
+    /// much without asking for durability asked now, or what waits takes half of the memory for it,
+    /// so that a consistency point should begin: operations find room while it does.
     filling: AtomicBool,
     /// Pages that may be dirty.
     memory: AtomicU64,
@@ -221,7 +223,8 @@ impl Log {
         self.eager.load(Ordering::Acquire) && self.eager.swap(false, Ordering::AcqRel)
     }
 
-    /// Asks for durability up to `sequence`, for an operation on `reactor`. A group must be begun after this.
+    /// Asks for durability up to `sequence`, for an operation on `reactor`. A group must be begun
+    /// after this.
     pub(crate) fn want(&self, sequence: u64, reactor: usize) {
         self.waiting.fetch_or(1 << (reactor % 64), Ordering::AcqRel);
         self.wanted.fetch_max(sequence, Ordering::AcqRel);
@@ -269,8 +272,8 @@ impl Log {
         position
     }
 
-    /// A consistency point was committed whose freeze returned `position`. Returns what the journal need not have any
-    /// more: letting go of that takes longer than clients should wait.
+    /// A consistency point was committed whose freeze returned `position`. Returns what the journal
+    /// need not have any more: letting go of that takes longer than clients should wait.
     #[must_use]
     pub(crate) fn commit(&self, position: Position) -> VecDeque<Entry> {
         let mut queue = self.queue();
@@ -285,18 +288,20 @@ impl Log {
         self.memory.store(pages, Ordering::Relaxed);
     }
 
-    /// True if writers must wait, because too much memory is held for the journal. What was overwritten since stays
-    /// in memory until the journal has it, or for some turns after a commit that makes that needless: it and what is
-    /// dirty share one bound. In a bulk write all that is dirty waits for the journal, so that what waits is both
-    /// together; otherwise little waits. What operations take besides is less than an eighth.
+    /// True if writers must wait, because too much memory is held for the journal. What was
+    /// overwritten since stays in memory until the journal has it, or for some turns after a commit
+    /// that makes that needless: it and what is dirty share one bound. In a bulk write all that is
+    /// dirty waits for the journal, so that what waits is both together; otherwise little waits.
+    /// What operations take besides is less than an eighth.
     pub(crate) fn has_too_much_waiting(&self) -> bool {
         let memory = self.memory.load(Ordering::Relaxed);
         let most = memory.saturating_add(memory / 8).max(LEAST_UNLOGGED);
         self.unlogged.load(Ordering::Relaxed) > most
     }
 
-    /// Pages that are held if so many are dirty: those, and what waits for the journal besides. A whole block that is dirty
-    /// and waits is one page; a partial one waits as the client sent it, and what is dirty is another page.
+    /// Pages that are held if so many are dirty: those, and what waits for the journal besides. A
+    /// whole block that is dirty and waits is one page; a partial one waits as the client sent it,
+    /// and what is dirty is another page.
     pub(crate) fn pages_with(&self, dirty: u64) -> u64 {
         let partial = self.unlogged_partial.load(Ordering::Relaxed);
         let whole = self

@@ -35,7 +35,8 @@ fn with_parent(info: &SnapshotInfo, all: &[SnapshotInfo]) -> SnapshotInfo {
 fn look(snapshots: &mut [SnapshotInfo], volume: &Volume) {
     bases::mark(snapshots, volume);
     for snapshot in snapshots {
-        // Freezes and publications want to change them, and would wait for who looks at a thousand at once.
+        // Freezes and publications want to change them, and would wait for who looks at a thousand
+        // at once.
         if let Some(image) = volume.images().get(&snapshot.name) {
             snapshot.is_exported = image.is_open();
             snapshot.luns = image.luns.keys().cloned().collect();

@@ -1,9 +1,9 @@
 //! What could not be read (docs/design/design.md §5): counted, and listed for people.
 //!
-//! A block that cannot be read is an error for whoever asks for it, and for nobody else. Damaged data stays
-//! where it is until it is overwritten. A damaged block that a consistency point needs in order to go on (the
-//! pointers above a change, the rest of a block that was written in part) becomes *lost*: its place in the tree
-//! says so, and the consistency point goes on.
+//! A block that cannot be read is an error for whoever asks for it, and for nobody else. Damaged
+//! data stays where it is until it is overwritten. A damaged block that a consistency point needs
+//! in order to go on (the pointers above a change, the rest of a block that was written in part)
+//! becomes *lost*: its place in the tree says so, and the consistency point goes on.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -27,7 +27,8 @@ pub(crate) struct LostBlocks(Mutex<State>);
 pub struct LostInfo {
     /// Blocks of LUNs' trees that became lost since the volumes were created.
     pub lost: u64,
-    /// Blocks found to be damaged or unreadable since the aggregate was opened, whoever asked for them.
+    /// Blocks found to be damaged or unreadable since the aggregate was opened, whoever asked for
+    /// them.
     pub unreadable: u64,
     /// What and where, oldest first; the first 256.
     pub lines: Vec<String>,
@@ -51,7 +52,8 @@ impl LostBlocks {
         });
     }
 
-    /// A client was told that a block cannot be read; noted once for each reason, which names the block.
+    /// A client was told that a block cannot be read; noted once for each reason, which names the
+    /// block.
     pub(crate) fn unreadable(&self, lun: &str, reason: &str) {
         self.with(|state| {
             // Beyond the bound a block may be counted twice.

@@ -22,8 +22,9 @@ pub struct MendedInfo {
     pub lines: Vec<String>,
     /// The last repair, and how it is doing.
     pub repair: RepairInfo,
-    /// Blocks that a repair found damaged and that cannot be derived, and lines of the first 64: those of the last repair that came
-    /// to its end or, if it has found more, of the one under way.
+    /// Blocks that a repair found damaged and that cannot be derived, and lines of the first 64:
+    /// those of the last repair that came to its end or, if it has found more, of the one under
+    /// way.
     pub beyond_repair: (u64, Vec<String>),
 }
 

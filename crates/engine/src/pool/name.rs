@@ -1,8 +1,8 @@
 //! A name that people may change: of an aggregate, a volume or a LUN.
 //!
-//! Whoever holds the object goes on under whatever it is called; only who looks for it needs its present name. So a
-//! name is nowhere a key but in the maps that look-ups go through, and those change together with it, in the freeze
-//! or when a consistency point is published.
+//! Whoever holds the object goes on under whatever it is called; only who looks for it needs its
+//! present name. So a name is nowhere a key but in the maps that look-ups go through, and those
+//! change together with it, in the freeze or when a consistency point is published.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,10 +1,11 @@
 //! Overlays: what client operations left for the cleaner, by leaf (docs/design/design.md §6).
 //!
-//! An overlay belongs to one stripe affinity and one consistency point. It maps a *region* (the 255 leaves
-//! of one level-1 block) to entries. A region may also be punched as a whole: then what the tree has there
-//! is hidden, and only the entries count.
+//! An overlay belongs to one stripe affinity and one consistency point. It maps a *region* (the 255
+//! leaves of one level-1 block) to entries. A region may also be punched as a whole: then what the
+//! tree has there is hidden, and only the entries count.
 //!
-//! 1. A page in an overlay never changes; overwriting replaces the entry. So a page under I/O is safe.
+//! 1. A page in an overlay never changes; overwriting replaces the entry. So a page under I/O is
+//!    safe.
 //! 2. Entries are sorted by slot and unique.
 
 use std::collections::BTreeMap;
@@ -148,7 +149,8 @@ impl Overlay {
         }
     }
 
-    /// Records the newest content of leaves that follow each other, all in this stripe. Each region is looked up once.
+    /// Records the newest content of leaves that follow each other, all in this stripe. Each region
+    /// is looked up once.
     pub(crate) fn insert_all(
         &mut self,
         file: FileId,

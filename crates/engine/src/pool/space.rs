@@ -8,19 +8,20 @@
 //! release    may always go on
 //! ```
 //!
-//! A charge is one block for each block of data. Metadata that a consistency point writes for it (at most
-//! METADATA_FACTOR blocks for a page of data: level-1 block, container level-1 block, map blocks) comes out of
-//! the reserve: a consistency point cannot run out of space. So without more the dirty limit is that part of the
-//! reserve at most. Where `beyond` blocks are free and backed beside the reserve, they may stand in for it:
+//! A charge is one block for each block of data. Metadata that a consistency point writes for it
+//! (at most METADATA_FACTOR blocks for a page of data: level-1 block, container level-1 block, map
+//! blocks) comes out of the reserve: a consistency point cannot run out of space. So without more
+//! the dirty limit is that part of the reserve at most. Where `beyond` blocks are free and backed
+//! beside the reserve, they may stand in for it:
 //!
 //! ```text
 //! limit = max(reserve ÷ METADATA_FACTOR, beyond ÷ (METADATA_FACTOR + 2)), at most what memory allows
 //! ```
 //!
-//! A page that is dirty has taken one block of `beyond` as its charge; those of the running consistency point and of
-//! the one being joined are at most `limit` together, and the metadata of each page fits what is left (decision
-//! 0019). What is not urgent leaves that much alone too. A larger limit lets more changes share the level-1 blocks of
-//! large LUNs.
+//! A page that is dirty has taken one block of `beyond` as its charge; those of the running
+//! consistency point and of the one being joined are at most `limit` together, and the metadata of
+//! each page fits what is left (decision 0019). What is not urgent leaves that much alone too. A
+//! larger limit lets more changes share the level-1 blocks of large LUNs.
 //!
 //! Charges of a consistency point end when it commits and its real use is known.
 //!
@@ -32,9 +33,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use everglade_format::CpNumber;
 use everglade_format::planted::{self, Bug};
 
-/// A page of dirty data costs at most so many blocks of the reserve: its level-1 block, level-1 blocks of the
-/// container for the replaced block, for the replaced level-1 block and for the new ones, and map blocks
-/// (four and a half of six are left when overwrites are admitted last).
+/// A page of dirty data costs at most so many blocks of the reserve: its level-1 block, level-1
+/// blocks of the container for the replaced block, for the replaced level-1 block and for the new
+/// ones, and map blocks (four and a half of six are left when overwrites are admitted last).
 const METADATA_FACTOR: u64 = 6;
 /// Space for a larger dirty limit is kept until so many consistency points in a row held nobody up.
 const CALM_AFTER: u32 = 64;
@@ -43,7 +44,8 @@ const AHEAD_PART: u64 = 16;
 
 /// The progress of a consistency point that is about to commit.
 pub(crate) const WHOLE: u32 = 16;
-/// Of what a running consistency point leaves of the dirty limit, writers may take so many parts of [`WHOLE`] at once.
+/// Of what a running consistency point leaves of the dirty limit, writers may take so many parts of
+/// [`WHOLE`] at once.
 const AT_ONCE: u32 = 4;
 
 /// What an operation does to consumption.
@@ -82,7 +84,8 @@ pub(crate) struct Space {
     host_full: AtomicBool,
     /// Somebody waits for space.
     hungry: AtomicBool,
-    /// The last consistency point that somebody was refused for, and the last one that was committed.
+    /// The last consistency point that somebody was refused for, and the last one that was
+    /// committed.
     refused: AtomicU64,
     committed: AtomicU64,
 }
@@ -169,8 +172,9 @@ impl Space {
         }
     }
 
-    /// Blocks beside the reserve that the host should have given space for, so that as much may be dirty as memory
-    /// allows. None where the reserve is enough, or when writers have not been held up for a while or have gone.
+    /// Blocks beside the reserve that the host should have given space for, so that as much may be
+    /// dirty as memory allows. None where the reserve is enough, or when writers have not been held
+    /// up for a while or have gone.
     pub(crate) fn wanted_beyond(&self) -> u64 {
         let most = u64::try_from(self.dirty_most.load(Ordering::Relaxed)).unwrap_or(0);
         let is_enough = most <= self.reserve / METADATA_FACTOR;
@@ -212,8 +216,9 @@ impl Space {
         self.charged[parity(cp)].fetch_add(signed(blocks), Ordering::Relaxed);
     }
 
-    /// True if so many blocks can be taken for what is not urgent: beside the reserve, what clients were admitted
-    /// for, and a hundredth of the pool (of what the host has given, if it gives no more) that clients may want.
+    /// True if so many blocks can be taken for what is not urgent: beside the reserve, what clients
+    /// were admitted for, and a hundredth of the pool (of what the host has given, if it gives no
+    /// more) that clients may want.
     pub(crate) fn has_room_beside(&self, blocks: u64) -> bool {
         let needed = signed(self.reserve) + signed(blocks);
         let margin = signed(self.total / 100);
@@ -226,8 +231,8 @@ impl Space {
             && self.free_backed() >= self.kept() + signed(blocks) + of_backed
     }
 
-    /// True if waiting may help: something is charged that may cost less, or blocks will be given back,
-    /// or the host may give more space.
+    /// True if waiting may help: something is charged that may cost less, or blocks will be given
+    /// back, or the host may give more space.
     pub(crate) fn may_improve(&self) -> bool {
         self.has_charges() || self.is_growing()
     }
@@ -253,10 +258,10 @@ impl Space {
         u64::try_from(pages).unwrap_or(0)
     }
 
-    /// True if `pages` more may be dirty in `cp`, which is being joined. While a consistency point runs, writers get
-    /// the rest of the dirty limit as it gets on (docs/design/design.md §6): they slow down to its
-    /// pace instead of running into the limit and standing still until it commits. A lone operation
-    /// always may.
+    /// True if `pages` more may be dirty in `cp`, which is being joined. While a consistency point
+    /// runs, writers get the rest of the dirty limit as it gets on (docs/design/design.md §6): they
+    /// slow down to its pace instead of running into the limit and standing still until it commits.
+    /// A lone operation always may.
     pub(crate) fn has_room(&self, pages: i64, cp: CpNumber) -> bool {
         let active = self.dirty[parity(cp)].load(Ordering::Relaxed);
         let frozen = self.dirty() - active;
@@ -274,8 +279,9 @@ impl Space {
         false
     }
 
-    /// True if the next consistency point should begin without delay: half of the limit is dirty, or a quarter while
-    /// writers come faster than the last one got on. Waiting for the half then would leave the devices idle.
+    /// True if the next consistency point should begin without delay: half of the limit is dirty,
+    /// or a quarter while writers come faster than the last one got on. Waiting for the half then
+    /// would leave the devices idle.
     pub(crate) fn is_dirty_enough(&self) -> bool {
         let part = if self.was_paced.load(Ordering::Relaxed) {
             4
@@ -367,8 +373,8 @@ impl Space {
             - self.charged()
     }
 
-    /// True if `blocks` more fit beside the reserve when `used` are in use: more than at the last commit, because a
-    /// consistency point has taken some.
+    /// True if `blocks` more fit beside the reserve when `used` are in use: more than at the last
+    /// commit, because a consistency point has taken some.
     pub(crate) fn fits_beside_reserve(&self, used: u64, blocks: u64) -> bool {
         let backed = self.backed.load(Ordering::Relaxed);
         backed - signed(used) - self.charged() >= self.kept() + signed(blocks)

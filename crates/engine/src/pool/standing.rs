@@ -9,14 +9,18 @@
 //!  └ fail ─────────────────────────▶ Failed
 //! ```
 //!
-//! [`Standing::halt`] is called when a consistency point or a group of the journal cannot go on; [`Standing::fail`]
-//! when there is nothing to read. Reasons, and what was rejected: `docs/decisions/0033-read-only.md`.
+//! [`Standing::halt`] is called when a consistency point or a group of the journal cannot go on;
+//! [`Standing::fail`] when there is nothing to read. Reasons, and what was rejected:
+//! `docs/decisions/0033-read-only.md`.
 //!
-//! 1. A halted aggregate never begins or continues a consistency point and begins no group of the journal. So its
-//!    devices are not written any more, and the last committed image on them stays whole.
-//! 2. A read-only aggregate is readable: overlays, active and frozen, over the committed trees, as at the moment when
-//!    it halted. Everything acknowledged is there, so a reader sees no older contents than before.
-//! 3. A flush of a read-only aggregate succeeds only if all that was acknowledged is durable already.
+//! 1. A halted aggregate never begins or continues a consistency point and begins no group of the
+//!    journal. So its devices are not written any more, and the last committed image on them stays
+//!    whole.
+//! 2. A read-only aggregate is readable: overlays, active and frozen, over the committed trees, as
+//!    at the moment when it halted. Everything acknowledged is there, so a reader sees no older
+//!    contents than before.
+//! 3. A flush of a read-only aggregate succeeds only if all that was acknowledged is durable
+//!    already.
 //! 4. A halt is final for this process. The first reason stays.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,7 +117,8 @@ impl Standing {
         self.halted.load(Ordering::Acquire)
     }
 
-    /// The mount is done and the journal is replayed: clients are let in, for reading only if it halted meanwhile.
+    /// The mount is done and the journal is replayed: clients are let in, for reading only if it
+    /// halted meanwhile.
     pub(crate) fn open(&self) {
         let mut inner = self.inner();
         if inner.state == State::Mounting {
@@ -138,8 +143,8 @@ impl Standing {
         }
     }
 
-    /// Nothing can be made durable any more. When a stop was asked for, no reader is left to keep it open for, and
-    /// what was not durable is lost: the stop fails.
+    /// Nothing can be made durable any more. When a stop was asked for, no reader is left to keep
+    /// it open for, and what was not durable is lost: the stop fails.
     pub(crate) fn halt(&self, reason: String, is_stopping: bool) {
         let mut inner = self.inner();
         match inner.state {

@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use everglade_env::Nanos;
 
-/// Upper bounds of the buckets of durations; one more holds what took longer. A freeze is to stay in the first.
+/// Upper bounds of the buckets of durations; one more holds what took longer. A freeze is to stay
+/// in the first.
 pub const PHASE_BOUNDS: [Nanos; 6] = [
     100_000,
     1_000_000,
@@ -22,8 +23,8 @@ pub const PHASE_BOUNDS: [Nanos; 6] = [
 pub(crate) enum Trigger {
     /// There were changes for the longest time allowed.
     Timer,
-    /// A half of the journal is nearly full, or would be if somebody asked for durability, or what waits for it takes
-    /// much memory.
+    /// A half of the journal is nearly full, or would be if somebody asked for durability, or what
+    /// waits for it takes much memory.
     Journal,
     /// Half of the memory that may be dirty is.
     Dirty,

@@ -1,10 +1,10 @@
 //! Volumes and LUNs as clients see them: committed roots, and overlays of what came since (B-02).
 //!
 //! A client operation runs inside the stripe affinities of the file stripes it touches. It finds a
-//! block's newest content in this order: the active overlay (consistency point n + 1), the frozen overlay
-//! (n, while it is being written), the committed tree (n − 1). The consistency point publishes new roots
-//! and drops frozen overlays together, inside the Aggregate affinity, so no reader sees one without the
-//! other.
+//! block's newest content in this order: the active overlay (consistency point n + 1), the frozen
+//! overlay (n, while it is being written), the committed tree (n − 1). The consistency point
+//! publishes new roots and drops frozen overlays together, inside the Aggregate affinity, so no
+//! reader sees one without the other.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -73,7 +73,8 @@ pub(crate) struct Volume {
     pub(crate) snapshots: RwLock<Arc<Vec<SnapshotInfo>>>,
     /// Blocks of its active image, for people: as of the last consistency point.
     pub(crate) used_blocks: AtomicU64,
-    /// Blocks of its files of the aggregate, likewise: container with all that is in it, and side files.
+    /// Blocks of its files of the aggregate, likewise: container with all that is in it, and side
+    /// files.
     pub(crate) allocated_blocks: AtomicU64,
     /// Blocks that deletions in it have yet to give back, likewise.
     pub(crate) pending_blocks: AtomicU64,
@@ -81,15 +82,16 @@ pub(crate) struct Volume {
     pub(crate) scan: std::sync::Mutex<ScanInfo>,
     /// A LUN that is being cloned, as of the last consistency point, for people.
     pub(crate) lun_clone: std::sync::Mutex<Option<LunCloneInfo>>,
-    /// Of a clone: its parent and the snapshot of it that it began as. As of the last consistency point.
+    /// Of a clone: its parent and the snapshot of it that it began as. As of the last consistency
+    /// point.
     pub(crate) base: Mutex<Option<(FileId, SnapshotId)>>,
     /// What is told of its split, likewise.
     pub(crate) split: Mutex<SplitInfo>,
     /// It, or what it is a clone of, was split: most of its blocks are not where its trees say
     /// ([`crate::read::redirects`]).
     pub(crate) is_moved: AtomicBool,
-    /// Operations wait for the next commit: another image is about to take the place of this one. Set in the
-    /// freeze, cleared when the consistency point is published.
+    /// Operations wait for the next commit: another image is about to take the place of this one.
+    /// Set in the freeze, cleared when the consistency point is published.
     pub(crate) is_paused: AtomicBool,
 }
 
@@ -135,8 +137,9 @@ impl Volume {
         self.stripes[self.stripe_index(file, stripe)].affinity()
     }
 
-    /// False if a stripe has no overlay. Exact inside its affinity: who leaves something there says so before it leaves.
-    /// Panics if the permit does not cover the stripe, as looking into it does.
+    /// False if a stripe has no overlay. Exact inside its affinity: who leaves something there says
+    /// so before it leaves. Panics if the permit does not cover the stripe, as looking into it
+    /// does.
     pub(crate) fn has_overlay(&self, stripe_index: usize, permit: &Permit) -> bool {
         let stripe = self.stripes[stripe_index].affinity();
         assert!(
@@ -224,14 +227,15 @@ impl Volume {
         self.is_moved.store(is_moved, Ordering::Relaxed);
     }
 
-    /// What people are told of its snapshots, by their numbers. Nobody who publishes waits for who looks at a thousand.
+    /// What people are told of its snapshots, by their numbers. Nobody who publishes waits for who
+    /// looks at a thousand.
     pub(crate) fn snapshots(&self) -> Arc<Vec<SnapshotInfo>> {
         let known = self.snapshots.read();
         known.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What people are told from now on. Leaves in `view` what they were told before: a thousand are not let go of in a
-    /// moment that clients wait for.
+    /// What people are told from now on. Leaves in `view` what they were told before: a thousand
+    /// are not let go of in a moment that clients wait for.
     pub(crate) fn swap_snapshots(&self, view: &mut Arc<Vec<SnapshotInfo>>) {
         let known = self.snapshots.write();
         std::mem::swap(&mut *known.unwrap_or_else(PoisonError::into_inner), view);
@@ -279,7 +283,8 @@ impl Lun {
         self.size_bytes.load(Ordering::Acquire)
     }
 
-    /// Operations on it wait: it is part of the active image, and another one is about to take the place of that.
+    /// Operations on it wait: it is part of the active image, and another one is about to take the
+    /// place of that.
     pub(crate) fn is_paused(&self) -> bool {
         self.snapshot.is_none() && self.volume.is_paused.load(Ordering::Acquire)
     }

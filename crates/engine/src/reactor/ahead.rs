@@ -1,14 +1,16 @@
 //! Reading ahead of clients that read in order (T-20).
 //!
-//! Each open LUN remembers where its last read ended. When what began there adds up to [`STREAM_BYTES`], the
-//! blocks after it are loaded into the page cache, so far ahead that the client finds them: the level-1 blocks
-//! first, then what they point at, in runs of a device read. Nobody waits for them, and nobody is told if they
-//! cannot be read: whoever wants such a block reads it again and hears why.
+//! Each open LUN remembers where its last read ended. When what began there adds up to
+//! [`STREAM_BYTES`], the blocks after it are loaded into the page cache, so far ahead that the
+//! client finds them: the level-1 blocks first, then what they point at, in runs of a device read.
+//! Nobody waits for them, and nobody is told if they cannot be read: whoever wants such a block
+//! reads it again and hears why.
 //!
 //! 1. What is under way for nobody is bounded by a share of the memory for requests, per reactor.
-//! 2. Only committed trees are looked at, and no affinity is entered: a page in the cache is found by place and
-//!    content, so one that is loaded needlessly is wasted and never wrong.
-//! 3. Blocks that are in the cache already push the horizon on; a stream through them asks once a window.
+//! 2. Only committed trees are looked at, and no affinity is entered: a page in the cache is found
+//!    by place and content, so one that is loaded needlessly is wasted and never wrong.
+//! 3. Blocks that are in the cache already push the horizon on; a stream through them asks once a
+//!    window.
 
 use std::sync::Arc;
 
@@ -22,9 +24,10 @@ use crate::read::load::{Gather, LoadCx, Stop};
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Bytes in order that make a stream.
 const STREAM_BYTES: u64 = 256 << 10;
-/// How far ahead of a stream is loaded, and never further than it is long. A device (a virtual one above all)
-/// completes what it was given together, and while that is verified and sent it should have the next to do: so
-/// several times what a client has in flight that reads 128 KiB at a depth of 8.
+/// How far ahead of a stream is loaded, and never further than it is long. A device (a virtual one
+/// above all) completes what it was given together, and while that is verified and sent it should
+/// have the next to do: so several times what a client has in flight that reads 128 KiB at a depth
+/// of 8.
 const AHEAD_BYTES: u64 = 8 << 20;
 /// Blocks loaded by one operation.
 const UNIT_BLOCKS: u64 = 64;

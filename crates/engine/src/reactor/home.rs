@@ -24,11 +24,13 @@ use crate::shared::Message;
 const SLICE_STEPS: usize = 16;
 /// A slice ends with the step that takes it beyond this: clients of this reactor wait meanwhile.
 const SLICE_NANOS: Nanos = 250_000;
-/// How long an idle system with deleted files rests between the consistency points that shrink them.
+/// How long an idle system with deleted files rests between the consistency points that shrink
+/// them.
 const RECLAIM_REST: Nanos = 20_000_000;
-/// The same while clients change things, and how long deletions wait for their like then: each consistency point costs
-/// clients something. Fast writers have several in that time, of which one gives something back: a pass of the scans and
-/// what it changes all over the maps cost as much for few victims as for many.
+/// The same while clients change things, and how long deletions wait for their like then: each
+/// consistency point costs clients something. Fast writers have several in that time, of which one
+/// gives something back: a pass of the scans and what it changes all over the maps cost as much for
+/// few victims as for many.
 const RECLAIM_REST_BUSY: Nanos = 250_000_000;
 
 impl<O: Outside> Core<O> {
@@ -211,7 +213,8 @@ impl<O: Outside> Core<O> {
         if permit.is_some() {
             home.is_entering = false;
         } else if home.is_entering {
-            // It waits for the Aggregate affinity; whoever woke it early is served when it is granted.
+            // It waits for the Aggregate affinity; whoever woke it early is served when it is
+            // granted.
             return;
         }
         self.shared.share_with_cache();
@@ -406,7 +409,8 @@ impl<O: Outside> Core<O> {
             }
             Err(Stop::Damaged(_)) => unreachable!("damage is settled"),
             Err(Stop::Failed(error)) => {
-                // Nothing of this consistency point will be committed; the last one is intact (C-08).
+                // Nothing of this consistency point will be committed; the last one is intact
+                // (C-08).
                 self.halt_aggregate(
                     aggregate,
                     format!("a consistency point failed in its {phase} phase: {error}"),
@@ -420,8 +424,8 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// The aggregate has halted: nothing of the consistency point under way is needed any more but what is read, and
-    /// nobody waits for it.
+    /// The aggregate has halted: nothing of the consistency point under way is needed any more but
+    /// what is read, and nobody waits for it.
     fn end_home(&mut self, aggregate: u32) {
         self.homes
             .get_mut(&aggregate)
@@ -461,8 +465,8 @@ impl<O: Outside> Core<O> {
     }
 }
 
-/// True if a consistency point that begins for another reason leaves what was deleted to a later one. Not when space is
-/// short, because then clients wait for it.
+/// True if a consistency point that begins for another reason leaves what was deleted to a later
+/// one. Not when space is short, because then clients wait for it.
 fn reclaim_rests(home: &Home, now: Nanos, trigger: Trigger, interval: Nanos) -> bool {
     let space = &home.aggregate.space;
     let rested = home.last_reclaim + RECLAIM_REST_BUSY.min(interval);

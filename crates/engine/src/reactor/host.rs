@@ -16,7 +16,8 @@ use crate::reactor::loading::Inflight;
 const REFUSAL: Nanos = 1_000_000_000;
 /// Areas kept ready beyond the reserve, and in each extent where a new one is taken next.
 const READY_AHEAD: u64 = 2;
-/// Ready areas beyond which space goes back to a host that has plenty: what is soon rewritten is not worth punching.
+/// Ready areas beyond which space goes back to a host that has plenty: what is soon rewritten is
+/// not worth punching.
 const READY_MOST: u64 = 8;
 
 impl Home {
@@ -33,7 +34,8 @@ impl Home {
         space.free_backed() >= i64::try_from(space.reserve() + ahead + blocks).expect("40 bits")
     }
 
-    /// True if a ready area should go back to the host. A host that has not plenty gets all that is not needed soon.
+    /// True if a ready area should go back to the host. A host that has not plenty gets all that is
+    /// not needed soon.
     fn has_too_much(&self) -> bool {
         let extents = self.fs.areas.len() as u64;
         let ready: u64 = self.fs.areas.iter().map(Areas::ready_count).sum();
@@ -86,7 +88,8 @@ impl<O: Outside> Core<O> {
         );
     }
 
-    /// The consistency point waits for an area. One that is being asked for already comes without asking again.
+    /// The consistency point waits for an area. One that is being asked for already comes without
+    /// asking again.
     pub(super) fn want(&mut self, aggregate: u32, extent: usize, area: u64) {
         let home = self.homes.get_mut(&aggregate).expect("at home");
         if home.preparing != Some((extent, area)) {
@@ -200,7 +203,8 @@ impl<O: Outside> Core<O> {
         self.ask_host(aggregate, extent, area, Inflight::Prepare { aggregate });
     }
 
-    /// The host has nothing to give. Whoever waits for it should know, once; nobody does if there is enough.
+    /// The host has nothing to give. Whoever waits for it should know, once; nobody does if there
+    /// is enough.
     fn note_refusal(&mut self, aggregate: u32) {
         let home = &self.homes[&aggregate];
         if !home.has_enough() && home.aggregate.space.set_host_full(true) {
@@ -234,8 +238,8 @@ impl<O: Outside> Core<O> {
         self.prepare(aggregate);
     }
 
-    /// Gives an area back to the host if it is not needed soon. Only areas that are free in the committed maps are
-    /// ready, and cursors do not open one whose punch is under way.
+    /// Gives an area back to the host if it is not needed soon. Only areas that are free in the
+    /// committed maps are ready, and cursors do not open one whose punch is under way.
     pub(super) fn punch(&mut self, aggregate: u32) {
         self.note_host(aggregate);
         let home = self.homes.get_mut(&aggregate).expect("at home");
@@ -274,8 +278,9 @@ impl<O: Outside> Core<O> {
         );
     }
 
-    /// Gives hosts that have not plenty what the aggregates at home here do not need soon. Consistency points do so
-    /// too; this is for a host that others fill while nothing is written here.
+    /// Gives hosts that have not plenty what the aggregates at home here do not need soon.
+    /// Consistency points do so too; this is for a host that others fill while nothing is written
+    /// here.
     pub fn give_back(&mut self) {
         let idle = |home: &&Home| home.run.is_none() && home.aggregate.is_online();
         let idle = self.homes.values().filter(idle);

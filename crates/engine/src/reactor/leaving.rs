@@ -1,7 +1,8 @@
 //! Aggregates that were deleted: their homes go when nothing of them is under way here any more.
 //!
-//! An aggregate that has stopped or failed begins nothing new, so it is enough to look when something ended: a
-//! device operation in flight finds its home, and so does whoever wakes the driver.
+//! An aggregate that has stopped or failed begins nothing new, so it is enough to look when
+//! something ended: a device operation in flight finds its home, and so does whoever wakes the
+//! driver.
 
 use everglade_env::Outside;
 

@@ -1,7 +1,9 @@
-//! Loads: pages that operations wait for, read once however many wait, in long runs where they touch.
+//! Loads: pages that operations wait for, read once however many wait, in long runs where they
+//! touch.
 //!
 //! A page is verified against the tag it was asked for before anyone sees it (O-09). One that does
-//! not match, or cannot be read, is an error for those who asked with that pointer, and for nobody else.
+//! not match, or cannot be read, is an error for those who asked with that pointer, and for nobody
+//! else.
 
 use std::collections::hash_map::Entry;
 
@@ -19,8 +21,8 @@ use crate::read::load::Missing;
 const RUN_BLOCKS: usize = 256;
 /// How often a block is read before it counts as damaged.
 const ATTEMPTS_MAX: u32 = 3;
-/// Whether a device answers is asked at the beginning of the GiB in question: in a directory device that is the
-/// same file.
+/// Whether a device answers is asked at the beginning of the GiB in question: in a directory device
+/// that is the same file.
 const PROBE_BYTES: u64 = 1 << 30;
 
 /// Aggregate, place and content of a page being read.
@@ -119,8 +121,8 @@ impl<O: Outside> Core<O> {
         self.read(aggregate, wants, reader);
     }
 
-    /// Starts reading pages that somebody may want soon, in ascending order of their places where they touch.
-    /// Returns how many were not under way already.
+    /// Starts reading pages that somebody may want soon, in ascending order of their places where
+    /// they touch. Returns how many were not under way already.
     pub(super) fn load_for_nobody(&mut self, aggregate: u32, mut pointers: Vec<Pointer>) -> u64 {
         self.claim(aggregate, &mut pointers, None);
         let started = pointers.len() as u64;
@@ -128,8 +130,8 @@ impl<O: Outside> Core<O> {
         started
     }
 
-    /// Leaves of `pointers` those that nobody reads yet, in ascending order of their places, and lets `waiter` wait for
-    /// all of them. Returns how many different ones there were.
+    /// Leaves of `pointers` those that nobody reads yet, in ascending order of their places, and
+    /// lets `waiter` wait for all of them. Returns how many different ones there were.
     fn claim(
         &mut self,
         aggregate: u32,

@@ -1,5 +1,5 @@
-//! One reactor's part of the engine: operations under way, their loads, and the consistency points of the
-//! aggregates that are at home here (docs/design/design.md §3).
+//! One reactor's part of the engine: operations under way, their loads, and the consistency points
+//! of the aggregates that are at home here (docs/design/design.md §3).
 //!
 //! ```text
 //! submitted ─▶ ready ─▶ inside its affinity ─▶ done
@@ -10,11 +10,14 @@
 //!                └──────────┴─────────────────────────────────┘
 //! ```
 //!
-//! A read is tried when it is submitted, and becomes an operation if it is not answered then (`read.rs`).
+//! A read is tried when it is submitted, and becomes an operation if it is not answered then
+//! (`read.rs`).
 //!
 //! 1. An operation is in exactly one of these places. It holds a permit only while it runs.
-//! 2. One turn does a bounded amount of work ([`TURN_OPERATIONS`]); what is left waits for the next.
-//! 3. Memory handed to a device comes back with a completion; nothing here forgets an operation in flight.
+//! 2. One turn does a bounded amount of work ([`TURN_OPERATIONS`]); what is left waits for the
+//!    next.
+//! 3. Memory handed to a device comes back with a completion; nothing here forgets an operation in
+//!    flight.
 
 mod ahead;
 mod home;
@@ -62,8 +65,8 @@ pub struct AdminDone {
     pub token: u64,
     /// What happened. A success is durable.
     pub result: Result<(), change::Error>,
-    /// When it was executed, which for a snapshot is when it was taken (F-05). Nothing if it was not, or if the
-    /// aggregate was only to become durable.
+    /// When it was executed, which for a snapshot is when it was taken (F-05). Nothing if it was
+    /// not, or if the aggregate was only to become durable.
     pub executed: Option<Nanos>,
 }
 
@@ -111,11 +114,13 @@ struct OpenLun {
     lun: Arc<Lun>,
     /// Where it is being read.
     stream: Stream,
-    /// The client was told that it cannot change anything, so it stays open when the aggregate becomes read-only.
+    /// The client was told that it cannot change anything, so it stays open when the aggregate
+    /// becomes read-only.
     is_read_only: bool,
 }
 
-/// Fragments that one reactor merges at once: enough to keep any device busy, and a small part of the memory.
+/// Fragments that one reactor merges at once: enough to keep any device busy, and a small part of
+/// the memory.
 fn merges_max(options: &Options) -> u64 {
     let share = options.memory_bytes / 128 / options.reactors as u64;
     (share / everglade_env::BLOCK_SIZE as u64).max(64)
@@ -157,7 +162,8 @@ pub struct Core<O: Outside> {
     shortcuts: Shortcuts,
     /// Blocks that are being loaded for nobody.
     ahead_blocks: u64,
-    /// Fragments that are being merged, and the most there may be: each takes a block that nobody counts.
+    /// Fragments that are being merged, and the most there may be: each takes a block that nobody
+    /// counts.
     merges: u64,
     merges_max: u64,
     done: Vec<contract::Completion>,
@@ -265,8 +271,8 @@ impl<O: Outside> Core<O> {
             .min()
     }
 
-    /// Starts an administrative change of the aggregate that holds (or, for a new volume, is to hold) it. One
-    /// [`AdminDone`] follows.
+    /// Starts an administrative change of the aggregate that holds (or, for a new volume, is to
+    /// hold) it. One [`AdminDone`] follows.
     pub fn change(&mut self, aggregate: u32, change: change::Change, token: u64) {
         let known = self.shared.all();
         let Some(found) = known.get(aggregate as usize) else {
@@ -340,8 +346,8 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// The same for an operation that worked for as long as clients of this reactor should wait: it goes on when they had
-    /// their turn.
+    /// The same for an operation that worked for as long as clients of this reactor should wait: it
+    /// goes on when they had their turn.
     fn enqueue_for_next_turn(&mut self, id: usize) {
         let operation = &mut self.operations[id];
         if !operation.queued && operation.loads == 0 {
@@ -428,7 +434,8 @@ impl<O: Outside> Core<O> {
         self.tell_progress(aggregate);
     }
 
-    /// Nothing of an aggregate can be made durable any more; what is in memory and on its devices can be read.
+    /// Nothing of an aggregate can be made durable any more; what is in memory and on its devices
+    /// can be read.
     fn halt_aggregate(&mut self, aggregate: u32, reason: String) {
         self.shared.aggregate(aggregate).halt(reason);
         self.tell_progress(aggregate);

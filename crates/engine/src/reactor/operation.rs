@@ -18,8 +18,8 @@ const ATTEMPTS_MAX: u32 = 8;
 /// How often an operation waits for space in a pool that nothing will make roomier.
 const SPACE_WAITS_MAX: u32 = 8;
 
-/// Why an operation is refused, if it is. A flush changes nothing, and says itself whether all is durable. Replay goes
-/// on until the aggregate fails.
+/// Why an operation is refused, if it is. A flush changes nothing, and says itself whether all is
+/// durable. Replay goes on until the aggregate fails.
 fn refusal(client: &Client) -> Option<Error> {
     let standing = &client.lun.volume.aggregate.standing;
     match client.origin {
@@ -35,7 +35,8 @@ fn refusal(client: &Client) -> Option<Error> {
 impl<O: Outside> Core<O> {
     /// Runs operation `id`, inside `permit` if it was granted one.
     pub(super) fn run(&mut self, id: usize, permit: Option<Permit>) {
-        // A driver that is granted its affinity may have been woken before, and keeps the place in line that it has.
+        // A driver that is granted its affinity may have been woken before, and keeps the place in
+        // line that it has.
         if permit.is_none() {
             self.operations[id].queued = false;
         }
@@ -275,7 +276,8 @@ impl<O: Outside> Core<O> {
             Err(Stop::Failed(Error::Io(_)))
                 if client.seen < aggregate.committed() && client.attempts < ATTEMPTS_MAX =>
             {
-                // The tree it read from is history; what it pointed at may have been reused (B-10, K-05).
+                // The tree it read from is history; what it pointed at may have been reused (B-10,
+                // K-05).
                 client.seen = aggregate.committed();
                 client.attempts += 1;
                 self.operations[id].pinned.clear();

@@ -4,15 +4,17 @@
 //! mounted ─▶ read ─▶ scan ─▶ do again, one by one ─▶ read … ─▶ end of the prefix ─▶ commit ─▶ online
 //! ```
 //!
-//! 1. Operations are done again in the order of their sequence numbers, each after the one before it.
-//! 2. Blocks get contents, not changes, so doing all of them again on top of some of them gives the same.
-//!    Therefore consistency points may run meanwhile, when memory is short, and a crash in between is
-//!    harmless: their superblocks go on saying where the replay began.
+//! 1. Operations are done again in the order of their sequence numbers, each after the one before
+//!    it.
+//! 2. Blocks get contents, not changes, so doing all of them again on top of some of them gives the
+//!    same. Therefore consistency points may run meanwhile, when memory is short, and a crash in
+//!    between is harmless: their superblocks go on saying where the replay began.
 //! 3. Clients are let in after everything found is committed, under a generation no record has yet.
-//!    If the aggregate halts meanwhile, because a consistency point cannot go on, the replay goes on to its end in memory
-//!    and clients are let in to read. Then the pages of at most the whole journal are dirty, whatever the limit says.
-//! 4. Operations on a LUN that is not there are skipped: it came, or grew, with a consistency point that was not
-//!    committed, and nobody was told that they are durable.
+//!    If the aggregate halts meanwhile, because a consistency point cannot go on, the replay goes
+//!    on to its end in memory and clients are let in to read. Then the pages of at most the whole
+//!    journal are dirty, whatever the limit says.
+//! 4. Operations on a LUN that is not there are skipped: it came, or grew, with a consistency point
+//!    that was not committed, and nobody was told that they are durable.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -267,8 +269,8 @@ impl<O: Outside> Core<O> {
         self.let_in(id)
     }
 
-    /// Ends a replay that cannot be done to the end: what was done again is shown, for reading. The last `undone` of the
-    /// operations that were found are not among it, and nothing after them.
+    /// Ends a replay that cannot be done to the end: what was done again is shown, for reading. The
+    /// last `undone` of the operations that were found are not among it, and nothing after them.
     fn end_early(&mut self, id: usize, undone: u64, reason: String) -> bool {
         let replay = self.replay(id);
         let outcome = replay.scan.outcome();

@@ -1,4 +1,5 @@
-//! Administrative requests on the home reactor: arrived, admitted, executed in the freeze, answered.
+//! Administrative requests on the home reactor: arrived, admitted, executed in the freeze,
+//! answered.
 //!
 //! ```text
 //! accept ─▶ arrived ─▶ admitted ─▶ freeze … publish ─▶ answered
@@ -74,7 +75,8 @@ impl Fate {
         match self {
             Fate::Made => Ok(executed),
             Fate::Unknown => Err(Error::Unknown(format!(
-                "aggregate {} failed while its superblock was written, so nobody knows whether the change was made; \
+                "aggregate {} failed while its superblock was written, so nobody knows whether the \
+                change was made; \
                  start the daemon again and look",
                 aggregate.name
             ))),

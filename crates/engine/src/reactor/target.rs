@@ -53,8 +53,8 @@ impl<O: Outside> Target for Core<O> {
         exports
     }
 
-    /// In each snapshot of its volume, the LUN that is the same file or, if there is none, has the same name: a LUN may
-    /// have been renamed since, or be a copy of what it was then.
+    /// In each snapshot of its volume, the LUN that is the same file or, if there is none, has the
+    /// same name: a LUN may have been renamed since, or be a copy of what it was then.
     fn images(&self, name: &str) -> Vec<Image> {
         let Ok(lun) = self.find_lun(name) else {
             return Vec::new();
@@ -98,8 +98,9 @@ impl<O: Outside> Target for Core<O> {
         let OpenLun {
             lun, is_read_only, ..
         } = self.luns.get(&lun.0)?;
-        // An aggregate that cannot be changed any more closes the sessions that could change it, so that no client takes
-        // what was not durable for stored (docs/design/design.md §5). Those that were told that they only read go on.
+        // An aggregate that cannot be changed any more closes the sessions that could change it, so
+        // that no client takes what was not durable for stored (docs/design/design.md §5). Those
+        // that were told that they only read go on.
         let standing = &lun.volume.aggregate.standing;
         let is_serving = match is_read_only {
             true => standing.is_readable(),

@@ -1,12 +1,13 @@
 //! The load phase of a handler: pages it needs, and how it stops when one is missing.
 //!
-//! A handler asks [`LoadCx::page`] for each page; if one is not in memory the request is noted and the
-//! handler returns [`Stop`]. It lets go of everything and runs again from the top when all requested
-//! pages are there. The pages it waited for stay pinned until it is done, so that it makes progress
-//! however small the cache is.
+//! A handler asks [`LoadCx::page`] for each page; if one is not in memory the request is noted and
+//! the handler returns [`Stop`]. It lets go of everything and runs again from the top when all
+//! requested pages are there. The pages it waited for stay pinned until it is done, so that it
+//! makes progress however small the cache is.
 //!
-//! What a pointer of a volume names may have moved since it was written ([`crate::read::redirects`]). Then it is
-//! found here by way of the containers, and no handler knows.
+//! What a pointer of a volume names may have moved since it was written
+//! ([`crate::read::redirects`]). Then it is found here by way of the containers, and no handler
+//! knows.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -32,8 +33,8 @@ pub(crate) enum Stop {
     Space,
     /// Run again when device operations of the consistency point have completed.
     Io,
-    /// It needs a block that is damaged for good. Whoever can do without it goes on; what can be derived from
-    /// other blocks is derived ([`crate::mend`]).
+    /// It needs a block that is damaged for good. Whoever can do without it goes on; what can be
+    /// derived from other blocks is derived ([`crate::mend`]).
     Damaged(Box<Damaged>),
     /// It will never go on.
     Failed(Error),
@@ -153,8 +154,8 @@ pub(crate) fn unless_damaged<T>(read: T, lost: Vec<Damaged>) -> Result<T, Stop> 
 /// What became of a page that was waited for.
 pub(crate) type Arrival = Result<PageRef, Missing>;
 
-/// Hashes places and contents of blocks. The contents' tags are keyed codes, so nobody can choose them to
-/// collide, and a multiplication spreads what they leave.
+/// Hashes places and contents of blocks. The contents' tags are keyed codes, so nobody can choose
+/// them to collide, and a multiplication spreads what they leave.
 #[derive(Default)]
 pub(crate) struct Spread(u64);
 
@@ -258,8 +259,8 @@ impl LoadCx<'_> {
             .map_err(|reason| damaged(pointer, reason))
     }
 
-    /// The data that many pointers name; `found` gets it by their places in `pointers`. Neighbours are looked up
-    /// together. All that is missing is asked for before this stops.
+    /// The data that many pointers name; `found` gets it by their places in `pointers`. Neighbours
+    /// are looked up together. All that is missing is asked for before this stops.
     pub(crate) fn data_all(
         &mut self,
         pointers: &[Pointer],
@@ -313,7 +314,8 @@ impl LoadCx<'_> {
         Ok(found)
     }
 
-    /// What a pointer names as the device has it, although it may be in memory, or how it is damaged for good.
+    /// What a pointer names as the device has it, although it may be in memory, or how it is
+    /// damaged for good.
     pub(crate) fn on_device(&mut self, pointer: Pointer) -> Result<Result<PageRef, String>, Stop> {
         match self.pinned.get(pointer) {
             Some(_) => self.find(pointer, PageCache::get_node),
@@ -371,14 +373,15 @@ impl LoadCx<'_> {
         known.or_else(|| get(self.cache, &self.key(pointer)).map(Ok))
     }
 
-    /// True if most of what a handler looks for is not where its pointers say. Asked only before something is read.
+    /// True if most of what a handler looks for is not where its pointers say. Asked only before
+    /// something is read.
     fn is_moved(&self) -> bool {
         self.volume.is_some_and(Followed::is_moved)
     }
 
-    /// Looks for what a pointer of a volume names where containers have it. Nothing if they do not, or if what they have
-    /// is damaged. With `believes`, only containers of volumes that were split are asked, and nothing is found if one
-    /// of them says that the pointer is right.
+    /// Looks for what a pointer of a volume names where containers have it. Nothing if they do not,
+    /// or if what they have is damaged. With `believes`, only containers of volumes that were split
+    /// are asked, and nothing is found if one of them says that the pointer is right.
     fn elsewhere(
         &mut self,
         pointer: Pointer,
@@ -455,8 +458,8 @@ impl LoadCx<'_> {
         }
     }
 
-    /// What a block of the aggregate holds, whatever that is; nothing if it cannot be read. For those who find out
-    /// by its content which block it is.
+    /// What a block of the aggregate holds, whatever that is; nothing if it cannot be read. For
+    /// those who find out by its content which block it is.
     pub(crate) fn content(&mut self, pvbn: Pvbn) -> Result<Option<PageRef>, Stop> {
         // Hardly any block has this tag, so it is found to be another one.
         let pointer = Pointer {
@@ -479,7 +482,8 @@ impl LoadCx<'_> {
         self.cache.insert_node(self.key(pointer), page);
     }
 
-    /// A node has another place from the next image on. Whoever reads this one meanwhile still finds it.
+    /// A node has another place from the next image on. Whoever reads this one meanwhile still
+    /// finds it.
     pub(crate) fn replaced(&self, old: Pointer) {
         if old.has_block() {
             self.cache.release_node(&self.key(old));

@@ -1,8 +1,9 @@
 //! Reading: from a pointer to the page it names.
 //!
-//! [`load`] is the load phase of every handler, [`walk`] follows pointers from a committed root, [`shortcuts`]
-//! remembers where a walk led, and [`redirects`] finds a block that moved since its pointer was written. Nothing
-//! here knows aggregates or volumes: a [`load::LoadCx`] says where its pointers lead.
+//! [`load`] is the load phase of every handler, [`walk`] follows pointers from a committed root,
+//! [`shortcuts`] remembers where a walk led, and [`redirects`] finds a block that moved since its
+//! pointer was written. Nothing here knows aggregates or volumes: a [`load::LoadCx`] says where its
+//! pointers lead.
 
 #[cfg(test)]
 pub(crate) mod fixture;

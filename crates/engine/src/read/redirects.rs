@@ -1,22 +1,26 @@
 //! Redirects: where the blocks of volumes are whose pointers may be out of date (B-10).
 //!
-//! A pointer in a volume's tree names a block twice: its vvbn, which is the truth by way of the container, and its
-//! pvbn, which saves asking the container. When a clone is split every block that it shared gets a new pvbn, and
-//! nothing in its trees changes. The old pvbns go on naming the parent's blocks, which may be freed and used for
-//! something else. So the pvbn in a pointer is a hint, and whoever finds something else there asks the containers:
+//! A pointer in a volume's tree names a block twice: its vvbn, which is the truth by way of the
+//! container, and its pvbn, which saves asking the container. When a clone is split every block
+//! that it shared gets a new pvbn, and nothing in its trees changes. The old pvbns go on naming the
+//! parent's blocks, which may be freed and used for something else. So the pvbn in a pointer is a
+//! hint, and whoever finds something else there asks the containers:
 //!
 //! ```text
 //! page in memory ──no──▶ of a volume that was split: container first ──▶ read there
 //!                        of others: read where the pointer says ──another content──▶ containers ──▶ read there
 //! ```
 //!
-//! 1. A page found by way of any container has the tag of the pointer, so it has the right content whoever's slot
-//!    it was found by. Which containers are asked, and in which order, is a matter of speed only.
-//! 2. Only committed containers are asked. A block that moves in a consistency point is still where it was until
-//!    that is committed and the next one began, so nobody needs the slots that it has not committed yet.
-//! 3. Volumes that were never split, and are no clones of such, pay nothing until a block is not where a pointer says.
-//!    Nothing but a split makes that so today. But the container is the truth in any volume (B-10), so whatever moves
-//!    blocks in times to come is understood by a build that only knows splits: then all containers are asked.
+//! 1. A page found by way of any container has the tag of the pointer, so it has the right content
+//!    whoever's slot it was found by. Which containers are asked, and in which order, is a matter
+//!    of speed only.
+//! 2. Only committed containers are asked. A block that moves in a consistency point is still where
+//!    it was until that is committed and the next one began, so nobody needs the slots that it has
+//!    not committed yet.
+//! 3. Volumes that were never split, and are no clones of such, pay nothing until a block is not
+//!    where a pointer says. Nothing but a split makes that so today. But the container is the truth
+//!    in any volume (B-10), so whatever moves blocks in times to come is understood by a build that
+//!    only knows splits: then all containers are asked.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -58,7 +62,8 @@ pub(crate) struct Redirects {
 }
 
 impl Redirects {
-    /// At a mount, and when a consistency point is published. Each container comes with whether its volume was split.
+    /// At a mount, and when a consistency point is published. Each container comes with whether its
+    /// volume was split.
     pub(crate) fn set(&self, containers: impl Iterator<Item = (bool, FileId, Root)>) {
         let mut all = Containers::default();
         for (is_split, id, root) in containers {

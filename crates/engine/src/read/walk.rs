@@ -103,8 +103,8 @@ impl Node {
 }
 
 impl Root {
-    /// The first block of `level` at or after `index` that is not the same in another tree of the same file
-    /// system, as far as pointers tell. Subtrees that are shared are not looked into.
+    /// The first block of `level` at or after `index` that is not the same in another tree of the
+    /// same file system, as far as pointers tell. Subtrees that are shared are not looked into.
     pub(crate) fn next_different(
         self,
         other: Root,

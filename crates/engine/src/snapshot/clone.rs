@@ -1,11 +1,12 @@
 //! Clones: a writable volume that begins as the image of a snapshot of another, its *base*
 //! (docs/design/design.md §8).
 //!
-//! A clone shares the vvbn space that its base had: its active image is the base's tree, its first snapshot is the
-//! base itself, and its container is empty. What the base holds is in the parent's container; whatever the clone
-//! writes goes to vvbns that its own maps call free, hence to slots of its own container. The base, being a
-//! snapshot of the clone that cannot be deleted, keeps the clone from freeing or reusing what is not its own; the
-//! parent keeps the base because a clone needs it.
+//! A clone shares the vvbn space that its base had: its active image is the base's tree, its first
+//! snapshot is the base itself, and its container is empty. What the base holds is in the parent's
+//! container; whatever the clone writes goes to vvbns that its own maps call free, hence to slots
+//! of its own container. The base, being a snapshot of the clone that cannot be deleted, keeps the
+//! clone from freeing or reusing what is not its own; the parent keeps the base because a clone
+//! needs it.
 //!
 //! ```text
 //! parent   … ← S ← active                container: what the parent and its snapshots hold, S included
@@ -13,14 +14,15 @@
 //! clone        S ← active                container: what the clone wrote
 //! ```
 //!
-//! So a clone costs one consistency point and some blocks of metadata, whatever its size, and a clone of a clone is
-//! nothing special.
+//! So a clone costs one consistency point and some blocks of metadata, whatever its size, and a
+//! clone of a clone is nothing special.
 //!
 //! A clone may get blocks of its own ([`crate::background::split`]), and is none any more then.
 //!
-//! 1. The container of a clone has no slot for a vvbn of the base, but for the superblock's and those that a split has
-//!    copied.
-//! 2. The base cannot be deleted, neither in the parent nor in the clone, nor the parent, while the clone is one.
+//! 1. The container of a clone has no slot for a vvbn of the base, but for the superblock's and
+//!    those that a split has copied.
+//! 2. The base cannot be deleted, neither in the parent nor in the clone, nor the parent, while the
+//!    clone is one.
 
 use everglade_format::snapshot::State;
 use everglade_format::volume::VOLUME_AREA_BLOCKS;

@@ -1,27 +1,32 @@
-//! Restore of one LUN: it becomes what it was in a snapshot, and the rest of the volume stays (F-15).
+//! Restore of one LUN: it becomes what it was in a snapshot, and the rest of the volume stays
+//! (F-15).
 //!
-//! In the freeze the active image is taken as a *safety snapshot*, and operations on the volume begin to wait. The
-//! consistency point writes the volume's image, and then a second one, in which the LUN has the tree of the snapshot:
+//! In the freeze the active image is taken as a *safety snapshot*, and operations on the volume
+//! begin to wait. The consistency point writes the volume's image, and then a second one, in which
+//! the LUN has the tree of the snapshot:
 //!
 //! ```text
 //! seal ─▶ walk ─▶ (the safety snapshot is complete) ─▶ swap ─▶ place, maps, seal again ─▶ superblock
 //! ```
 //!
-//! *Walk* compares the two trees from their roots, without following what they share, and collects vvbns that the LUN
-//! gains and loses. It changes nothing, so a snapshot that cannot be read ends the restore and nothing has happened.
-//! *Swap* sets and clears bits of the active map; the safety snapshot holds what is lost, so nothing is punched. No
-//! block of data is copied.
+//! *Walk* compares the two trees from their roots, without following what they share, and collects
+//! vvbns that the LUN gains and loses. It changes nothing, so a snapshot that cannot be read ends
+//! the restore and nothing has happened. *Swap* sets and clears bits of the active map; the safety
+//! snapshot holds what is lost, so nothing is punched. No block of data is copied.
 //!
-//! What is gained comes back to the active image though its parent does not have it. So the image descends from the
-//! snapshot too from then on: the history gets one more edge ([`crate::holders::history`]), and holders stay connected.
+//! What is gained comes back to the active image though its parent does not have it. So the image
+//! descends from the snapshot too from then on: the history gets one more edge
+//! ([`crate::holders::history`]), and holders stay connected.
 //!
-//! 1. Clients see all of the LUN before, or all of it after, with its size; a power cut leaves one of the two.
+//! 1. Clients see all of the LUN before, or all of it after, with its size; a power cut leaves one
+//!    of the two.
 //! 2. A gained block is held by the snapshot, so nobody else can have taken its vvbn.
-//! 3. What it gains may be shared already, with a clone of it ([`crate::background::lun_clone`]), and so may what it
-//!    loses: then it is a matter of counts ([`crate::alloc::references`]).
-//! 4. The work is bounded by the consistency point's share of changed metadata; what would need more is refused. Counts
-//!    are part of it: also where none was above zero before, what comes back may be another LUN's by now, so the blocks
-//!    of the refcount file are numbered before anything is changed.
+//! 3. What it gains may be shared already, with a clone of it ([`crate::background::lun_clone`]),
+//!    and so may what it loses: then it is a matter of counts ([`crate::alloc::references`]).
+//! 4. The work is bounded by the consistency point's share of changed metadata; what would need
+//!    more is refused. Counts are part of it: also where none was above zero before, what comes
+//!    back may be another LUN's by now, so the blocks of the refcount file are numbered before
+//!    anything is changed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -66,8 +71,8 @@ pub(crate) enum Step {
     Nothing,
 }
 
-/// The file that a LUN of this name is restored to, or why there is none. What a freeze says, and before it whoever only
-/// wants to know.
+/// The file that a LUN of this name is restored to, or why there is none. What a freeze says, and
+/// before it whoever only wants to know.
 pub(crate) fn source(shared: &Volume, snapshot: &str, lun: &str) -> Result<FileId, Error> {
     let (name, at) = (
         format!("{}/{lun}", shared.name),
@@ -161,7 +166,8 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
     if walk.maps.len() > limit {
         let most = limit as u64 * BITS_PER_BLOCK * BLOCK_SIZE as u64;
         let text = format!(
-            "the LUN differs from the snapshot in more than {most} bytes of block numbers, the most that is restored at \
+            "the LUN differs from the snapshot in more than {most} bytes of block numbers, the \
+            most that is restored at \
              once; restore the volume, or clone the snapshot and copy from that"
         );
         give_up(home, id, Error::Limit(text));
@@ -182,7 +188,8 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
         return give_up_if_failed(home, id, stop);
     }
     if !is_counted && is_too_much(limit, walk.maps.len(), walk.looked_at.1) {
-        let text = "the LUN comes back with more blocks that other LUNs have by now than are counted at once; restore the \
+        let text = "the LUN comes back with more blocks that other LUNs have by now than are \
+            counted at once; restore the \
                     volume, or clone the snapshot and copy from that";
         give_up(home, id, Error::Limit(text.to_owned()));
         return Ok(Step::Nothing);
@@ -203,15 +210,15 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
     Ok(Step::Done)
 }
 
-/// Most map blocks that one restore may change: with the summary map's they are half of what a consistency point may
-/// have changed, and a small part of the reserve.
+/// Most map blocks that one restore may change: with the summary map's they are half of what a
+/// consistency point may have changed, and a small part of the reserve.
 fn maps_max(reserve: u64) -> usize {
     let part = usize::try_from(reserve / 16).unwrap_or(usize::MAX);
     part.clamp(1, CHANGED_MAX / 4)
 }
 
-/// True if so many map blocks, with their share of the summary map's, and blocks of the refcount file are more than a
-/// restore may change.
+/// True if so many map blocks, with their share of the summary map's, and blocks of the refcount
+/// file are more than a restore may change.
 fn is_too_much(limit: usize, maps: usize, counts: usize) -> bool {
     2 * maps + counts > 2 * limit
 }
@@ -581,8 +588,9 @@ mod tests {
         assert_eq!(counts_of(3, &shared(&bits, &active)), 3);
     }
 
-    /// A LUN was cloned and deleted, and the clone stayed. Then there were no counts, so a restore of the LUN had the
-    /// bound of volumes that share nothing; but each of its blocks needed a count.
+    /// A LUN was cloned and deleted, and the clone stayed. Then there were no counts, so a restore
+    /// of the LUN had the bound of volumes that share nothing; but each of its blocks needed a
+    /// count.
     #[test]
     fn a_lun_that_is_all_shared_by_now_has_a_smaller_bound() {
         let limit = maps_max(16_384);

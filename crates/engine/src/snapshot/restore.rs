@@ -1,19 +1,23 @@
 //! Restore: the image of a snapshot becomes the active one, and nothing newer is lost (F-16,
 //! docs/design/design.md §8).
 //!
-//! In the freeze the active image is taken as a *safety snapshot*, and operations on the volume begin to wait. The
-//! consistency point writes what was frozen, which is the safety snapshot's image, reads the inodes of the target,
-//! and puts the target's root into the volume's superblock. Publishing shows clients the target, whole, and lets
-//! them go on. That is all: no block is copied, and the cost does not depend on the volume's size. Later the fold
-//! scan puts the safety snapshot's blocks into the summary map; until then whoever changes the active map asks its
+//! In the freeze the active image is taken as a *safety snapshot*, and operations on the volume
+//! begin to wait. The consistency point writes what was frozen, which is the safety snapshot's
+//! image, reads the inodes of the target, and puts the target's root into the volume's superblock.
+//! Publishing shows clients the target, whole, and lets them go on. That is all: no block is
+//! copied, and the cost does not depend on the volume's size. Later the fold scan puts the safety
+//! snapshot's blocks into the summary map; until then whoever changes the active map asks its
 //! snapmap too ([`crate::holders::fold`]).
 //!
-//! 1. Clients see all of the image before, or all of the one after; a power cut leaves one of the two.
+//! 1. Clients see all of the image before, or all of the one after; a power cut leaves one of the
+//!    two.
 //! 2. If the target cannot be read, nothing happens: no safety snapshot, no change.
-//! 3. A restore that discards what is newer takes its safety snapshot without a name, as one that is being deleted
-//!    from the beginning, and the newer ones become that in the same consistency point. Clients lose their images
-//!    when it is asked for, and get them back if the target cannot be read.
-//! 4. File ids and the frontier of the vvbn space are the volume's, not the image's: they never go back.
+//! 3. A restore that discards what is newer takes its safety snapshot without a name, as one that
+//!    is being deleted from the beginning, and the newer ones become that in the same consistency
+//!    point. Clients lose their images when it is asked for, and get them back if the target cannot
+//!    be read.
+//! 4. File ids and the frontier of the vvbn space are the volume's, not the image's: they never go
+//!    back.
 
 use std::sync::atomic::Ordering;
 
@@ -29,7 +33,8 @@ use crate::home::aggregate::Home;
 use crate::home::publication::Restored;
 use crate::read::load::{LoadCx, Stop};
 
-/// Reads the target's inodes, once in the consistency point. A target that cannot be read ends the restore.
+/// Reads the target's inodes, once in the consistency point. A target that cannot be read ends the
+/// restore.
 pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), Stop> {
     let volume = home.volumes.get_mut(&id).expect("active volumes exist");
     let Some(target) = volume.fs.snapshots.restoring else {
@@ -77,8 +82,8 @@ pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Resul
     }
 }
 
-/// The file system that a snapshot is the root of, in a container and a vvbn space of so many areas, those from the
-/// frontier on untouched.
+/// The file system that a snapshot is the root of, in a container and a vvbn space of so many
+/// areas, those from the frontier on untouched.
 pub(crate) fn load(
     cx: &mut LoadCx<'_>,
     record: &SnapshotRecord,
@@ -126,7 +131,8 @@ pub(crate) fn switch(home: &mut Home, id: FileId) {
     snapshots.held.clear();
     volume.fs.finish_cp();
     next.snapshots = snapshots;
-    // Areas may have been opened since the target was read: what was ever used stays below the frontier.
+    // Areas may have been opened since the target was read: what was ever used stays below the
+    // frontier.
     let now = &volume.fs.areas[0];
     next.areas = vec![Areas::new(now.count(), VOLUME_AREA_BLOCKS, now.frontier())];
     // Areas lent to the cursors of the image before are known to nobody now, and will be searched.

@@ -1,8 +1,8 @@
 //! Changed blocks of a file by position: in order, and quickly found again.
 //!
-//! A consistency point touches the same block many times in a row: 255 pointers go into one level-1 block, 32,000
-//! bits into one map block. The places of the last few are remembered, so that most look-ups are one comparison
-//! instead of a walk through a tree of thousands.
+//! A consistency point touches the same block many times in a row: 255 pointers go into one level-1
+//! block, 32,000 bits into one map block. The places of the last few are remembered, so that most
+//! look-ups are one comparison instead of a walk through a tree of thousands.
 //!
 //! 1. `recent` names only blocks that are there: removal takes them out of it.
 

@@ -7,12 +7,12 @@
 //!
 //! 1. If a block is changed, so are all its ancestors; so sealing in ascending (level, index) order
 //!    meets children before parents and needs nothing from media.
-//! 2. A block is placed at most once per consistency point, and not changed afterwards except by sealing
-//!    its children (invariant: vvbns and pvbns are write-once).
+//! 2. A block is placed at most once per consistency point, and not changed afterwards except by
+//!    sealing its children (invariant: vvbns and pvbns are write-once).
 //! 3. `inode.blocks` counts the blocks of the tree as it will be once sealed.
 //!
-//! Every function that may stop changes nothing that a second run would not find done already, so the
-//! handlers of a consistency point can be run again from the top.
+//! Every function that may stop changes nothing that a second run would not find done already, so
+//! the handlers of a consistency point can be run again from the top.
 
 use std::collections::BTreeMap;
 
@@ -76,8 +76,8 @@ impl Leaf<'_> {
 pub(crate) struct File {
     pub(crate) inode: Inode,
     pub(crate) layer: Layer,
-    /// The volume that it is a file of, for those who are told of damage; none in the aggregate, or in an image that
-    /// is only read.
+    /// The volume that it is a file of, for those who are told of damage; none in the aggregate, or
+    /// in an image that is only read.
     volume: Option<FileId>,
     pub(crate) inode_changed: bool,
     changed: Blocks<Changed>,
@@ -216,8 +216,8 @@ impl File {
         }
     }
 
-    /// Asks for blocks of a level that are needed soon, beside one that must be waited for anyway. Whoever needs a
-    /// block finds out whether it is damaged.
+    /// Asks for blocks of a level that are needed soon, beside one that must be waited for anyway.
+    /// Whoever needs a block finds out whether it is damaged.
     pub(crate) fn want_ahead(&self, cx: &mut LoadCx<'_>, level: u8, indexes: Vec<u64>) {
         for index in indexes {
             if !self.changed.contains((level, index))
@@ -305,10 +305,10 @@ impl File {
         Ok(&mut changed.page)
     }
 
-    /// A copy of a block that is about to change. An indirect block of a LUN that is damaged for good is
-    /// replaced by one below which everything is lost: what was there cannot be found any more, and all else
-    /// must go on (docs/design/design.md §5). It is never done while the device as a whole does not
-    /// answer.
+    /// A copy of a block that is about to change. An indirect block of a LUN that is damaged for
+    /// good is replaced by one below which everything is lost: what was there cannot be found any
+    /// more, and all else must go on (docs/design/design.md §5). It is never done while the device
+    /// as a whole does not answer.
     fn copy_or_lose(
         &mut self,
         cx: &mut LoadCx<'_>,
@@ -366,8 +366,8 @@ impl File {
             .map(|changed| &changed.page)
     }
 
-    /// Puts a pointer to a leaf into its level-1 block (or the root), which must be changed already.
-    /// Returns the pointer that was there. Counts blocks.
+    /// Puts a pointer to a leaf into its level-1 block (or the root), which must be changed
+    /// already. Returns the pointer that was there. Counts blocks.
     pub(crate) fn set_leaf(&mut self, index: u64, pointer: Pointer) -> Result<Pointer, Stop> {
         let old = if self.inode.levels == 0 {
             assert_eq!(index, 0, "{:?} has one leaf", self.inode.id);
@@ -395,7 +395,8 @@ impl File {
         Ok(Indirect(page).pointer(index % SPAN, self.layer)?)
     }
 
-    /// Removes a changed leaf of a file whose tree has at least one level. Its old place, if it had one.
+    /// Removes a changed leaf of a file whose tree has at least one level. Its old place, if it had
+    /// one.
     pub(crate) fn remove_leaf(&mut self, index: u64) -> Pointer {
         let gone = self
             .changed
@@ -516,7 +517,8 @@ impl File {
         );
         changed.new = Some(new);
         let old = changed.old;
-        // Most are placed in their order; so those that have places are not looked at again and again.
+        // Most are placed in their order; so those that have places are not looked at again and
+        // again.
         let is_first = self.unplaced_from <= position
             && self
                 .changed
@@ -542,8 +544,8 @@ impl File {
         self.changed.first()
     }
 
-    /// Finishes a placed block: header, tag, pointer in its parent. It is no longer changed. All changed
-    /// blocks below it must be sealed already.
+    /// Finishes a placed block: header, tag, pointer in its parent. It is no longer changed. All
+    /// changed blocks below it must be sealed already.
     pub(crate) fn seal(
         &mut self,
         position: Position,
@@ -624,7 +626,8 @@ impl File {
         })
     }
 
-    /// Blocks that the tree has beyond the file's end, at least; one if that cannot be told from their number.
+    /// Blocks that the tree has beyond the file's end, at least; one if that cannot be told from
+    /// their number.
     pub(crate) fn blocks_beyond_least(&self) -> u64 {
         let mut row = self.inode.block_count();
         let mut kept_most = row;
@@ -655,7 +658,8 @@ impl File {
                     let pointer = self.pointer(cx, level, index)?;
                     match cx.page_or_damage(pointer)? {
                         Ok(page) => Indirect(&page).last_used(SPAN),
-                        // Whoever changes something below makes it lost; all of it is to be gone through.
+                        // Whoever changes something below makes it lost; all of it is to be gone
+                        // through.
                         Err(_) => {
                             let end = match self.inode.is_cut {
                                 // What is beyond the end is meant.

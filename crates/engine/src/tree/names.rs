@@ -1,7 +1,7 @@
 //! Names: a directory held in memory, its changes written by the consistency point (B-16, E-11).
 //!
-//! Every entry keeps its slot while it lives. The directory of deleted files works the same way; its
-//! entries are found by file id, since two deleted files may have had one name.
+//! Every entry keeps its slot while it lives. The directory of deleted files works the same way;
+//! its entries are found by file id, since two deleted files may have had one name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -91,7 +91,8 @@ impl Names {
         );
     }
 
-    /// Gives a file another name, in its slot: a block of a directory has the old one or the new one.
+    /// Gives a file another name, in its slot: a block of a directory has the old one or the new
+    /// one.
     pub(crate) fn rename(&mut self, file: FileId, name: &str) {
         let (slot, entry) = self.entries.get_mut(&file).expect("only what has a name");
         name.clone_into(&mut entry.name);

@@ -1,19 +1,20 @@
-//! Notes: what administrators' programs keep in the aggregate, such as the snapshot policies of its volumes (B-16).
-//! For the engine it is a text, replaced as a whole.
+//! Notes: what administrators' programs keep in the aggregate, such as the snapshot policies of its
+//! volumes (B-16). For the engine it is a text, replaced as a whole.
 //!
 //! ```text
 //! set() in a freeze ─▶ write() while the aggregate is finished ─▶ committed with that consistency point
 //! ```
 //!
-//! 1. The text becomes another one together with every other change of the same freeze, or not at all. People see it
-//!    from the freeze on, as they do names.
-//! 2. It has at most [`everglade_format::notes::NOTES_BYTES_MAX`] bytes and is admitted like other growth, but
-//!    refused where that would have to wait for deletions or for other writers: what keeps schedules does so under a
-//!    lock. Blocks that a shorter text leaves behind stay, empty.
-//! 3. One that cannot be read costs nobody any data: the aggregate serves without it, and a new text replaces one that is
-//!    damaged. Only where nobody can say which blocks it has, because the indirect block is lost or it or the inode says
-//!    what cannot be, it cannot be replaced either, which is said. Nor can one that is there but was not read, because a
-//!    device did not answer: a later start reads it, and until then a change would lose it.
+//! 1. The text becomes another one together with every other change of the same freeze, or not at
+//!    all. People see it from the freeze on, as they do names.
+//! 2. It has at most [`everglade_format::notes::NOTES_BYTES_MAX`] bytes and is admitted like other
+//!    growth, but refused where that would have to wait for deletions or for other writers: what
+//!    keeps schedules does so under a lock. Blocks that a shorter text leaves behind stay, empty.
+//! 3. One that cannot be read costs nobody any data: the aggregate serves without it, and a new
+//!    text replaces one that is damaged. Only where nobody can say which blocks it has, because the
+//!    indirect block is lost or it or the inode says what cannot be, it cannot be replaced either,
+//!    which is said. Nor can one that is there but was not read, because a device did not answer: a
+//!    later start reads it, and until then a change would lose it.
 //! 4. An aggregate that never had any has no file for it.
 
 use std::collections::BTreeSet;
@@ -34,8 +35,8 @@ pub enum Unreadable {
     /// It is damaged for good, so another text may take its place.
     #[error("{0}")]
     Damaged(String),
-    /// A device did not answer when the aggregate was opened. It may be read after a restart, and nothing takes its place
-    /// until then.
+    /// A device did not answer when the aggregate was opened. It may be read after a restart, and
+    /// nothing takes its place until then.
     #[error("{0}")]
     Unanswered(String),
 }

@@ -1,8 +1,8 @@
 //! The descriptors of all devices of the process (decision 0029).
 //!
 //! A device keeps some descriptors as long as it is open: the *pinned* ones. What is left of the
-//! budget is for segment files of directory devices, which are opened when they are needed and closed
-//! when others are needed more. At least one segment file can always be open.
+//! budget is for segment files of directory devices, which are opened when they are needed and
+//! closed when others are needed more. At least one segment file can always be open.
 //!
 //! ```text
 //! listed --make_room(), idle--> closed
@@ -10,15 +10,16 @@
 //! ```
 //!
 //! 1. Opening a segment file never exceeds the budget. Opening a device may, until files that have
-//!    I/O in flight are closed. An opening that finds the budget used up closes the idle file that was
-//!    not used for longest. If all files are busy, the oldest one *leaves*: new operations no longer
-//!    find it, and its descriptor is free when its last operation is done. The opening waits for that.
+//!    I/O in flight are closed. An opening that finds the budget used up closes the idle file that
+//!    was not used for longest. If all files are busy, the oldest one *leaves*: new operations no
+//!    longer find it, and its descriptor is free when its last operation is done. The opening waits
+//!    for that.
 //! 2. The host may refuse a descriptor although the budget has room: others use up the limit of the
-//!    process, or of the host. Then an idle file is closed too, and the opening waits until the host
-//!    gives a descriptor. It is not an error: nothing is wrong with the device.
-//! 3. Only workers and blocking callers wait, and none of them holds an open file meanwhile. So those
-//!    who hold files finish. Workers wait for ever: a pool must not fail for a shortage that passes.
-//!    Blocking callers get an error after [`PATIENCE`], because a person waits for them.
+//!    process, or of the host. Then an idle file is closed too, and the opening waits until the
+//!    host gives a descriptor. It is not an error: nothing is wrong with the device.
+//! 3. Only workers and blocking callers wait, and none of them holds an open file meanwhile. So
+//!    those who hold files finish. Workers wait for ever: a pool must not fail for a shortage that
+//!    passes. Blocking callers get an error after [`PATIENCE`], because a person waits for them.
 //!
 //! Recency is measured in *rounds*: a round ends with each opening. A use notes the current round
 //! and is otherwise free, so that hot segments cost the reactors nothing; between two openings all
@@ -98,8 +99,8 @@ impl Budget {
         self.counted.round.load(Ordering::Relaxed)
     }
 
-    /// Counts the descriptors of a device that was opened. False if they do not fit with one segment
-    /// file beside them; then nothing was counted.
+    /// Counts the descriptors of a device that was opened. False if they do not fit with one
+    /// segment file beside them; then nothing was counted.
     pub(crate) fn pin(&self, count: usize) -> bool {
         let mut files = self.lock();
         let fits = files.pinned + count < self.counted.files_max;
@@ -119,8 +120,8 @@ impl Budget {
         files.pinned -= count;
     }
 
-    /// Counts a file that is about to be opened. False if there is no room for it now: then wait and
-    /// ask again.
+    /// Counts a file that is about to be opened. False if there is no room for it now: then wait
+    /// and ask again.
     pub(super) fn enter(&self, device: &Arc<Device>, segment: usize) -> bool {
         self.counted.round.fetch_add(1, Ordering::Relaxed);
         let mut files = self.lock();
@@ -201,7 +202,8 @@ impl Files {
         self.listed.len() + self.leaving.len()
     }
 
-    /// Drops what is closed by now: files whose last operation is done, and those of closed devices.
+    /// Drops what is closed by now: files whose last operation is done, and those of closed
+    /// devices.
     fn forget_closed(&mut self) {
         self.leaving.retain(|file| Arc::strong_count(file) > 1);
         let is_open = |device: &Weak<Device>| device.upgrade().is_some_and(|it| !it.is_closed());

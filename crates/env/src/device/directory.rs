@@ -98,8 +98,8 @@ pub(crate) struct Directory {
     card: Mutex<Option<File>>,
 }
 
-/// Makes the directory a device of ours and opens it. It may exist, but neither as a device nor with
-/// segments in it.
+/// Makes the directory a device of ours and opens it. It may exist, but neither as a device nor
+/// with segments in it.
 pub(crate) fn create(path: &Path, geometry: Geometry) -> Result<Device, OpenError> {
     if let Some(problem) = geometry.problem() {
         return Err(OpenError::unexpected(path, "a usable device size", problem));
@@ -186,9 +186,9 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
 }
 
 impl Directory {
-    /// Opens the file of a segment that exists. It is given its length if the crash of a predecessor
-    /// left it empty. One that was cut short since stays as it is: what is missing reads as an error
-    /// rather than as zeroes, and a start that is refused has changed nothing.
+    /// Opens the file of a segment that exists. It is given its length if the crash of a
+    /// predecessor left it empty. One that was cut short since stays as it is: what is missing
+    /// reads as an error rather than as zeroes, and a start that is refused has changed nothing.
     pub(super) fn open_segment(&self, index: usize, length: u64) -> Result<File, Fault> {
         self.open_at(index, length, OFlags::empty())
     }

@@ -1,5 +1,5 @@
-//! An existing regular file as a device. Its size is the file's, rounded down to whole blocks; it is
-//! never grown, shrunk or created here.
+//! An existing regular file as a device. Its size is the file's, rounded down to whole blocks; it
+//! is never grown, shrunk or created here.
 
 use std::path::Path;
 

@@ -2,8 +2,8 @@
 //! regular file, or a block device (docs/reference/conventions.md#devices,
 //! docs/design/design.md §7).
 //!
-//! All three are a row of *segments*, each one open file: a directory has as many as its size needs,
-//! the others exactly one. So splitting, opening, flushing and counting are written once.
+//! All three are a row of *segments*, each one open file: a directory has as many as its size
+//! needs, the others exactly one. So splitting, opening, flushing and counting are written once.
 //!
 //! absent --`open_segment(create)`: file, its size, fsync of both file and directory--> open
 //! open --budget needs a descriptor--> closed --`open_segment`--> open
@@ -16,17 +16,17 @@
 //!    durable by itself completes, before its completion is reported; `synced` grows to the value
 //!    `written` had when a successful fdatasync was submitted. A flush syncs all soiled segments,
 //!    also those another reactor is syncing, so it never reports what is only under way.
-//! 4. What was there at the opening counts as soiled: a predecessor that was killed may have written
-//!    it without a flush, and we are about to build on it.
-//! 5. After a failed flush every later flush fails: the kernel forgets what it could not write, so a
-//!    second attempt would succeed and lie.
+//! 4. What was there at the opening counts as soiled: a predecessor that was killed may have
+//!    written it without a flush, and we are about to build on it.
+//! 5. After a failed flush every later flush fails: the kernel forgets what it could not write, so
+//!    a second attempt would succeed and lie.
 //!
-//! 6. A durable write is one call with RWF_DSYNC where that is known to work and to pay; elsewhere a
-//!    write and then an fdatasync. FUSE (virtiofs too) forgets the flag when the write is asynchronous
-//!    and direct, as those of io_uring are, and reports success, so the file system must be one that
-//!    is known to keep it. And a disk that must be flushed because it has no forced writes (FUA) makes the
-//!    kernel do that on a worker thread of its own, which on a busy machine takes five times as long as
-//!    asking for it.
+//! 6. A durable write is one call with RWF_DSYNC where that is known to work and to pay; elsewhere
+//!    a write and then an fdatasync. FUSE (virtiofs too) forgets the flag when the write is
+//!    asynchronous and direct, as those of io_uring are, and reports success, so the file system
+//!    must be one that is known to keep it. And a disk that must be flushed because it has no
+//!    forced writes (FUA) makes the kernel do that on a worker thread of its own, which on a busy
+//!    machine takes five times as long as asking for it.
 //!
 //! Elsewhere on purpose: which reactor waits for what (`reactor`), blocking access (`storage`).
 
@@ -330,9 +330,9 @@ impl Device {
         (self.size_bytes - index as u64 * self.segment_bytes).min(self.segment_bytes)
     }
 
-    /// Opens a segment, making it if it is absent and `create`. `None` if it is absent and stays so.
-    /// Blocks, for as long as there is no descriptor for it (decision 0029): not for reactors, and not
-    /// for callers that hold another segment.
+    /// Opens a segment, making it if it is absent and `create`. `None` if it is absent and stays
+    /// so. Blocks, for as long as there is no descriptor for it (decision 0029): not for reactors,
+    /// and not for callers that hold another segment.
     pub(crate) fn open_segment(
         self: &Arc<Self>,
         index: usize,
@@ -360,7 +360,8 @@ impl Device {
         Ok(Some(handle))
     }
 
-    /// Opens or makes the file of a segment. Waits while the budget, or the host, has no descriptor.
+    /// Opens or makes the file of a segment. Waits while the budget, or the host, has no
+    /// descriptor.
     fn open_within(
         self: &Arc<Self>,
         budget: &Budget,
@@ -389,7 +390,8 @@ impl Device {
             if !fault.is_shortage() {
                 return Err(fault.disk_error());
             }
-            // Another opening that waits may take the descriptor freed here, so this one may have to try again.
+            // Another opening that waits may take the descriptor freed here, so this one may have
+            // to try again.
             if !budget.close_one() && !budget.rest(&mut wait) {
                 return Err(fault.disk_error());
             }
@@ -454,8 +456,9 @@ impl Device {
         }
     }
 
-    /// Reserves host space for a range, whole or not at all: if the host becomes full halfway, it gets
-    /// back what it gave, because a part is of no use. Waits for the host, which may take long.
+    /// Reserves host space for a range, whole or not at all: if the host becomes full halfway, it
+    /// gets back what it gave, because a part is of no use. Waits for the host, which may take
+    /// long.
     pub(crate) fn allocate(
         self: &Arc<Self>,
         offset: u64,
@@ -539,8 +542,8 @@ fn keeps_dsync(path: &Path) -> bool {
     magic.is_ok_and(|magic| u64::try_from(magic).is_ok_and(|magic| KEEPS_DSYNC.contains(&magic)))
 }
 
-/// True if the disk below needs no flush to make a write durable: it has forced writes, or no volatile
-/// cache. One that the host does not describe needs one.
+/// True if the disk below needs no flush to make a write durable: it has forced writes, or no
+/// volatile cache. One that the host does not describe needs one.
 fn forces(path: &Path) -> bool {
     let Ok(metadata) = std::fs::metadata(path) else {
         return false;

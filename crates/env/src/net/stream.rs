@@ -60,8 +60,8 @@ impl Stream {
         }
     }
 
-    /// Sends as much of the pieces as fits, in order. Only the first 1,024 are looked at, and one of
-    /// them must not be empty.
+    /// Sends as much of the pieces as fits, in order. Only the first 1,024 are looked at, and one
+    /// of them must not be empty.
     ///
     /// # Errors
     /// If the connection is broken.

@@ -1,17 +1,19 @@
 //! The memory of all pages of the process, and who holds which.
 //!
-//! Memory comes in chunks of 2 MiB, aligned to 2 MiB. The first 8 KiB of a chunk are its header, a card for
-//! each page with the count of its holders; the other 510 blocks are pages. The header of a page is therefore found by
-//! masking its address, and neither a page nor its count is ever allocated one by one.
+//! Memory comes in chunks of 2 MiB, aligned to 2 MiB. The first 8 KiB of a chunk are its header, a
+//! card for each page with the count of its holders; the other 510 blocks are pages. The header of
+//! a page is therefore found by masking its address, and neither a page nor its count is ever
+//! allocated one by one.
 //!
-//! free: depot (all threads) --64 at a time--> shelf (this thread) --take()--> held, count 1
-//!       depot (all threads) --a run of neighbours--> held, count 1
-//! held --share()--> count + 1 --drop()--> count - 1, and at 0 back on the shelf of the dropping thread
+//! free: depot (all threads) --64 at a time--> shelf (this thread) --take()--> held, count 1 depot
+//! (all threads) --a run of neighbours--> held, count 1 held --share()--> count + 1 --drop()-->
+//! count - 1, and at 0 back on the shelf of the dropping thread
 //!
 //! 1. A page on a shelf or in the depot has no holder and is named exactly once there.
 //! 2. Only a holder that found itself alone (count 1) writes.
-//! 3. A note is about the present contents: it is wiped when the page is lent, and when its sole holder may
-//!    write again. It is made once; whoever comes second finds it, or finds it being made and goes without.
+//! 3. A note is about the present contents: it is wiped when the page is lent, and when its sole
+//!    holder may write again. It is made once; whoever comes second finds it, or finds it being
+//!    made and goes without.
 //! 4. Chunks are never unmapped, so the header of any page that is held stays valid. The address
 //!    space is as large as the largest number of pages ever in use at once; the memory behind pages
 //!    that nobody uses goes back to the kernel after some seconds ([`give_back_spare`]). The memory
@@ -19,10 +21,10 @@
 //!
 //! Memory is always initialised: by the kernel with zeroes, later by the last holder.
 //!
-//! The kernel is asked to back each chunk with one of its large pages. A gigabyte of cached pages is then 512
-//! entries of the processor's tables instead of 262,144 (every look into the cache would miss there, twice as
-//! dearly in a guest), the memory of a transfer is pinned by one look, and it is zeroed once for 512 pages. A
-//! host that has none to give backs it as usual.
+//! The kernel is asked to back each chunk with one of its large pages. A gigabyte of cached pages
+//! is then 512 entries of the processor's tables instead of 262,144 (every look into the cache
+//! would miss there, twice as dearly in a guest), the memory of a transfer is pinned by one look,
+//! and it is zeroed once for 512 pages. A host that has none to give backs it as usual.
 #![expect(
     unsafe_code,
     reason = "the pool hands out raw memory under counted handles"
@@ -62,8 +64,8 @@ const WRITING: u32 = 1;
 
 #[repr(C, align(4096))]
 struct Header {
-    /// By block of the chunk. Of those of the header itself, the first one's note says which chunk of the
-    /// depot this is.
+    /// By block of the chunk. Of those of the header itself, the first one's note says which chunk
+    /// of the depot this is.
     cards: [Card; CHUNK_BLOCKS],
 }
 
@@ -112,7 +114,8 @@ impl Memory {
         free.lend()
     }
 
-    /// So many pages, neighbours as far as there are any, each with one holder and its contents arbitrary.
+    /// So many pages, neighbours as far as there are any, each with one holder and its contents
+    /// arbitrary.
     pub(super) fn take_run(count: usize) -> Vec<Memory> {
         let mut free = Vec::with_capacity(count);
         depot().take(count, &mut free);
@@ -137,8 +140,8 @@ impl Memory {
     }
 
     pub(super) fn bytes(&self) -> &[u8; BLOCK_SIZE] {
-        // SAFETY: a held page is mapped and initialised (invariant 4), and nobody writes to it while
-        // a shared borrow of a handle exists (invariant 2).
+        // SAFETY: a held page is mapped and initialised (invariant 4), and nobody writes to it
+        // while a shared borrow of a handle exists (invariant 2).
         unsafe { self.0.as_ref() }
     }
 
@@ -324,9 +327,9 @@ pub(crate) struct Watch {
 /// Looks without movement after which the heap is trimmed.
 const CALM_LOOKS: u32 = 3;
 
-/// Gives memory back to the kernel that was not needed for some seconds: pages, and after the last of them has
-/// moved, what the heap has kept of what went with them. To be called once a second. Costs nothing while nothing
-/// happens.
+/// Gives memory back to the kernel that was not needed for some seconds: pages, and after the last
+/// of them has moved, what the heap has kept of what went with them. To be called once a second.
+/// Costs nothing while nothing happens.
 pub(crate) fn give_back_spare(watch: &mut Watch) {
     let (mut spare, moves) = {
         let mut depot = depot();
@@ -363,15 +366,17 @@ fn trim_heap() {
     }
 }
 
-/// The kernel may take the memory of these blocks of a chunk; they read as zeroes then. True if it was told.
+/// The kernel may take the memory of these blocks of a chunk; they read as zeroes then. True if it
+/// was told.
 fn forget(chunk: NonNull<u8>, blocks: std::ops::Range<usize>) -> bool {
     let (offset, length) = (blocks.start * BLOCK_SIZE, blocks.len() * BLOCK_SIZE);
     assert!(
         offset + length <= CHUNK_BYTES,
         "a chunk has {CHUNK_BLOCKS} blocks"
     );
-    // SAFETY: within the chunk, which is ours and never unmapped. Nobody holds a page of these (they are in the
-    // depot, whose lock the caller has), and a header is among them only if nobody holds any page of the chunk.
+    // SAFETY: within the chunk, which is ours and never unmapped. Nobody holds a page of these
+    // (they are in the depot, whose lock the caller has), and a header is among them only if nobody
+    // holds any page of the chunk.
     unsafe {
         let start = chunk.add(offset).as_ptr().cast();
         rustix::mm::madvise(start, length, Advice::LinuxDontNeed).is_ok()

@@ -25,8 +25,8 @@ impl Lane {
     /// Queues or starts a transfer.
     ///
     /// # Safety
-    /// File, memory and the array naming it stay as they are until the key has come out of `turn` or
-    /// `wait`.
+    /// File, memory and the array naming it stay as they are until the key has come out of `turn`
+    /// or `wait`.
     pub(super) unsafe fn push(&mut self, transfer: Transfer) {
         // SAFETY: passed on.
         unsafe {

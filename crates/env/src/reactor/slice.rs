@@ -1,15 +1,16 @@
 //! How long the kernel lets a reactor's thread run before it looks at others that are ready.
 //!
-//! Linux' fair scheduler gives every thread turns of some milliseconds: about three on two processors. Where a client,
-//! the reactor of its session, and the one that runs a consistency point share two processors, somebody waits for such a
-//! turn now and then, and so does a request: the tail of latencies was made of it. A thread that asks for shorter turns
-//! gets as much time in all, but sooner (`sched_setattr(2)`; since Linux 6.12, before that it is accepted and ignored).
+//! Linux' fair scheduler gives every thread turns of some milliseconds: about three on two
+//! processors. Where a client, the reactor of its session, and the one that runs a consistency
+//! point share two processors, somebody waits for such a turn now and then, and so does a request:
+//! the tail of latencies was made of it. A thread that asks for shorter turns gets as much time in
+//! all, but sooner (`sched_setattr(2)`; since Linux 6.12, before that it is accepted and ignored).
 
 /// What is asked for. The kernel takes a tenth of a millisecond at least.
 const SLICE_NANOS: u64 = 500_000;
 
-/// Asks for short turns for the calling thread. What the kernel does not grant is done without: it is a matter of
-/// latency only.
+/// Asks for short turns for the calling thread. What the kernel does not grant is done without: it
+/// is a matter of latency only.
 #[expect(unsafe_code, reason = "rustix does not wrap sched_setattr")]
 pub(super) fn ask_for_short_turns() {
     let Ok(nice) = rustix::process::getpriority_process(None) else {
@@ -26,6 +27,7 @@ pub(super) fn ask_for_short_turns() {
         sched_period: 0,
     };
     let address = std::ptr::from_ref(&attributes);
-    // SAFETY: thread 0 is the calling one; the kernel reads the 48 bytes that `size` says, and they live until it returns.
+    // SAFETY: thread 0 is the calling one; the kernel reads the 48 bytes that `size` says, and they
+    // live until it returns.
     let _ = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, address, 0) };
 }

@@ -1,9 +1,9 @@
-//! Devices on hosts of all kinds: block devices, full file systems, those that refuse O_DIRECT. Needs
-//! root for loop devices and mounts; what cannot be made is skipped and said.
+//! Devices on hosts of all kinds: block devices, full file systems, those that refuse O_DIRECT.
+//! Needs root for loop devices and mounts; what cannot be made is skipped and said.
 //!
-//! These tests run programs. Until such a process is another program it holds what every thread of the
-//! tests has open: locks of devices that were closed, sockets whose peers wait for their end. So they are
-//! not among the other tests, and one at a time.
+//! These tests run programs. Until such a process is another program it holds what every thread of
+//! the tests has open: locks of devices that were closed, sockets whose peers wait for their end.
+//! So they are not among the other tests, and one at a time.
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![expect(
     clippy::cast_possible_truncation,

@@ -1,4 +1,5 @@
-//! A process without descriptors: openings of segments wait until there are some, and are no errors.
+//! A process without descriptors: openings of segments wait until there are some, and are no
+//! errors.
 //!
 //! The limit belongs to the whole process, so each test runs again in a process of its own.
 

@@ -66,8 +66,9 @@ fn a_timeout_ends_the_sleep_and_not_before() {
         let device = rig.directory(4 * SEGMENT);
         rig.read(device, 0, BLOCK as usize).unwrap();
         rig.write(device, 0, &pattern(1, BLOCK as usize)).unwrap();
-        // The bell of a worker may ring late, and the kernel interrupts a sleep to make or dismiss the ring's
-        // own workers: a few sleeps may be cut short, on a busy machine. Nothing goes on doing so.
+        // The bell of a worker may ring late, and the kernel interrupts a sleep to make or dismiss
+        // the ring's own workers: a few sleeps may be cut short, on a busy machine. Nothing goes on
+        // doing so.
         const ASKED: Duration = Duration::from_millis(50);
         let mut slept = Vec::new();
         while slept.last().is_none_or(|last| *last < ASKED) {

@@ -1,8 +1,9 @@
-//! A host without a free byte: the daemon starts, serves, deletes and gives space back; and a first start that
-//! has no room is refused before it writes anything.
+//! A host without a free byte: the daemon starts, serves, deletes and gives space back; and a first
+//! start that has no room is refused before it writes anything.
 //!
 //! The story: a pool took the last of its host, was killed, and could not be started again, because
-//! `run/endpoints.json` was a new file at each start. Neither was there a way to delete anything then.
+//! `run/endpoints.json` was a new file at each start. Neither was there a way to delete anything
+//! then.
 
 use std::fs::{self, File};
 use std::io::Write;

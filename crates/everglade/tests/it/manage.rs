@@ -1,5 +1,5 @@
-//! Administering a running daemon (issue 4, items 1 and 2): the command line and the REST interface against the
-//! real binary, with real clients on what they make.
+//! Administering a running daemon (issue 4, items 1 and 2): the command line and the REST interface
+//! against the real binary, with real clients on what they make.
 
 mod deletion;
 mod devices;
@@ -61,7 +61,8 @@ pub(crate) fn refused(place: &Place, args: &[&str], exit: i32, parts: &[&str]) {
 pub(crate) fn everything(place: &Place) -> [Value; 3] {
     let mut aggregates = ask_json(place, &["aggregate", "show"]);
     for aggregate in aggregates["aggregates"].as_array_mut().expect("a list") {
-        // What the host has left is nobody's doing here, and a request is refused inside a consistency point.
+        // What the host has left is nobody's doing here, and a request is refused inside a
+        // consistency point.
         for name in [
             "host_free_bytes",
             "committed_cp",

@@ -21,8 +21,8 @@ pub(crate) fn everglade(data_dir: &Path) -> Command {
     with_data_dir(Command::new(env!("CARGO_BIN_EXE_everglade")), data_dir)
 }
 
-/// As [`everglade`], but ended when it takes too long, because a start that should have been refused
-/// would go on for ever. `timeout` is part of every Debian; 124 is its exit code.
+/// As [`everglade`], but ended when it takes too long, because a start that should have been
+/// refused would go on for ever. `timeout` is part of every Debian; 124 is its exit code.
 fn everglade_at_most(seconds: &str, data_dir: &Path) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", seconds, env!("CARGO_BIN_EXE_everglade")]);

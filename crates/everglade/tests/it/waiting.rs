@@ -1,4 +1,5 @@
-//! Waiting for what the daemon does on its own time: with a limit, and with words for the one who reads the failure.
+//! Waiting for what the daemon does on its own time: with a limit, and with words for the one who
+//! reads the failure.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,8 +16,8 @@ pub(crate) fn within(limit: Duration, what: &str, mut condition: impl FnMut() ->
     }
 }
 
-/// Waits for an event with this in its line. The daemon looks once a second whether all is well, so what has just
-/// happened may have none yet.
+/// Waits for an event with this in its line. The daemon looks once a second whether all is well, so
+/// what has just happened may have none yet.
 #[track_caller]
 pub(crate) fn event(place: &Place, part: &str) {
     within(Duration::from_secs(30), part, || {

@@ -154,7 +154,8 @@ impl Client {
         Ok(error)
     }
 
-    /// Takes one reply, with this much data if it is good; its error number, or the kind of what went wrong.
+    /// Takes one reply, with this much data if it is good; its error number, or the kind of what
+    /// went wrong.
     pub(crate) fn reply_with(&mut self, length: usize) -> Result<u32, io::ErrorKind> {
         let error = self.reply().map_err(|error| error.kind())?;
         if error == 0 {

@@ -1,9 +1,10 @@
-//! Version 1 of the format, record by record: each structure with something in every field, encoded, is the bytes in
-//! `tests/golden/v1.txt`, and those bytes, decoded, are the structure.
+//! Version 1 of the format, record by record: each structure with something in every field,
+//! encoded, is the bytes in `tests/golden/v1.txt`, and those bytes, decoded, are the structure.
 //!
-//! The file is never written again (decision 0018): a difference means that this build and another one of version 1
-//! would not understand each other's pools. A new structure gets a section of its own: `EVERGLADE_GOLDEN=write` adds
-//! those that are missing and changes none that is there. Whole pools are in `crates/testing/fixtures/v1`.
+//! The file is never written again (decision 0018): a difference means that this build and another
+//! one of version 1 would not understand each other's pools. A new structure gets a section of its
+//! own: `EVERGLADE_GOLDEN=write` adds those that are missing and changes none that is there. Whole
+//! pools are in `crates/testing/fixtures/v1`.
 //!
 //! ```text
 //! [name of a structure] bytes

@@ -243,8 +243,9 @@ fn every_subset_of_the_pages_of_a_group_that_ends_a_generation_leaves_a_prefix()
     }
 }
 
-/// A group crossed the halves and only its younger half arrived. The next life must not log in these
-/// generations: a third life, whose scan begins with the younger one, would take the leftover for its own.
+/// A group crossed the halves and only its younger half arrived. The next life must not log in
+/// these generations: a third life, whose scan begins with the younger one, would take the leftover
+/// for its own.
 #[test]
 fn the_younger_half_of_a_torn_group_is_a_trace() {
     let mut region = Region::new(16);

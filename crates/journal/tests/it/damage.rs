@@ -1,4 +1,5 @@
-//! What is not of this chain is never believed: leftovers, torn records, bad blocks, forged headers.
+//! What is not of this chain is never believed: leftovers, torn records, bad blocks, forged
+//! headers.
 
 use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_format::journal::Header;
@@ -84,8 +85,9 @@ fn records_of_another_place_epoch_or_aggregate_are_strangers() {
 
 #[test]
 fn a_whole_header_that_does_not_continue_leaves_traces() {
-    // The younger half of a torn group, whose older half never arrived, or another life's. The simulation finds it
-    // when the mount that follows takes no notice (`StrangersIgnored`), but once in many minutes only.
+    // The younger half of a torn group, whose older half never arrived, or another life's. The
+    // simulation finds it when the mount that follows takes no notice (`StrangersIgnored`), but
+    // once in many minutes only.
     let region = four_groups();
     for from in [at(1, 99), at(1, 101), at(0, 7)] {
         let (_, outcome) = region.scan(from);
@@ -98,8 +100,9 @@ fn a_whole_header_that_does_not_continue_leaves_traces() {
 
 #[test]
 fn leftovers_of_a_life_that_logged_the_same_sequences_are_not_continued() {
-    // Life 1 logs groups A, B; a bad block hides A from the mount, so life 2 begins at the same place. Of
-    // its own, shorter group only the first reaches the media. B continues A, but not what stands there.
+    // Life 1 logs groups A, B; a bad block hides A from the mount, so life 2 begins at the same
+    // place. Of its own, shorter group only the first reaches the media. B continues A, but not
+    // what stands there.
     let mut region = Region::new(64);
     let mut first = region.journal(1, at(1, 1));
     for number in 0..2 {
@@ -117,8 +120,9 @@ fn leftovers_of_a_life_that_logged_the_same_sequences_are_not_continued() {
 
 #[test]
 fn a_torn_header_of_another_life_hides_nothing() {
-    // A life is cut with a header on media and no payload. The next mount begins at the same place, has
-    // nothing to log until its first freeze, and logs then. Found by `what_is_durable_survives_every_cut`.
+    // A life is cut with a header on media and no payload. The next mount begins at the same place,
+    // has nothing to log until its first freeze, and logs then. Found by
+    // `what_is_durable_survives_every_cut`.
     let mut region = Region::new(64);
     let mut journal = region.journal(1, at(1, 1));
     journal.push(small(7));
@@ -158,7 +162,8 @@ fn older_generations_of_a_half_are_not_continued() {
 #[test]
 fn a_record_that_claims_more_than_its_half_is_not_read() {
     let mut region = four_groups();
-    // The last block of half 1 gets the first header, resealed for that place: ten pages do not follow.
+    // The last block of half 1 gets the first header, resealed for that place: ten pages do not
+    // follow.
     let key = key();
     let (header, _) = Header::decode(&region.blocks[64], &key).unwrap().unwrap();
     let last = region.blocks.len() - 1;

@@ -1,4 +1,5 @@
-//! The journal against a region in memory: every crash leaves what was promised, and nothing else passes.
+//! The journal against a region in memory: every crash leaves what was promised, and nothing else
+//! passes.
 
 mod crashes;
 mod damage;

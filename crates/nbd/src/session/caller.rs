@@ -1,5 +1,5 @@
-//! Who is at the other end of a session, and what that decides: whether the connection must be encrypted first,
-//! and which exports there are for it.
+//! Who is at the other end of a session, and what that decides: whether the connection must be
+//! encrypted first, and which exports there are for it.
 
 use core::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -20,8 +20,8 @@ pub enum TlsMode {
 
 /// Decides which exports a caller may see. Names of others do not exist for it.
 pub trait AllowList: Send + Sync {
-    /// Whether somebody at `address`, `None` is a local socket, whose certificate has these `names`, may use
-    /// `export`.
+    /// Whether somebody at `address`, `None` is a local socket, whose certificate has these
+    /// `names`, may use `export`.
     fn allows(&self, export: &str, address: Option<IpAddr>, names: &[String]) -> bool;
 }
 

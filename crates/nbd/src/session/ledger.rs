@@ -46,7 +46,8 @@ impl Ledger {
     /// Takes memory, within the session's share and the table's budget. Otherwise it is noted what
     /// is wanted, unless it is the session itself that has to give something back first.
     pub(super) fn take(&mut self, bytes: u64, class: Class) -> bool {
-        // Data that a begun reply needs is exempt: requests behind it may have used the whole share.
+        // Data that a begun reply needs is exempt: requests behind it may have used the whole
+        // share.
         let is_within =
             class == Class::Again || self.held() + bytes <= self.memory.share().min(self.most);
         if !is_within {

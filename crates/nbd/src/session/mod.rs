@@ -12,24 +12,24 @@
 //! [`Session::received`]; it sends what [`Session::transmit_buffers`] names and says how much with
 //! [`Session::transmitted`]; it passes on completions with [`Session::completed`]. Each of these
 //! calls does everything that has become possible, so between calls a session waits for exactly the
-//! things it says: [`Session::wants_read`], [`Session::wants_write`], [`Session::wants_tls`], [`Session::wants_place`],
-//! operations in flight.
+//! things it says: [`Session::wants_read`], [`Session::wants_write`], [`Session::wants_tls`],
+//! [`Session::wants_place`], operations in flight.
 //!
 //! Invariants:
 //!
-//! 1. Bytes are interpreted in the order received; a payload byte is copied at most once, and not at
-//!    all when its slice was already under way when it was received.
+//! 1. Bytes are interpreted in the order received; a payload byte is copied at most once, and not
+//!    at all when its slice was already under way when it was received.
 //! 2. Memory is bounded by [`Settings`] and by what sessions of a table have together
 //!    (`crate::memory`): staging, payload in flight, requests in flight (a request counts until the
 //!    last byte of its reply was sent). At a bound the session stops reading (*stalls*) and goes on
 //!    when something was completed or sent, or when it is its turn (`Session::resume`).
 //! 3. While options are haggled, the next option is not looked at before all replies were sent.
-//! 4. A simple reply carries its error in front of its data, so the reply of a read is queued when all
-//!    its slices are known to be good; chunks are queued as slices finish. Replies end in the order in
-//!    which requests finish. A reply that has begun and cannot be ended ends the session.
+//! 4. A simple reply carries its error in front of its data, so the reply of a read is queued when
+//!    all its slices are known to be good; chunks are queued as slices finish. Replies end in the
+//!    order in which requests finish. A reply that has begun and cannot be ended ends the session.
 //! 5. A session that asks for its place has opened nothing, and has nothing in flight or to send.
-//! 6. The LUN, and images it is compared with, are closed after the last operation in flight completed, whatever
-//!    ended the session.
+//! 6. The LUN, and images it is compared with, are closed after the last operation in flight
+//!    completed, whatever ended the session.
 
 mod caller;
 mod greeting;
@@ -150,7 +150,8 @@ impl Session {
     /// If the low 32 bits of `token_base` are not zero.
     #[must_use]
     pub fn new(token_base: Token, settings: Settings, metrics: &Arc<SessionMetrics>) -> Self {
-        // Other classes have almost half of a budget, so it is twice what payload of long requests needs.
+        // Other classes have almost half of a budget, so it is twice what payload of long requests
+        // needs.
         let memory = Memory::new(2 * settings.payload_in_flight_max);
         Self::within(token_base, settings, metrics, &Arc::new(memory))
     }
@@ -199,8 +200,8 @@ impl Session {
         self
     }
 
-    /// The acknowledgement of TLS was sent: the owner is to encrypt the stream from here on, and to say so with
-    /// [`Session::tls_begun`]. Nothing is received before.
+    /// The acknowledgement of TLS was sent: the owner is to encrypt the stream from here on, and to
+    /// say so with [`Session::tls_begun`]. Nothing is received before.
     #[must_use]
     pub fn wants_tls(&self) -> bool {
         self.awaits_tls && self.state == State::Open && self.outgoing.is_empty()
@@ -215,8 +216,8 @@ impl Session {
         self.awaits_tls = false;
     }
 
-    /// The export the client is about to open: the owner is to call [`Session::placed`], perhaps after the session was
-    /// moved to another table. Nothing is received before.
+    /// The export the client is about to open: the owner is to call [`Session::placed`], perhaps
+    /// after the session was moved to another table. Nothing is received before.
     #[must_use]
     pub fn wants_place(&self) -> Option<&str> {
         match &self.place {
@@ -285,8 +286,8 @@ impl Session {
             if more_slices {
                 return count;
             }
-            // After a long payload comes probably another: its header, and no more, or what follows would
-            // be copied once more on its way into pages.
+            // After a long payload comes probably another: its header, and no more, or what follows
+            // would be copied once more on its way into pages.
             if unfilled >= LONG_PAYLOAD_BYTES {
                 staged = header_bytes;
             }
@@ -385,8 +386,9 @@ impl Session {
         let Phase::Transmission(transmission) = &mut self.phase else {
             panic!("an operation completed before transmission began");
         };
-        // The LUN was deleted, or its aggregate failed: what was acknowledged and not flushed may be lost,
-        // and nobody may find that under a connection that goes on (docs/design/design.md §5).
+        // The LUN was deleted, or its aggregate failed: what was acknowledged and not flushed may
+        // be lost, and nobody may find that under a connection that goes on (docs/design/design.md
+        // §5).
         let gone = result.is_err() && target.size_bytes(transmission.lun()).is_none();
         let gone = gone || matches!(result, Err(Error::Gone));
         let outgoing = if self.state == State::Abandoned {

@@ -1,9 +1,9 @@
 //! The queue of messages to send, and how they are gathered into one send.
 //!
 //! The data of reads stays in the pages the target returned; a message only refers to them and
-//! drops them when they were sent. Data of a long request may be *owed*: it is not in memory, and is
-//! read when its turn comes ([`Outgoing::owed`], [`Outgoing::pay`]). What is owed from the beginning
-//! did not fit; what the peer does not take becomes owed when others wait for memory
+//! drops them when they were sent. Data of a long request may be *owed*: it is not in memory, and
+//! is read when its turn comes ([`Outgoing::owed`], [`Outgoing::pay`]). What is owed from the
+//! beginning did not fit; what the peer does not take becomes owed when others wait for memory
 //! ([`Outgoing::yield_memory`]), also in the middle of a message. The bytes of a request of one
 //! operation are never owed: read again, they would be of another moment.
 //!
@@ -200,7 +200,8 @@ impl Parts {
         held
     }
 
-    /// Drops what was sent of the first `sent` bytes of the data, and adds the memory of it to `released`.
+    /// Drops what was sent of the first `sent` bytes of the data, and adds the memory of it to
+    /// `released`.
     fn forget(&mut self, sent: u64, released: &mut Released) {
         while let Some(first) = self.parts.front()
             && self.gone + u64::from(first.length()) <= sent
@@ -211,8 +212,8 @@ impl Parts {
         }
     }
 
-    /// Owes everything of which not all was sent, `sent` bytes of the data being sent. Adds the memory of it to
-    /// `released`.
+    /// Owes everything of which not all was sent, `sent` bytes of the data being sent. Adds the
+    /// memory of it to `released`.
     fn yield_memory(&mut self, sent: u64, released: &mut Released) {
         let mut skip = u32::try_from(sent.saturating_sub(self.gone)).expect("within a message");
         for part in std::mem::take(&mut self.parts) {
@@ -419,8 +420,8 @@ impl Outgoing {
 }
 
 impl Message {
-    /// Names the message's memory in order, without its first `skip` bytes, up to what it owes. False if there is not a
-    /// buffer for each piece.
+    /// Names the message's memory in order, without its first `skip` bytes, up to what it owes.
+    /// False if there is not a buffer for each piece.
     fn name<'a>(&'a self, skip: u64, buffers: &mut Buffers<'_, 'a>) -> bool {
         let head = self.head.bytes();
         let mut skip = skip;

@@ -10,8 +10,8 @@ use crate::memory::LARGEST_BYTES;
 pub struct Settings {
     /// Sizes told to clients and enforced.
     pub limits: Limits,
-    /// Bytes held at once for requests: writes being received or executed, reads being executed or sent. Never
-    /// below what one operation takes, which would otherwise never fit.
+    /// Bytes held at once for requests: writes being received or executed, reads being executed or
+    /// sent. Never below what one operation takes, which would otherwise never fit.
     pub payload_in_flight_max: u64,
     /// Requests at once, each counted until its reply was sent. Below 65,536, because the number of
     /// a request is 16 bits of its operations' tokens.
@@ -20,11 +20,12 @@ pub struct Settings {
     pub staging_bytes: usize,
     /// Options a client may send before it must have chosen; a handshake needs about five.
     pub options_max: u32,
-    /// A session from which nothing came for this long, and for which nothing is under way, is ended. A disk
-    /// may have nothing to do for days, so this is for those who know better.
+    /// A session from which nothing came for this long, and for which nothing is under way, is
+    /// ended. A disk may have nothing to do for days, so this is for those who know better.
     pub idle_max: Option<Nanos>,
-    /// Before an export is opened the owner is asked where ([`Session::wants_place`](crate::Session::wants_place)).
-    /// For owners with several tables of sessions.
+    /// Before an export is opened the owner is asked where
+    /// ([`Session::wants_place`](crate::Session::wants_place)). For owners with several tables of
+    /// sessions.
     pub asks_for_place: bool,
 }
 
@@ -34,13 +35,14 @@ impl Settings {
     pub(crate) const OPTION_BYTES_MAX: u32 = 8 << 10;
     /// Longest option data that is skipped, to answer with an error; beyond, the peer is not sane.
     pub(crate) const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
-    /// Longest request that is carried out, and longest payload of a refused write that is skipped: so many times
-    /// what a client is told. Requests are carried out in slices, so nothing speaks against clients that ignore
-    /// our limit a little (proto "Size constraints").
+    /// Longest request that is carried out, and longest payload of a refused write that is skipped:
+    /// so many times what a client is told. Requests are carried out in slices, so nothing speaks
+    /// against clients that ignore our limit a little (proto "Size constraints").
     const ACCEPTED_FACTOR: u32 = 2;
     /// The smallest staging that is useful in a handshake: one option with its header.
     const STAGING_BYTES_MIN: usize = 16 << 10;
-    /// The smallest staging that is useful after the handshake: some requests, the rest of a block and one more block.
+    /// The smallest staging that is useful after the handshake: some requests, the rest of a block
+    /// and one more block.
     const STAGING_BYTES_LEAST: usize = 8 << 10;
 
     /// The same, with values that cannot work moved to the nearest that can.

@@ -35,7 +35,8 @@ pub(super) struct Context {
 pub(super) enum Tells {
     /// Whether it takes space.
     Allocation,
-    /// Whether it may read differently than in an image; nothing if that was gone when the export was opened.
+    /// Whether it may read differently than in an image; nothing if that was gone when the export
+    /// was opened.
     Changed { since: Option<LunHandle> },
 }
 

@@ -53,8 +53,8 @@ impl Session {
         }
     }
 
-    /// Others wait for memory: gives up what can be had again. `takes_nothing` says that the peer does not take what
-    /// is sent, `sends_nothing` that nothing comes from it.
+    /// Others wait for memory: gives up what can be had again. `takes_nothing` says that the peer
+    /// does not take what is sent, `sends_nothing` that nothing comes from it.
     pub(crate) fn yield_memory(
         &mut self,
         takes_nothing: bool,

@@ -35,7 +35,8 @@ pub mod states {
     pub const HOLE: u32 = 1 << 0;
     /// It reads as zeroes.
     pub const ZERO: u32 = 1 << 1;
-    /// In `everglade:changed:…`: it may read differently than in that image. All other bits are zero, always.
+    /// In `everglade:changed:…`: it may read differently than in that image. All other bits are
+    /// zero, always.
     pub const CHANGED: u32 = 1 << 0;
 }
 

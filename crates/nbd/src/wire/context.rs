@@ -1,5 +1,5 @@
-//! Metadata contexts: the data of `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`, and of their
-//! replies (proto "Metadata querying", "Option types").
+//! Metadata contexts: the data of `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`, and
+//! of their replies (proto "Metadata querying", "Option types").
 
 use super::fields::{string, take_bytes, take_u32};
 
@@ -46,8 +46,8 @@ impl ContextRequest {
         bytes
     }
 
-    /// `None` unless `data` is exactly one request with proper strings. Their number is bounded by the
-    /// length of the data, not by what it claims.
+    /// `None` unless `data` is exactly one request with proper strings. Their number is bounded by
+    /// the length of the data, not by what it claims.
     #[must_use]
     pub fn parse(data: &[u8]) -> Option<Self> {
         let mut rest = data;

@@ -2,7 +2,8 @@
 //!
 //! All numbers are big-endian (proto "Conventions"). Parsers take exactly the bytes of one message,
 //! never panic and never allocate more than the bytes they were given; what they return is well
-//! formed, not yet permitted. The server needs one direction of each codec, scripted peers the other.
+//! formed, not yet permitted. The server needs one direction of each codec, scripted peers the
+//! other.
 //!
 //! ```text
 //! server                                   client

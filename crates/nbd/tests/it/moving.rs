@@ -97,7 +97,8 @@ fn it_does_not_ask_for_what_it_refuses() {
         "the one it gets"
     );
 
-    // What is for others does not exist, and is not asked for either; nor is anything before encryption.
+    // What is for others does not exist, and is not asked for either; nor is anything before
+    // encryption.
     let mut peer = Peer::new(two_luns(), asking());
     peer.session = peer.session.with_caller(Caller {
         tls: TlsMode::Required,

@@ -58,7 +58,8 @@ impl Peer {
         peer
     }
 
-    /// Connected as somebody in particular, nothing exchanged but the greeting and the client's flags.
+    /// Connected as somebody in particular, nothing exchanged but the greeting and the client's
+    /// flags.
     pub(crate) fn called_by(target: Held, caller: Caller) -> Self {
         let mut peer = Self::new(target, Settings::default());
         peer.session = peer.session.with_caller(caller);

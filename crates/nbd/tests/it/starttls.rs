@@ -1,4 +1,5 @@
-//! `STARTTLS`, as far as the session knows about it: when it may come, what it forgets, and who waits for whom.
+//! `STARTTLS`, as far as the session knows about it: when it may come, what it forgets, and who
+//! waits for whom.
 
 use everglade_nbd::{Caller, TlsMode};
 

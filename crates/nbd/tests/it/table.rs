@@ -318,7 +318,8 @@ fn an_idle_session_is_ended_if_that_is_wanted() {
     }
 }
 
-/// A client that takes everything at once is sent a bounded amount in a turn, and is ready again behind the others.
+/// A client that takes everything at once is sent a bounded amount in a turn, and is ready again
+/// behind the others.
 #[test]
 fn who_takes_much_waits_for_the_others_now_and_then() {
     let mut target = Held::with_lun(32 * MIB);

@@ -1,5 +1,5 @@
-//! Who may call over NBD, and how: encryption, allow-lists, idle connections. Keys of the file only, because none
-//! of this changes from one start to the next.
+//! Who may call over NBD, and how: encryption, allow-lists, idle connections. Keys of the file
+//! only, because none of this changes from one start to the next.
 //!
 //! ```toml
 //! [nbd]
@@ -222,7 +222,8 @@ fn same_bits(a: u128, b: u128, width: u8, bits: u8) -> bool {
 /// Why a text is not where callers come from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not where callers come from; expected an address, a network such as 10.1.0.0/16, cert:NAME, or local"
+    "'{0}' is not where callers come from; expected an address, a network such as 10.1.0.0/16, \
+    cert:NAME, or local"
 )]
 pub struct NotAnOrigin(String);
 

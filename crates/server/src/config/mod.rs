@@ -199,7 +199,8 @@ pub struct Config {
     pub io: IoMode,
     /// The NBD server.
     pub nbd: Nbd,
-    /// Socket of the REST interface: absolute, short enough for the kernel. None: nobody can administer.
+    /// Socket of the REST interface: absolute, short enough for the kernel. None: nobody can
+    /// administer.
     pub api_unix: Option<PathBuf>,
     /// REST over TCP. None: nobody can administer from elsewhere.
     pub api_tcp: Option<ApiTcp>,

@@ -71,7 +71,8 @@ impl Pattern {
 /// Why a text is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{text}' names no exports: {problem}; expected VOLUME/LUN, VOLUME/LUN@SNAPSHOT, or how such names begin and then *, \
+    "'{text}' names no exports: {problem}; expected VOLUME/LUN, VOLUME/LUN@SNAPSHOT, or how such \
+    names begin and then *, \
      such as VOLUME/* or *"
 )]
 pub struct NotAPattern {

@@ -38,7 +38,8 @@ impl FromStr for AcceptRollback {
                 cp: cp.parse().map_err(|_| format!("'{cp}' is too large"))?,
             }),
             _ => Err(format!(
-                "'{text}' does not say what to accept; expected AGGREGATE@CP, as the refusal says it"
+                "'{text}' does not say what to accept; expected AGGREGATE@CP, as the refusal says \
+                it"
             )),
         }
     }

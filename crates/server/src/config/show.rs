@@ -125,7 +125,8 @@ mod tests {
             metrics_tcp: Some("off".parse().expect("off")),
             nbd_callers: file::parse(
                 Path::new("some.toml"),
-                "nbd.tls = 'offered'\nnbd.tls_certificates = '/tls'\nnbd.tls_clients = 'certified'\n\
+                "nbd.tls = 'offered'\nnbd.tls_certificates = '/tls'\nnbd.tls_clients = \
+                'certified'\n\
                  nbd.idle_timeout = '5m'\nnbd.allow.'v/*' = ['10.0.0.0/8', 'local']\n\
                  nbd.allow.'v/l' = []",
             )

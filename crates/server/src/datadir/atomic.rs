@@ -1,6 +1,7 @@
 //! Replacing a small file so that power loss leaves the old one or the new one, whole.
 //!
-//! write `NAME.new` with the mode of the file → fsync it → rename over `NAME` → fsync the directory.
+//! write `NAME.new` with the mode of the file → fsync it → rename over `NAME` → fsync the
+//! directory.
 //!
 //! If power fails before the rename is durable, the old file stands and `NAME.new` is a leftover
 //! that the next start removes; nobody ever reads it. The fsync before the rename is what keeps a

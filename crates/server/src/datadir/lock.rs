@@ -3,7 +3,8 @@
 //! The lock is a flock on the open file: the kernel drops it with the process, so a crash never
 //! leaves one behind and a pid in the file proves nothing. The pid is there only so that a refusal
 //! can name the holder, and is checked against what the kernel lists in `/proc/locks` first. It is
-//! written over the last one in place, which needs no space; the daemon starts even if it cannot write it.
+//! written over the last one in place, which needs no space; the daemon starts even if it cannot
+//! write it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek};
@@ -95,7 +96,8 @@ fn holder(file: &File) -> String {
 }
 
 /// The kernel's list has `1: FLOCK ADVISORY WRITE 4711 fe:00:262150 0 EOF`. Some file systems list
-/// another device number than `stat` gives, so the inode alone decides; pid 0 is another container's.
+/// another device number than `stat` gives, so the inode alone decides; pid 0 is another
+/// container's.
 fn listed_holder(file: &File) -> Option<u32> {
     let inode = file.metadata().ok()?.ino().to_string();
     let locks = fs::read_to_string("/proc/locks").ok()?;

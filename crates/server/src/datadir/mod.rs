@@ -19,8 +19,8 @@
 //! 1. What is not ours is never written to: [`recognise`](format_file::recognise) only reads, and
 //!    everything before the lock does nothing else, except to create a directory that was missing.
 //! 2. What was recognised before the lock is recognised again under it: two first starts may race.
-//! 3. `FORMAT` is the first file made and the lock is the only one that may precede it, so a crash in
-//!    a first start leaves either a blank directory or one of ours.
+//! 3. `FORMAT` is the first file made and the lock is the only one that may precede it, so a crash
+//!    in a first start leaves either a blank directory or one of ours.
 //! 4. Files are replaced whole: power loss leaves the old or the new one. What a start, a stop or a
 //!    deletion writes is a [`SmallFile`], whose space was set aside before; so none of these fails
 //!    because the host is full. What only a first start writes ([`atomic`]) needs space.
@@ -95,7 +95,8 @@ impl DataDir {
     /// Opens `path`, creating or initialising it when it is missing or blank.
     ///
     /// # Errors
-    /// Not ours, newer, damaged, in use, or the system refused; nothing was written in the first four.
+    /// Not ours, newer, damaged, in use, or the system refused; nothing was written in the first
+    /// four.
     pub fn open(path: &Path) -> Result<DataDir, DataDirError> {
         if fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             create_dir(path, MODE_OPEN)?;
@@ -154,14 +155,15 @@ impl DataDir {
         ]
     }
 
-    /// Sets space aside for the small files. A directory of an earlier version on a full host has none,
-    /// and does without until there is some.
+    /// Sets space aside for the small files. A directory of an earlier version on a full host has
+    /// none, and does without until there is some.
     fn set_aside(&mut self) {
         let outcomes = self.small_files().map(|file| file.prepare());
         let failed = outcomes.into_iter().find_map(Result::err);
         if let (Some(error), false) = (&failed, self.owed.spares) {
             tracing::warn!(
-                "no space can be set aside in the data directory, so changes of aggregates may fail \
+                "no space can be set aside in the data directory, so changes of aggregates may \
+                fail \
                  until its file system has some: {error}"
             );
         }

@@ -52,8 +52,8 @@ pub fn check(directory: &Path) -> Result<(), DataDirError> {
     })
 }
 
-/// Removes permissions that files of earlier versions give to others. `expected` has names below the
-/// directory, and what they may allow.
+/// Removes permissions that files of earlier versions give to others. `expected` has names below
+/// the directory, and what they may allow.
 pub fn correct(directory: &Path, expected: &[(&str, u32)]) {
     for &(name, allowed) in expected {
         let path = directory.join(name);

@@ -78,7 +78,8 @@ impl Seen {
             Ok(seen) => seen,
             Err(found) => {
                 tracing::warn!(
-                    "{NAME} cannot be read: {found}; older copies of devices are not recognised at this start"
+                    "{NAME} cannot be read: {found}; older copies of devices are not recognised at \
+                    this start"
                 );
                 Seen::default()
             }

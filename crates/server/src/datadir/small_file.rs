@@ -19,12 +19,13 @@
 //! 2. Contents are text that may end with spaces and a line end (TOML, JSON). The file is filled up
 //!    with these to whole blocks, so that its length and its blocks never change: cutting a file
 //!    would give blocks back that the next replacement needs. [`SmallFile::read`] takes them off.
-//! 3. Blocks are *written* when the spare is made, not only reserved: to write into a reservation may
-//!    need a block for the host's own books.
+//! 3. Blocks are *written* when the spare is made, not only reserved: to write into a reservation
+//!    may need a block for the host's own books.
 //! 4. A file leaves at least `ROOM` bytes for contents that become longer on a full host. Beyond
 //!    that it grows in steps of whole blocks, which needs space.
-//! 5. A missing spare is not an error: a directory of an earlier version has none, and the host may be
-//!    full. Then a replacement makes one first, and fails if it cannot, with the old file untouched.
+//! 5. A missing spare is not an error: a directory of an earlier version has none, and the host may
+//!    be full. Then a replacement makes one first, and fails if it cannot, with the old file
+//!    untouched.
 //!
 //! Where the host cannot exchange names (some network file systems), the spare replaces the file by
 //! `rename`, which needs no space either, and a new spare is made afterwards. A host that never
@@ -68,8 +69,9 @@ impl SmallFile {
         &self.path
     }
 
-    /// The contents without what fills the file up, but with a last line end; `None` if there is no file.
-    /// Of a file that is longer than `bytes_max`, only so much that the caller sees it is too long.
+    /// The contents without what fills the file up, but with a last line end; `None` if there is no
+    /// file. Of a file that is longer than `bytes_max`, only so much that the caller sees it is too
+    /// long.
     ///
     /// # Errors
     /// The system refused.
@@ -113,8 +115,8 @@ impl SmallFile {
         length(&self.spare()) >= length(&self.path).max(1).next_multiple_of(STEP as u64)
     }
 
-    /// Makes `contents` the contents. Durable when it returns. Sets space aside for the next time as
-    /// far as the host has any.
+    /// Makes `contents` the contents. Durable when it returns. Sets space aside for the next time
+    /// as far as the host has any.
     ///
     /// # Errors
     /// The system refused; the old contents stand.
@@ -162,8 +164,8 @@ impl SmallFile {
         PathBuf::from(name)
     }
 
-    /// Writes `contents` over the spare and fills it up to `wanted` bytes, or to its length if that is
-    /// more. A spare that the host refuses to make or to lengthen is as long as before.
+    /// Writes `contents` over the spare and fills it up to `wanted` bytes, or to its length if that
+    /// is more. A spare that the host refuses to make or to lengthen is as long as before.
     fn write_spare(&self, contents: &[u8], wanted: usize) -> Result<(), DataDirError> {
         let spare = self.spare();
         let failed = |error| DataDirError::io("write", &spare, error);

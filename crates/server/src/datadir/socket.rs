@@ -1,8 +1,8 @@
 //! Socket files that a killed daemon left behind.
 //!
 //! Under the lock nobody of ours listens on a socket of this data directory. A path given by hand
-//! may belong to somebody else, so a socket is removed only if nobody answers on it, and a file that
-//! is not a socket never is.
+//! may belong to somebody else, so a socket is removed only if nobody answers on it, and a file
+//! that is not a socket never is.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,5 @@
-//! Metrics and health, on a listener of their own: read-only, so it may be open where the administration is not.
+//! Metrics and health, on a listener of their own: read-only, so it may be open where the
+//! administration is not.
 //!
 //! | path | answers |
 //! | --- | --- |
@@ -6,8 +7,8 @@
 //! | `/healthz` | 200 while every thread of the data plane gives a sign of life in time, else 503 |
 //! | `/readyz` | 200 while at least one aggregate serves and nobody has asked for a stop, else 503 |
 //!
-//! A thread of its own answers, so that neither a stuck administrator nor a change under way keeps a monitor
-//! waiting. Counters are read where they are counted; nothing is kept twice.
+//! A thread of its own answers, so that neither a stuck administrator nor a change under way keeps
+//! a monitor waiting. Counters are read where they are counted; nothing is kept twice.
 
 mod collect;
 mod page;

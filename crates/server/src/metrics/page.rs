@@ -1,4 +1,5 @@
-//! A page in the text format of Prometheus, version 0.0.4. Only metrics of the table can be put on it.
+//! A page in the text format of Prometheus, version 0.0.4. Only metrics of the table can be put on
+//! it.
 
 use std::fmt::Write as _;
 
@@ -88,7 +89,8 @@ impl Family<'_> {
         names.zip(values.iter().copied()).collect()
     }
 
-    /// Counts by upper bound in nanoseconds, the last without one; not cumulative. And the sum in nanoseconds.
+    /// Counts by upper bound in nanoseconds, the last without one; not cumulative. And the sum in
+    /// nanoseconds.
     pub(super) fn histogram(&mut self, labels: &[&str], bounds: &[u64], counts: &[u64], sum: u64) {
         assert_eq!(counts.len(), bounds.len() + 1, "one bucket has no bound");
         let labels = self.labelled(labels);

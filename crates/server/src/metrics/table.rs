@@ -1,5 +1,6 @@
-//! Every metric there is: its name, kind, labels and meaning. What is not here is not shown, and the dashboard
-//! and the alert rules of `dist/` may name nothing else; tests hold all three together.
+//! Every metric there is: its name, kind, labels and meaning. What is not here is not shown, and
+//! the dashboard and the alert rules of `dist/` may name nothing else; tests hold all three
+//! together.
 
 use std::fmt::Write as _;
 
@@ -64,60 +65,100 @@ const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'stat
 /// All, in the order of a page.
 #[rustfmt::skip]
 pub const METRICS: &[Metric] = &[
-    gauge("everglade_build_info", &["version"], "Always 1; the label has the version of the program."),
+    gauge("everglade_build_info", &["version"], "Always 1; the label has the version of the \
+        program."),
     gauge("everglade_uptime_seconds", &[], "Time since the daemon was ready."),
     gauge("everglade_health", &[], "0 healthy, 1 somebody should look, 2 something does not work."),
-    gauge("everglade_conditions", &["code", "object"], "1 for every condition that status reports now."),
-    gauge("everglade_aggregate_up", &["aggregate"], "1 if the aggregate serves, else 0; 0 too if it can only be read."),
+    gauge("everglade_conditions", &["code", "object"], "1 for every condition that status reports \
+        now."),
+    gauge("everglade_aggregate_up", &["aggregate"], "1 if the aggregate serves, else 0; 0 too if \
+        it can only be read."),
     gauge("everglade_volumes", &[], "Number of volumes."),
     gauge("everglade_luns", &[], "Number of LUNs."),
-    gauge("everglade_aggregate_read_only", &["aggregate"], "1 if everything in the aggregate can be read and nothing can be changed."),
+    gauge("everglade_aggregate_read_only", &["aggregate"], "1 if everything in the aggregate can \
+        be read and nothing can be changed."),
     gauge("everglade_jobs_running", &[], "Jobs under way."),
-    gauge("everglade_history_unwritten", &[], "Changes that are missing from the history on disk, because it could not be written."),
-    gauge("everglade_space_bytes", &["object", "kind"], "Space of an aggregate: size, used, free, reserve, pending (running deletions have yet to free it), logical (sizes of its LUNs), shared, dirty (in memory), host_backed, host_free."),
+    gauge("everglade_history_unwritten", &[], "Changes that are missing from the history on disk, \
+        because it could not be written."),
+    gauge("everglade_space_bytes", &["object", "kind"], "Space of an aggregate: size, used, free, \
+        reserve, pending (running deletions have yet to free it), logical (sizes of its LUNs), \
+        shared, dirty (in memory), host_backed, host_free."),
     counter("everglade_nbd_requests_total", &["op"], "NBD requests that were answered."),
-    counter("everglade_nbd_request_errors_total", &["op"], "NBD requests that were answered with an error."),
-    counter("everglade_nbd_bytes_total", &["op"], "Bytes of the ranges of NBD requests without an error."),
+    counter("everglade_nbd_request_errors_total", &["op"], "NBD requests that were answered with \
+        an error."),
+    counter("everglade_nbd_bytes_total", &["op"], "Bytes of the ranges of NBD requests without an \
+        error."),
     Metric { name: "everglade_nbd_request_duration_seconds", kind: Kind::Histogram, labels: &["op"], help: "Time from the header of an NBD request to its answer." },
     counter("everglade_nbd_requests_refused_total", &[], "NBD requests of an unknown kind."),
     gauge("everglade_nbd_connections", &[], "NBD connections now."),
-    gauge("everglade_reactor_connections", &["reactor"], "Connections of each reactor (a thread of the data plane)."),
-    counter("everglade_connections_moved_total", &[], "Connections that moved to another reactor when the client named the export."),
-    gauge("everglade_reactor_aggregates", &["reactor"], "Aggregates whose consistency points run on each reactor. The server places the connections of their exports on another reactor, if that has at most as many connections."),
+    gauge("everglade_reactor_connections", &["reactor"], "Connections of each reactor (a thread of \
+        the data plane)."),
+    counter("everglade_connections_moved_total", &[], "Connections that moved to another reactor \
+        when the client named the export."),
+    gauge("everglade_reactor_aggregates", &["reactor"], "Aggregates whose consistency points run \
+        on each reactor. The server places the connections of their exports on another reactor, if \
+        that has at most as many connections."),
     counter("everglade_nbd_sessions_total", &[], "NBD sessions since the daemon started."),
-    counter("everglade_nbd_handshakes_failed_total", &[], "NBD sessions that ended before an export was chosen."),
+    counter("everglade_nbd_handshakes_failed_total", &[], "NBD sessions that ended before an \
+        export was chosen."),
     gauge("everglade_cp_number", &["aggregate"], "The last committed consistency point."),
-    counter("everglade_cp_total", &["aggregate", "trigger"], "Consistency points, by their trigger."),
-    counter("everglade_cp_back_to_back_total", &["aggregate"], "Consistency points that began at once, because clients wrote more during the one before than memory can hold: clients wait."),
+    counter("everglade_cp_total", &["aggregate", "trigger"], "Consistency points, by their \
+        trigger."),
+    counter("everglade_cp_back_to_back_total", &["aggregate"], "Consistency points that began at \
+        once, because clients wrote more during the one before than memory can hold: clients \
+        wait."),
     gauge("everglade_journal_half_bytes", &["aggregate"], "Size of one half of the journal."),
-    gauge("everglade_journal_fill_ratio", &["aggregate"], "Fill level of the current half, 0 to 1."),
-    gauge("everglade_journal_unlogged_bytes", &["aggregate"], "Changes in memory for which no client has asked for durability."),
-    gauge("everglade_lost_blocks", &["aggregate"], "Blocks that became lost since the volumes were made."),
-    counter("everglade_unreadable_blocks_total", &["aggregate"], "Blocks found to be damaged or unreadable since the aggregate was opened."),
-    gauge("everglade_recovery_operations", &["aggregate"], "Operations replayed from the journal when the aggregate was opened."),
+    gauge("everglade_journal_fill_ratio", &["aggregate"], "Fill level of the current half, 0 to \
+        1."),
+    gauge("everglade_journal_unlogged_bytes", &["aggregate"], "Changes in memory for which no \
+        client has asked for durability."),
+    gauge("everglade_lost_blocks", &["aggregate"], "Blocks that became lost since the volumes were \
+        made."),
+    counter("everglade_unreadable_blocks_total", &["aggregate"], "Blocks found to be damaged or \
+        unreadable since the aggregate was opened."),
+    gauge("everglade_recovery_operations", &["aggregate"], "Operations replayed from the journal \
+        when the aggregate was opened."),
     gauge("everglade_recovery_bytes", &["aggregate"], "Bytes of the journal read for that replay."),
     gauge("everglade_recovery_seconds", &["aggregate"], "Duration of that replay."),
-    counter("everglade_metadata_mended_total", &["aggregate", "file"], "Blocks of metadata that could not be read and were derived from others since the aggregate was opened."),
+    counter("everglade_metadata_mended_total", &["aggregate", "file"], "Blocks of metadata that \
+        could not be read and were derived from others since the aggregate was opened."),
     Metric { name: "everglade_cp_phase_seconds", kind: Kind::Histogram, labels: &["aggregate", "phase"], help: "How long each phase of the consistency points took; clients wait for freeze and publish only." },
-    counter("everglade_cp_wait_seconds_total", &["aggregate", "cause"], "How long consistency points waited: load (blocks that were not in memory), device (their own writes; only so many may be in flight)."),
-    counter("everglade_snapshot_scan_maps_total", &["volume", "way"], "Map blocks that deletions of snapshots processed: by subtraction, by addition, or skipped because nothing changes in them."),
-    gauge("everglade_snapshot_scan_pace_ratio", &["volume"], "Share of their usual work that the scans of the volume do in a consistency point, 0 to 1; at 0 they pause."),
-    counter("everglade_volume_read_bytes_total", &["volume"], "Bytes that clients read since the volume was opened."),
-    counter("everglade_volume_written_bytes_total", &["volume"], "Bytes that clients wrote since the volume was opened."),
-    gauge("everglade_volume_space_bytes", &["volume", "kind"], "Space of a volume: logical (sizes of its LUNs), used (what they take from the aggregate)."),
-    counter("everglade_device_errors_total", &["device", "kind"], "Operations that a device, or its host, failed: io, no_space, gone."),
-    counter("everglade_fallthrough_total", &["path", "reason"], "Operations that could not take a fast path and took the general path."),
+    counter("everglade_cp_wait_seconds_total", &["aggregate", "cause"], "How long consistency \
+        points waited: load (blocks that were not in memory), device (their own writes; only so \
+        many may be in flight)."),
+    counter("everglade_snapshot_scan_maps_total", &["volume", "way"], "Map blocks that deletions \
+        of snapshots processed: by subtraction, by addition, or skipped because nothing changes in \
+        them."),
+    gauge("everglade_snapshot_scan_pace_ratio", &["volume"], "Share of their usual work that the \
+        scans of the volume do in a consistency point, 0 to 1; at 0 they pause."),
+    counter("everglade_volume_read_bytes_total", &["volume"], "Bytes that clients read since the \
+        volume was opened."),
+    counter("everglade_volume_written_bytes_total", &["volume"], "Bytes that clients wrote since \
+        the volume was opened."),
+    gauge("everglade_volume_space_bytes", &["volume", "kind"], "Space of a volume: logical (sizes \
+        of its LUNs), used (what they take from the aggregate)."),
+    counter("everglade_device_errors_total", &["device", "kind"], "Operations that a device, or \
+        its host, failed: io, no_space, gone."),
+    counter("everglade_fallthrough_total", &["path", "reason"], "Operations that could not take a \
+        fast path and took the general path."),
     counter("everglade_cache_hits_total", &["kind"], "Cache look-ups that found an entry."),
     counter("everglade_cache_misses_total", &["kind"], "Cache look-ups that found no entry."),
-    gauge("everglade_network_memory_bytes", &["kind"], "Memory for requests and replies of clients: limit, used. An eighth of `memory`; clients beyond it wait their turn."),
+    gauge("everglade_network_memory_bytes", &["kind"], "Memory for requests and replies of \
+        clients: limit, used. An eighth of `memory`; clients beyond it wait their turn."),
     gauge("everglade_network_memory_waiting", &[], "Connections that wait for network memory now."),
-    counter("everglade_network_memory_waits_total", &[], "How often connections had to wait for network memory."),
-    counter("everglade_network_memory_stalled_total", &[], "Connections that were closed because they held network memory and did not move for ten seconds while others waited for it."),
+    counter("everglade_network_memory_waits_total", &[], "How often connections had to wait for \
+        network memory."),
+    counter("everglade_network_memory_stalled_total", &[], "Connections that were closed because \
+        they held network memory and did not move for ten seconds while others waited for it."),
     gauge("everglade_memory_pages_bytes", &[], "Memory for data and metadata, in pages."),
-    counter("everglade_api_auth_failures_total", &["reason"], "Requests over TCP that were refused because of their token: no_token, unknown_token."),
+    counter("everglade_api_auth_failures_total", &["reason"], "Requests over TCP that were refused \
+        because of their token: no_token, unknown_token."),
     gauge("everglade_descriptors_limit", &[], "Open files and sockets that the process may have."),
-    gauge("everglade_descriptors", &["owner", "kind"], "How they are shared out: share and used of process (what it keeps open; always all used), devices, administration (used: its connections), connections (NBD)."),
-    counter("everglade_descriptor_waits_total", &["owner"], "Times that devices waited for a descriptor to open a segment file, or that accepting NBD connections paused."),
+    gauge("everglade_descriptors", &["owner", "kind"], "How they are shared out: share and used of \
+        process (what it keeps open; always all used), devices, administration (used: its \
+        connections), connections (NBD)."),
+    counter("everglade_descriptor_waits_total", &["owner"], "Times that devices waited for a \
+        descriptor to open a segment file, or that accepting NBD connections paused."),
     gauge("process_resident_memory_bytes", &[], "Memory of the process that is in RAM."),
     counter("process_cpu_seconds_total", &[], "CPU time of all threads."),
     gauge("process_open_fds", &[], "Open files and sockets."),

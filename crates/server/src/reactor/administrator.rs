@@ -1,13 +1,15 @@
 //! The administrator: what the REST interface asks for, done by messages to the data plane.
 //!
-//! Callers are ordinary threads and may wait; reactors never do. A change is answered when it is durable.
+//! Callers are ordinary threads and may wait; reactors never do. A change is answered when it is
+//! durable.
 //!
-//! 1. Aggregates are created one at a time, under the lock of the data directory, which is the order
-//!    `state.toml` is written in.
-//! 2. Volumes come only into aggregates that are recorded as ready: what is not yet would be taken back by the
-//!    next start, and with it what was acknowledged.
-//! 3. An aggregate is deleted while no volume is on its way into it: volumes are made with `populating` held for
-//!    reading, and whether there are any is looked at with it held for writing.
+//! 1. Aggregates are created one at a time, under the lock of the data directory, which is the
+//!    order `state.toml` is written in.
+//! 2. Volumes come only into aggregates that are recorded as ready: what is not yet would be taken
+//!    back by the next start, and with it what was acknowledged.
+//! 3. An aggregate is deleted while no volume is on its way into it: volumes are made with
+//!    `populating` held for reading, and whether there are any is looked at with it held for
+//!    writing.
 //! 4. Whoever asks after the reactors ended is told so, and nobody waits for ever. Nothing was
 //!    changed then: a change that a reactor took is answered by it, with what became of it, also
 //!    during the stop (decision 0030).
@@ -168,7 +170,8 @@ impl Administrator {
         }
     }
 
-    /// Nobody listens any more. Not if a device that hangs keeps a creation from ending: the stop goes on.
+    /// Nobody listens any more. Not if a device that hangs keeps a creation from ending: the stop
+    /// goes on.
     pub fn withdraw(&self) {
         match self.try_directory() {
             Some(mut directory) => directory.withdraw(),
@@ -261,7 +264,8 @@ impl Administrator {
                 State::Online | State::Stopping | State::Stopped => return Ok(()),
                 State::Failed(reason) | State::ReadOnly(reason) => {
                     let text = format!(
-                        "the new aggregate failed: {reason}; the next start of the daemon takes it back"
+                        "the new aggregate failed: {reason}; the next start of the daemon takes it \
+                        back"
                     );
                     return Err(Problem::new(Code::Unavailable, text));
                 }
@@ -319,7 +323,8 @@ impl Administrator {
         self.volume(name).map_err(Problem::after_change)
     }
 
-    /// Where a clone goes, and how it is made: what follows from its parent may be said, but not otherwise.
+    /// Where a clone goes, and how it is made: what follows from its parent may be said, but not
+    /// otherwise.
     fn clone_of(
         &self,
         request: &CreateVolume,
@@ -336,14 +341,16 @@ impl Administrator {
             && wanted.as_str() != parent.aggregate
         {
             let text = format!(
-                "{wanted} is not where {base} is, and a clone shares blocks with it: leave it out, or say {}",
+                "{wanted} is not where {base} is, and a clone shares blocks with it: leave it out, \
+                or say {}",
                 parent.aggregate
             );
             return Err(Problem::invalid("aggregate", text));
         }
         if let Some(sync) = request.sync.filter(|sync| *sync != parent.sync) {
             let text = format!(
-                "{sync} is not what volume {} has, and a clone has the same: leave it out, or say {}",
+                "{sync} is not what volume {} has, and a clone has the same: leave it out, or say \
+                {}",
                 parent.name, parent.sync
             );
             return Err(Problem::invalid("sync", text));
@@ -551,7 +558,8 @@ impl Administrator {
         changed(answer)
     }
 
-    /// Makes several changes, in one consistency point if that is possible. Each succeeds or fails by itself.
+    /// Makes several changes, in one consistency point if that is possible. Each succeeds or fails
+    /// by itself.
     pub(super) fn change_all(
         &self,
         changes: impl IntoIterator<Item = (u32, admin::Change)>,

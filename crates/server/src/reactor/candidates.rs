@@ -1,7 +1,8 @@
-//! Which devices a request for an aggregate means, checked as far as that is possible without opening them.
+//! Which devices a request for an aggregate means, checked as far as that is possible without
+//! opening them.
 //!
-//! A path is kept as it was given, because names such as `/dev/disk/by-id/…` are chosen to stay; it is compared
-//! by what it leads to, because one device has many names.
+//! A path is kept as it was given, because names such as `/dev/disk/by-id/…` are chosen to stay; it
+//! is compared by what it leads to, because one device has many names.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -183,14 +184,15 @@ fn check_size(size: Size) -> Result<(), Problem> {
         return Ok(());
     }
     let text = format!(
-        "{} is not possible; use a multiple of {BLOCK_BYTES} from {AGGREGATE_SIZE_MIN} to {POOL_BYTES_MAX}",
+        "{} is not possible; use a multiple of {BLOCK_BYTES} from {AGGREGATE_SIZE_MIN} to \
+        {POOL_BYTES_MAX}",
         size.bytes()
     );
     Err(Problem::invalid("size_bytes", text))
 }
 
-/// A directory device in the data directory, which must not be there yet. An aggregate that was renamed keeps the
-/// folder of its first name, so that may be in use.
+/// A directory device in the data directory, which must not be there yet. An aggregate that was
+/// renamed keeps the folder of its first name, so that may be in use.
 fn own(directory: &DataDir, name: &str, size: Size) -> Result<Device, Problem> {
     let aggregates = directory.state().aggregates.iter();
     let used: Vec<_> = aggregates.flat_map(|known| &known.devices).collect();
@@ -219,7 +221,8 @@ fn existing(
     let path = PathBuf::from(text);
     if !path.is_absolute() || text.len() > PATH_BYTES_MAX || text.chars().any(char::is_control) {
         let text = format!(
-            "{text:.80?} is not a path to a device; use an absolute one of at most {PATH_BYTES_MAX} bytes"
+            "{text:.80?} is not a path to a device; use an absolute one of at most \
+            {PATH_BYTES_MAX} bytes"
         );
         return Err(Problem::invalid(FIELD, text));
     }
@@ -254,7 +257,8 @@ fn existing(
     Ok((device, identity))
 }
 
-/// Refuses what an aggregate has, what lies in the data directory, and what the data directory lies in.
+/// Refuses what an aggregate has, what lies in the data directory, and what the data directory lies
+/// in.
 fn refuse_ours(
     directory: &DataDir,
     text: &str,
@@ -278,7 +282,8 @@ fn refuse_ours(
     Ok(())
 }
 
-/// A directory device has its directory to itself; a fresh file system's `lost+found` does not count.
+/// A directory device has its directory to itself; a fresh file system's `lost+found` does not
+/// count.
 fn refuse_filled(text: &str, real: &Path) -> Result<(), Problem> {
     let unusable = |error: std::io::Error| {
         Problem::of_field(Code::DeviceUnusable, FIELD, format!("{text}: {error}"))

@@ -12,10 +12,10 @@ use rustls::ServerConfig;
 
 use super::encryption::Encryption;
 
-/// Replies the kernel may hold for a local client. With the usual 208 KiB two reads of 128 KiB do not fit, and
-/// such a socket counts as writable only when three quarters of it are empty: client and server would take
-/// turns instead of working at the same time. (TCP sockets grow by themselves.) The kernel gives at most
-/// `net.core.wmem_max`.
+/// Replies the kernel may hold for a local client. With the usual 208 KiB two reads of 128 KiB do
+/// not fit, and such a socket counts as writable only when three quarters of it are empty: client
+/// and server would take turns instead of working at the same time. (TCP sockets grow by
+/// themselves.) The kernel gives at most `net.core.wmem_max`.
 const SEND_BUFFER_BYTES: usize = 512 << 10;
 
 /// A connected, non-blocking socket.

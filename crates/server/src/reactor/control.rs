@@ -126,8 +126,8 @@ pub(super) struct Plane {
     nbd: Mutex<Vec<(Arc<SessionMetrics>, Arc<Memory>)>>,
     /// Aggregates whose failure was logged.
     mourned: Mutex<BTreeSet<String>>,
-    /// True once the aggregates were asked to stop. Held while one is opened, because one that was opened later
-    /// would never hear of the stop.
+    /// True once the aggregates were asked to stop. Held while one is opened, because one that was
+    /// opened later would never hear of the stop.
     is_ended: Mutex<bool>,
 }
 
@@ -185,12 +185,14 @@ impl Plane {
         (0..self.reactors()).for_each(|reactor| self.world.wake(reactor));
     }
 
-    /// Asks a reactor and waits for the answer; `None` if it ended instead. Not from a reactor's thread.
+    /// Asks a reactor and waits for the answer; `None` if it ended instead. Not from a reactor's
+    /// thread.
     pub(super) fn ask(&self, reactor: usize, control: Control) -> Option<Answer> {
         self.ask_all(reactor, [control]).pop().flatten()
     }
 
-    /// Asks all of these at once and waits for all answers, so that changes share a consistency point.
+    /// Asks all of these at once and waits for all answers, so that changes share a consistency
+    /// point.
     pub(super) fn ask_all(
         &self,
         reactor: usize,
@@ -273,10 +275,11 @@ impl Plane {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a connection and says which reactor is to have it: one with the fewest, so that a client with one
-    /// request at a time does not share the thread of a busy one while another has nobody. Among equals one where
-    /// the fewest aggregates are at home (`homes`, by reactor), because their consistency points run there; then the
-    /// first from `from` on. `None` if there are too many. Called by one reactor, the one that accepts.
+    /// Counts a connection and says which reactor is to have it: one with the fewest, so that a
+    /// client with one request at a time does not share the thread of a busy one while another has
+    /// nobody. Among equals one where the fewest aggregates are at home (`homes`, by reactor),
+    /// because their consistency points run there; then the first from `from` on. `None` if there
+    /// are too many. Called by one reactor, the one that accepts.
     pub(super) fn admit(
         &self,
         connections_max: u32,
@@ -297,11 +300,12 @@ impl Plane {
         Some(reactor)
     }
 
-    /// A connection of reactor `here` names its export: says on which reactor it stays, and counts it there. If the
-    /// export is at home `here`, that is another one which has no more that stay, so that the consistency points its
-    /// own writes cause run beside it and not before it; otherwise the other's clients would pay. Connections that
-    /// have not named an export are not looked at: they may be probes, and those that come back together after a restart
-    /// would keep each other where they happen to be.
+    /// A connection of reactor `here` names its export: says on which reactor it stays, and counts
+    /// it there. If the export is at home `here`, that is another one which has no more that stay,
+    /// so that the consistency points its own writes cause run beside it and not before it;
+    /// otherwise the other's clients would pay. Connections that have not named an export are not
+    /// looked at: they may be probes, and those that come back together after a restart would keep
+    /// each other where they happen to be.
     pub(super) fn place(&self, here: usize, is_home: bool, homes: &[usize]) -> usize {
         let away = is_home.then(|| self.settle_away(here, homes)).flatten();
         let Some(reactor) = away else {
@@ -316,7 +320,8 @@ impl Plane {
         reactor
     }
 
-    /// Counts one more that stays on another reactor than `here`, if one has no more. Others may do the same meanwhile.
+    /// Counts one more that stays on another reactor than `here`, if one has no more. Others may do
+    /// the same meanwhile.
     fn settle_away(&self, here: usize, homes: &[usize]) -> Option<usize> {
         let settled = |reactor: usize| &self.loads[reactor].settled;
         let mine = settled(here).load(Ordering::Acquire);

@@ -7,10 +7,11 @@
 //!   nothing changed
 //! ```
 //!
-//! 1. A device is looked at before anything is recorded: one that carries a label is refused, one that holds
-//!    anything else only overwritten if the caller says so.
-//! 2. The UUID is recorded with the phase *creating*. What is taken back must carry it, or it is not ours to
-//!    clear: between a crash and the next start the device may have become somebody else's.
+//! 1. A device is looked at before anything is recorded: one that carries a label is refused, one
+//!    that holds anything else only overwritten if the caller says so.
+//! 2. The UUID is recorded with the phase *creating*. What is taken back must carry it, or it is
+//!    not ours to clear: between a crash and the next start the device may have become somebody
+//!    else's.
 //! 3. A power cut anywhere leaves either no record, or one that the next start undoes.
 
 use std::fs;
@@ -31,8 +32,8 @@ use super::room;
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
 use crate::{DataDir, Size};
 
-/// How much of both ends of a device is looked at for contents: every file system, partition table and volume
-/// manager in use leaves a mark there.
+/// How much of both ends of a device is looked at for contents: every file system, partition table
+/// and volume manager in use leaves a mark there.
 const LOOK_BYTES: u64 = 1 << 20;
 const LABEL_MAGIC: &[u8] = b"EVGLCONF";
 
@@ -104,8 +105,9 @@ pub(super) enum CreationError {
     Stopping,
 }
 
-/// Makes an aggregate of these devices and opens it; its number in the engine is returned. It is recorded as
-/// *creating*; [`finish`] says that it is ready. Sizes of devices that exist already are found out.
+/// Makes an aggregate of these devices and opens it; its number in the engine is returned. It is
+/// recorded as *creating*; [`finish`] says that it is ready. Sizes of devices that exist already
+/// are found out.
 pub(super) fn create(
     plane: &Plane,
     engine: &Engine,
@@ -370,8 +372,8 @@ fn explain(error: CreateError, aggregate: &AggregateState) -> CreationError {
     }
 }
 
-/// Takes back every aggregate whose creation was cut short, and goes on with every deletion that was. What cannot
-/// be cleared now stays recorded, so that the next start tries again.
+/// Takes back every aggregate whose creation was cut short, and goes on with every deletion that
+/// was. What cannot be cleared now stays recorded, so that the next start tries again.
 pub(super) fn undo_unfinished(world: &World, directory: &mut DataDir) {
     let unwanted = |known: &&AggregateState| known.phase != Phase::Ready;
     let state = directory.state();
@@ -412,7 +414,8 @@ pub(super) fn undo(
     directory.record(state).map_err(|error| error.to_string())
 }
 
-/// Removes a directory device in the data directory, and the folder of the aggregate if it is empty then.
+/// Removes a directory device in the data directory, and the folder of the aggregate if it is empty
+/// then.
 fn remove_own(path: &Path) -> Result<(), String> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.to_string()),

@@ -7,10 +7,10 @@
 //! nothing changed
 //! ```
 //!
-//! 1. Nothing on a device is touched before the record says *deleting*; from then on it is never opened again, so
-//!    that half of it is never mounted.
-//! 2. Only devices that carry its UUID are cleared: one that has become somebody else's keeps what it has, and
-//!    so do the other aggregates.
+//! 1. Nothing on a device is touched before the record says *deleting*; from then on it is never
+//!    opened again, so that half of it is never mounted.
+//! 2. Only devices that carry its UUID are cleared: one that has become somebody else's keeps what
+//!    it has, and so do the other aggregates.
 //! 3. The last aggregate stays, because without any the next start would make the default one.
 
 use std::sync::PoisonError;

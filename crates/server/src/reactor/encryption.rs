@@ -1,10 +1,11 @@
 //! TLS between a socket and a session: what is read is decrypted, what is written is encrypted.
 //!
-//! rustls does no I/O. Here its buffers are moved: ciphertext in when plaintext is wanted, ciphertext out whenever
-//! there is some. Two things differ from a bare socket, and whoever waits for the socket must know them:
+//! rustls does no I/O. Here its buffers are moved: ciphertext in when plaintext is wanted,
+//! ciphertext out whenever there is some. Two things differ from a bare socket, and whoever waits
+//! for the socket must know them:
 //!
-//! 1. Decrypted bytes may be waiting here while the socket has none, if the last read was given all it had room
-//!    for: [`Encryption::may_hold_more`].
+//! 1. Decrypted bytes may be waiting here while the socket has none, if the last read was given all
+//!    it had room for: [`Encryption::may_hold_more`].
 //! 2. Bytes that were written may be waiting here for the socket: [`Encryption::wants_write`].
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -47,7 +48,8 @@ impl Encryption {
         self.may_hold_more
     }
 
-    /// So many bytes may wait here for a socket that takes none. The more connections there are, the fewer.
+    /// So many bytes may wait here for a socket that takes none. The more connections there are,
+    /// the fewer.
     pub(super) fn may_hold(&mut self, bytes: usize) {
         let bytes = bytes.clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES);
         if self.write_buffer_bytes != bytes {
@@ -73,7 +75,8 @@ impl Encryption {
                     return Ok(count);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // The peer left without saying so; a session tells that from an end by what is missing.
+                // The peer left without saying so; a session tells that from an end by what is
+                // missing.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 Err(error) => return Err(error),
             }

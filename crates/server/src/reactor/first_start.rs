@@ -1,8 +1,9 @@
 //! First start: the default aggregate, volume and LUN (docs/reference/conventions.md#first-start).
 //!
-//! The aggregate is recorded as *creating* before anything is written, and as *ready* only when its volume, its
-//! LUN and what the schedule knows of them are durable. So a start that was cut short is made again from nothing, and
-//! nobody ever finds a pool without its LUN, or its volume without the usual snapshots.
+//! The aggregate is recorded as *creating* before anything is written, and as *ready* only when its
+//! volume, its LUN and what the schedule knows of them are durable. So a start that was cut short
+//! is made again from nothing, and nobody ever finds a pool without its LUN, or its volume without
+//! the usual snapshots.
 
 use everglade_api::{Moment, Problem};
 use everglade_engine::{Engine, admin};
@@ -26,7 +27,8 @@ pub(super) fn is_needed(directory: &DataDir) -> bool {
         .all(|aggregate| aggregate.phase == Phase::Creating)
 }
 
-/// Refuses a first start that the file system of the data directory has no room for, before anything is made there.
+/// Refuses a first start that the file system of the data directory has no room for, before
+/// anything is made there.
 ///
 /// # Errors
 /// One line that says how much is needed.
@@ -98,7 +100,8 @@ fn refused_journal(problem: &Problem) -> StartError {
     ))
 }
 
-/// Adds the default volume with its snapshot policy, and its LUN, then records the aggregate as ready.
+/// Adds the default volume with its snapshot policy, and its LUN, then records the aggregate as
+/// ready.
 pub(super) fn fill(
     plane: &Plane,
     schedule: &Schedule,

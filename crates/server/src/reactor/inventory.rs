@@ -1,7 +1,7 @@
 //! What there is, for administrators: read-only, without a message to the data plane.
 //!
-//! The numbers of an aggregate are those of its last consistency point, and of one look at counters that others
-//! change meanwhile: near the truth, and cheap enough to be asked for every second.
+//! The numbers of an aggregate are those of its last consistency point, and of one look at counters
+//! that others change meanwhile: near the truth, and cheap enough to be asked for every second.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -439,8 +439,10 @@ fn view_lun(info: &LunInfo) -> Lun {
 }
 
 /// What to do about an aggregate that is read-only.
-const READ_ONLY_ACTION: &str = "copy what you need from its exports, then stop the daemon and run `everglade check`; \
-     replace a device that reports errors; start the daemon again: if the cause is gone, the aggregate is online";
+const READ_ONLY_ACTION: &str = "copy what you need from its exports, then stop the daemon and run \
+    `everglade check`; \
+     replace a device that reports errors; start the daemon again: if the cause is gone, the \
+     aggregate is online";
 
 /// What an operator should know about an aggregate.
 /// What to say of an aggregate, and with which code that it could not be opened.
@@ -481,7 +483,8 @@ fn conditions(aggregate: &Aggregate, closed: Option<Code>) -> Vec<Condition> {
             Code::ReadOnly,
             Health::Unhealthy,
             format!(
-                "it can be read and not changed, because {reason}{in_memory}; what was flushed is safe"
+                "it can be read and not changed, because {reason}{in_memory}; what was flushed is \
+                safe"
             ),
             READ_ONLY_ACTION,
         );
@@ -554,7 +557,8 @@ fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
             Code::MetadataMended,
             Health::Warning,
             format!(
-                "{mended} blocks of metadata were damaged and derived from others; the first: {first}"
+                "{mended} blocks of metadata were damaged and derived from others; the first: \
+                {first}"
             ),
             "nothing was lost; look at the device, and let 'everglade repair' look at the rest",
         );
@@ -568,7 +572,8 @@ fn damaged(damage: &Damage, add: &mut impl FnMut(Code, Health, String, &str)) {
                 "{} blocks of metadata are damaged and cannot be derived; the first: {first}",
                 damage.metadata_damaged_count
             ),
-            "copy out what you need while it can be read; 'aggregate show' lists the blocks; look at the device",
+            "copy out what you need while it can be read; 'aggregate show' lists the blocks; look \
+            at the device",
         );
     }
 }

@@ -1,13 +1,14 @@
-//! The data plane: one thread per core that runs the engine and the NBD sessions. Engine types enter
-//! the server here and nowhere else.
+//! The data plane: one thread per core that runs the engine and the NBD sessions. Engine types
+//! enter the server here and nowhere else.
 //!
 //! started by [`start`] → serving → [`Stop`] asked → consistency point → [`Reactors::wait`] returns
 //!
 //! 1. [`start`] returns only when the aggregates are mounted and clients may be accepted, or with a
 //!    refusal and no thread left behind. Listeners are handed over and closed by the reactors.
-//! 2. Whoever wants a stop asks [`Stop`]; every reactor is woken and ends its sessions; when all have, the
-//!    aggregates write their last consistency points, and the threads return.
-//! 3. The data directory belongs to the [`Administrator`] and stays locked as long as anyone has that.
+//! 2. Whoever wants a stop asks [`Stop`]; every reactor is woken and ends its sessions; when all
+//!    have, the aggregates write their last consistency points, and the threads return.
+//! 3. The data directory belongs to the [`Administrator`] and stays locked as long as anyone has
+//!    that.
 
 mod administrator;
 mod candidates;
@@ -255,8 +256,8 @@ fn bring_up(
     })
 }
 
-/// Mounting takes as long as reading a few blocks for each volume and LUN. One aggregate that serves is enough, if
-/// only for reading: those that failed are shown with their reasons.
+/// Mounting takes as long as reading a few blocks for each volume and LUN. One aggregate that
+/// serves is enough, if only for reading: those that failed are shown with their reasons.
 fn wait_until_mounted(engine: &Engine) -> Result<(), StartError> {
     loop {
         let aggregates = engine.aggregates();

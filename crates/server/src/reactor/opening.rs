@@ -58,7 +58,8 @@ pub(super) fn open_all(
         let is_it = |it: &Accepted| it.aggregate == wanted.aggregate && it.found == wanted.cp;
         if !opened.accepted.iter().any(is_it) {
             tracing::warn!(
-                "--accept-rollback {wanted} has no effect: no such aggregate was refused as older at that consistency \
+                "--accept-rollback {wanted} has no effect: no such aggregate was refused as older \
+                at that consistency \
                  point; remove the option"
             );
         }
@@ -119,14 +120,16 @@ fn open(
         .any(|it| it.aggregate == *name && it.cp == found);
     if !is_accepted {
         let more = format!(
-            "; to serve the older state all the same, start once with --accept-rollback {name}@{found}"
+            "; to serve the older state all the same, start once with --accept-rollback \
+            {name}@{found}"
         );
         return refuse(Code::RolledBack, &refusal, &more);
     }
     match try_open(0) {
         Ok(_) => {
             tracing::warn!(
-                "aggregate {name} is served at consistency point {found} because of --accept-rollback, although {seen} was seen \
+                "aggregate {name} is served at consistency point {found} because of \
+                --accept-rollback, although {seen} was seen \
                  before: what was written in between is lost"
             );
             Ok(Some(accepted))

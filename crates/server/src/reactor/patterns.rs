@@ -47,17 +47,16 @@ impl Administrator {
             ),
         };
         let code = Code::PatternUnmatched;
-        let condition = |pattern: &Pattern| {
-            Condition {
+        let condition = |pattern: &Pattern| Condition {
             code: code.to_string(),
             health: Health::Warning,
             object: format!("nbd.allow \"{pattern}\""),
             what: format!("no LUN and no snapshot has a name that it fits{unless}"),
-            action: "correct the name in the configuration and restart the daemon, or remove the line; a LUN that no \
+            action: "correct the name in the configuration and restart the daemon, or remove the \
+                line; a LUN that no \
                      line fits is open to all"
                 .to_owned(),
             page: code.page(),
-        }
         };
         idle.map(condition).collect()
     }

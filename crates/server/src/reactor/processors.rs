@@ -1,11 +1,12 @@
 //! Processors that reactors keep to (decision 0025).
 //!
-//! With a reactor for each processor that this process may use, a reactor that is moved lands where another one
-//! is. The system does that: it wakes a thread beside the one that wakes it, and where processors are busy for more than a half
-//! of the time it no longer looks for one that is idle. Two reactors, or a reactor and its client, then take turns on one
-//! processor while the next one waits for work. So each keeps to its own. With fewer reactors than processors there is
-//! room to move to, and with more, or with a limit on time instead of processors, nobody has one of its own: there the
-//! system chooses.
+//! With a reactor for each processor that this process may use, a reactor that is moved lands where
+//! another one is. The system does that: it wakes a thread beside the one that wakes it, and where
+//! processors are busy for more than a half of the time it no longer looks for one that is idle.
+//! Two reactors, or a reactor and its client, then take turns on one processor while the next one
+//! waits for work. So each keeps to its own. With fewer reactors than processors there is room to
+//! move to, and with more, or with a limit on time instead of processors, nobody has one of its
+//! own: there the system chooses.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -34,7 +35,8 @@ fn members(set: &CpuSet) -> Vec<usize> {
         .collect()
 }
 
-/// The calling thread stays on `processor` from now on. A host that forbids that is a matter of speed only.
+/// The calling thread stays on `processor` from now on. A host that forbids that is a matter of
+/// speed only.
 pub(super) fn keep_to(processor: usize) {
     let mut set = CpuSet::new();
     set.set(processor);

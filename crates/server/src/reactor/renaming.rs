@@ -2,12 +2,14 @@
 //!
 //! The pool has the names; `state.toml` and the book of policies follow it.
 //!
-//! 1. An aggregate: `state.toml` first, then the pool. If the daemon ends between, the next start finds that the two
-//!    differ, and takes the name of the pool ([`follow`]).
+//! 1. An aggregate: `state.toml` first, then the pool. If the daemon ends between, the next start
+//!    finds that the two differ, and takes the name of the pool ([`follow`]).
 //! 2. A volume: the book says what is to be, then the pool, then the book ([`Schedule::rename`]).
-//! 3. Nobody gets access by it: an export that `nbd.allow` restricts is not renamed to one that is for others, nor
-//!    cloned. That holds for snapshots too, whose new names make others of the exports of their LUNs.
-//! 4. The folder of an aggregate in the data directory keeps the name it was made with: its files are open.
+//! 3. Nobody gets access by it: an export that `nbd.allow` restricts is not renamed to one that is
+//!    for others, nor cloned. That holds for snapshots too, whose new names make others of the
+//!    exports of their LUNs.
+//! 4. The folder of an aggregate in the data directory keeps the name it was made with: its files
+//!    are open.
 //!
 //! [`Schedule::rename`]: crate::schedule::Schedule::rename
 
@@ -135,13 +137,15 @@ impl Administrator {
         self.refuse_other_callers(&source, &clone)
     }
 
-    /// Says no if what somebody restricted would be for others under another name, be it a new name or a copy's.
+    /// Says no if what somebody restricted would be for others under another name, be it a new name
+    /// or a copy's.
     pub(super) fn refuse_other_callers(&self, export: &str, other: &str) -> Result<(), Problem> {
         if !self.allow.opens(export, other) {
             return Ok(());
         }
         let text = format!(
-            "nbd.allow says who may use {export}, and {other} would be for others; add a line for {other} with the \
+            "nbd.allow says who may use {export}, and {other} would be for others; add a line for \
+            {other} with the \
              same callers and restart the daemon first"
         );
         Err(Problem::new(Code::StillNeeded, text))
@@ -153,8 +157,8 @@ fn set_name(state: &mut State, name: &str, to: &str) {
     to.clone_into(&mut known.expect("looked up by the caller").name);
 }
 
-/// Takes over names that aggregates got without that having been recorded. Devices are found by what is recorded, so a
-/// name that cannot be recorded refuses nothing: the next start tries again.
+/// Takes over names that aggregates got without that having been recorded. Devices are found by
+/// what is recorded, so a name that cannot be recorded refuses nothing: the next start tries again.
 pub(super) fn follow(engine: &Engine, directory: &mut DataDir) {
     for known in engine.aggregates() {
         let state = directory.state();

@@ -1,9 +1,10 @@
 //! Whether the hosts below a new aggregate have room for it, found out before anything is written.
 //!
-//! Creating asks the host for labels, journal and reserve at once, and an aggregate that cannot take one area more
-//! refuses its first write. To find that out half-way leaves things to clear, on a host that is full by then; so the
-//! sizes are compared first, and the refusal says how much is needed. Between this look and the creation somebody else
-//! may take the space: then creating fails and is undone, as it would be without this look.
+//! Creating asks the host for labels, journal and reserve at once, and an aggregate that cannot
+//! take one area more refuses its first write. To find that out half-way leaves things to clear, on
+//! a host that is full by then; so the sizes are compared first, and the refusal says how much is
+//! needed. Between this look and the creation somebody else may take the space: then creating fails
+//! and is undone, as it would be without this look.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -70,7 +71,8 @@ pub(super) fn refuse_full_hosts(data_dir: &Path, wanted: &Wanted) -> Result<(), 
     Ok(())
 }
 
-/// What exists of a device's path, and what the host has given it already. `None` if it owns its space.
+/// What exists of a device's path, and what the host has given it already. `None` if it owns its
+/// space.
 fn place_of(data_dir: &Path, device: &Device) -> Option<(PathBuf, u64)> {
     let path = data_dir.join(&device.path);
     match device.kind {

@@ -1,8 +1,9 @@
 //! Snapshots, as administrators see and change them (F-01, F-05, F-10, F-16).
 //!
-//! The engine tells a snapshot's numbers as of the last consistency point. Every change is one of the engine's, so
-//! it happened or it did not. A restore that discards what is newer names what it may discard: if somebody takes a
-//! snapshot meanwhile, or holds or opens one, nothing happens at all.
+//! The engine tells a snapshot's numbers as of the last consistency point. Every change is one of
+//! the engine's, so it happened or it did not. A restore that discards what is newer names what it
+//! may discard: if somebody takes a snapshot meanwhile, or holds or opens one, nothing happens at
+//! all.
 
 use everglade_api::{
     Code, CreateSnapshot, HoldSnapshot, Moment, Problem, RenameSnapshot, RestoreSnapshot, Restored,

@@ -1,8 +1,8 @@
 //! One reactor's loop: the engine, the sessions, and one place to wait for both.
 //!
-//! A turn: the engine works, finished operations go to their sessions, ready replies go out in one gathered
-//! send per session; then what outsiders ask; then the reactor waits for sockets, devices, timers and
-//! wake-ups together. Nothing here blocks except that wait.
+//! A turn: the engine works, finished operations go to their sessions, ready replies go out in one
+//! gathered send per session; then what outsiders ask; then the reactor waits for sockets, devices,
+//! timers and wake-ups together. Nothing here blocks except that wait.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -243,8 +243,8 @@ impl Reactor {
         self.settle(session);
     }
 
-    /// A session is about to open an export: here, or on another reactor than the one where that is at home (decision
-    /// 0023). True if it has left.
+    /// A session is about to open an export: here, or on another reactor than the one where that is
+    /// at home (decision 0023). True if it has left.
     fn place(&mut self, session: SessionId, index: usize) -> bool {
         let export = self.sessions.session(session).wants_place();
         let home = export.and_then(|export| self.engine.home_reactor_of(export));
@@ -301,7 +301,8 @@ impl Reactor {
         self.settle(session);
     }
 
-    /// Tells the poller what a session waits for, or lets a closed one go, or one that is better off on another reactor.
+    /// Tells the poller what a session waits for, or lets a closed one go, or one that is better
+    /// off on another reactor.
     fn settle(&mut self, session: SessionId) {
         let Some(index) = self.by_session.get(&session).copied() else {
             return;
@@ -407,12 +408,14 @@ impl Reactor {
         }
     }
 
-    /// An aggregate that has failed or can only be read answers changes with errors from then on; the log says why, once.
+    /// An aggregate that has failed or can only be read answers changes with errors from then on;
+    /// the log says why, once.
     fn tell_of_failures(&self) {
         for aggregate in self.engine.aggregates() {
             let said = match &aggregate.state {
                 State::ReadOnly(reason) => format!(
-                    "is read-only from now on, because {reason}; what was flushed is safe, and what was \
+                    "is read-only from now on, because {reason}; what was flushed is safe, and \
+                    what was \
                      not is in memory only; 'everglade status' says what to do (EVG-4008)"
                 ),
                 State::Failed(reason) => format!(
@@ -486,7 +489,8 @@ impl Reactor {
     /// The end of this thread comes before the end of these changes: a device does not answer.
     fn give_up_changes(&mut self) {
         for (_, (reply, _)) in std::mem::take(&mut self.asked) {
-            let text = "the daemon stopped before the change ended, because a device does not answer; start it again \
+            let text = "the daemon stopped before the change ended, because a device does not \
+                answer; start it again \
                         and look";
             let unknown = admin::Error::Unknown(text.to_owned());
             drop(reply.send(Answer::Changed(Err(unknown))));

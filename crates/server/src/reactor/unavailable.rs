@@ -1,7 +1,8 @@
-//! Aggregates that are recorded and could not be opened: shown with the reason, and touched by nobody.
+//! Aggregates that are recorded and could not be opened: shown with the reason, and touched by
+//! nobody.
 //!
-//! Which volumes they have is not known, because that is in the pool. Whoever attaches the right devices starts
-//! the daemon again.
+//! Which volumes they have is not known, because that is in the pool. Whoever attaches the right
+//! devices starts the daemon again.
 
 use everglade_api::{
     Aggregate, AggregateState as Shown, Code, Damage, Device, DeviceKind as ShownKind,

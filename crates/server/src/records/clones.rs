@@ -1,8 +1,9 @@
 //! Jobs that clone LUNs inside their volumes.
 //!
-//! The engine makes the clone, also over a restart; it knows how far it is, and why it ended without one. The job
-//! follows: it is done when the LUN is there, and failed when the engine says so or knows nothing of it any more. One
-//! that the daemon finds under way when it starts gets a job too.
+//! The engine makes the clone, also over a restart; it knows how far it is, and why it ended
+//! without one. The job follows: it is done when the LUN is there, and failed when the engine says
+//! so or knows nothing of it any more. One that the daemon finds under way when it starts gets a
+//! job too.
 
 use everglade_api::{Job, Moment};
 use everglade_engine::VolumeId;
@@ -10,8 +11,8 @@ use everglade_engine::VolumeId;
 use super::course::{Course, Work};
 use super::follow::Follow;
 
-/// How often nothing may be seen of a clone before it counts as lost: between two looks it may be on the way from
-/// being made to being there.
+/// How often nothing may be seen of a clone before it counts as lost: between two looks it may be
+/// on the way from being made to being there.
 const UNSEEN_MAX: u32 = 3;
 
 /// What the engine says of a volume's clone.

@@ -1,4 +1,5 @@
-//! The course of a job: when it began, how far it is, how it ended. What all kinds of jobs have, and tell alike.
+//! The course of a job: when it began, how far it is, how it ended. What all kinds of jobs have,
+//! and tell alike.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! Jobs that follow what the engine does by itself: it knows how far that is, and goes on with it also when nobody asks.
+//! Jobs that follow what the engine does by itself: it knows how far that is, and goes on with it
+//! also when nobody asks.
 //!
-//! A job begins when somebody asked for the work, or when a look finds work that no job follows, because an earlier
-//! daemon began it. It ends when a look says so.
+//! A job begins when somebody asked for the work, or when a look finds work that no job follows,
+//! because an earlier daemon began it. It ends when a look says so.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +64,8 @@ impl<F: Follow> Followed<F> {
         view
     }
 
-    /// Looks how far all are, and begins to follow what nobody follows. Returns those that ended just now.
+    /// Looks how far all are, and begins to follow what nobody follows. Returns those that ended
+    /// just now.
     pub(super) fn advance(&mut self, next: &mut u64, now: Moment, seen: &F::Seen) -> Vec<Job> {
         let mut ended = Vec::new();
         for (id, job) in self.0.iter_mut().filter(|(_, job)| job.is_running()) {

@@ -1,4 +1,5 @@
-//! The history of administrative changes: `log/history.jsonl` in the data directory, one JSON object a line.
+//! The history of administrative changes: `log/history.jsonl` in the data directory, one JSON
+//! object a line.
 //!
 //! A line is appended and synced when its change is durable, so the history may lack the last
 //! change after a power cut, and never has one that was not made. A line also has the idempotency
@@ -6,12 +7,13 @@
 //! the file has twice as many lines as are kept, it is replaced whole by the newest half; on a full
 //! host that waits, and lines are appended still.
 //!
-//! Behind the last line, space of the host is set aside (`AHEAD`), so that changes on a full host are written
-//! too. When that is used up, they are kept in memory and written with the next change, or once a second
-//! (`History::settle`). A change whose line cannot be written is made all the same.
+//! Behind the last line, space of the host is set aside (`AHEAD`), so that changes on a full host
+//! are written too. When that is used up, they are kept in memory and written with the next change,
+//! or once a second (`History::settle`). A change whose line cannot be written is made all the
+//! same.
 //!
-//! A line that cannot be read (torn by a power cut, or edited) is left out, and the next append replaces the
-//! file, as soon as the host has space for another.
+//! A line that cannot be read (torn by a power cut, or edited) is left out, and the next append
+//! replaces the file, as soon as the host has space for another.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -235,7 +237,8 @@ fn append(path: &Path, text: &[u8]) -> Result<(), Unwritten> {
     written
 }
 
-/// Asks the host for space behind the last line, unless there is still half of it. It need not have any.
+/// Asks the host for space behind the last line, unless there is still half of it. It need not have
+/// any.
 fn set_aside(file: &File) {
     let Ok(metadata) = file.metadata() else {
         return;

@@ -1,16 +1,17 @@
-//! Jobs: work that goes on after its request was answered, a part in each consistency point: giving back the space of
-//! what was deleted, splitting clones ([`super::splits`]), cloning LUNs ([`super::clones`]) and repairing aggregates
-//! ([`super::repairs`]). After a restart the engine goes on with all of it except repairs; the first look finds it.
+//! Jobs: work that goes on after its request was answered, a part in each consistency point: giving
+//! back the space of what was deleted, splitting clones ([`super::splits`]), cloning LUNs
+//! ([`super::clones`]) and repairing aggregates ([`super::repairs`]). After a restart the engine
+//! goes on with all of it except repairs; the first look finds it.
 //!
-//! The engine knows how much an aggregate has yet to give back, for all deletions together. They are served in
-//! the order they came, more or less, so a deletion is done when as much was given back since as there was to
-//! give back when it was made; and certainly when there is nothing more.
+//! The engine knows how much an aggregate has yet to give back, for all deletions together. They
+//! are served in the order they came, more or less, so a deletion is done when as much was given
+//! back since as there was to give back when it was made; and certainly when there is nothing more.
 //!
 //! Volumes are followed by their numbers, which stay when they get other names.
 //!
-//! running ──given back, or all copied──▶ done
-//!    ├──split stopped, or its volume went──▶ failed; what was copied stays, and a start goes on with it
-//!    └──the aggregate failed──▶ failed; the next start goes on with it
+//! running ──given back, or all copied──▶ done ├──split stopped, or its volume went──▶ failed; what
+//! was copied stays, and a start goes on with it └──the aggregate failed──▶ failed; the next start
+//! goes on with it
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -185,7 +186,8 @@ impl Jobs {
         self.lock().splits.under_way(id).map(Split::volume)
     }
 
-    /// The aggregate was deleted, and so has given back everything; returns the jobs that ended by that.
+    /// The aggregate was deleted, and so has given back everything; returns the jobs that ended by
+    /// that.
     pub fn end_of(&self, now: Moment, aggregate: &str) -> Vec<Job> {
         let mut inner = self.lock();
         inner.progress.remove(aggregate);
@@ -262,7 +264,8 @@ impl Jobs {
         let job = self.one(now, id)?;
         let text = match job.state {
             JobState::Running => format!(
-                "job {id} gives back the space of what was deleted, which is gone already; wait for it"
+                "job {id} gives back the space of what was deleted, which is gone already; wait \
+                for it"
             ),
             JobState::Done | JobState::Failed => format!("job {id} has ended"),
         };

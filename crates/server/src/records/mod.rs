@@ -6,8 +6,9 @@
 //! | [`events`] | in memory, the newest thousand | the daemon ends |
 //! | [`jobs`] | in memory, those under way and the newest that ended | the daemon ends; the work itself goes on at the next start |
 //!
-//! There are jobs that clone LUNs ([`clones`]), repair aggregates ([`repairs`]) and split clones ([`splits`]); they have
-//! `follow` and `course` in common. All records are bounded, and none is on the way of a client's data.
+//! There are jobs that clone LUNs ([`clones`]), repair aggregates ([`repairs`]) and split clones
+//! ([`splits`]); they have `follow` and `course` in common. All records are bounded, and none is on
+//! the way of a client's data.
 
 pub mod clones;
 pub(crate) mod course;

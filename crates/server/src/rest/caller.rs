@@ -1,5 +1,5 @@
-//! Who asks. On the Unix socket the kernel says so, and whoever can open it may do everything; over TCP a token
-//! says so, and which role it has.
+//! Who asks. On the Unix socket the kernel says so, and whoever can open it may do everything; over
+//! TCP a token says so, and which role it has.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -36,7 +36,8 @@ impl Caller {
         }
     }
 
-    /// A process of this host of which the kernel says nothing: the socket is its owner's, so that is who.
+    /// A process of this host of which the kernel says nothing: the socket is its owner's, so that
+    /// is who.
     pub(super) fn owner() -> Caller {
         let uid = fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid());
         Caller::local(uid)

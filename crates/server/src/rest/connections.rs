@@ -1,7 +1,8 @@
 //! Accepting, and one task for each connection, which carries one request.
 //!
-//! Each door has places of its own. When all are taken, a caller gets the place of a connection that has said nothing
-//! yet ([`super::silent`]); where all have spoken, it waits for one that ends.
+//! Each door has places of its own. When all are taken, a caller gets the place of a connection
+//! that has said nothing yet ([`super::silent`]); where all have spoken, it waits for one that
+//! ends.
 
 use std::io;
 use std::net::{IpAddr, TcpListener as StdTcpListener};
@@ -35,7 +36,8 @@ use crate::tls::Certificates;
 
 /// From the first byte of a request to the end of its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
-/// Headers, body, change and answer together, with some to spare: a client that does not read is cut off.
+/// Headers, body, change and answer together, with some to spare: a client that does not read is
+/// cut off.
 const LIFE_MAX: Duration = Duration::from_secs(90);
 /// After the host refused to give a descriptor.
 const REST_AFTER_REFUSAL: Duration = Duration::from_millis(200);
@@ -98,8 +100,8 @@ struct Given {
 }
 
 impl Connections {
-    /// At most so many at a time. For one more, the one that is silent longest is closed; if none is silent, more
-    /// wait in the kernel's queue.
+    /// At most so many at a time. For one more, the one that is silent longest is closed; if none
+    /// is silent, more wait in the kernel's queue.
     pub(crate) fn new(
         routes: Router,
         connections_max: usize,

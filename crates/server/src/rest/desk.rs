@@ -1,10 +1,12 @@
 //! The desk between the one thread that must not block and changes that do.
 //!
-//! A change keeps its place at the desk until it has really ended, also when its client was told that it takes
-//! too long: what is under way stays bounded. Nothing is given up half-way. A change that was made is written
-//! down with who asked for it, by the thread that made it, so that also those are that nobody waited for.
+//! A change keeps its place at the desk until it has really ended, also when its client was told
+//! that it takes too long: what is under way stays bounded. Nothing is given up half-way. A change
+//! that was made is written down with who asked for it, by the thread that made it, so that also
+//! those are that nobody waited for.
 //!
-//! Changes of one object go one at a time, so that what `If-Match` was compared with is what is changed.
+//! Changes of one object go one at a time, so that what `If-Match` was compared with is what is
+//! changed.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -200,7 +202,8 @@ impl Desk {
         .await
     }
 
-    /// Looks how far clones of LUNs, splits and repairs are, after somebody ended one: that is no failure.
+    /// Looks how far clones of LUNs, splits and repairs are, after somebody ended one: that is no
+    /// failure.
     pub(super) fn note_ended(&self) {
         let (now, administrator) = (self.administrator.now(), self.administrator());
         let jobs = &self.records.jobs;

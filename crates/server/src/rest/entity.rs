@@ -1,7 +1,8 @@
-//! Tags of entities: which version of an object's settings somebody has seen (RFC 9110, `ETag` and `If-Match`).
+//! Tags of entities: which version of an object's settings somebody has seen (RFC 9110, `ETag` and
+//! `If-Match`).
 //!
-//! A tag stands for what administrators set, not for what changes by itself, such as the space in use: whoever
-//! decided on the settings decided well even if a client has written meanwhile.
+//! A tag stands for what administrators set, not for what changes by itself, such as the space in
+//! use: whoever decided on the settings decided well even if a client has written meanwhile.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use everglade_api::{Aggregate, Code, Lun, Policy, Problem, Snapshot, Volume};

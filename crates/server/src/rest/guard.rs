@@ -76,7 +76,8 @@ fn with_outcome(response: Response) -> Response {
     }
 }
 
-/// How long a token waits before it is looked at: there may have been unknown ones from the same address.
+/// How long a token waits before it is looked at: there may have been unknown ones from the same
+/// address.
 fn delay(request: &Request) -> Duration {
     let has_token = request.headers().contains_key(header::AUTHORIZATION);
     match request.extensions().get::<Origin>() {

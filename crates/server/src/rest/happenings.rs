@@ -1,8 +1,8 @@
-//! `/v1/history` and `/v1/events`: what was changed and what happened; events also as a stream of server-sent
-//! events, for as long as the listener keeps up.
+//! `/v1/history` and `/v1/events`: what was changed and what happened; events also as a stream of
+//! server-sent events, for as long as the listener keeps up.
 //!
-//! A stream ends when the daemon stops, when the listener goes, and when it has read nothing for a while: then
-//! its connection is cut, because nothing else would free what waits to be sent.
+//! A stream ends when the daemon stops, when the listener goes, and when it has read nothing for a
+//! while: then its connection is cut, because nothing else would free what waits to be sent.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! What collections can be asked for: `?fields= &order_by= &max_records= &cursor=`, and filters by field.
+//! What collections can be asked for: `?fields= &order_by= &max_records= &cursor=`, and filters by
+//! field.
 //!
-//! Items are sorted and filtered as the JSON they become, so a new field of a type needs nothing here. The names
-//! that are known come from the description of the interface.
+//! Items are sorted and filtered as the JSON they become, so a new field of a type needs nothing
+//! here. The names that are known come from the description of the interface.
 
 use std::cmp::Ordering;
 
@@ -117,7 +118,8 @@ impl Listing {
                 _ => {
                     let known = known.join(", ");
                     let text = format!(
-                        "unknown parameter; known are fields, order_by, max_records, cursor, and as \
+                        "unknown parameter; known are fields, order_by, max_records, cursor, and \
+                        as \
                          filters {known}"
                     );
                     return Err(Problem::of_field(Code::UnknownField, &shown(name), text));

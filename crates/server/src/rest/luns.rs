@@ -77,7 +77,8 @@ pub(super) async fn put(
         }
         Ok(lun) => {
             let text = format!(
-                "LUN {volume}/{} exists with {} bytes; choose another name or this size, or resize it",
+                "LUN {volume}/{} exists with {} bytes; choose another name or this size, or resize \
+                it",
                 lun.name, lun.size_bytes
             );
             Err(Problem::new(Code::Exists, text).into())

@@ -1,5 +1,5 @@
-//! The REST interface: HTTP/1.1 on a Unix socket, and on TCP if that is configured, for the command line and for
-//! scripts (docs/reference/conventions.md#rest-and-metrics; every path is in
+//! The REST interface: HTTP/1.1 on a Unix socket, and on TCP if that is configured, for the command
+//! line and for scripts (docs/reference/conventions.md#rest-and-metrics; every path is in
 //! `docs/reference/paths.md`).
 //!
 //! One thread of its own drives all connections; the data plane is reached through the
@@ -9,14 +9,16 @@
 //! accepted → request read → who asks → done before? (`once`) → routed → looked up here, or done at
 //! a `desk` → answered → closed
 //!
-//! Everything is bounded, because a client may be hostile or stuck: connections at a time, bytes of a request,
-//! time to send it, changes at a time, time to wait for a change, time a connection may live. A connection
-//! carries one request.
+//! Everything is bounded, because a client may be hostile or stuck: connections at a time, bytes of
+//! a request, time to send it, changes at a time, time to wait for a change, time a connection may
+//! live. A connection carries one request.
 //!
-//! The doors do not compete: each has places of its own (`connections`), and a caller who says nothing loses his to one
-//! who does (`silent`). Unknown tokens are counted, logged and slowed down (`attempts`).
+//! The doors do not compete: each has places of its own (`connections`), and a caller who says
+//! nothing loses his to one who does (`silent`). Unknown tokens are counted, logged and slowed down
+//! (`attempts`).
 //!
-//! Who may connect to the socket is said by its mode, 0600; over TCP a token says who asks (`guard`, `tokens`).
+//! Who may connect to the socket is said by its mode, 0600; over TCP a token says who asks
+//! (`guard`, `tokens`).
 
 mod aggregates;
 mod answer;
@@ -170,7 +172,8 @@ async fn serve_one(
         desk.settle().await;
         sleep(MOMENT).await;
     };
-    // Whoever waits for a change is answered when the data plane has ended; the silent are not waited for.
+    // Whoever waits for a change is answered when the data plane has ended; the silent are not
+    // waited for.
     tokio::select! {
         () = connections.ended() => {}
         () = enough => {}

@@ -6,8 +6,9 @@
 //! backup      operator    9fQ…
 //! ```
 //!
-//! The file is its owner's alone, or the start is refused. In memory there are only hashes, compared in constant
-//! time, so neither a core dump nor the time of an answer gives a token away. The file is read at the start.
+//! The file is its owner's alone, or the start is refused. In memory there are only hashes,
+//! compared in constant time, so neither a core dump nor the time of an answer gives a token away.
+//! The file is read at the start.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -74,7 +75,8 @@ impl Tokens {
             };
             if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) {
                 return refuse(format!(
-                    "the token of {name} has {} characters; use {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX}, \
+                    "the token of {name} has {} characters; use {TOKEN_BYTES_MIN} to \
+                    {TOKEN_BYTES_MAX}, \
                      such as the output of 'openssl rand -hex 32'",
                     token.len()
                 ));

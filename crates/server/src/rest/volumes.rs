@@ -97,7 +97,8 @@ pub(super) async fn put(
             let clone = volume.clone_of.as_ref();
             let clone = clone.map_or(String::new(), |base| format!(" as a clone of {base}"));
             let text = format!(
-                "volume {} exists{clone} in aggregate {} with sync {} and snapshot policy {}; choose another name, or \
+                "volume {} exists{clone} in aggregate {} with sync {} and snapshot policy {}; \
+                choose another name, or \
                  these settings",
                 volume.name, volume.aggregate, volume.sync, volume.snapshot_policy
             );

@@ -1,4 +1,5 @@
-//! The book of the schedule: policies, which volume has which, and what was taken for them. Where it is kept is in
+//! The book of the schedule: policies, which volume has which, and what was taken for them. Where
+//! it is kept is in
 //! [`super::library`]: each aggregate has the part that its volumes need, so that it takes that along wherever it goes.
 
 use std::collections::BTreeMap;
@@ -29,8 +30,8 @@ pub(super) struct Book {
 pub(super) struct Entry {
     /// Its policy.
     pub(super) policy: String,
-    /// What the volume is just being renamed to: if the daemon ends before that is written down, the next one looks
-    /// which of the names there is.
+    /// What the volume is just being renamed to: if the daemon ends before that is written down,
+    /// the next one looks which of the names there is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) becomes: Option<String>,
     /// The number of the aggregate that has the volume, once that is known.
@@ -47,8 +48,8 @@ pub(super) struct Entry {
 pub(super) struct Run {
     /// The last due time that was seen to, seconds since 1970.
     pub(super) seen: i64,
-    /// The name of a snapshot that is about to be taken: if the daemon ends before it is in `taken`, the next one
-    /// knows whose it is.
+    /// The name of a snapshot that is about to be taken: if the daemon ends before it is in
+    /// `taken`, the next one knows whose it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) taking: Option<Taking>,
     /// What was taken, oldest first. Only a snapshot of this number *and* name is ever deleted.
@@ -68,7 +69,8 @@ pub(super) struct Taking {
     pub(super) due: i64,
 }
 
-/// A snapshot that a policy took. Written as its number, a blank and its name: there may be a thousand for each volume.
+/// A snapshot that a policy took. Written as its number, a blank and its name: there may be a
+/// thousand for each volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "Written")]
 pub(super) struct Known {
@@ -163,8 +165,8 @@ impl Book {
         self.made.retain(|known| known.name != name);
     }
 
-    /// The part of an aggregate: its volumes and their policies. `all` is for the one that has the policies that no
-    /// volume has, too.
+    /// The part of an aggregate: its volumes and their policies. `all` is for the one that has the
+    /// policies that no volume has, too.
     pub(super) fn part(&self, home: u32, all: bool) -> Book {
         let volumes: BTreeMap<_, _> = self
             .volumes
@@ -200,8 +202,8 @@ impl Book {
         }
     }
 
-    /// Adds the part of an aggregate. What is known of its volumes already gives way. A policy of a name that means
-    /// something else here gets another one; what it is called now.
+    /// Adds the part of an aggregate. What is known of its volumes already gives way. A policy of a
+    /// name that means something else here gets another one; what it is called now.
     pub(super) fn merge(&mut self, home: u32, aggregate: &str, part: Book) -> Vec<String> {
         let mut renamed = BTreeMap::new();
         for policy in part.made {
@@ -283,7 +285,8 @@ impl Book {
     }
 }
 
-/// Names for a policy of an aggregate: its own, then with the aggregate's behind it, then with a number too.
+/// Names for a policy of an aggregate: its own, then with the aggregate's behind it, then with a
+/// number too.
 fn candidates(name: &str, aggregate: &str) -> impl Iterator<Item = String> {
     // Names are ASCII, of at most 64 bytes.
     let with = |end: String| {

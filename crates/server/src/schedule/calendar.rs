@@ -1,7 +1,7 @@
 //! When the snapshots of a policy are due, by the clocks of its time zone.
 //!
-//! Hourly ones come every sixty minutes, whatever a clock does twice a year. A daily time that a clock skips is due
-//! when it would have been; one that comes twice is due the first time.
+//! Hourly ones come every sixty minutes, whatever a clock does twice a year. A daily time that a
+//! clock skips is due when it would have been; one that comes twice is due the first time.
 
 use everglade_api::{Policy, TimeOfDay, Weekday};
 use jiff::civil::Date;

@@ -1,21 +1,26 @@
-//! The library: the book is one, its parts are in the aggregates, each with what its own volumes need (decision 0017). An
-//! aggregate that moves to another daemon takes its part along; one that comes adds its part to the book.
+//! The library: the book is one, its parts are in the aggregates, each with what its own volumes
+//! need (decision 0017). An aggregate that moves to another daemon takes its part along; one that
+//! comes adds its part to the book.
 //!
 //! ```text
 //! aggregate online ─▶ its part read ─▶ merged into the book ─▶ changes of the book ─▶ parts that differ written
 //! ```
 //!
-//! 1. A part is written when it differs from what is there, and only where what is there was read before.
+//! 1. A part is written when it differs from what is there, and only where what is there was read
+//!    before.
 //! 2. A policy that no volume has is in the part of the first aggregate whose part is understood.
-//! 3. An aggregate that is not online keeps the part that it has. What would have been written is written once it is
-//!    online again in this daemon; after a restart it is found out again, as after any crash.
-//! 4. The file of the data directory that once was the book is read at the start and put aside once everything in it
-//!    is in a part. Until then it has what is in no part yet, and no more: what was in one and was removed there must
-//!    not come back from it. What a part says of a volume wins over it.
-//! 5. A part that is not understood, of a newer daemon perhaps, stays until somebody asks for a change of what would be
-//!    in it, and then the data directory keeps its text. What the daemon does by itself replaces nothing.
-//! 6. A part that is there but could not be read, because a device did not answer, is replaced by nobody: what would
-//!    be in it is refused until a restart has read it.
+//! 3. An aggregate that is not online keeps the part that it has. What would have been written is
+//!    written once it is online again in this daemon; after a restart it is found out again, as
+//!    after any crash.
+//! 4. The file of the data directory that once was the book is read at the start and put aside once
+//!    everything in it is in a part. Until then it has what is in no part yet, and no more: what
+//!    was in one and was removed there must not come back from it. What a part says of a volume
+//!    wins over it.
+//! 5. A part that is not understood, of a newer daemon perhaps, stays until somebody asks for a
+//!    change of what would be in it, and then the data directory keeps its text. What the daemon
+//!    does by itself replaces nothing.
+//! 6. A part that is there but could not be read, because a device did not answer, is replaced by
+//!    nobody: what would be in it is refused until a restart has read it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -144,7 +149,8 @@ impl Library {
         self.former.is_none() && online.iter().all(|it| self.written.contains_key(it))
     }
 
-    /// Adds the parts of aggregates that came online. What people should know of each: its name, and one line.
+    /// Adds the parts of aggregates that came online. What people should know of each: its name,
+    /// and one line.
     pub(super) fn look(&mut self, book: &mut Book) -> Vec<(String, String)> {
         let mut told = Vec::new();
         for aggregate in self.shelf.online() {
@@ -158,7 +164,8 @@ impl Library {
                 Err(Unreadable::Damaged(reason)) => Err(reason.clone()),
                 Err(Unreadable::Unanswered(reason)) => {
                     let text = format!(
-                        "its snapshot policies could not be read: {reason}; they are still there, but its volumes have \
+                        "its snapshot policies could not be read: {reason}; they are still there, \
+                        but its volumes have \
                          none until the daemon is restarted"
                     );
                     told.push((name, text));
@@ -181,8 +188,10 @@ impl Library {
                 }
                 Err(problem) => {
                     let text = format!(
-                        "its snapshot policies cannot be read: {problem}; they stay as they are, for the version of \
-                         everglade that wrote them, until policies of its volumes are set, and then {} has them",
+                        "its snapshot policies cannot be read: {problem}; they stay as they are, \
+                        for the version of \
+                         everglade that wrote them, until policies of its volumes are set, and \
+                         then {} has them",
                         self.aside(aggregate).display()
                     );
                     told.push((name, text));
@@ -228,7 +237,8 @@ impl Library {
     /// Says that a part stays because it was not read.
     fn not_replaced(&self, aggregate: u32) -> String {
         format!(
-            "the snapshot policies of aggregate {} could not be read, and a change would replace them; see that its devices \
+            "the snapshot policies of aggregate {} could not be read, and a change would replace \
+            them; see that its devices \
              answer, restart the daemon, and try again",
             self.shelf.name(aggregate)
         )
@@ -343,7 +353,10 @@ impl Library {
         }
         let (path, name) = (self.aside(aggregate), self.shelf.name(aggregate));
         atomic::replace(&path, text.as_bytes(), modes::FILE_PRIVATE).map_err(|error| {
-            format!("the former policies of aggregate {name}, which cannot be read, cannot be kept: {error}")
+            format!(
+                "the former policies of aggregate {name}, which cannot be read, cannot be \
+                kept: {error}"
+            )
         })?;
         tracing::warn!(
             "aggregate {name}: its policies were replaced; those that could not be read are in {}",
@@ -352,7 +365,8 @@ impl Library {
         Ok(())
     }
 
-    /// The file of the data directory says only what is in no part yet, and goes when that is nothing.
+    /// The file of the data directory says only what is in no part yet, and goes when that is
+    /// nothing.
     ///
     /// # Errors
     /// One line: it says more, still.

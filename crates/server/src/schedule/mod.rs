@@ -1,4 +1,5 @@
-//! The schedule: snapshots that volumes get by themselves, and the deletion of those that are old (issue 6, item 5).
+//! The schedule: snapshots that volumes get by themselves, and the deletion of those that are old
+//! (issue 6, item 5).
 //!
 //! ```text
 //! due ─▶ written down ─▶ taken ─▶ written down ─▶ too many? ─▶ the oldest deleted, unless held or in use
@@ -6,20 +7,22 @@
 //!  └─ refused ─▶ told, tried again a minute later
 //! ```
 //!
-//! 1. A schedule of a volume (hourly, daily, weekly) remembers the last due time that it has seen to. It is due when
-//!    there is a later one, so that a daemon that was away takes one snapshot and not one for each run it missed.
-//! 2. Snapshots are named by the clocks of the policy's zone, and by when they were really taken if that was late:
-//!    a name never says that an image is older than it is.
-//! 3. A clock that is put back by less than a period changes nothing: what was seen to is not done again. If it is
-//!    put back by more, the schedule goes on from where the clock is. One that is put forward is the same as having
-//!    been away.
-//! 4. Deleted is only what the book says this policy took, by number and name. Count matters, not age, so no clock
-//!    makes it delete more. The newest `keep` always stay; of the older ones those that are held or open in a client
-//!    stay too, which `status` and an event say, and go when they are let go.
-//! 5. The book is written before a snapshot is taken and after. A crash between leaves a name in it, and what has
-//!    that name belongs to the policy.
-//! 6. What the book says of a volume is written before the volume is made, and removed after it was deleted. A crash
-//!    between leaves a volume in it that is not there; the next round drops it.
+//! 1. A schedule of a volume (hourly, daily, weekly) remembers the last due time that it has seen
+//!    to. It is due when there is a later one, so that a daemon that was away takes one snapshot
+//!    and not one for each run it missed.
+//! 2. Snapshots are named by the clocks of the policy's zone, and by when they were really taken if
+//!    that was late: a name never says that an image is older than it is.
+//! 3. A clock that is put back by less than a period changes nothing: what was seen to is not done
+//!    again. If it is put back by more, the schedule goes on from where the clock is. One that is
+//!    put forward is the same as having been away.
+//! 4. Deleted is only what the book says this policy took, by number and name. Count matters, not
+//!    age, so no clock makes it delete more. The newest `keep` always stay; of the older ones those
+//!    that are held or open in a client stay too, which `status` and an event say, and go when they
+//!    are let go.
+//! 5. The book is written before a snapshot is taken and after. A crash between leaves a name in
+//!    it, and what has that name belongs to the policy.
+//! 6. What the book says of a volume is written before the volume is made, and removed after it was
+//!    deleted. A crash between leaves a volume in it that is not there; the next round drops it.
 
 mod book;
 mod calendar;
@@ -74,8 +77,8 @@ struct Failure {
 }
 
 impl Schedule {
-    /// That of the aggregates, with what the data directory has from when it was there. What cannot be read is done
-    /// without: data is served.
+    /// That of the aggregates, with what the data directory has from when it was there. What cannot
+    /// be read is done without: data is served.
     pub(crate) fn open(shelf: Box<dyn Shelf>, data_dir: &Path) -> Schedule {
         let (library, book, lost) = Library::open(shelf, data_dir);
         if let Some(text) = &lost {
@@ -161,7 +164,8 @@ impl Schedule {
         let policy = policy.ok_or_else(|| Problem::not_found("policy", format!("{name:.64}")))?;
         if name == DEFAULT_POLICY {
             let text = format!(
-                "policy {DEFAULT_POLICY} is always there; 'policy set VOLUME {NO_POLICY}' does without"
+                "policy {DEFAULT_POLICY} is always there; 'policy set VOLUME {NO_POLICY}' does \
+                without"
             );
             return Err(Problem::new(Code::StillNeeded, text));
         }
@@ -199,8 +203,8 @@ impl Schedule {
         Err(Problem::of_field(Code::NotFound, "policy", text))
     }
 
-    /// Gives a volume a policy, or `none`. Snapshots that were taken for its policy before are not deleted any more,
-    /// unless it is the same.
+    /// Gives a volume a policy, or `none`. Snapshots that were taken for its policy before are not
+    /// deleted any more, unless it is the same.
     ///
     /// # Errors
     /// Nothing was changed.
@@ -221,9 +225,10 @@ impl Schedule {
         inner.begin(now, volume, policy, home)
     }
 
-    /// Makes a volume in an aggregate with `change`, with a policy, or `none`. That is written down before, because a
-    /// crash may come between the two: a volume is never there without its policy. Only where the book of a newer
-    /// version would be replaced it comes after, so that a refusal replaces nothing.
+    /// Makes a volume in an aggregate with `change`, with a policy, or `none`. That is written down
+    /// before, because a crash may come between the two: a volume is never there without its
+    /// policy. Only where the book of a newer version would be replaced it comes after, so that a
+    /// refusal replaces nothing.
     ///
     /// # Errors
     /// Nothing was changed.
@@ -276,7 +281,8 @@ impl Schedule {
         changed
     }
 
-    /// A volume was deleted: nothing that is known of its name is true any more, unless one is made anew.
+    /// A volume was deleted: nothing that is known of its name is true any more, unless one is made
+    /// anew.
     ///
     /// # Errors
     /// It could not be written down; the next round tries again.
@@ -305,8 +311,9 @@ impl Schedule {
         }
     }
 
-    /// Renames a volume with `change`; its policy goes with it. What is to be is written down before, because a crash
-    /// may come between the change and what is written down after it. No round sees one without the other.
+    /// Renames a volume with `change`; its policy goes with it. What is to be is written down
+    /// before, because a crash may come between the change and what is written down after it. No
+    /// round sees one without the other.
     ///
     /// # Errors
     /// Nothing was changed.
@@ -392,9 +399,13 @@ impl Schedule {
         let lost = inner.told.iter().map(|(object, text)| {
             let name = object.strip_prefix("aggregate ");
             let action = match name.is_some_and(|name| inner.library.is_unanswered(name)) {
-                true => "see that the devices of the aggregate answer, and restart the daemon; nothing is lost",
+                true => {
+                    "see that the devices of the aggregate answer, and restart the daemon; \
+                    nothing is lost"
+                }
                 false => {
-                    "give the volumes their policies again with 'policy set'; what was taken for them stays"
+                    "give the volumes their policies again with 'policy set'; what was taken for \
+                    them stays"
                 }
             };
             condition(

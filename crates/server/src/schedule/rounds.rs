@@ -32,7 +32,8 @@ impl Seen {
     }
 }
 
-/// What the schedule needs of the volumes. Pairs are of volume and snapshot; each succeeds or fails by itself.
+/// What the schedule needs of the volumes. Pairs are of volume and snapshot; each succeeds or fails
+/// by itself.
 pub(crate) trait Volumes {
     /// The snapshots of a volume, in order of creation; `None` if the volume cannot be asked now.
     fn snapshots(&self, volume: &str) -> Option<Vec<Seen>>;
@@ -107,7 +108,8 @@ impl Schedule {
         outcomes
     }
 
-    /// A volume was being renamed, and then the daemon ended before it could write down that it was.
+    /// A volume was being renamed, and then the daemon ended before it could write down that it
+    /// was.
     fn follow_names(&self, volumes: &dyn Volumes) {
         let mut inner = self.lock();
         let mut book = inner.book.clone();
@@ -130,7 +132,8 @@ impl Schedule {
         inner.settle(book);
     }
 
-    /// A volume was being made or deleted, and then the daemon ended: it is in the book, and not in its aggregate.
+    /// A volume was being made or deleted, and then the daemon ended: it is in the book, and not in
+    /// its aggregate.
     fn drop_missing(&self) {
         let mut inner = self.lock();
         let mut book = inner.book.clone();
@@ -241,7 +244,8 @@ impl Schedule {
         let mut book = inner.book.clone();
         for (due, result) in taken {
             let key = (due.volume.clone(), due.every);
-            // Somebody may have given the volume another policy meanwhile; what was taken is nobody's then.
+            // Somebody may have given the volume another policy meanwhile; what was taken is
+            // nobody's then.
             let run = find(&mut book, &due);
             match result {
                 Ok(id) => {

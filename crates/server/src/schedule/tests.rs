@@ -278,7 +278,8 @@ fn only_what_the_policy_took_counts_and_goes() {
         "hourly.2026-11-22_0400",
     ];
     assert_eq!(volumes.names(), left);
-    // Without a policy nothing goes any more, and the volume that comes after has nothing to do with this one.
+    // Without a policy nothing goes any more, and the volume that comes after has nothing to do
+    // with this one.
     schedule
         .assign(Moment(SUNDAY + 5 * HOUR), "v", "none")
         .expect("given");
@@ -419,7 +420,8 @@ fn a_policy_follows_its_volume_wherever_the_daemon_ends() {
             [schedule.policy_of("v"), schedule.policy_of("w")],
             ["none", "p"]
         );
-        // What was taken under the old name is the policy's still: it goes when there are two newer ones.
+        // What was taken under the old name is the policy's still: it goes when there are two newer
+        // ones.
         for hour in 2..=4 {
             schedule.round(Moment(SUNDAY + hour * HOUR), &volumes);
         }
@@ -560,7 +562,8 @@ fn an_aggregate_takes_the_policies_of_its_volumes_to_another_daemon() {
 fn a_book_of_the_data_directory_moves_into_the_aggregates() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let former = place.path().join(super::NAME);
-    let text = "# Written by everglade.\nversion = 1\n[[policy]]\nname = \"office\"\nhourly = 2\ndaily = 0\n\
+    let text = "# Written by everglade.\nversion = 1\n[[policy]]\nname = \"office\"\nhourly = \
+        2\ndaily = 0\n\
         weekly = 0\nat = \"00:00\"\nweekday = \"sunday\"\ntime_zone = \"UTC\"\nvolume_count = 0\n\
         [volume.v2]\npolicy = \"office\"\n[volume.v1]\npolicy = \"default\"\n# end of policies\n";
     std::fs::write(&former, text).expect("written");
@@ -585,17 +588,20 @@ fn a_book_of_the_data_directory_moves_into_the_aggregates() {
     assert!(place.path().join("policies.toml.unreadable").exists());
 }
 
-/// One aggregate is away for good, so the file stays. What was removed meanwhile on another one came back from it at each
-/// start, with the snapshots that had been taken for it, and the next round deleted those beyond the policy.
+/// One aggregate is away for good, so the file stays. What was removed meanwhile on another one
+/// came back from it at each start, with the snapshots that had been taken for it, and the next
+/// round deleted those beyond the policy.
 #[test]
 fn what_was_removed_does_not_come_back_from_the_book_of_the_data_directory() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let former = place.path().join(super::NAME);
-    let text = "version = 1\n[[policy]]\nname = \"office\"\nhourly = 1\ndaily = 0\nweekly = 0\nat = \"00:00\"\n\
+    let text = "version = 1\n[[policy]]\nname = \"office\"\nhourly = 1\ndaily = 0\nweekly = 0\nat \
+        = \"00:00\"\n\
         weekday = \"sunday\"\ntime_zone = \"UTC\"\nvolume_count = 0\n\
         [[policy]]\nname = \"away\"\nhourly = 1\ndaily = 0\nweekly = 0\nat = \"00:00\"\n\
         weekday = \"sunday\"\ntime_zone = \"UTC\"\nvolume_count = 0\n\
-        [volume.v1]\npolicy = \"office\"\n[volume.v1.run.hourly]\nseen = 1\ntaken = [\"1 a\", \"2 b\", \"3 c\"]\n\
+        [volume.v1]\npolicy = \"office\"\n[volume.v1.run.hourly]\nseen = 1\ntaken = [\"1 a\", \"2 \
+        b\", \"3 c\"]\n\
         [volume.v2]\npolicy = \"away\"\n[volume.v2.run.hourly]\nseen = 7\n# end of policies\n";
     std::fs::write(&former, text).expect("written");
     let pools = Pools::of(&[1]);
@@ -623,7 +629,8 @@ fn what_was_removed_does_not_come_back_from_the_book_of_the_data_directory() {
     assert!(!former.exists() && pools.text(2).contains("seen = 7"));
 }
 
-/// A daemon that was put back to an older version replaced what it did not understand as soon as it looked.
+/// A daemon that was put back to an older version replaced what it did not understand as soon as it
+/// looked.
 #[test]
 fn a_part_that_is_not_understood_stays_until_somebody_changes_it_and_is_kept_then() {
     let place = tempfile::tempdir().expect("a temporary directory");
@@ -678,8 +685,8 @@ fn a_part_that_is_not_understood_stays_until_somebody_changes_it_and_is_kept_the
     assert_eq!(kept("policies-aggr1.2.unreadable").as_deref(), Some("torn"));
 }
 
-/// A device that did not answer for a moment cost all policies: there seemed to be none, and the next change replaced
-/// them.
+/// A device that did not answer for a moment cost all policies: there seemed to be none, and the
+/// next change replaced them.
 #[test]
 fn a_part_that_was_not_read_is_replaced_by_nobody() {
     let place = tempfile::tempdir().expect("a temporary directory");
@@ -734,12 +741,14 @@ fn a_part_that_was_not_read_is_replaced_by_nobody() {
     taken.expect("taken away");
 }
 
-/// What the former book says of a volume stays there while the part that it belongs to is not understood.
+/// What the former book says of a volume stays there while the part that it belongs to is not
+/// understood.
 #[test]
 fn a_former_book_is_not_given_up_for_a_part_that_is_not_understood() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let former = place.path().join(super::NAME);
-    let text = "version = 1\n[volume.v1]\npolicy = \"default\"\n[volume.v2]\npolicy = \"default\"\n# end of policies\n";
+    let text = "version = 1\n[volume.v1]\npolicy = \"default\"\n[volume.v2]\npolicy \
+        = \"default\"\n# end of policies\n";
     std::fs::write(&former, text).expect("written");
     let pools = Pools::of(&[1, 2]);
     pools.set_text(1, "torn");
@@ -864,7 +873,8 @@ fn a_volume_is_made_with_its_policy_or_not_at_all() {
     });
     made.expect_err("refused");
     assert_eq!(next.policy_of("v0001"), "default");
-    // What was deleted is forgotten, also if the power fails before that, and by a volume that comes after it.
+    // What was deleted is forgotten, also if the power fails before that, and by a volume that
+    // comes after it.
     next.forget("v0001").expect("it is there");
     assert_eq!(next.policy_of("v0001"), "default");
     shelf.made.lock().expect("unpoisoned").clear();

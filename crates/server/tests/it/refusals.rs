@@ -136,7 +136,8 @@ fn a_directory_that_cannot_be_written_is_refused() {
     let world = World::empty();
     fs::set_permissions(&world.path, fs::Permissions::from_mode(0o500)).expect("chmod");
     if fs::write(world.path.join("probe"), "").is_ok() {
-        // Root writes everywhere; the kernel's own answer is seen through a path that never takes files.
+        // Root writes everywhere; the kernel's own answer is seen through a path that never takes
+        // files.
         let error = everglade_server::DataDir::open(std::path::Path::new("/proc/everglade"));
         assert_says(
             &error.expect_err("a refusal").to_string(),

@@ -1,4 +1,5 @@
-//! Contract 2: a reader sees all of an operation or nothing of it; and contract 1, read after write.
+//! Contract 2: a reader sees all of an operation or nothing of it; and contract 1, read after
+//! write.
 
 use super::{Action, Bench};
 use crate::{OP_BYTES_MAX, Op, Reply, Target, Token};

@@ -138,8 +138,8 @@ impl<'a, T: Target + ?Sized> Bench<'a, T> {
         self.check_group(std::slice::from_ref(action));
     }
 
-    /// Runs actions at once, on both, and compares the answers. The outcome must not depend on their
-    /// order.
+    /// Runs actions at once, on both, and compares the answers. The outcome must not depend on
+    /// their order.
     ///
     /// # Panics
     /// If the answers differ.

@@ -241,8 +241,8 @@ pub fn flushes_and_durable_operations_complete<T: Target + ?Sized>(bench: &mut B
     bench.compare_all();
 }
 
-/// What is written takes space, what is discarded does not, to the block; parts of blocks count as blocks
-/// do; bounds are kept and senseless ranges are refused.
+/// What is written takes space, what is discarded does not, to the block; parts of blocks count as
+/// blocks do; bounds are kept and senseless ranges are refused.
 pub fn extents_are_exact<T: Target + ?Sized>(bench: &mut Bench<'_, T>) {
     let size = bench.size_bytes();
     bench.check(&Action::discard(0, size));

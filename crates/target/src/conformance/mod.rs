@@ -1,12 +1,13 @@
 //! The conformance suite: what every [`Target`] must do, checked from outside.
 //!
-//! [`run`] takes any target, the name of an empty LUN on it of at least 4 MiB, and a closure that lets
-//! the target make progress (nothing for one that works when polled; a step of the reactor or of
-//! simulated time otherwise). It panics at the first difference and names the seed.
+//! [`run`] takes any target, the name of an empty LUN on it of at least 4 MiB, and a closure that
+//! lets the target make progress (nothing for one that works when polled; a step of the reactor or
+//! of simulated time otherwise). It panics at the first difference and names the seed.
 //!
-//! Operations are submitted in groups whose outcome does not depend on the order in which the target
-//! carries them out; so the [`Model`](crate::model::Model), which does one at a time, predicts it exactly. The one place
-//! where order is left open, readers racing a writer, is [`atomic`]'s.
+//! Operations are submitted in groups whose outcome does not depend on the order in which the
+//! target carries them out; so the [`Model`](crate::model::Model), which does one at a time,
+//! predicts it exactly. The one place where order is left open, readers racing a writer, is
+//! [`atomic`]'s.
 
 pub mod action;
 pub mod atomic;

@@ -1,8 +1,8 @@
 //! Random operations, several at once, against the model.
 //!
-//! Places are chosen near seams: block edges, the 1 MiB grid, the engine's 255-block spans, both ends
-//! of the LUN. Operations of one group do not overlap any change of the group, byte by byte; they do
-//! share blocks, which is where merging goes wrong.
+//! Places are chosen near seams: block edges, the 1 MiB grid, the engine's 255-block spans, both
+//! ends of the LUN. Operations of one group do not overlap any change of the group, byte by byte;
+//! they do share blocks, which is where merging goes wrong.
 
 use everglade_env::BLOCK_SIZE;
 

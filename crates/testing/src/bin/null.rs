@@ -1,9 +1,11 @@
-//! `null SOCKET BYTES [MEMORY]`: our NBD sessions over a target that does nothing, for `cargo xtask bench nbd`.
-//! Reads return the same page again and again, writes are forgotten. What this serves is the most that any engine
-//! under these sessions could, if its data were in the processor's first cache.
+//! `null SOCKET BYTES [MEMORY]`: our NBD sessions over a target that does nothing, for
+//! `cargo xtask bench nbd`. Reads return the same page again and again, writes are forgotten. What
+//! this serves is the most that any engine under these sessions could, if its data were in the
+//! processor's first cache.
 //!
-//! With MEMORY, each block up to so many bytes has a page of its own, found by its number in one array: a cache that
-//! needs no look-up at all. What is left between that and the same page again is what memory costs.
+//! With MEMORY, each block up to so many bytes has a page of its own, found by its number in one
+//! array: a cache that needs no look-up at all. What is left between that and the same page again
+//! is what memory costs.
 //!
 //! The loop is that of the server's reactor without engine, timers and administrators.
 

@@ -1,9 +1,10 @@
 //! `planted`: each mistake of `everglade_format::planted` must be found by the simulation.
 //!
-//! For each there is a kind of simulation and a seed to begin with, by which it was once found; if the product
-//! has moved on, the search goes on from there until the time for one bug is up. No check is made for a
-//! bug's sake: whatever finds it runs in every simulation. Before the bug is planted the same seed must
-//! pass, or nothing is proven. `--search` looks for good seeds in all kinds.
+//! For each there is a kind of simulation and a seed to begin with, by which it was once found; if
+//! the product has moved on, the search goes on from there until the time for one bug is up. No
+//! check is made for a bug's sake: whatever finds it runs in every simulation. Before the bug is
+//! planted the same seed must pass, or nothing is proven. `--search` looks for good seeds in all
+//! kinds.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -162,7 +163,8 @@ fn main() -> ExitCode {
             }
         }
     }
-    // A failed assertion is a way of being found; it goes into the table instead of onto the terminal.
+    // A failed assertion is a way of being found; it goes into the table instead of onto the
+    // terminal.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic
             .location()

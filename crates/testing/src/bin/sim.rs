@@ -1,9 +1,9 @@
 //! `sim`: simulates the engine under one seed, or under as many as fit into some minutes.
 //!
-//! A seed decides everything, also the kind of simulation: most are long lives, some a short run that is
-//! cut at each of its writes. Prints the seed before anything else, at the end what was done and at what
-//! price, and on failure the command that fails again. The clocks decide only how many seeds are run, never
-//! what a seed does.
+//! A seed decides everything, also the kind of simulation: most are long lives, some a short run
+//! that is cut at each of its writes. Prints the seed before anything else, at the end what was
+//! done and at what price, and on failure the command that fails again. The clocks decide only how
+//! many seeds are run, never what a seed does.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -209,7 +209,8 @@ fn exhaust(
                     .seed
                     .map_or(String::new(), |seed| format!(" --seed {seed}"));
                 println!(
-                    "again: cargo run --release -p everglade-testing --bin sim -- --kind {kind}{seed} --shard 0/1 \
+                    "again: cargo run --release -p everglade-testing --bin sim -- --kind \
+                    {kind}{seed} --shard 0/1 \
                      --from {next}"
                 );
                 println!("{passed} passed, 1 failed");
@@ -237,7 +238,8 @@ fn explain(seed: Seed, kind: Option<Kind>, failure: &Failure, passed: u64) -> Ex
     println!("FAILED seed {seed}\n{failure}");
     let kind = kind.map_or(String::new(), |kind| format!(" --kind {}", kind.name()));
     println!(
-        "again: cargo run --release -p everglade-testing --bin sim -- --seed {seed}{kind} --trace 200"
+        "again: cargo run --release -p everglade-testing --bin sim -- --seed {seed}{kind} --trace \
+        200"
     );
     println!("{passed} passed, 1 failed");
     ExitCode::FAILURE

@@ -39,8 +39,8 @@ pub struct EngineMaker {
     pub journal_half_blocks: u64,
     /// The journal has a device of its own, besides the others: the first.
     pub journal_device: bool,
-    /// What a consistency point frees of deleted files and snapshots at most; with less, scans are cut in the
-    /// middle.
+    /// What a consistency point frees of deleted files and snapshots at most; with less, scans are
+    /// cut in the middle.
     pub reclaim_regions: u64,
     /// New snapshots are scanned, as before there was a way without.
     pub create_scan: bool,
@@ -198,7 +198,8 @@ impl Maker for EngineMaker {
         });
         match (system.state(), end) {
             (state @ (State::Online | State::ReadOnly(_)), _) => {
-                // As the daemon does it before it lets clients in. A read-only aggregate is not written.
+                // As the daemon does it before it lets clients in. A read-only aggregate is not
+                // written.
                 if state == State::Online {
                     engine.mend_labels(&*world.storage(), aggregate);
                 }

@@ -45,7 +45,8 @@ impl EngineSystem {
         let info = self.info();
         // With a journal the order of things goes on beyond the consistency point that was opened.
         self.recovered = match info.recovery {
-            // What is on a LUN that came or grew too late is not done again: nobody was promised it.
+            // What is on a LUN that came or grew too late is not done again: nobody was promised
+            // it.
             Some(recovery) if recovery.skipped > 0 => None,
             Some(recovery) => Some(recovery.next_sequence - 1),
             None => Some(info.opened_cp),

@@ -90,7 +90,8 @@ impl BlockHistory {
         }
     }
 
-    /// A block that could not be read: it holds what one of these versions holds, or answers with an error.
+    /// A block that could not be read: it holds what one of these versions holds, or answers with
+    /// an error.
     pub(super) fn unreadable<'v>(versions: impl Iterator<Item = &'v Version>) -> BlockHistory {
         let mut contents: Vec<Content> = Vec::new();
         for content in versions.flat_map(|version| &version.contents) {

@@ -75,8 +75,8 @@ impl Model {
         op
     }
 
-    /// Shrinkage of a LUN was asked for: whatever is beyond the new end is zeroes from then on, though nobody can look
-    /// before it grows again.
+    /// Shrinkage of a LUN was asked for: whatever is beyond the new end is zeroes from then on,
+    /// though nobody can look before it grows again.
     pub fn begin_shrink(&mut self, lun: LunId, size_bytes: u64) -> OpId {
         let before = self.size_bytes(lun);
         let op = self.begin(What::Shrink(lun, size_bytes), lun, true);
@@ -124,8 +124,8 @@ impl Model {
         luns.flat_map(|lun| lun.blocks.keys().copied()).collect()
     }
 
-    /// Of [`Model::blocks_ever`] those that an operation from `since` on touched, and one in `others` of the
-    /// rest.
+    /// Of [`Model::blocks_ever`] those that an operation from `since` on touched, and one in
+    /// `others` of the rest.
     #[must_use]
     pub fn blocks_since(&self, name: &str, since: OpId, others: u64) -> Vec<u64> {
         let luns = self.luns.iter().filter(|lun| lun.name == name);

@@ -1,25 +1,25 @@
 //! The reference model: what a set of LUNs may answer now, and what a crash may leave of them.
 //!
 //! Every operation is told to the model twice, when it begins and when it ends, stamped with a
-//! [`Moment`]. For each block the model keeps its *versions* in order: what it held at first, then one
-//! per operation on it. A version has one possible content, or several where an outcome is uncertain
-//! (an operation failed half-way; a discard that may do nothing when the pool is full).
+//! [`Moment`]. For each block the model keeps its *versions* in order: what it held at first, then
+//! one per operation on it. A version has one possible content, or several where an outcome is
+//! uncertain (an operation failed half-way; a discard that may do nothing when the pool is full).
 //!
 //! # What may be read (contract 1 and 2 of `target`)
 //!
-//! A read returns, block by block, the last version acknowledged before it began or a later one; and
-//! of each operation it overlaps it sees all or nothing (`read`).
+//! A read returns, block by block, the last version acknowledged before it began or a later one;
+//! and of each operation it overlaps it sees all or nothing (`read`).
 //!
 //! # What a crash may leave (contract 3, docs/design/design.md §5)
 //!
 //! 1. *Durable*: no block is older than its last durable version.
-//! 2. *Whole*: an operation of at most 1 MiB survives in all of its blocks or in none. Longer ones may
-//!    survive in part, as they may be seen in part while they are under way
+//! 2. *Whole*: an operation of at most 1 MiB survives in all of its blocks or in none. Longer ones
+//!    may survive in part, as they may be seen in part while they are under way
 //!    (docs/design/design.md §5).
 //! 3. *Prefix*: if an operation survives, so does everything acknowledged before it was issued, in
 //!    the whole aggregate: a consistency point is a moment, not a choice.
-//! 4. *Consistency point*: if operations are tagged with the one they joined, and recovery says which
-//!    one it found, exactly the operations up to it survive.
+//! 4. *Consistency point*: if operations are tagged with the one they joined, and recovery says
+//!    which one it found, exactly the operations up to it survive.
 //!
 //! An operation is *seen* at a block if every version that fits the block's content is its own or
 //! later, *unseen* if every one is earlier; contents that fit both prove nothing (`recovery`). So
@@ -171,7 +171,8 @@ struct OpRecord {
     acked: Option<Moment>,
     /// Durable at its acknowledgement.
     durable: bool,
-    /// Longer than what one operation may be whole for: parts of it may be seen, and survive, alone.
+    /// Longer than what one operation may be whole for: parts of it may be seen, and survive,
+    /// alone.
     loose: bool,
     cp: Option<u64>,
     in_flight: bool,
@@ -245,8 +246,8 @@ impl Model {
         OpId(self.ops.len())
     }
 
-    /// How much had happened when the world had counted fewer than `at` writes: operations issued and ended,
-    /// marks. Two moments with the same numbers allow the same.
+    /// How much had happened when the world had counted fewer than `at` writes: operations issued
+    /// and ended, marks. Two moments with the same numbers allow the same.
     #[must_use]
     pub fn moment_at(&self, at: u64) -> [usize; 3] {
         let before = |moment: &Moment| moment.writes < at;
@@ -307,8 +308,8 @@ impl Model {
         op
     }
 
-    /// A discard was submitted. It takes whole blocks and leaves the edges as they are. With `maybe`
-    /// the system may choose to do nothing, block by block.
+    /// A discard was submitted. It takes whole blocks and leaves the edges as they are. With
+    /// `maybe` the system may choose to do nothing, block by block.
     pub fn begin_discard(
         &mut self,
         lun: LunId,
@@ -433,8 +434,8 @@ impl Model {
         self.busy.insert(op, (lun, blocks));
     }
 
-    /// The block that holds this block of a LUN is damaged: until it is written again it may answer with an
-    /// error, and with nothing else.
+    /// The block that holds this block of a LUN is damaged: until it is written again it may answer
+    /// with an error, and with nothing else.
     pub fn mark(&mut self, lun: LunId, block: u64) {
         self.luns[lun.0].blocks.entry(block).or_default().mark();
     }

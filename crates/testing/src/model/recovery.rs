@@ -1,8 +1,8 @@
 //! After a crash: is what is left something a crash may leave?
 //!
-//! `model.recover(at)` → `exports(…)` → `block(…)` for every block of `blocks_ever` (and any others)
-//! → `finish(cp)`. Here an event counts as having happened if the world had counted fewer than `at`
-//! writes, so that one run answers for each of its cuts.
+//! `model.recover(at)` → `exports(…)` → `block(…)` for every block of `blocks_ever` (and any
+//! others) → `finish(cp)`. Here an event counts as having happened if the world had counted fewer
+//! than `at` writes, so that one run answers for each of its cuts.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,8 @@ pub struct Recovery<'m> {
 }
 
 impl Model {
-    /// Judges a system recovered from a cut at device write `at` ([`u64::MAX`]: after everything told).
+    /// Judges a system recovered from a cut at device write `at` ([`u64::MAX`]: after everything
+    /// told).
     #[must_use]
     pub fn recover(&self, at: u64) -> Recovery<'_> {
         let mut covered = BTreeMap::new();
@@ -66,7 +67,8 @@ impl Model {
 }
 
 impl<'m> Recovery<'m> {
-    /// The log is damaged: only consistency points, and what is durable by one (volumes and LUNs), count.
+    /// The log is damaged: only consistency points, and what is durable by one (volumes and LUNs),
+    /// count.
     pub fn forget_log(&mut self) {
         self.without_log = true;
         self.covered.clear();
@@ -82,8 +84,8 @@ impl<'m> Recovery<'m> {
         self.with_gaps = true;
     }
 
-    /// What is durable may be missing as a whole, or have another name: what says where it is is damaged. What is there
-    /// under its name is judged as ever.
+    /// What is durable may be missing as a whole, or have another name: what says where it is is
+    /// damaged. What is there under its name is judged as ever.
     pub fn forget_names(&mut self) {
         self.without_names = true;
     }
@@ -95,7 +97,8 @@ impl<'m> Recovery<'m> {
         self
     }
 
-    /// May something exist that `created` made and `deletes` removed? (may be present, may be absent)
+    /// May something exist that `created` made and `deletes` removed? (may be present, may be
+    /// absent)
     fn may_exist(&self, created: Option<OpId>, deletes: &[OpId]) -> (bool, bool) {
         let came = self.was_asked_for(created);
         let came_for_good = created.is_none_or(|op| self.is_durable(op));
@@ -137,8 +140,8 @@ impl<'m> Recovery<'m> {
             .iter()
             .map(|(name, size)| (name.as_str(), *size))
             .collect();
-        // Youngest first: where a name was used again, it is the younger one's. What was not asked for yet
-        // has no name.
+        // Youngest first: where a name was used again, it is the younger one's. What was not asked
+        // for yet has no name.
         for (index, lun) in self.model.luns.iter().enumerate().rev() {
             if !self.was_asked_for(lun.created) {
                 continue;
@@ -290,8 +293,8 @@ impl<'m> Recovery<'m> {
         let Some((least, greatest)) = history.fitting(floor, 0, bytes, happened) else {
             return Err(self.unfitting(history, &place, floor, bytes));
         };
-        // Only contents prove that an operation survived: a durable one that changed nothing (zeroes over
-        // zeroes) says nothing about what was done before it.
+        // Only contents prove that an operation survived: a durable one that changed nothing
+        // (zeroes over zeroes) says nothing about what was done before it.
         let least = history
             .fitting(0, 0, bytes, happened)
             .map_or(least, |(first, _)| first);
@@ -309,7 +312,8 @@ impl<'m> Recovery<'m> {
         Ok(())
     }
 
-    /// A block answered with an error. With `anywhere` any block may, else only one that is damaged.
+    /// A block answered with an error. With `anywhere` any block may, else only one that is
+    /// damaged.
     ///
     /// # Errors
     /// This block has no reason to.

@@ -235,8 +235,8 @@ fn operation_survives_whole_or_not_at_all() {
     assert_eq!(bench.crash(ALL, &[1, 0, 1]), Err(Rule::Whole));
 }
 
-/// A LUN that was grown is short again after the crash: what was written to it as a long one is skipped, and what was
-/// written over the beginning of that later is there.
+/// A LUN that was grown is short again after the crash: what was written to it as a long one is
+/// skipped, and what was written over the beginning of that later is there.
 #[test]
 fn where_operations_may_be_missing_one_that_was_overwritten_may_be_too() {
     let mut bench = Bench::new();

@@ -1,5 +1,5 @@
-//! One who asks an engine for one thing at a time and waits for the answer, for simulations whose model is the list of
-//! states that a volume went through.
+//! One who asks an engine for one thing at a time and waits for the answer, for simulations whose
+//! model is the list of states that a volume went through.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,8 @@ pub(super) struct Lun {
 }
 
 impl Lun {
-    /// Writes so many blocks from `first` on, nearly all of them like no other. Returns what is to be written.
+    /// Writes so many blocks from `first` on, nearly all of them like no other. Returns what is to
+    /// be written.
     pub(super) fn write(&mut self, first: u64, count: u64, fill: u64) -> WriteSpan {
         let mut bytes = Vec::new();
         for block in first..first + count {
@@ -171,7 +172,8 @@ impl<'a> Asker<'a> {
                     let fill = lun.data.get(&block);
                     let zero = page.iter().all(|byte| *byte == 0);
                     return Err(Failure::new(format!(
-                        "Foreign: {name} block {block} is not what it was ({fill:?}); zeroes: {zero}"
+                        "Foreign: {name} block {block} is not what it was ({fill:?}); zeroes: \
+                        {zero}"
                     )));
                 }
             }

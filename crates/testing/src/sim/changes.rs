@@ -1,7 +1,8 @@
 //! What changed between two images of a LUN, compared with the model.
 //!
-//! An answer that misses a difference costs a backup the data; one that calls the same block different costs it time.
-//! Only of a block that was written with what was there either may be said.
+//! An answer that misses a difference costs a backup the data; one that calls the same block
+//! different costs it time. Only of a block that was written with what was there either may be
+//! said.
 
 use everglade_env::BLOCK_SIZE;
 use everglade_target::{Allocation, Op, Reply};
@@ -66,7 +67,8 @@ impl Asker<'_> {
                     };
                     if !is_right {
                         return Err(Failure::new(format!(
-                            "Changes: block {block} of {} is {new:?} and was {old:?} in {}, but is said {}",
+                            "Changes: block {block} of {} is {new:?} and was {old:?} in {}, but is \
+                            said {}",
                             now.export,
                             before.export,
                             if is_changed { "to differ" } else { "not to" }

@@ -1,15 +1,17 @@
-//! All sequences of up to three operations over an alphabet with clones of volumes and their splits, cut at each device
-//! write.
+//! All sequences of up to three operations over an alphabet with clones of volumes and their
+//! splits, cut at each device write.
 //!
-//! As in [`super::histories`], one thing is asked at a time from one of four start states (a volume with two snapshots;
-//! a clone of the older one that went its own way; the same while it is split; a clone of a clone, and the first of
-//! them while it is split), and afterwards the world rests, so that splits and deletions are cut too. A split goes on
-//! while other things are asked: the state says that it was begun, and what is there says whether it is over
-//! (`Life::resolve`). Case n is sequence n / 4 from start state n mod 4, the short sequences first.
+//! As in [`super::histories`], one thing is asked at a time from one of four start states (a volume
+//! with two snapshots; a clone of the older one that went its own way; the same while it is split;
+//! a clone of a clone, and the first of them while it is split), and afterwards the world rests, so
+//! that splits and deletions are cut too. A split goes on while other things are asked: the state
+//! says that it was begun, and what is there says whether it is over (`Life::resolve`). Case n is
+//! sequence n / 4 from start state n mod 4, the short sequences first.
 //!
-//! 1. What a clone needs is there: while it is one, neither its base, its parent nor its parent's snapshot can be
-//!    deleted; then they can.
-//! 2. Every volume and every snapshot reads as it did when it was made, whatever became of those it shares with.
+//! 1. What a clone needs is there: while it is one, neither its base, its parent nor its parent's
+//!    snapshot can be deleted; then they can.
+//! 2. Every volume and every snapshot reads as it did when it was made, whatever became of those it
+//!    shares with.
 //! 3. A clone is there whole or not at all, and so are the end of a split and everything else.
 
 use std::collections::BTreeMap;
@@ -236,7 +238,8 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    /// A state as it is with those splits over that are, which is durable before anybody can see it.
+    /// A state as it is with those splits over that are, which is durable before anybody can see
+    /// it.
     fn resolve(&self, mut state: State) -> State {
         for (name, volume) in &mut state {
             let is_done = self.asker.system.split(name).state == SplitState::Done;

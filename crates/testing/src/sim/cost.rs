@@ -1,7 +1,8 @@
 //! What a simulation cost beside what it did: the table at the end of `sim`.
 //!
-//! Rates are per second of processor time, which says what a simulation is worth on a machine that does other
-//! things as well; simulated time is set beside real time, which says what it is worth to whoever waits.
+//! Rates are per second of processor time, which says what a simulation is worth on a machine that
+//! does other things as well; simulated time is set beside real time, which says what it is worth
+//! to whoever waits.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

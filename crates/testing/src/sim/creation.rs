@@ -1,7 +1,7 @@
 //! The power fails while the devices are being prepared, at each write.
 //!
-//! What is left is either nothing that can be started, or something empty that works: never an aggregate
-//! that starts and is damaged.
+//! What is left is either nothing that can be started, or something empty that works: never an
+//! aggregate that starts and is damaged.
 
 use super::driver::{Driver, Manners};
 use super::{Failure, Report};

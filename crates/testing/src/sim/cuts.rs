@@ -33,8 +33,8 @@ pub struct Thoroughness {
 /// Cuts of a recovery and of what it goes on with.
 const NESTED_MAX: usize = 24;
 
-/// Of blocks that a run does not touch one in so many is looked at after each cut; the offline check looks at
-/// all.
+/// Of blocks that a run does not touch one in so many is looked at after each cut; the offline
+/// check looks at all.
 const OLD_ONE_IN: u64 = 16;
 
 /// Which of the changes that were not flushed arrive.
@@ -103,7 +103,8 @@ pub struct Start {
 }
 
 impl Start {
-    /// Devices with the volume and the LUN of the small worlds on them, and what `more` asks for, durable.
+    /// Devices with the volume and the LUN of the small worlds on them, and what `more` asks for,
+    /// durable.
     ///
     /// # Errors
     /// It does not even work.
@@ -224,7 +225,8 @@ impl Start {
     }
 }
 
-/// The run a seed stands for: some actions of a random workload, a few at a time, cut at each write.
+/// The run a seed stands for: some actions of a random workload, a few at a time, cut at each
+/// write.
 ///
 /// # Errors
 /// A promise was broken.
@@ -250,8 +252,8 @@ pub fn run_of_seed<M: Maker>(seed: Seed, maker: &M) -> Result<Report, Failure> {
     )
 }
 
-/// Where to cut: some of the writes that were watched, and after the last one, when everything has been
-/// answered. Each with the number of the write at which the world stops.
+/// Where to cut: some of the writes that were watched, and after the last one, when everything has
+/// been answered. Each with the number of the write at which the world stops.
 fn points_of(world: &SimWorld, most: usize) -> Vec<(u64, CutPoint)> {
     let watched = world.take_cuts();
     let step = watched.len().div_ceil(most).max(1);
@@ -266,8 +268,8 @@ struct Asked<'a> {
     model: &'a Model,
     at: u64,
     since: OpId,
-    /// A recovery that was cut left out operations on what came too late, and may have committed the others: the next one
-    /// knows nothing of those, and they are missing all the same.
+    /// A recovery that was cut left out operations on what came too late, and may have committed
+    /// the others: the next one knows nothing of those, and they are missing all the same.
     has_gaps: bool,
     known: &'a Known,
 }
@@ -284,8 +286,8 @@ struct Context<'a, M> {
 }
 
 impl<M: Maker> Context<'_, M> {
-    /// Judges what a cut at write `at` left. With `nested` the recovery and what the recovered system goes on
-    /// with for a while are cut again at each of their writes.
+    /// Judges what a cut at write `at` left. With `nested` the recovery and what the recovered
+    /// system goes on with for a while are cut again at each of their writes.
     fn recover(
         &self,
         images: &Images,
@@ -308,7 +310,8 @@ impl<M: Maker> Context<'_, M> {
         self.judge_known(images, &asked, report)
     }
 
-    /// Judges what media become, unless media with their footprint are known to become something right.
+    /// Judges what media become, unless media with their footprint are known to become something
+    /// right.
     fn judge_known(
         &self,
         images: &Images,

@@ -1,8 +1,8 @@
 //! Clients and administrators: actions go to the system, replies to the model and the digest.
 //!
-//! Life of an action: drawn from the source → held back while its blocks are being changed → begun in
-//! the model, submitted on some reactor → its completion ends it in the model. The replies a cut world
-//! still gives are not looked at: nobody was there to see them.
+//! Life of an action: drawn from the source → held back while its blocks are being changed → begun
+//! in the model, submitted on some reactor → its completion ends it in the model. The replies a cut
+//! world still gives are not looked at: nobody was there to see them.
 
 use std::collections::BTreeMap;
 
@@ -187,10 +187,10 @@ impl<'a, S: System> Driver<'a, S> {
         Ok(can_stop)
     }
 
-    /// What clients find who connect again to a system that has become read-only, if it has: everything they were
-    /// told is there, a flush says so only if it is durable, a write is refused, and nothing reaches the devices.
-    /// With `errors` other than [`Errors::Never`] blocks may be unreadable, and still nothing else may be read than
-    /// what is there.
+    /// What clients find who connect again to a system that has become read-only, if it has:
+    /// everything they were told is there, a flush says so only if it is durable, a write is
+    /// refused, and nothing reaches the devices. With `errors` other than [`Errors::Never`] blocks
+    /// may be unreadable, and still nothing else may be read than what is there.
     ///
     /// # Errors
     /// A promise was broken, or something is never answered.
@@ -374,7 +374,8 @@ impl<'a, S: System> Driver<'a, S> {
         }
     }
 
-    /// The LUN of this name and a handle on it, if it is there and nobody is creating or deleting it.
+    /// The LUN of this name and a handle on it, if it is there and nobody is creating or deleting
+    /// it.
     fn open(&mut self, reactor: usize, name: &str) -> Option<(LunId, LunHandle)> {
         let lun = self.model.lun(name)?;
         let changing = self.pending.values().any(|pending| match pending {

@@ -1,9 +1,9 @@
 //! All sequences of up to three operations, from several start states, cut at each device write.
 //!
-//! Each cut is tried with none, all, all but each one, and random subsets of the changes that were not
-//! flushed. Everything is numbered, so that the whole can be spread over machines and days: 7,137 cases;
-//! case n is sequence n / 3 from start state n mod 3, the short sequences first. The start states are
-//! prepared once and cloned.
+//! Each cut is tried with none, all, all but each one, and random subsets of the changes that were
+//! not flushed. Everything is numbered, so that the whole can be spread over machines and days:
+//! 7,137 cases; case n is sequence n / 3 from start state n mod 3, the short sequences first. The
+//! start states are prepared once and cloned.
 
 use super::cuts::{Start, Thoroughness, Ways};
 use super::{Failure, Report};
@@ -37,7 +37,8 @@ impl State {
 
     fn maker(self) -> EngineMaker {
         match self {
-            // The longest write of the alphabet has room in an empty half, and in none that has anything.
+            // The longest write of the alphabet has room in an empty half, and in none that has
+            // anything.
             State::Fresh => EngineMaker {
                 journal_half_blocks: 260,
                 ..EngineMaker::SMALL

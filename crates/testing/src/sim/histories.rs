@@ -1,8 +1,10 @@
-//! All sequences of up to three operations over an alphabet with snapshot verbs, cut at each device write.
+//! All sequences of up to three operations over an alphabet with snapshot verbs, cut at each device
+//! write.
 //!
-//! Each sequence runs from one of four start states (no snapshot; two with diverged data; a branch, whose fork is a
-//! ghost; scans about to begin), and afterwards rests, so that its scans are cut too. One thing is asked at a time,
-//! as in [`super::snapshots`], but for clones of LUNs, which go on meanwhile. `words` says how it is cut and judged.
+//! Each sequence runs from one of four start states (no snapshot; two with diverged data; a branch,
+//! whose fork is a ghost; scans about to begin), and afterwards rests, so that its scans are cut
+//! too. One thing is asked at a time, as in [`super::snapshots`], but for clones of LUNs, which go
+//! on meanwhile. `words` says how it is cut and judged.
 
 use everglade_engine::admin::Change;
 use everglade_env::BLOCK_SIZE;
@@ -42,13 +44,13 @@ enum Letter {
     Lun,
     /// The LUN, the volume or the aggregate gets another name, by the place in the sequence.
     Rename,
-    /// The LUN is cloned: as it is at the beginning of the sequence, later as it was in the oldest snapshot. While a
-    /// clone is made, that ends.
+    /// The LUN is cloned: as it is at the beginning of the sequence, later as it was in the oldest
+    /// snapshot. While a clone is made, that ends.
     CloneLun,
     /// Blocks that the other LUN may share are overwritten there.
     WriteOther,
-    /// The newest snapshot, or after the first letter the oldest, is held or, if it is, released. What is held cannot be
-    /// deleted.
+    /// The newest snapshot, or after the first letter the oldest, is held or, if it is, released.
+    /// What is held cannot be deleted.
     Hold,
     /// The newest snapshot gets another name.
     RenameSnapshot,
@@ -373,7 +375,8 @@ mod tests {
         are_numbered::<Volume>();
     }
 
-    /// After a cut between the two the clone goes on, and recovery must not take it for the cancelled one.
+    /// After a cut between the two the clone goes on, and recovery must not take it for the
+    /// cancelled one.
     #[test]
     fn a_clone_that_is_cancelled_is_not_one_that_goes_on() {
         let all = cases().unwrap_or_else(|failure| panic!("{failure}"));

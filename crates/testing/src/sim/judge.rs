@@ -1,7 +1,7 @@
 //! Looks at everything a freshly started system shows, and asks the model whether that may be.
 //!
-//! The two are apart because looking is dear and comparing is cheap: power cuts that leave the same blocks
-//! to be read are looked at once and compared with what each of them may leave.
+//! The two are apart because looking is dear and comparing is cheap: power cuts that leave the same
+//! blocks to be read are looked at once and compared with what each of them may leave.
 
 use std::collections::BTreeMap;
 
@@ -215,8 +215,8 @@ fn read<S: System>(
     }
 }
 
-/// Judges what a system recovered from a cut at write `at` shows, and returns the model to go on with, which
-/// knows the blocks that the view has.
+/// Judges what a system recovered from a cut at write `at` shows, and returns the model to go on
+/// with, which knows the blocks that the view has.
 ///
 /// # Errors
 /// A cut at that write may not leave this.
@@ -231,7 +231,8 @@ pub fn compare(
     Ok(recovery.adopt())
 }
 
-/// Only judges. With `has_gaps`, operations may be missing between others that survived, whatever the view says.
+/// Only judges. With `has_gaps`, operations may be missing between others that survived, whatever
+/// the view says.
 ///
 /// # Errors
 /// As [`compare`].

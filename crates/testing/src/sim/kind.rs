@@ -112,8 +112,8 @@ impl Kind {
         }
     }
 
-    /// Simulates the engine under a seed. A failed assertion is a verdict as well; its message has been
-    /// printed, or caught, by the panic hook.
+    /// Simulates the engine under a seed. A failed assertion is a verdict as well; its message has
+    /// been printed, or caught, by the panic hook.
     ///
     /// # Errors
     /// A promise was broken.

@@ -1,8 +1,9 @@
 //! Recoveries known from earlier ones of the same run.
 //!
-//! What a system makes of media depends on the blocks it reads ([`Footprint`]). So media whose footprint is
-//! known need not be checked, mounted and looked at again; and a view that was compared with what the model
-//! says at one moment need not be compared again as long as the model says the same.
+//! What a system makes of media depends on the blocks it reads ([`Footprint`]). So media whose
+//! footprint is known need not be checked, mounted and looked at again; and a view that was
+//! compared with what the model says at one moment need not be compared again as long as the model
+//! says the same.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -47,7 +48,8 @@ impl Known {
         checks.truncate(KNOWN_MAX);
     }
 
-    /// Judges a recovery from `images` by `compare` if its view is known. `moment` is what the model knows.
+    /// Judges a recovery from `images` by `compare` if its view is known. `moment` is what the
+    /// model knows.
     pub(super) fn judge(
         &self,
         images: &Images,

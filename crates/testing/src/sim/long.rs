@@ -1,8 +1,8 @@
 //! One world through many lives: work, power cut or stop, restart, judge, go on with what is left.
 //!
-//! Every life draws its own faults: most only a power cut at some write, torn or not; some a host that
-//! is full, some devices that fail. A life may end in the middle of mounting. After the last one the
-//! media are checked as by `everglade check`.
+//! Every life draws its own faults: most only a power cut at some write, torn or not; some a host
+//! that is full, some devices that fail. A life may end in the middle of mounting. After the last
+//! one the media are checked as by `everglade check`.
 
 use super::driver::{Driver, Errors, Manners};
 use super::judge::judge;

@@ -2,11 +2,11 @@
 //!
 //! - [`long`]: one world lives through many power cuts and restarts; what each leaves is judged and
 //!   lived on with. Finds what takes time.
-//! - [`cuts`]: one run is cut at every write in many ways; each is judged and thrown away. Finds what
-//!   takes luck.
+//! - [`cuts`]: one run is cut at every write in many ways; each is judged and thrown away. Finds
+//!   what takes luck.
 //! - [`creation`]: preparing the devices is cut at every write.
-//! - [`small`], [`exhaustive`]: [`cuts`] for every short sequence over a small alphabet, from one and from
-//!   several start states. Finds what nobody thought of.
+//! - [`small`], [`exhaustive`]: [`cuts`] for every short sequence over a small alphabet, from one
+//!   and from several start states. Finds what nobody thought of.
 //!
 //! - [`snapshots`]: one volume with snapshots, restores and deletions, against a list of states.
 //! - [`histories`]: all short sequences with snapshot verbs, cut at each write.
@@ -14,8 +14,9 @@
 //! - `corrupted`: every block of metadata is damaged, one at a time.
 //! - [`moments`]: many clients at once, and snapshots of what they do; devices that fail.
 //!
-//! `trouble` draws the loud faults of a life, `silent` lives through the silent ones. [`driver`] carries
-//! actions to the system and replies to the model; [`judge`] looks at a system that has just started.
+//! `trouble` draws the loud faults of a life, `silent` lives through the silent ones. [`driver`]
+//! carries actions to the system and replies to the model; [`judge`] looks at a system that has
+//! just started.
 
 mod asker;
 mod background;

@@ -1,9 +1,9 @@
-//! What a power cut at each write of a short run leaves: one of the states that it may be, and media that `check` finds
-//! clean.
+//! What a power cut at each write of a short run leaves: one of the states that it may be, and
+//! media that `check` finds clean.
 //!
-//! What a recovery does depends only on the blocks that it reads, so media that agree in those with media judged before
-//! are not mounted again ([`Footprint`]), unless they tell of something that goes on in the background: how far that is,
-//! is no matter of the state.
+//! What a recovery does depends only on the blocks that it reads, so media that agree in those with
+//! media judged before are not mounted again ([`Footprint`]), unless they tell of something that
+//! goes on in the background: how far that is, is no matter of the state.
 
 use super::story::{Life as _, Story};
 use super::{Failure, Report};
@@ -66,7 +66,8 @@ pub(super) fn mount(maker: &EngineMaker, world: &SimWorld) -> Result<EngineSyste
 }
 
 impl<'a, S: Story> Recoveries<'a, S> {
-    /// `number` is that of the run, from which it is drawn what is kept of writes that were not flushed.
+    /// `number` is that of the run, from which it is drawn what is kept of writes that were not
+    /// flushed.
     pub(super) fn new(
         maker: &'a EngineMaker,
         entries: &'a [Entry<S::State>],
@@ -174,7 +175,8 @@ impl<'a, S: Story> Recoveries<'a, S> {
         Ok(life.now().clone())
     }
 
-    /// The same, and then goes on. Returns the states that it went through, the one that it found first.
+    /// The same, and then goes on. Returns the states that it went through, the one that it found
+    /// first.
     fn go_on(
         &self,
         world: &SimWorld,

@@ -39,8 +39,8 @@ pub struct Report {
     pub met: PerFault,
     /// Errors that were the answer: to a client, from a mount, or by the offline check.
     pub answered: PerFault,
-    /// Power cuts that met each thing in the background, of those that end lives with snapshots and do not end a server
-    /// that was stopped.
+    /// Power cuts that met each thing in the background, of those that end lives with snapshots and
+    /// do not end a server that was stopped.
     pub interrupted: PerBackground,
 }
 
@@ -93,7 +93,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "actions {} refused {} errors {} read-out {} writes {} cps {} cuts {} recoveries {} effective-faults {} \
+            "actions {} refused {} errors {} read-out {} writes {} cps {} cuts {} recoveries {} \
+            effective-faults {} \
              virtual-seconds {} digest {}",
             self.actions,
             self.refused,

@@ -1,24 +1,29 @@
 //! Silent faults: blocks that are not what was written, and nobody said so.
 //!
-//! A branch of a long simulation: one life on a copy of the media, in which one kind of fault strikes, and
-//! two restarts of what it leaves; then the copy is thrown away, because nobody could live on with it.
+//! A branch of a long simulation: one life on a copy of the media, in which one kind of fault
+//! strikes, and two restarts of what it leaves; then the copy is thrown away, because nobody could
+//! live on with it.
 //!
-//! *Wild* damage strikes anything behind the first label of each device: data, maps, trees, one of the two
-//! copies of a superblock. Then everything may answer with an error: reads, mounts, a consistency point, and
-//! with that every change. *Aimed* damage strikes blocks of clients' data that the model
-//! knows: then those answer with an error until they are written again, and nothing else does. In both:
+//! *Wild* damage strikes anything behind the first label of each device: data, maps, trees, one of
+//! the two copies of a superblock. Then everything may answer with an error: reads, mounts, a
+//! consistency point, and with that every change. *Aimed* damage strikes blocks of clients' data
+//! that the model knows: then those answer with an error until they are written again, and nothing
+//! else does. In both:
 //!
 //! 1. What is read is what the model allows. Wrong data is never an answer.
 //! 2. Nothing gets stuck, and nothing stops at an assertion.
 //! 3. What the offline check finds clean starts, and reads without an error.
-//! 4. A system that becomes read-only, while it runs or when it starts, shows all that was acknowledged where it can be
-//!    read, says of nothing in memory that it is durable, takes no change and writes nothing.
+//! 4. A system that becomes read-only, while it runs or when it starts, shows all that was
+//!    acknowledged where it can be read, says of nothing in memory that it is durable, takes no
+//!    change and writes nothing.
 //!
-//! *The journal* is damaged apart from the rest: what is durable by it alone may then be gone, the last first,
-//! because no reader can tell the end of a log from damage in it; everything else is as above.
+//! *The journal* is damaged apart from the rest: what is durable by it alone may then be gone, the
+//! last first, because no reader can tell the end of a log from damage in it; everything else is as
+//! above.
 //!
-//! The first label and what else [`damage_is_found`] leaves out are spared: a superblock, lost in all its
-//! places by a device that said it was written, was never written as far as anyone can know.
+//! The first label and what else [`damage_is_found`] leaves out are spared: a superblock, lost in
+//! all its places by a device that said it was written, was never written as far as anyone can
+//! know.
 //!
 //! [`damage_is_found`]: crate::system::Promises::damage_is_found
 
@@ -246,8 +251,8 @@ impl<M: Maker> Life<'_, M> {
         let offline = self.start(images.clone());
         let checked = self.maker.check(&offline);
         self.report.answered[branch.fault] += u64::from(checked.is_err());
-        // A device that missed consistency points without a block on it is refused, and is not a problem of
-        // the bytes that the check looks at.
+        // A device that missed consistency points without a block on it is refused, and is not a
+        // problem of the bytes that the check looks at.
         let is_stale = branch.fault == Fault::StaleDevice;
         Ok(checked.is_ok() && branch.in_the_way.is_none() && !is_stale)
     }
@@ -315,7 +320,8 @@ struct Target {
     block: u64,
 }
 
-/// Blocks of LUNs whose contents nobody else has, and everywhere on the devices where those contents are.
+/// Blocks of LUNs whose contents nobody else has, and everywhere on the devices where those
+/// contents are.
 fn targets(
     view: &View,
     images: &Images,

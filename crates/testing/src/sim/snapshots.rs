@@ -1,17 +1,19 @@
-//! Snapshots: one volume lives through writes, snapshots, deletions, restores, new names, restarts and power cuts.
+//! Snapshots: one volume lives through writes, snapshots, deletions, restores, new names, restarts
+//! and power cuts.
 //!
-//! Things are asked one after the other, so the model is simple: the list of states the volume went through, each
-//! of them whole (LUNs and, for every snapshot, LUNs as they were). What is promised:
+//! Things are asked one after the other, so the model is simple: the list of states the volume went
+//! through, each of them whole (LUNs and, for every snapshot, LUNs as they were). What is promised:
 //!
-//! 1. What is there is one of the states, not older than the last one that was durable: administrative changes are
-//!    when they are answered, and with them everything before.
+//! 1. What is there is one of the states, not older than the last one that was durable:
+//!    administrative changes are when they are answered, and with them everything before.
 //! 2. Scans rest, or go on, as they were told to.
-//! 3. Every snapshot reads as what the volume held when it was taken, to the byte, and nothing else is there.
-//! 4. What is said to have changed between two images is what differs (`diff`): looked at now and then, the rest after
-//!    each start as well.
+//! 3. Every snapshot reads as what the volume held when it was taken, to the byte, and nothing else
+//!    is there.
+//! 4. What is said to have changed between two images is what differs (`diff`): looked at now and
+//!    then, the rest after each start as well.
 //!
-//! A clone of a LUN is the exception to one thing after the other: it goes on while others are done, and is there, whole,
-//! at some moment (`Cloning`).
+//! A clone of a LUN is the exception to one thing after the other: it goes on while others are
+//! done, and is there, whole, at some moment (`Cloning`).
 //!
 //! What only media can show (who holds which block, counters, leaks) the offline check looks at.
 
@@ -73,7 +75,8 @@ pub(super) struct State {
 struct Cloning {
     name: String,
     lun: Lun,
-    /// The volume was restored meanwhile: snapshots may have it if it was there before, and that is all.
+    /// The volume was restored meanwhile: snapshots may have it if it was there before, and that is
+    /// all.
     is_ended: bool,
 }
 
@@ -210,7 +213,8 @@ impl<'a> Life<'a> {
         })
     }
 
-    /// Takes note of a clone that has got there, or ended: that is durable before anybody can see it.
+    /// Takes note of a clone that has got there, or ended: that is durable before anybody can see
+    /// it.
     fn resolve(&mut self) -> Result<(), Failure> {
         let now = self.now().clone();
         let Some(sight) = self.sight(&now) else {
@@ -319,7 +323,8 @@ impl<'a> Life<'a> {
         Ok(Ended::With(()))
     }
 
-    /// Does one thing. False when the power failed; what was being done may or may not have happened.
+    /// Does one thing. False when the power failed; what was being done may or may not have
+    /// happened.
     pub(super) fn step(&mut self, step: Step) -> Result<bool, Failure> {
         self.trace.push(format!("{step:?}"));
         self.resolve()?;
@@ -439,7 +444,8 @@ impl<'a> Life<'a> {
             let Some(sight) = self.sight(&now) else {
                 return Ok(true);
             };
-            // A consistency point is asked for too, which may be answered at once if there is nothing to do.
+            // A consistency point is asked for too, which may be answered at once if there is
+            // nothing to do.
             if !self.changed(None, now)? || !self.asker.rest(CLONE_REST) {
                 return Ok(false);
             }
@@ -631,7 +637,8 @@ impl Plan {
 /// A promise was broken.
 pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failure> {
     let reactors = 1 + Rng::for_part(seed.0, "reactors").index(2);
-    // Otherwise a consistency point would do a whole scan, and none would ever be cut in the middle.
+    // Otherwise a consistency point would do a whole scan, and none would ever be cut in the
+    // middle.
     let regions = [1, 1, 2, 5, maker.reclaim_regions];
     let maker = &EngineMaker {
         reclaim_regions: regions[Rng::for_part(seed.0, "reclaim").index(5)],

@@ -53,7 +53,8 @@ pub(super) trait Story: Sized + 'static {
     fn is_going_on(state: &Self::State) -> bool;
 }
 
-/// A start state: its name, what makes it, durable, and what is done once more in each run, so that it is under way.
+/// A start state: its name, what makes it, durable, and what is done once more in each run, so that
+/// it is under way.
 pub(super) struct Beginning<S: Story> {
     pub(super) name: &'static str,
     pub(super) steps: Vec<S::Step>,

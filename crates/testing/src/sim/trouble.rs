@@ -1,4 +1,5 @@
-//! Loud trouble: what devices and hosts do in a life, apart from the power cut at its end, and say so.
+//! Loud trouble: what devices and hosts do in a life, apart from the power cut at its end, and say
+//! so.
 
 use everglade_env::{BLOCK_SIZE, DeviceId};
 

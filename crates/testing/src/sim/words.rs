@@ -1,9 +1,10 @@
-//! All words of one to three letters over an alphabet of operations, from some start states, cut at each device write.
+//! All words of one to three letters over an alphabet of operations, from some start states, cut at
+//! each device write.
 //!
-//! A letter is what it means in the state there is then, or nothing. One thing is asked at a time; after the word the
-//! world rests, so that what goes on in the background is cut too. At each cut the states that may be there are those
-//! from the last durable one to the one that was being made ([`Recoveries`]). Case n is word n / b from start state
-//! n mod b of b, the short words first.
+//! A letter is what it means in the state there is then, or nothing. One thing is asked at a time;
+//! after the word the world rests, so that what goes on in the background is cut too. At each cut
+//! the states that may be there are those from the last durable one to the one that was being made
+//! ([`Recoveries`]). Case n is word n / b from start state n mod b of b, the short words first.
 
 use crate::engine::EngineMaker;
 use crate::sim::recoveries::{Entry, Recoveries, mount};

@@ -3,12 +3,13 @@
 //! It judges the judges: without a bug every simulation of it must pass, with any one of them some
 //! simulation must fail, or the harness is blind. It is also the shortest example of a `System`.
 //!
-//! Everything lives in memory; each change appends one record to a log that starts at block 0 of the
-//! only device (`record`). A flush waits until all earlier records are written, flushes the device,
-//! and answers. Mounting reads records until one does not fit: each carries a check over itself, its
-//! payload, and the check of its predecessor, so that what is found is a prefix of what was done. A
-//! number drawn at each mount is part of it, so that an old record never fits behind a new one that
-//! happens to be equal to the old one's predecessor. The log is never cleaned; when it is full, it is.
+//! Everything lives in memory; each change appends one record to a log that starts at block 0 of
+//! the only device (`record`). A flush waits until all earlier records are written, flushes the
+//! device, and answers. Mounting reads records until one does not fit: each carries a check over
+//! itself, its payload, and the check of its predecessor, so that what is found is a prefix of what
+//! was done. A number drawn at each mount is part of it, so that an old record never fits behind a
+//! new one that happens to be equal to the old one's predecessor. The log is never cleaned; when it
+//! is full, it is.
 
 mod core;
 mod record;

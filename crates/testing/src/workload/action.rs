@@ -65,8 +65,8 @@ pub enum Action {
     Pause(Nanos),
 }
 
-/// The bytes a write with this `fill` writes: mostly unlike any other, now and then zeroes, one byte
-/// repeated, or one of a few blocks that come again and again.
+/// The bytes a write with this `fill` writes: mostly unlike any other, now and then zeroes, one
+/// byte repeated, or one of a few blocks that come again and again.
 #[must_use]
 pub fn contents(fill: u64, length: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(length).expect("at most 1 MiB")];

@@ -1,9 +1,9 @@
 //! Workloads: what clients and administrators ask, drawn from a seed.
 //!
-//! A workload is a stream of [`Action`]s over a population of volumes and LUNs that it keeps itself.
-//! Its [`Mix`] changes every so often, and each mix leaves some kinds out altogether: runs that never
-//! flush, or only discard, find what an average of everything hides. [`small`] lists all short
-//! sequences over a few actions instead, to be tried exhaustively.
+//! A workload is a stream of [`Action`]s over a population of volumes and LUNs that it keeps
+//! itself. Its [`Mix`] changes every so often, and each mix leaves some kinds out altogether: runs
+//! that never flush, or only discard, find what an average of everything hides. [`small`] lists all
+//! short sequences over a few actions instead, to be tried exhaustively.
 
 mod action;
 mod mix;
@@ -83,7 +83,8 @@ impl Workload {
         self.changing = false;
     }
 
-    /// Tells what exists now, after a restart or a failed request. What is known already stays as it is.
+    /// Tells what exists now, after a restart or a failed request. What is known already stays as
+    /// it is.
     pub fn set_population(&mut self, volumes: Vec<String>, luns: &[(String, u64)]) {
         self.volumes = volumes;
         let mut old = std::mem::take(&mut self.luns);

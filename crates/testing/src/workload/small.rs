@@ -67,7 +67,8 @@ pub fn alphabet() -> Vec<Action> {
     ]
 }
 
-/// The letters of worlds in which the LUN becomes shorter and longer again, and is written where its end is.
+/// The letters of worlds in which the LUN becomes shorter and longer again, and is written where
+/// its end is.
 #[must_use]
 pub fn resizing() -> Vec<Action> {
     let lun = || LUN.to_owned();
@@ -103,7 +104,8 @@ pub fn resizing() -> Vec<Action> {
     ]
 }
 
-/// Sequence `number` of those of exactly `length` of these letters; contents differ from write to write.
+/// Sequence `number` of those of exactly `length` of these letters; contents differ from write to
+/// write.
 #[must_use]
 pub fn spelled(letters: &[Action], length: u32, mut number: u64) -> Vec<Action> {
     let count = letters.len() as u64;
@@ -131,8 +133,8 @@ pub fn sequences(length: u32) -> impl Iterator<Item = Vec<Action>> {
     (0..sequence_count(length)).map(move |number| sequence(length, number))
 }
 
-/// Sequence `number` of those of exactly `length` letters. Contents differ from write to write, and what was
-/// deleted is what is created again.
+/// Sequence `number` of those of exactly `length` letters. Contents differ from write to write, and
+/// what was deleted is what is created again.
 #[must_use]
 pub fn sequence(length: u32, mut number: u64) -> Vec<Action> {
     let letters = alphabet();

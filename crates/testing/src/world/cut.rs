@@ -1,9 +1,9 @@
 //! Power cuts: what a moment leaves to chance, and the media each way of it leaves behind.
 //!
 //! At a cut, what is durable stays. Every change that is not durable, completed or still under way,
-//! may have reached the medium, in any combination, and may be torn. A [`CutPoint`] holds both parts;
-//! [`CutPoint::images`] makes one world of them, [`CutPoint::singles`] lists the ways worth trying
-//! at every write: nothing, everything, each change alone missing, torn, or alone present.
+//! may have reached the medium, in any combination, and may be torn. A [`CutPoint`] holds both
+//! parts; [`CutPoint::images`] makes one world of them, [`CutPoint::singles`] lists the ways worth
+//! trying at every write: nothing, everything, each change alone missing, torn, or alone present.
 
 use std::collections::BTreeSet;
 
@@ -39,8 +39,8 @@ pub enum Keep {
 pub struct Cut {
     /// What arrives.
     pub keep: Keep,
-    /// If set, a change this names is torn instead of whole: the missing one of `AllBut`, the one of
-    /// `Only`, the last of `First`, some of `Random`.
+    /// If set, a change this names is torn instead of whole: the missing one of `AllBut`, the one
+    /// of `Only`, the last of `First`, some of `Random`.
     pub tear: Option<Grain>,
 }
 
@@ -230,7 +230,8 @@ impl CutPoint {
             .sum()
     }
 
-    /// The cuts worth trying at every write, at most `singles_max` changes singled out (evenly spread).
+    /// The cuts worth trying at every write, at most `singles_max` changes singled out (evenly
+    /// spread).
     pub fn singles(&self, singles_max: usize) -> impl Iterator<Item = Cut> + use<> {
         let count = self.unflushed();
         let singles = singles_max.min(count);
@@ -253,7 +254,8 @@ impl CutPoint {
         }))
     }
 
-    /// None, all, each change alone missing, and `random` random subsets, every second of them torn.
+    /// None, all, each change alone missing, and `random` random subsets, every second of them
+    /// torn.
     pub fn subsets(&self, random: u64, seed: u64) -> impl Iterator<Item = Cut> + use<> {
         let count = self.unflushed();
         let ends = [Keep::Nothing, Keep::Everything].map(Cut::whole);

@@ -1,7 +1,7 @@
 //! Damage: blocks of a device that are not what was written to them, and what did it.
 //!
-//! This is bookkeeping of the world, not something a device knows: it tells a fault that was met from one
-//! that struck where nobody looked.
+//! This is bookkeeping of the world, not something a device knows: it tells a fault that was met
+//! from one that struck where nobody looked.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

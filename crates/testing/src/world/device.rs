@@ -1,8 +1,9 @@
 //! One simulated device: what is on the medium, what sits in its volatile cache, what may go wrong.
 //!
-//! A change goes through three moments: *effect* (reads see it), *completion* (the submitter is told),
-//! *durable* (a power cut no longer undoes it). Effect lies between submission and completion, where
-//! the die says. Changes with effect that are not durable are the `unflushed` list.
+//! A change goes through three moments: *effect* (reads see it), *completion* (the submitter is
+//! told), *durable* (a power cut no longer undoes it). Effect lies between submission and
+//! completion, where the die says. Changes with effect that are not durable are the `unflushed`
+//! list.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -273,7 +274,8 @@ impl Device {
         self.live.put(block, version, page);
     }
 
-    /// What becomes of a write the submitter believes in: all of it, unless a silent fault says else.
+    /// What becomes of a write the submitter believes in: all of it, unless a silent fault says
+    /// else.
     pub(super) fn deflected(&mut self, change: Change, range: &Range<u64>) -> Option<Change> {
         self.damage.clear(range.clone());
         if !self.faults.concern(range) {

@@ -1,11 +1,11 @@
 //! What can go wrong with devices and power, and the proof that it did.
 //!
-//! Every fault has a rate (one in so many operations, zero for never), a seeded die, and two counters: how
-//! often it *fired*, and how often it was *met*: the code under test was given the consequence. For a
-//! loud fault, which answers with an error or takes long, that is the same. A silent one, which leaves a
-//! block other than it was written, fires when it strikes and is met when somebody reads that block and
-//! gets bytes that differ from what was written there. A run that claims to have survived a fault must
-//! show that it was met.
+//! Every fault has a rate (one in so many operations, zero for never), a seeded die, and two
+//! counters: how often it *fired*, and how often it was *met*: the code under test was given the
+//! consequence. For a loud fault, which answers with an error or takes long, that is the same. A
+//! silent one, which leaves a block other than it was written, fires when it strikes and is met
+//! when somebody reads that block and gets bytes that differ from what was written there. A run
+//! that claims to have survived a fault must show that it was met.
 
 use std::fmt;
 use std::ops::{Index, IndexMut, Range};
@@ -213,7 +213,8 @@ pub struct FaultCounts {
     pub fired: PerFault,
     /// Times the code under test was given the consequence.
     pub met: PerFault,
-    /// Operations beyond the end of the device. Not a fault of the device: a bug, or a damaged label.
+    /// Operations beyond the end of the device. Not a fault of the device: a bug, or a damaged
+    /// label.
     pub out_of_range: u64,
 }
 

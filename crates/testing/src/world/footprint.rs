@@ -1,9 +1,9 @@
 //! Footprints: which blocks of the media a run looked at, and what they held.
 //!
-//! A run from given media under a given seed is a function of the blocks it reads before it writes them.
-//! Media that agree on those blocks lead to the same run, however much they differ elsewhere. Trying
-//! every way for the power to fail makes thousands of media that differ in blocks nobody looks at; this is
-//! what makes that affordable.
+//! A run from given media under a given seed is a function of the blocks it reads before it writes
+//! them. Media that agree on those blocks lead to the same run, however much they differ elsewhere.
+//! Trying every way for the power to fail makes thousands of media that differ in blocks nobody
+//! looks at; this is what makes that affordable.
 
 use std::collections::BTreeSet;
 

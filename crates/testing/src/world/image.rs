@@ -1,9 +1,9 @@
 //! What a medium holds: a sparse map from block to page, cheap to fork.
 //!
-//! Forking shares everything; writing to a fork copies one chunk and the table of chunks. So a power
-//! cut can be tried in thousands of ways from one base. Each block carries the *version* of the write
-//! that put it there (a number that grows over the world), so that an older write made durable late
-//! never covers a newer one that already is.
+//! Forking shares everything; writing to a fork copies one chunk and the table of chunks. So a
+//! power cut can be tried in thousands of ways from one base. Each block carries the *version* of
+//! the write that put it there (a number that grows over the world), so that an older write made
+//! durable late never covers a newer one that already is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

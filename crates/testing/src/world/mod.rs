@@ -1,25 +1,26 @@
 //! The seeded world: virtual time, simulated devices, any number of reactors on one thread.
 //!
 //! Everything the code under test learns from outside comes from here, and everything here follows
-//! from a seed: latencies and thereby the order of completions, the order in which reactors get their
-//! turns, the moment at which a write is seen by reads, which faults strike.
+//! from a seed: latencies and thereby the order of completions, the order in which reactors get
+//! their turns, the moment at which a write is seen by reads, which faults strike.
 //!
 //! # What a device promises, and nothing more
 //!
 //! 1. Operations complete in any order. A read returns the contents of one moment between its
 //!    submission and its completion (block by block the same moment).
-//! 2. A flush makes durable exactly the writes, punches and allocations that completed before it was
-//!    submitted. A durable write makes itself durable and nothing else.
+//! 2. A flush makes durable exactly the writes, punches and allocations that completed before it
+//!    was submitted. A durable write makes itself durable and nothing else.
 //! 3. At a power cut every other change may have happened, or not, or in part ([`cut`]).
 //! 4. The host gives space to blocks that are written or allocated, as long as it has some.
 //! 5. Faults break 1–4 one by one, when switched on ([`fault`]).
 //!
 //! # Who calls what
 //!
-//! [`SimWorld::run`] gives turns until nothing is left to do; [`SimOutside`] is what a reactor holds,
-//! [`SimStorage`] what start-up holds. [`SimWorld::cut_at_write`] stops the world in the middle;
-//! [`SimWorld::watch_cuts`] instead remembers every such moment of a run that goes on, which makes all
-//! cuts of a run as cheap as the run. [`SimWorld::restart`] begins again from what a cut left.
+//! [`SimWorld::run`] gives turns until nothing is left to do; [`SimOutside`] is what a reactor
+//! holds, [`SimStorage`] what start-up holds. [`SimWorld::cut_at_write`] stops the world in the
+//! middle; [`SimWorld::watch_cuts`] instead remembers every such moment of a run that goes on,
+//! which makes all cuts of a run as cheap as the run. [`SimWorld::restart`] begins again from what
+//! a cut left.
 
 mod blockset;
 mod change;
@@ -135,7 +136,8 @@ impl SimWorld {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock is a failed assertion of the code under test; the trace is still good.
+        // A panic under the lock is a failed assertion of the code under test; the trace is still
+        // good.
         self.state
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)

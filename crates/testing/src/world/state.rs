@@ -1,7 +1,7 @@
 //! The mutable inside of a world: clock, events, devices, reactors, records.
 //!
-//! Operations and blocking calls come in here under one lock, which nobody holds while the code under
-//! test runs. Time moves only in [`State::advance_to`] and by the cost of a turn.
+//! Operations and blocking calls come in here under one lock, which nobody holds while the code
+//! under test runs. Time moves only in [`State::advance_to`] and by the cost of a turn.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -146,8 +146,8 @@ impl State {
             .sum()
     }
 
-    /// Counts a change of a medium; stops the world if this is the one to be cut at. The change must
-    /// already be among the unflushed or the flights, because it may survive the cut.
+    /// Counts a change of a medium; stops the world if this is the one to be cut at. The change
+    /// must already be among the unflushed or the flights, because it may survive the cut.
     pub(super) fn count_write(&mut self) {
         self.writes += 1;
         if self.cut_at == Some(self.writes) {

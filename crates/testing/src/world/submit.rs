@@ -1,8 +1,8 @@
 //! The two ends of a device operation: submission, where its fate is drawn, and completion.
 //!
-//! Life of a write: `submit` → (effect now, or at completion; the die says) → `complete` → reactor's
-//! queue → `poll`. Blocking calls have effect and complete inside the call, with the same bookkeeping:
-//! they stay unflushed until a flush.
+//! Life of a write: `submit` → (effect now, or at completion; the die says) → `complete` →
+//! reactor's queue → `poll`. Blocking calls have effect and complete inside the call, with the same
+//! bookkeeping: they stay unflushed until a flush.
 
 use std::ops::Range;
 
@@ -193,8 +193,8 @@ impl State {
         (place.device, kind, Ok(()), latency)
     }
 
-    /// The host takes the space of a range back, and the contents with it: as it was asked to, or because it became
-    /// full while it gave some.
+    /// The host takes the space of a range back, and the contents with it: as it was asked to, or
+    /// because it became full while it gave some.
     fn punch(&mut self, place: Place, result: Result<(), DiskError>) -> Submitted {
         self.overlapping += u64::from(self.is_being_written(&place));
         self.track_written(place.device, place.range.clone());

@@ -1,8 +1,8 @@
 //! Turns: which reactor runs next, and when the clock moves.
 //!
 //! One turn at a time, chosen by the die among the runnable. A turn costs a little virtual time, so
-//! that code which waits by looking at the clock gets on. When nobody is runnable the clock jumps to
-//! the next event or deadline; when there is none, the world is quiet.
+//! that code which waits by looking at the clock gets on. When nobody is runnable the clock jumps
+//! to the next event or deadline; when there is none, the world is quiet.
 
 use everglade_env::Nanos;
 
@@ -42,7 +42,8 @@ pub enum End {
 }
 
 impl SimWorld {
-    /// Gives turns until the end, at most `turns_max`. `turn` runs one reactor and says what it did.
+    /// Gives turns until the end, at most `turns_max`. `turn` runs one reactor and says what it
+    /// did.
     pub fn run(&self, turns_max: u64, turn: &mut dyn FnMut(usize) -> Turn) -> End {
         for _ in 0..turns_max {
             let Some(reactor) = self.choose() else {
@@ -67,7 +68,8 @@ impl SimWorld {
         End::Exhausted
     }
 
-    /// Lets the next thing happen: moves the clock to the next event or deadline. False if there is none.
+    /// Lets the next thing happen: moves the clock to the next event or deadline. False if there is
+    /// none.
     pub fn step(&self) -> bool {
         let mut state = self.state();
         let next = if state.is_cut {

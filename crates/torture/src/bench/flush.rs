@@ -1,7 +1,7 @@
 //! Flushes: ours against the peer's, in pairs, who begins alternating.
 //!
-//! Both exports are filled first, so that neither allocates host space for the first time while it is
-//! measured; both are reached over a Unix socket by the same client.
+//! Both exports are filled first, so that neither allocates host space for the first time while it
+//! is measured; both are reached over a Unix socket by the same client.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The longest single request while consistency points run (goal: 250 ms).
 //!
-//! Sixteen requests in flight on one connection, each a write of 4 to 64 KiB, a read of as much, or,
-//! once in 64, a flush; consistency points begin every second.
+//! Sixteen requests in flight on one connection, each a write of 4 to 64 KiB, a read of as much,
+//! or, once in 64, a flush; consistency points begin every second.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,8 +1,8 @@
 //! What clients do to the server while its speed is measured: 4 KiB writes at random places, and
 //! flushes.
 //!
-//! Each connection is one thread that sends and receives. That cannot block for ever, because what it
-//! has in flight fits into the buffers of a socket.
+//! Each connection is one thread that sends and receives. That cannot block for ever, because what
+//! it has in flight fits into the buffers of a socket.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -39,8 +39,8 @@ impl Pattern {
         }
     }
 
-    /// Runs it against an export whose first `bytes` it may overwrite. Returns writes per second that
-    /// were flushed, as far as the pattern flushes.
+    /// Runs it against an export whose first `bytes` it may overwrite. Returns writes per second
+    /// that were flushed, as far as the pattern flushes.
     ///
     /// # Errors
     /// Those of the sockets, and error replies.
@@ -138,8 +138,8 @@ impl Writer {
         }
     }
 
-    /// Writers that wait for their write, then for their flush. The cookie's lowest bit is set for a
-    /// flush.
+    /// Writers that wait for their write, then for their flush. The cookie's lowest bit is set for
+    /// a flush.
     fn in_slots(&mut self, slots: u64, until: Instant) -> io::Result<u64> {
         for slot in 0..slots {
             self.write(slot << 1)?;

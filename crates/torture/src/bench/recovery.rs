@@ -1,9 +1,9 @@
-//! How long a server that was killed with a full half of the journal takes to serve again (goal: 10 s
-//! for 256 MiB of 4 KiB operations).
+//! How long a server that was killed with a full half of the journal takes to serve again (goal: 10
+//! s for 256 MiB of 4 KiB operations).
 //!
 //! Consistency points begin when three quarters of a half are used, so the half is made larger; and
-//! when half of what may be dirty is, which the memory and the reserve of the pool bound, so these are
-//! large too. The kill comes when the journal says that enough of it is used.
+//! when half of what may be dirty is, which the memory and the reserve of the pool bound, so these
+//! are large too. The kill comes when the journal says that enough of it is used.
 
 use std::time::{Duration, Instant};
 

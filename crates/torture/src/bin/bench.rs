@@ -1,8 +1,8 @@
-//! `everglade-bench`: what durability costs, as a program; `cargo xtask bench` builds everything and
-//! starts it.
+//! `everglade-bench`: what durability costs, as a program; `cargo xtask bench` builds everything
+//! and starts it.
 //!
-//! `flush [--rounds N] [--folder DIR] [--write FILE] [--only SECTION]`: the tables of [`everglade_torture::bench`], on
-//! stdout and, if wanted, as a page.
+//! `flush [--rounds N] [--folder DIR] [--write FILE] [--only SECTION]`: the tables of
+//! [`everglade_torture::bench`], on stdout and, if wanted, as a page.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

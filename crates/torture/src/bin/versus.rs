@@ -615,7 +615,8 @@ fn about(arguments: &Arguments) -> Vec<(&'static str, String)> {
             "parameters",
             format!(
                 "{rounds}exports of {} MiB, filled before; `--memory {}`, half of it cache; \
-                 defaults otherwise; Unix sockets; one client process with one thread per connection",
+                 defaults otherwise; Unix sockets; one client process with one thread per \
+                 connection",
                 arguments.lun_bytes >> 20,
                 arguments.memory
             ),

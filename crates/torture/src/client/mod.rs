@@ -1,5 +1,6 @@
-//! A client of NBD that pipelines: requests are sent without waiting, replies are taken in whatever order
-//! they come. Two halves, so that a sender blocked by a slow server never keeps replies from being read.
+//! A client of NBD that pipelines: requests are sent without waiting, replies are taken in whatever
+//! order they come. Two halves, so that a sender blocked by a slow server never keeps replies from
+//! being read.
 //!
 //! It speaks what the rigs need: fixed newstyle, `NBD_OPT_EXPORT_NAME`, simple replies.
 
@@ -62,7 +63,8 @@ impl Connection {
     /// Connects and opens an export.
     ///
     /// # Errors
-    /// Those of the socket; a server that closes because it has no such export shows as an early end.
+    /// Those of the socket; a server that closes because it has no such export shows as an early
+    /// end.
     pub fn open(address: &Address, export: &str) -> io::Result<Connection> {
         let mut stream = Stream::connect(address)?;
         let mut greeting = [0; wire::GREETING_BYTES];
@@ -113,8 +115,8 @@ impl Sender {
 }
 
 impl Receiver {
-    /// Waits for a reply. `expected` says how many bytes a successful reply with this cookie carries;
-    /// `None` if the cookie is not one of ours.
+    /// Waits for a reply. `expected` says how many bytes a successful reply with this cookie
+    /// carries; `None` if the cookie is not one of ours.
     ///
     /// # Errors
     /// Those of the socket, and a reply that nobody asked for.

@@ -1,19 +1,19 @@
 //! What a crash may leave: for every sector the versions that may be found in it afterwards.
 //!
 //! Every operation is a *version*. It has the tick at which it was about to be sent, and, once its
-//! reply was in, the tick of that. So *a before b* means that a's reply was in before b was sent; of
-//! any other two operations nobody can say which came first.
+//! reply was in, the tick of that. So *a before b* means that a's reply was in before b was sent;
+//! of any other two operations nobody can say which came first.
 //!
 //! 1. A version is *durable* when its reply was in and it was forced (FUA, or a volume that
-//!    acknowledges nothing else), or when a flush was sent after its reply, on whichever connection,
-//!    and has been answered.
-//! 2. After a crash a sector may hold any version of its list that is not before a durable one of the
-//!    same list: what was not acknowledged may be there or not, and so may what was acknowledged and
-//!    not flushed.
+//!    acknowledges nothing else), or when a flush was sent after its reply, on whichever
+//!    connection, and has been answered.
+//! 2. After a crash a sector may hold any version of its list that is not before a durable one of
+//!    the same list: what was not acknowledged may be there or not, and so may what was
+//!    acknowledged and not flushed.
 //! 3. A read may return any version that was sent before the read's reply and is not before another
 //!    one whose reply was in when the read was sent.
-//! 4. A write of at most [`ATOMIC_BYTES`] is there whole or not at all: no sector of it may hold what
-//!    is before it while another one holds it.
+//! 4. A write of at most [`ATOMIC_BYTES`] is there whole or not at all: no sector of it may hold
+//!    what is before it while another one holds it.
 //! 5. What is found after a restart stays: it is what the next crash may leave.
 //!
 //! Ticks come from one counter under the lock of the history, so their order is that of real time.
@@ -221,8 +221,8 @@ impl History {
         self.sectors[sector] = list.iter().copied().filter(keep).collect();
     }
 
-    /// Writes of which a part is missing (rule 4). A sector that holds nothing it may is passed over:
-    /// it has been reported.
+    /// Writes of which a part is missing (rule 4). A sector that holds nothing it may is passed
+    /// over: it has been reported.
     fn torn(&self, settled: &[Option<u64>]) -> Vec<Violation> {
         let mut violations = Vec::new();
         let mut seen = BTreeSet::new();

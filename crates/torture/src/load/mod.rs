@@ -1,11 +1,12 @@
-//! Load: several connections to one LUN, each with many requests in flight, all noted in one history.
+//! Load: several connections to one LUN, each with many requests in flight, all noted in one
+//! history.
 //!
 //! A connection has two threads. The sender makes up a request, notes it in the history, and only
 //! then sends it; the receiver notes a reply only after it was read. So the history never believes
 //! more than the server promised. Both end when the server does.
 //!
-//! Half of all requests fall into a small part of the LUN, so that blocks are overwritten while their
-//! older versions are still on the way.
+//! Half of all requests fall into a small part of the LUN, so that blocks are overwritten while
+//! their older versions are still on the way.
 
 mod mix;
 mod window;

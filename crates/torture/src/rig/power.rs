@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The cache filter in writeback mode keeps what is written in a file of its own, unlinked from the
-//! start, and moves it to the backing file when a flush asks for that. So SIGKILL takes away what was
-//! not flushed, all of it or a part (`leftover`); a kill during a flush leaves the part of it that was
-//! done.
+//! start, and moves it to the backing file when a flush asks for that. So SIGKILL takes away what
+//! was not flushed, all of it or a part (`leftover`); a kill during a flush leaves the part of it
+//! that was done.
 //!
 //! fdatasync and RWF_DSYNC of the server reach nbdkit as flushes: FUSE turns both into fsync of the
 //! file, and nbdfuse that into NBD_CMD_FLUSH. `flushes` counts them from nbdkit's log.
@@ -149,7 +149,8 @@ impl Power {
     }
 
     /// The power is cut: what was not flushed is gone, or a part of it. The mounted file stays, and
-    /// every access to it fails, until [`Power::unplug`]. Returns how many blocks survived unflushed.
+    /// every access to it fails, until [`Power::unplug`]. Returns how many blocks survived
+    /// unflushed.
     ///
     /// # Errors
     /// If the part cannot be moved to the backing file.
@@ -163,8 +164,8 @@ impl Power {
         leftover.settle(loss, &backing, random)
     }
 
-    /// After a cut: whoever still waits for an answer of the device gets an error. (nbdfuse alone is
-    /// not to be trusted with that; when it is gone, the kernel does it.)
+    /// After a cut: whoever still waits for an answer of the device gets an error. (nbdfuse alone
+    /// is not to be trusted with that; when it is gone, the kernel does it.)
     pub fn give_up(&mut self) {
         if let Some(on) = &mut self.on {
             on.nbdkit.kill();

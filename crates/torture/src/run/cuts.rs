@@ -1,9 +1,9 @@
 //! Power cuts: what was not flushed to the device is gone (issue 3, item 5b).
 //!
 //! The aggregate is on a [`Power`] device. A cut is SIGKILL of the device's memory, then of the
-//! server, because a server that goes on would only find that nothing works any more. Between the two
-//! it has a moment to misbehave in: nothing it acknowledges as durable then can be. By turns the
-//! device loses all unflushed writes, and an arbitrary part of them.
+//! server, because a server that goes on would only find that nothing works any more. Between the
+//! two it has a moment to misbehave in: nothing it acknowledges as durable then can be. By turns
+//! the device loses all unflushed writes, and an arbitrary part of them.
 //!
 //! With the switch `EVERGLADE_PLANTED=flush-skipped`, which only builds with the feature `planted`
 //! know, this run must fail: [`Cuts::planted`] sets it for every server after the one that made the

@@ -41,7 +41,8 @@ impl fmt::Display for Row {
         } = self;
         write!(
             f,
-            "{round:>5}  {:>7}  {:>8}  {:>7}  {:>10}  {:>6}  {undecided:>9}  {:>8}  {sectors:>7}  {crash}",
+            "{round:>5}  {:>7}  {:>8}  {:>7}  {:>10}  {:>6}  {undecided:>9}  {:>8}  {sectors:>7}  \
+            {crash}",
             load.as_millis(),
             counts.answered(),
             counts.flushes,

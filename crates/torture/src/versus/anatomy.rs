@@ -1,5 +1,6 @@
-//! Where the time of a request goes: system calls, wake-ups and CPU by function, counted by `perf` while the
-//! server runs a load. Tracepoints and the clock are enough for that, so it works in a guest too.
+//! Where the time of a request goes: system calls, wake-ups and CPU by function, counted by `perf`
+//! while the server runs a load. Tracepoints and the clock are enough for that, so it works in a
+//! guest too.
 
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};

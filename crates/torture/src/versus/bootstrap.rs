@@ -1,6 +1,7 @@
-//! The confidence interval of a ratio of pairs: the median of the pairs' ratios, and where it lies in 19 of 20
-//! draws of as many pairs from those measured (percentile bootstrap, Efron 1979). It assumes nothing of how
-//! the noise of a shared machine is distributed, only that pairs are independent of each other.
+//! The confidence interval of a ratio of pairs: the median of the pairs' ratios, and where it lies
+//! in 19 of 20 draws of as many pairs from those measured (percentile bootstrap, Efron 1979). It
+//! assumes nothing of how the noise of a shared machine is distributed, only that pairs are
+//! independent of each other.
 
 use crate::Random;
 use crate::bench::Summary;

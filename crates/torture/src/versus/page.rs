@@ -325,7 +325,8 @@ pub fn page(results: &Results, plot: &str) -> String {
 const LOADS: &str = "| server | requests/s | ours / theirs | MB/s | p50 µs | p99 | p99.9 | max |\n\
                      | --- | --- | --- | --- | --- | --- | --- | --- |";
 const COSTS: &str = "| server | CPU µs/request | of it kernel threads | device read, bytes per \
-                     byte | device written, bytes per byte | device written, MB | host space, MiB |\n\
+                     byte | device written, bytes per byte | device written, MB | host space, MiB \
+                     |\n\
                      | --- | --- | --- | --- | --- | --- | --- |";
 
 fn definitions(text: &mut String) {

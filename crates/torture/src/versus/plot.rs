@@ -1,5 +1,5 @@
-//! Plots as SVG: bars with the range of the rounds, and lines over seconds. One colour, labels on the marks, no
-//! legend to match.
+//! Plots as SVG: bars with the range of the rounds, and lines over seconds. One colour, labels on
+//! the marks, no legend to match.
 
 use std::fmt::Write as _;
 

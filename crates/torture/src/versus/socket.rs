@@ -1,8 +1,9 @@
-//! A connection for measuring: as few calls and as little work for a request as possible, so that what is
-//! measured is the server. Many requests go out with one call, and many replies come in with one.
+//! A connection for measuring: as few calls and as little work for a request as possible, so that
+//! what is measured is the server. Many requests go out with one call, and many replies come in
+//! with one.
 //!
-//! It is not [`crate::client`], whose two halves and checked replies serve other ends. Fixed newstyle,
-//! `NBD_OPT_EXPORT_NAME`, simple replies: what every server of the comparison speaks.
+//! It is not [`crate::client`], whose two halves and checked replies serve other ends. Fixed
+//! newstyle, `NBD_OPT_EXPORT_NAME`, simple replies: what every server of the comparison speaks.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -130,8 +131,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits for replies, and passes the cookie of each to `replied`, which says how many bytes of data
-    /// follow.
+    /// Waits for replies, and passes the cookie of each to `replied`, which says how many bytes of
+    /// data follow.
     pub(super) fn receive(&mut self, mut replied: impl FnMut(u32) -> usize) -> io::Result<()> {
         let mut got_one = false;
         while !got_one {

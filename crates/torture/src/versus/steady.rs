@@ -1,8 +1,8 @@
 //! A mixed load for minutes, looked at second by second: what matters is the worst of them.
 //!
-//! Disks of machines that many share stand still now and then, whoever asks. So a probe beside the load reads and
-//! writes a block of a file of its own fifty times a second, past every cache and every server: a second in which the
-//! probe waited as long says nothing about the server.
+//! Disks of machines that many share stand still now and then, whoever asks. So a probe beside the
+//! load reads and writes a block of a file of its own fifty times a second, past every cache and
+//! every server: a second in which the probe waited as long says nothing about the server.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -33,7 +33,8 @@ const STALL_NANOS: u64 = 250_000_000;
 const PROBE_EVERY: Duration = Duration::from_millis(20);
 const PROBE_BLOCKS: u64 = 1024;
 
-/// Reads and writes blocks of a file by turns, one after the other. Its blocks are written before anybody looks.
+/// Reads and writes blocks of a file by turns, one after the other. Its blocks are written before
+/// anybody looks.
 fn probe(folder: &Path, time: Duration) -> std::io::Result<Vec<Second>> {
     let path = folder.join("probe.img");
     let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();

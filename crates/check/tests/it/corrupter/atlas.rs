@@ -14,7 +14,8 @@ use everglade_testing::{Rng, SimWorld};
 
 use super::pick;
 
-/// Names a block: of a volume or, with none, of the aggregate. File 0 of a volume is its superblock.
+/// Names a block: of a volume or, with none, of the aggregate. File 0 of a volume is its
+/// superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Spot {
     pub(crate) volume: Option<u32>,
@@ -203,7 +204,8 @@ impl Atlas {
         pick(rng, self.leaves())
     }
 
-    /// An indirect block of a LUN that can be seen, of `level` or above, and what the LUN is called.
+    /// An indirect block of a LUN that can be seen, of `level` or above, and what the LUN is
+    /// called.
     pub(crate) fn lun_indirect(&self, rng: &mut Rng, level: u8) -> Option<(Spot, Node, String)> {
         let mut found = Vec::new();
         for (id, volume) in &self.volumes {

@@ -1,4 +1,5 @@
-//! Clones at odds with their parents: the base, its hold, its map, and its blocks in the parents' containers.
+//! Clones at odds with their parents: the base, its hold, its map, and its blocks in the parents'
+//! containers.
 
 use everglade_check::Kind;
 use everglade_format::snapshot::State;
@@ -48,7 +49,8 @@ pub(super) const FOLLOWS_CLONE: &[Kind] = &[
     Kind::HoldersApart,
 ];
 
-/// What may follow besides where no container has the blocks of the base, so that images cannot be told apart by them.
+/// What may follow besides where no container has the blocks of the base, so that images cannot be
+/// told apart by them.
 const FOLLOWS_ITSELF: &[Kind] = &[
     Kind::DoubleReference,
     Kind::NotMarked,
@@ -194,8 +196,8 @@ fn base_gone(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
     Some(damage.along(&[Kind::SnapshotRoots, Kind::SnapshotRecord]))
 }
 
-/// Where the parent's container has a block that clone and base hold, and nobody else. The parent is no clone, or
-/// another block of this number might be found above it.
+/// Where the parent's container has a block that clone and base hold, and nobody else. The parent
+/// is no clone, or another block of this number might be found above it.
 fn base_slot(atlas: &Atlas, rng: &mut Rng) -> Option<(Spot, u64, [String; 2])> {
     let (volume, base) = base_record(atlas, rng)?;
     let parent = base.volume;

@@ -1,4 +1,5 @@
-//! Changes that are no damage, for the corrupter's own sake: were sealing wrong, these would be convicted.
+//! Changes that are no damage, for the corrupter's own sake: were sealing wrong, these would be
+//! convicted.
 
 use everglade_check::Kind;
 use everglade_format::{Layer, Pvbn};

@@ -47,7 +47,8 @@ fn copies(storage: &dyn Storage, devices: &[DeviceId]) -> Vec<Copy> {
     (0..).zip(devices).flat_map(of).collect()
 }
 
-/// A damage that wrote all superblocks anew, so that no copy is stale, and then does `change` to one copy.
+/// A damage that wrote all superblocks anew, so that no copy is stale, and then does `change` to
+/// one copy.
 fn one_copy(
     atlas: &Atlas,
     rng: &mut Rng,

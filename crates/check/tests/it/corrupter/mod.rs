@@ -4,15 +4,17 @@
 //! media ──Atlas──▶ every block of every tree ──kind──▶ what to spoil ──Sealing──▶ media
 //! ```
 //!
-//! A disk that lies is caught by tags. A bug writes what it believes, tags and all; so every block is spoiled
-//! before its parent takes its tag, and everything above is sealed again: pointers, contexts, inodes, the
-//! volume's superblock, the container, the aggregate's superblock. What the verifier then sees is consistent in
-//! every way but the one that was spoiled.
+//! A disk that lies is caught by tags. A bug writes what it believes, tags and all; so every block
+//! is spoiled before its parent takes its tag, and everything above is sealed again: pointers,
+//! contexts, inodes, the volume's superblock, the container, the aggregate's superblock. What the
+//! verifier then sees is consistent in every way but the one that was spoiled.
 //!
-//! 1. A kind draws its victims from the image at random; it may find none (no second LUN, no journal).
-//! 2. A kind says what the verifier must call it and which words the line must contain, and which other
-//!    kinds follow of necessity. Anything else the verifier reports is a false accusation.
-//! 3. What is spoiled harmlessly is clean after sealing, and undone, the same bytes as before (tested).
+//! 1. A kind draws its victims from the image at random; it may find none (no second LUN, no
+//!    journal).
+//! 2. A kind says what the verifier must call it and which words the line must contain, and which
+//!    other kinds follow of necessity. Anything else the verifier reports is a false accusation.
+//! 3. What is spoiled harmlessly is clean after sealing, and undone, the same bytes as before
+//!    (tested).
 //!
 //! Reads and writes by `format` alone, like the verifier, and shares no code with it.
 
@@ -136,8 +138,8 @@ pub(crate) fn of_clones_under_way() -> &'static [Way] {
     underway::WAYS
 }
 
-/// What only images with clones, or with notes, have. Those of [`of_snapshots`] have more consequences there, where
-/// what is done to a base is done to its clones.
+/// What only images with clones, or with notes, have. Those of [`of_snapshots`] have more
+/// consequences there, where what is done to a base is done to its clones.
 pub(crate) fn of_clones() -> Vec<Way> {
     [clones::OF_CLONES, inodes::OF_NOTES].concat()
 }

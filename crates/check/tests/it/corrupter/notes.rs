@@ -1,4 +1,5 @@
-//! Notes that a disk damaged, or that a bug made: for the engine, which is to serve everything else.
+//! Notes that a disk damaged, or that a bug made: for the engine, which is to serve everything
+//! else.
 
 use everglade_check::Kind;
 use everglade_format::metafile::NOTES;

@@ -1,7 +1,8 @@
 //! Sealing: spoiled blocks take their tags into everything above them, and all of it to the media.
 //!
-//! Volumes come first, then the files of the aggregate (the containers among them), the context map, which has
-//! the tags of leaves of containers, the aggregate's inode file, and the superblock in all copies.
+//! Volumes come first, then the files of the aggregate (the containers among them), the context
+//! map, which has the tags of leaves of containers, the aggregate's inode file, and the superblock
+//! in all copies.
 
 use std::collections::BTreeMap;
 

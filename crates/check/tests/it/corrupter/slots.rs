@@ -1,4 +1,5 @@
-//! Pointers that lead elsewhere: two owners, cycles, places that do not exist, volume and container at odds.
+//! Pointers that lead elsewhere: two owners, cycles, places that do not exist, volume and container
+//! at odds.
 
 use everglade_check::Kind;
 use everglade_format::bitmap;
@@ -97,7 +98,8 @@ fn cyclic_tree(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
         pvbn: Pvbn(node.pvbn),
         tag: Tag(1),
     };
-    // Where the slot led before is lost, but nobody can say so: the subtree is not readable any more.
+    // Where the slot led before is lost, but nobody can say so: the subtree is not readable any
+    // more.
     let along = &[Kind::ContainerTag, Kind::BeyondEnd];
     let damage = Damage::new(Kind::DoubleReference, words).along(along);
     Some(set(damage, (spot, slot), VOLUME, itself))

@@ -1,4 +1,5 @@
-//! Snapshots at odds with the maps: records, roots, summary map, release file, counters, history, scans.
+//! Snapshots at odds with the maps: records, roots, summary map, release file, counters, history,
+//! scans.
 
 use everglade_check::Kind;
 use everglade_format::metafile::ACTIVE_MAP;
@@ -367,7 +368,8 @@ fn also_none(atlas: &Atlas, rng: &mut Rng) -> Option<Damage> {
         let mut live = all.iter().filter(|it| it.record.state == State::Live);
         live.find(|it| it.record.id == id)
     };
-    // With just one such edge, and a block that the parent does not have, nothing else connects its holders.
+    // With just one such edge, and a block that the parent does not have, nothing else connects its
+    // holders.
     let edges_of_active = &volume.superblock.snapshots.also;
     let edges = all.iter().map(|it| it.record.also.len());
     if edges.sum::<usize>() + edges_of_active.len() != 1 {

@@ -68,7 +68,8 @@ fn some<'a>(
     pick(rng, all)
 }
 
-/// Of many that are wrong the verifier keeps the first hundred, so the number is not among the words.
+/// Of many that are wrong the verifier keeps the first hundred, so the number is not among the
+/// words.
 fn words(volume: &Volume) -> Vec<String> {
     vec![format!("volume {}", volume.fs.name)]
 }

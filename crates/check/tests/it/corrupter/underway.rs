@@ -1,5 +1,5 @@
-//! LUN clones under way that do not fit what the superblock says of them. The verifier may or may not see it: these are
-//! for the engine, which goes on with the clone when it starts.
+//! LUN clones under way that do not fit what the superblock says of them. The verifier may or may
+//! not see it: these are for the engine, which goes on with the clone when it starts.
 
 use everglade_check::Kind;
 use everglade_format::volume::LunCloning;

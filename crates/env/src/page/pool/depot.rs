@@ -1,20 +1,23 @@
 //! The pages that nobody holds, of all threads, by the chunk they lie in.
 //!
-//! Pages that are lent one after the other should be neighbours: a transfer of theirs is then one piece of memory
-//! to the kernel and to the device, which may take only a few hundred pieces at once. Pages come back
-//! in any order, so each chunk has a bitmap of what is free in it, and lending goes through one chunk, ascending,
-//! until it is empty, then on to one that has about the most. What was written or read together leaves the
-//! cache at about the same time: chunks become free as they were lent.
+//! Pages that are lent one after the other should be neighbours: a transfer of theirs is then one
+//! piece of memory to the kernel and to the device, which may take only a few hundred pieces at
+//! once. Pages come back in any order, so each chunk has a bitmap of what is free in it, and
+//! lending goes through one chunk, ascending, until it is empty, then on to one that has about the
+//! most. What was written or read together leaves the cache at about the same time: chunks become
+//! free as they were lent.
 //!
-//! Memory that nobody has used for a while goes back to the kernel ([`Depot::spare`], [`Depot::give_back`]): pages
-//! that are free stay in the depot, but have nothing behind them until they are lent again. A chunk that is free as
-//! a whole goes back as a whole, with its header, so that the kernel may use a large page for it next time; of one
-//! that is free at least by half, the free pages do.
+//! Memory that nobody has used for a while goes back to the kernel ([`Depot::spare`],
+//! [`Depot::give_back`]): pages that are free stay in the depot, but have nothing behind them until
+//! they are lent again. A chunk that is free as a whole goes back as a whole, with its header, so
+//! that the kernel may use a large page for it next time; of one that is free at least by half, the
+//! free pages do.
 //!
 //! 1. A bit is set if and only if the page is in the depot.
 //! 2. A chunk is in the list of its rank, at its place.
-//! 3. A page without memory is in the depot. A header without memory is that of a chunk of which all pages are in
-//!    the depot, so nobody looks at it; it is written anew when one of them is lent.
+//! 3. A page without memory is in the depot. A header without memory is that of a chunk of which
+//!    all pages are in the depot, so nobody looks at it; it is written anew when one of them is
+//!    lent.
 
 use std::ptr::NonNull;
 
@@ -132,8 +135,8 @@ impl Depot {
         self.moves
     }
 
-    /// Gives memory of one chunk back to the kernel, so that the caller can let others have the depot in between.
-    /// Returns how many pages that were, or nothing after the last chunk.
+    /// Gives memory of one chunk back to the kernel, so that the caller can let others have the
+    /// depot in between. Returns how many pages that were, or nothing after the last chunk.
     pub(super) fn give_back(&mut self) -> Option<usize> {
         while self.next < self.chunks.len() {
             let index = self.next;

@@ -85,8 +85,8 @@ fn part_of_a_damaged_block_cannot_be_written_and_a_discard_frees_it() {
     assert_serves(&place, &[1, 3]);
 }
 
-/// Blocks 1, 300 and 600, which are in different spans, so that each has pointers of its own; those of
-/// block 300 are damaged.
+/// Blocks 1, 300 and 600, which are in different spans, so that each has pointers of its own; those
+/// of block 300 are damaged.
 fn with_damaged_pointers() -> (Place, Medium, Vec<u64>) {
     let place = with_blocks(&[1, 300, 600]);
     let medium = Medium::of(&place);

@@ -60,7 +60,8 @@ fn a_device_without_its_first_segment_is_refused() {
     let place = with_blocks(&[1]);
     let segment = device(&place).join("00000000.seg");
     let away = place.file("away");
-    // The copy of the label at the end is whole, so the aggregate is known, and its blocks are gone.
+    // The copy of the label at the end is whole, so the aggregate is known, and its blocks are
+    // gone.
     fs::rename(&segment, &away).expect("rename");
     assert_refused_untouched(&place, &["aggregate aggr0"]);
     fs::rename(&away, &segment).expect("rename");

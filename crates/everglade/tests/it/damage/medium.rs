@@ -90,7 +90,8 @@ impl Medium {
         self.write(offset, &block);
     }
 
-    /// Where blocks are that look like this, outside the journal. Holes of the segment files are passed over.
+    /// Where blocks are that look like this, outside the journal. Holes of the segment files are
+    /// passed over.
     pub(super) fn find(&self, looks: impl Fn(&[u8]) -> bool) -> Vec<u64> {
         let mut found = Vec::new();
         let block_bytes = BLOCK as u64;

@@ -1,8 +1,8 @@
 //! Data directories that are not as we left them (issue 2, "Bad input"): refused with one line, or
 //! served with errors where the damage is, and never written to by a start that is refused.
 //!
-//! Damage is done to segment files while no server runs. Blocks are found by what is in them, so that
-//! these tests need no knowledge of where the engine puts things.
+//! Damage is done to segment files while no server runs. Blocks are found by what is in them, so
+//! that these tests need no knowledge of where the engine puts things.
 
 mod blocks;
 mod devices;
@@ -70,7 +70,8 @@ fn copy(from: &Path, to: &Path) {
     assert!(status.expect("cp runs").success());
 }
 
-/// Serves, writes and flushes noise into some blocks, and stops. The orderly end is a consistency point.
+/// Serves, writes and flushes noise into some blocks, and stops. The orderly end is a consistency
+/// point.
 fn write_blocks(place: &Place, numbers: &[u64]) {
     let server = serve(place);
     let mut client = open(&server);

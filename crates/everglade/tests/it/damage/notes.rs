@@ -1,5 +1,6 @@
-//! Damaged notes, where an aggregate keeps the policies of its volumes (decision 0017): data is served, `status` says
-//! what is wrong, and giving the volumes their policies again is all that is to be done.
+//! Damaged notes, where an aggregate keeps the policies of its volumes (decision 0017): data is
+//! served, `status` says what is wrong, and giving the volumes their policies again is all that is
+//! to be done.
 
 use std::process::Output;
 

@@ -1,5 +1,5 @@
-//! Damage nobody thought of: at random places, from fixed seeds. Whatever it hits, the outcome is a line
-//! of refusal, an error for a client, or the right bytes; never a crash, never other bytes.
+//! Damage nobody thought of: at random places, from fixed seeds. Whatever it hits, the outcome is a
+//! line of refusal, an error for a client, or the right bytes; never a crash, never other bytes.
 
 use everglade_format::config::CONFIG_BYTES;
 use everglade_format::label::{CONFIG_OFFSETS, label_offsets};

@@ -1,7 +1,8 @@
-//! Metadata damaged by one bit: the pool opens, everything is read, what was flushed is there, again and again.
+//! Metadata damaged by one bit: the pool opens, everything is read, what was flushed is there,
+//! again and again.
 //!
-//! Whether it can be changed as well is another question: a block that can be derived from others may have been mended.
-//! Then it is online; otherwise it is read-only, and never closed.
+//! Whether it can be changed as well is another question: a block that can be derived from others
+//! may have been mended. Then it is online; otherwise it is read-only, and never closed.
 
 use std::time::{Duration, Instant};
 
@@ -58,7 +59,8 @@ fn leaf(medium: &Medium, layer: Layer, file: FileId) -> u64 {
     medium.locate(first.expect("it has a leaf").pvbn)
 }
 
-/// Waits until a consistency point with the changes is committed, or the aggregate is read-only. True if it is.
+/// Waits until a consistency point with the changes is committed, or the aggregate is read-only.
+/// True if it is.
 fn wait_for_cp(place: &Place, before: u64) -> bool {
     let since = Instant::now();
     loop {
@@ -117,8 +119,8 @@ fn assert_readable(server: &Server, what: &str, changed: &[u64]) {
     }
 }
 
-/// One bit of one block is wrong: 50 writes and a flush are acknowledged, and whatever comes of them, everything that was
-/// flushed can be read, before and after restarts.
+/// One bit of one block is wrong: 50 writes and a flush are acknowledged, and whatever comes of
+/// them, everything that was flushed can be read, before and after restarts.
 fn live_with(what: &str, victim: impl Fn(&Medium) -> u64) {
     let place = with_blocks(&BEFORE);
     let server = serve(&place);
@@ -188,7 +190,8 @@ fn a_bit_of_an_overflow_file_closes_nothing() {
 
 #[test]
 fn a_bit_of_a_summary_map_closes_nothing() {
-    // The first file of the aggregate is the container; the side files of its first snapshot are next.
+    // The first file of the aggregate is the container; the side files of its first snapshot are
+    // next.
     live_with("summary map", |medium| {
         leaf(medium, Layer::Aggregate, FileId(FIRST_FILE.0 + 1))
     });

@@ -1,5 +1,5 @@
-//! `everglade repair`: what can be derived is derived before anybody needs it, while a daemon serves and while none runs;
-//! what cannot is listed.
+//! `everglade repair`: what can be derived is derived before anybody needs it, while a daemon
+//! serves and while none runs; what cannot is listed.
 
 use std::thread;
 use std::time::Duration;

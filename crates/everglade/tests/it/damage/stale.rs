@@ -1,7 +1,7 @@
 //! Two devices, one of which is put back as it was some consistency points ago.
 //!
-//! With one device an old copy cannot be told from the truth; with two, the other one knows better. The
-//! first start makes one device, so the aggregate is made here, in the way the daemon makes it.
+//! With one device an old copy cannot be told from the truth; with two, the other one knows better.
+//! The first start makes one device, so the aggregate is made here, in the way the daemon makes it.
 
 use std::fs;
 use std::path::Path;

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use crate::refusals::assert_refused;
 use crate::running::Place;
 
-/// Length, and when content and metadata changed last: no write leaves all of them alone. Blocks are
-/// not counted, because the host allocates in its own time what others wrote.
+/// Length, and when content and metadata changed last: no write leaves all of them alone. Blocks
+/// are not counted, because the host allocates in its own time what others wrote.
 type Stamp = (u64, i64, i64, i64, i64);
 
 /// The stamps of all that is below a directory.
 ///
-/// Left out are the lock, which a start must take to look at anything, and the places of sockets, which hold nothing.
+/// Left out are the lock, which a start must take to look at anything, and the places of sockets,
+/// which hold nothing.
 fn stamps(data_dir: &Path) -> BTreeMap<PathBuf, Stamp> {
     let mut found = BTreeMap::new();
     let mut folders = vec![data_dir.to_owned()];

@@ -1,8 +1,9 @@
-//! The root file system of a guest: a cpio archive in memory, with programs of this machine and the modules of the
-//! guest's kernel.
+//! The root file system of a guest: a cpio archive in memory, with programs of this machine and the
+//! modules of the guest's kernel.
 //!
-//! Format `newc` of cpio: for each file a header of 110 characters, the name, the contents, both padded to four
-//! bytes; a file called `TRAILER!!!` ends it. Documented in the kernel's `buffer-format.rst`.
+//! Format `newc` of cpio: for each file a header of 110 characters, the name, the contents, both
+//! padded to four bytes; a file called `TRAILER!!!` ends it. Documented in the kernel's
+//! `buffer-format.rst`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -127,8 +128,8 @@ impl Kernel {
         (!modules.is_empty()).then_some(Kernel { image, modules })
     }
 
-    /// Files of these modules and of those they need, in an order in which they can be loaded. One that the
-    /// kernel has built in has no file.
+    /// Files of these modules and of those they need, in an order in which they can be loaded. One
+    /// that the kernel has built in has no file.
     pub(super) fn modules(&self, wanted: &[&str]) -> Vec<(String, Vec<u8>)> {
         let mut loaded: Vec<(String, Vec<u8>)> = Vec::new();
         for name in wanted {
@@ -171,7 +172,8 @@ fn list_modules(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What a module says it depends on: a string in its section of information, which begins with `depends=`.
+/// What a module says it depends on: a string in its section of information, which begins with
+/// `depends=`.
 fn dependencies(module: &[u8]) -> Vec<String> {
     const MARK: &[u8] = b"\0depends=";
     let Some(at) = module.windows(MARK.len()).position(|bytes| bytes == MARK) else {

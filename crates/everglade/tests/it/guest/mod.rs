@@ -1,8 +1,10 @@
-//! A Linux guest uses our exports as disks (issue 4, item 5): the kernel's NBD client is the one most people have.
+//! A Linux guest uses our exports as disks (issue 4, item 5): the kernel's NBD client is the one
+//! most people have.
 //!
-//! A machine under QEMU without hardware help, Debian's kernel for clouds, and an initramfs with busybox,
-//! nbd-client and the tools of ext4 and XFS from this machine. It makes file systems, writes, deletes, trims,
-//! unmounts and checks; the daemon is killed and started in between; and everything is there.
+//! A machine under QEMU without hardware help, Debian's kernel for clouds, and an initramfs with
+//! busybox, nbd-client and the tools of ext4 and XFS from this machine. It makes file systems,
+//! writes, deletes, trims, unmounts and checks; the daemon is killed and started in between; and
+//! everything is there.
 
 mod initramfs;
 mod machine;

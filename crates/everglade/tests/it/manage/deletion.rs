@@ -1,5 +1,5 @@
-//! Deleting an aggregate: refused while something would be lost, complete when it is done, taken up again when it
-//! was cut short.
+//! Deleting an aggregate: refused while something would be lost, complete when it is done, taken up
+//! again when it was cut short.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Aggregates beside the first: on a directory, on a regular file, on a block device; and those that were never
-//! finished.
+//! Aggregates beside the first: on a directory, on a regular file, on a block device; and those
+//! that were never finished.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -205,7 +205,8 @@ fn what_a_device_holds_is_overwritten_only_when_that_is_meant() {
     assert_clean(&place, 2);
 }
 
-/// Makes an aggregate `b` on a file, and leaves its record as if power had failed before it was ready.
+/// Makes an aggregate `b` on a file, and leaves its record as if power had failed before it was
+/// ready.
 fn unfinished(place: &Place, file: &Path) -> String {
     let server = serve(place);
     ask(

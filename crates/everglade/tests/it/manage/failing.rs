@@ -1,5 +1,5 @@
-//! Hosts that have no room: an aggregate that cannot be made leaves nothing behind, and one that fails is
-//! reported and disturbs no other.
+//! Hosts that have no room: an aggregate that cannot be made leaves nothing behind, and one that
+//! fails is reported and disturbs no other.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -146,7 +146,8 @@ fn an_aggregate_whose_device_fails_is_reported_read_out_and_disturbs_no_other() 
         &["EVG-4008"],
     );
 
-    // Everything that was acknowledged can be read out, and a flush does not say that it is durable.
+    // Everything that was acknowledged can be read out, and a flush does not say that it is
+    // durable.
     let (mut reader, _) = Client::open(&server.tcp, "v/l").expect("a client that reads");
     let mut at = 0;
     while at < offset {

@@ -348,7 +348,8 @@ fn a_full_pool_is_7_and_deleting_still_works() {
     let status = place.run(&["status"]);
     assert_eq!(code(&status), 0);
     assert!(crate::running::stdout(&status).contains("EVG-4002"));
-    // What is left is less than the client's block and may be more than none: volumes take the rest.
+    // What is left is less than the client's block and may be more than none: volumes take the
+    // rest.
     let name = |number: u32| format!("more{number}");
     let full = (0..100).find(|number| {
         let output = place.run(&["volume", "create", &name(*number)]);

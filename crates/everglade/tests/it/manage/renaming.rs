@@ -1,5 +1,5 @@
-//! Other names for aggregates, volumes and LUNs: who is connected goes on, who comes needs the new name, and
-//! everything that is kept by name follows.
+//! Other names for aggregates, volumes and LUNs: who is connected goes on, who comes needs the new
+//! name, and everything that is kept by name follows.
 
 use std::fs;
 
@@ -224,7 +224,8 @@ fn serve_with(place: &Place, text: &str) -> Server {
 #[test]
 fn nobody_gets_access_to_a_snapshot_by_a_new_name() {
     let place = Place::new();
-    let text = "[nbd.allow]\n\"vol0/lun0@pay\" = \"10.9.9.9\"\n\"vol0/lun0@wages*\" = \"10.9.9.9\"\n\
+    let text = "[nbd.allow]\n\"vol0/lun0@pay\" = \"10.9.9.9\"\n\"vol0/lun0@wages*\" \
+        = \"10.9.9.9\"\n\
                 \"vol0/lun0@open\" = \"local\"\n";
     let server = serve_with(&place, text);
     ask(&place, &["snapshot", "create", "vol0@pay"]);
@@ -248,7 +249,8 @@ fn nobody_gets_access_to_a_snapshot_by_a_new_name() {
 #[test]
 fn nobody_gets_access_by_a_new_name() {
     let place = Place::new();
-    let text = "[nbd.allow]\n\"vol0/lun0\" = \"10.9.9.9\"\n\"vol0/spare\" = \"10.9.9.9\"\n\"safe/*\" = \"10.9.9.9\"\n";
+    let text = "[nbd.allow]\n\"vol0/lun0\" = \"10.9.9.9\"\n\"vol0/spare\" \
+        = \"10.9.9.9\"\n\"safe/*\" = \"10.9.9.9\"\n";
     let server = serve_with(&place, text);
     assert!(Client::open(&server.tcp, "vol0/lun0").is_err());
     refused(

@@ -1,4 +1,5 @@
-//! Operating a running daemon (issue 4): what it shows, what it remembers, what it counts, who may ask it.
+//! Operating a running daemon (issue 4): what it shows, what it remembers, what it counts, who may
+//! ask it.
 
 mod configuration;
 mod descriptors;

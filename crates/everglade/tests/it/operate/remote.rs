@@ -18,7 +18,8 @@ const ROOT: &str = "adminn-0123456789abcdef";
 fn tokens(place: &Place) -> PathBuf {
     let path = place.file("tokens");
     let text = format!(
-        "# NAME ROLE TOKEN\nlooker read-only {LOOKER}\nworker operator {WORKER}\nroot admin {ROOT}\n"
+        "# NAME ROLE TOKEN\nlooker read-only {LOOKER}\nworker operator {WORKER}\nroot admin \
+        {ROOT}\n"
     );
     fs::write(&path, text).expect("write");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("chmod");

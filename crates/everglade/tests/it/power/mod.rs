@@ -1,7 +1,8 @@
 //! Kills and power cuts: short versions of `cargo xtask torture`, with fixed seeds.
 //!
-//! The rigs, the load and the rules of what may be found afterwards are those of `everglade-torture`;
-//! `cargo xtask test` also lets the power cuts find a server that does not flush.
+//! The rigs, the load and the rules of what may be found afterwards are those of
+//! `everglade-torture`; `cargo xtask test` also lets the power cuts find a server that does not
+//! flush.
 
 use std::path::Path;
 use std::time::Duration;

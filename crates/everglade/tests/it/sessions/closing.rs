@@ -1,5 +1,6 @@
-//! A connection ends with what it is connected to, so that nobody sees acknowledged, unflushed writes vanish
-//! under a live connection (docs/design/design.md §5); a new size shows on a connection that stays.
+//! A connection ends with what it is connected to, so that nobody sees acknowledged, unflushed
+//! writes vanish under a live connection (docs/design/design.md §5); a new size shows on a
+//! connection that stays.
 
 use super::{LUN, MIB, ask, serve};
 use crate::running::{Place, code, stderr};
@@ -46,8 +47,8 @@ fn a_new_size_shows_on_connections_that_stay() {
     server.stop();
 }
 
-/// Smaller under a connection: what is beyond is refused from that moment on, the rest goes on, and growing back
-/// shows zeroes, also after a crash.
+/// Smaller under a connection: what is beyond is refused from that moment on, the rest goes on, and
+/// growing back shows zeroes, also after a crash.
 #[test]
 fn a_lun_shrinks_under_its_clients_and_growing_back_shows_zeroes() {
     const EINVAL: u32 = 22;

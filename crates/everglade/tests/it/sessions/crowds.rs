@@ -55,8 +55,9 @@ fn a_thousand_connections_are_served_and_one_more_than_the_bound_is_not() {
     server.stop();
 }
 
-/// A share, not a speed: counted are the replies that each got when all together had so many. One thread is all two
-/// hundred clients, so that it is the server that decides who is next, and not a kernel that deals out its cores.
+/// A share, not a speed: counted are the replies that each got when all together had so many. One
+/// thread is all two hundred clients, so that it is the server that decides who is next, and not a
+/// kernel that deals out its cores.
 #[test]
 fn everybody_in_a_crowd_gets_a_share() {
     for options in [&["--reactors", "1"][..], &[]] {
@@ -126,8 +127,8 @@ fn crowd(server: &Server) -> (u64, u64) {
     (counts[0], counts[CLIENTS / 2])
 }
 
-/// A client with one request at a time, next to one with hundreds of any size, gets its turn again and again:
-/// also where one thread serves both.
+/// A client with one request at a time, next to one with hundreds of any size, gets its turn again
+/// and again: also where one thread serves both.
 #[test]
 fn a_modest_client_beside_a_greedy_one_is_served() {
     for options in [[].as_slice(), &["--reactors", "1"]] {
@@ -139,10 +140,11 @@ fn a_modest_client_beside_a_greedy_one_is_served() {
         }
         drop(greedy);
         for length in [4096, 65_536, 1 << 20] {
-            // Who else runs on the processors may hold up either client, or this one, and not three times in a row;
-            // a server that starves somebody does so each time.
+            // Who else runs on the processors may hold up either client, or this one, and not three
+            // times in a row; a server that starves somebody does so each time.
             let mut attempts = (0..3).map(|_| beside_a_hog(&server, length));
-            // The goal is 5 ms, in which a fast machine serves so much; a slow or busy one is slow to both.
+            // The goal is 5 ms, in which a fast machine serves so much; a slow or busy one is slow
+            // to both.
             assert!(
                 attempts.any(|bytes| bytes <= 32 << 20),
                 "so much for one before the other is served: {length}, {options:?}"
@@ -152,7 +154,8 @@ fn a_modest_client_beside_a_greedy_one_is_served() {
     }
 }
 
-/// Bytes that a client with hundreds of requests gets while one read of the other waits: 99 % of them, less.
+/// Bytes that a client with hundreds of requests gets while one read of the other waits: 99 % of
+/// them, less.
 fn beside_a_hog(server: &Server, length: u32) -> u64 {
     let (mut greedy, _) = Client::open(&server.tcp, LUN).expect("a client");
     let (mut modest, _) = Client::open(&server.tcp, LUN).expect("a client");

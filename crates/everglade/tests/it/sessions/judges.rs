@@ -1,12 +1,12 @@
-//! Clients of others on the daemon: libnbd's tools and its Python shell, nbdkit, qemu. They know the protocol
-//! better than we do.
+//! Clients of others on the daemon: libnbd's tools and its Python shell, nbdkit, qemu. They know
+//! the protocol better than we do.
 
 use super::{LUN, serve};
 use crate::running::Place;
 use crate::tools::{have, must, run, skip};
 
-/// What libnbd's API can ask, with its own checks of what a server may answer (strict mode) switched off where
-/// the server is to be asked what a client should not.
+/// What libnbd's API can ask, with its own checks of what a server may answer (strict mode)
+/// switched off where the server is to be asked what a client should not.
 const SCRIPT: &str = r#"
 import errno, nbd
 
@@ -189,7 +189,8 @@ fn nbdkit_passes_everything_on() {
     let place = Place::new();
     let server = serve(&place, &[]);
     let uri = format!("uri={}", server.uri(LUN));
-    let run = "nbdinfo --map \"$uri\" && nbdinfo --can fast-zero \"$uri\" && nbdinfo --can cache \"$uri\"";
+    let run = "nbdinfo --map \"$uri\" && nbdinfo --can fast-zero \"$uri\" && nbdinfo --can \
+        cache \"$uri\"";
     let said = must("nbdkit", &["-U", "-", "nbd", &uri, "--run", run]);
     assert!(said.contains("hole,zero"), "{said}");
     server.stop();

@@ -1,5 +1,6 @@
-//! Network memory: however many clients ask for however much, and whatever they do then, the process stays below
-//! its cap, somebody who behaves is served, and memory goes back when it is calm.
+//! Network memory: however many clients ask for however much, and whatever they do then, the
+//! process stays below its cap, somebody who behaves is served, and memory goes back when it is
+//! calm.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -41,7 +42,8 @@ fn connect(server: &Server, count: usize) -> Vec<Client> {
     (0..count).map(open).collect()
 }
 
-/// All say something at the same time, as far as the server takes it: words of their own, and then the same payload.
+/// All say something at the same time, as far as the server takes it: words of their own, and then
+/// the same payload.
 fn say(clients: &mut [Client], words: impl Fn(usize) -> Vec<u8>, payload: &[u8]) {
     for (index, client) in clients.iter_mut().enumerate() {
         client.send(&words(index)).expect("a short message");
@@ -66,7 +68,8 @@ fn say(clients: &mut [Client], words: impl Fn(usize) -> Vec<u8>, payload: &[u8])
     }
 }
 
-/// Those of `among` whose sockets are ready; waits for one, and fails with what all of them do in vain.
+/// Those of `among` whose sockets are ready; waits for one, and fails with what all of them do in
+/// vain.
 fn ready(clients: &[Client], among: &[usize], flags: PollFlags, in_vain: &str) -> Vec<usize> {
     let mut waiting: Vec<PollFd<'_>> = among
         .iter()
@@ -80,7 +83,8 @@ fn ready(clients: &[Client], among: &[usize], flags: PollFlags, in_vain: &str) -
         .collect()
 }
 
-/// Takes the replies of all at the same time, each of so many bytes; each must say that all is well.
+/// Takes the replies of all at the same time, each of so many bytes; each must say that all is
+/// well.
 fn hear(clients: &mut [Client], bytes: usize) {
     let mut left: Vec<usize> = vec![bytes; clients.len()];
     let mut scrap = vec![0; 256 << 10];

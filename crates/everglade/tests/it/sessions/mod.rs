@@ -1,5 +1,5 @@
-//! What becomes of NBD connections: they end with their LUN or aggregate, see a new size, wait their turn, and
-//! do not suffer from neighbours that stall (issue 4, item 5).
+//! What becomes of NBD connections: they end with their LUN or aggregate, see a new size, wait
+//! their turn, and do not suffer from neighbours that stall (issue 4, item 5).
 
 mod closing;
 mod crowds;

@@ -1,4 +1,5 @@
-//! Which reactor a connection is on: not the one where the consistency points of its export run, if it can be helped.
+//! Which reactor a connection is on: not the one where the consistency points of its export run, if
+//! it can be helped.
 
 use super::{LUN, MIB, ask, serve};
 use crate::operate::http;

@@ -1,4 +1,5 @@
-//! Encrypted connections, with certificates as libnbd, QEMU and nbdkit want them; allow-lists; idle connections.
+//! Encrypted connections, with certificates as libnbd, QEMU and nbdkit want them; allow-lists; idle
+//! connections.
 
 use std::fs;
 use std::io::Read;
@@ -195,8 +196,8 @@ fn offered_encryption_may_be_used_or_not() {
     server.stop();
 }
 
-/// Sends the option that opens an export, a write of 200 KiB and a flush in one go, which no client should: all but the
-/// option is in the encryption's buffers when the session moves.
+/// Sends the option that opens an export, a write of 200 KiB and a flush in one go, which no client
+/// should: all but the option is in the encryption's buffers when the session moves.
 const AHEAD: &str = r#"
 import socket, ssl, struct, sys
 host, port, folder, export = sys.argv[1:]
@@ -228,7 +229,8 @@ stream.sendall(request(0, 3, 4096, len(payload)))
 assert take(stream, 16 + len(payload))[16:] == payload
 "#;
 
-/// Each export is at home on one of the two reactors; a lone connection is first here and then there.
+/// Each export is at home on one of the two reactors; a lone connection is first here and then
+/// there.
 #[test]
 fn an_encrypted_connection_moves_to_another_reactor() {
     if !have(&["openssl", "nbdcopy", "python3"]) {
@@ -384,7 +386,8 @@ fn an_allow_list_knows_clients_by_the_names_in_their_certificates() {
     let certificates = Certificates::new(&place);
     let lines = format!(
         "tls = \"offered\"\ntls_certificates = \"{}\"\ntls_clients = \"certified\"\n\
-         allow.\"vol0/mine\" = \"cert:db1.example.org\"\nallow.\"vol0/other\" = \"cert:db2.example.org\"",
+         allow.\"vol0/mine\" = \"cert:db1.example.org\"\nallow.\"vol0/other\" \
+         = \"cert:db2.example.org\"",
         certificates.path("")
     );
     let server = serve(&place, &lines);

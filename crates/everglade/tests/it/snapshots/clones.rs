@@ -1,4 +1,5 @@
-//! Clones: what the verbs make and show, what clients read and write, and in which order things go again.
+//! Clones: what the verbs make and show, what clients read and write, and in which order things go
+//! again.
 
 use serde_json::Value;
 

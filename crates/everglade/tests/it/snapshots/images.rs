@@ -1,4 +1,5 @@
-//! What clients see: `volume/lun@snapshot`, read-only and as it was, whatever is written or restored meanwhile.
+//! What clients see: `volume/lun@snapshot`, read-only and as it was, whatever is written or
+//! restored meanwhile.
 
 use std::fs;
 

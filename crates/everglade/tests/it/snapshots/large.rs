@@ -1,4 +1,5 @@
-//! A volume of several blocks of the maps, each of 128 MiB: scans go over all of them, and are killed on the way.
+//! A volume of several blocks of the maps, each of 128 MiB: scans go over all of them, and are
+//! killed on the way.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,8 @@ use crate::wire::Client;
 const MIB: u64 = 1 << 20;
 const LUN_MIB: u64 = 400;
 
-/// How often the MiBs are written that a snapshot follows, and its name. What b and c wrote is overwritten by the next.
+/// How often the MiBs are written that a snapshot follows, and its name. What b and c wrote is
+/// overwritten by the next.
 const WRITERS: [(u64, &str); 5] = [(1, "a"), (2, "b"), (2, "c"), (2, "d"), (3, "e")];
 
 /// The byte of a MiB after some of the writers.
@@ -40,8 +42,8 @@ fn points(place: &Place) -> u64 {
     number(&shown, "committed_cp")
 }
 
-/// Lets the pass go on at one percent for a moment, and stops it again: how it stands, and how many seconds were said
-/// to be left on the way.
+/// Lets the pass go on at one percent for a moment, and stops it again: how it stands, and how many
+/// seconds were said to be left on the way.
 fn nudge(place: &Place) -> (Value, Option<u64>) {
     scan(place, &["--pace", "1"]);
     let eta = scan(place, &[])["eta_seconds"].as_u64();
@@ -118,7 +120,8 @@ fn scans_of_a_large_volume_are_killed_on_the_way_and_go_on() {
         std::thread::sleep(Duration::from_millis(50));
     };
     assert_eq!(done["pending_free_bytes"], 0, "{done}");
-    // Some ten percent took longer at one percent than all that was left, and the pass for a, with nothing held back.
+    // Some ten percent took longer at one percent than all that was left, and the pass for a, with
+    // nothing held back.
     let (slow, fast) = (fast - slowly, points(&place) - fast);
     assert!(slow > 2 * fast, "{slow} consistency points, then {fast}");
     for (export, count) in [("vol0/lun0@d", 4), ("vol0/lun0@e", 5), ("vol0/lun0", 5)] {

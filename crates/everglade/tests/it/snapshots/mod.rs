@@ -1,5 +1,5 @@
-//! Snapshots as an operator and a client see them (issue 6, items 1 to 3 and 5): command line, REST and NBD against
-//! the real binary.
+//! Snapshots as an operator and a client see them (issue 6, items 1 to 3 and 5): command line, REST
+//! and NBD against the real binary.
 
 mod clones;
 mod diff;

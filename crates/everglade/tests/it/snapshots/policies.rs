@@ -1,5 +1,6 @@
-//! Policies: snapshots that volumes get by themselves. What a clock does to them is tested beside the schedule; here
-//! a daemon finds that it was away, because its book was written back while it was stopped.
+//! Policies: snapshots that volumes get by themselves. What a clock does to them is tested beside
+//! the schedule; here a daemon finds that it was away, because its book was written back while it
+//! was stopped.
 
 use std::fs;
 use std::process::Stdio;
@@ -20,8 +21,8 @@ fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
     within(Duration::from_secs(30), what, is_so);
 }
 
-/// Starts a daemon that finds a book of an earlier version, in which volume `vol0` has policy `p`, these hourly and daily
-/// snapshots were taken for it, and everything was seen to long ago.
+/// Starts a daemon that finds a book of an earlier version, in which volume `vol0` has policy `p`,
+/// these hourly and daily snapshots were taken for it, and everything was seen to long ago.
 fn serve_after_absence(place: &Place, hourly: &[&str], daily: &[&str]) -> Server {
     let mut book =
         "# Written by everglade.\nversion = 1\n[volume.vol0]\npolicy = \"p\"\n".to_owned();

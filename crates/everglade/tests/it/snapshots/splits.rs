@@ -1,4 +1,5 @@
-//! Splits of clones: what the verbs say and refuse, and what clients read when nobody is left to share with.
+//! Splits of clones: what the verbs say and refuse, and what clients read when nobody is left to
+//! share with.
 
 use crate::manage::{ask, ask_json, assert_clean, refused, serve};
 use crate::operate::http;

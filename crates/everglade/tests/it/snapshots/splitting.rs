@@ -1,4 +1,5 @@
-//! Splits that take a dozen consistency points: the volume gets another name meanwhile, and the daemon ends.
+//! Splits that take a dozen consistency points: the volume gets another name meanwhile, and the
+//! daemon ends.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -157,8 +158,8 @@ fn content(number: u64, pass: u64) -> Vec<u8> {
     (pass << 16 | number).to_le_bytes().repeat(512)
 }
 
-/// Rewrites its blocks, pass after pass, each of them flushed, until the server is gone. Returns the last pass that was
-/// flushed, and the next one may have begun.
+/// Rewrites its blocks, pass after pass, each of them flushed, until the server is gone. Returns
+/// the last pass that was flushed, and the next one may have begun.
 fn write(server: &Server, export: &str, mut pass: u64) -> JoinHandle<u64> {
     let mut client = open(server, export);
     let mut ask = move |number: u64, pass: u64| -> std::io::Result<bool> {

@@ -6,8 +6,8 @@
 //! | `base:allocation` | what takes space | 0: it does not, 1: it reads as zeroes |
 //! | `everglade:changed:IMAGE` | what may read differently than in that image of the LUN | 0: it may |
 //!
-//! A session may choose a few of the second kind. Their images are opened with the export, and stay open as long as
-//! it does, so that nobody deletes what a backup compares with.
+//! A session may choose a few of the second kind. Their images are opened with the export, and stay
+//! open as long as it does, so that nobody deletes what a backup compares with.
 
 use everglade_target::{Image, Target};
 
@@ -20,7 +20,8 @@ use crate::wire::option::{options, replies};
 
 /// The number under which the chunks of `base:allocation` are sent; the others follow.
 const ALLOCATION_ID: u32 = 1;
-/// Images that a session may be told the changes since. Each is one more operation for a block status request.
+/// Images that a session may be told the changes since. Each is one more operation for a block
+/// status request.
 const IMAGES_MAX: usize = 16;
 
 /// What a client chose.
@@ -33,8 +34,8 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// What holds for this export: contexts of another one do not count (proto "Metadata querying"). An image that
-    /// was deleted meanwhile cannot be opened; requests say so.
+    /// What holds for this export: contexts of another one do not count (proto "Metadata
+    /// querying"). An image that was deleted meanwhile cannot be opened; requests say so.
     pub(super) fn open(&self, open: &OpenExport, target: &mut dyn Target) -> Vec<Context> {
         if self.export.as_ref() != Some(&open.export.name) {
             return Vec::new();

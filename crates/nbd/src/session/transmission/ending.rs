@@ -102,8 +102,8 @@ impl Transmission {
         Ended::Well
     }
 
-    /// Queues the reply of a request that is answered as a whole. What it says stays charged until it
-    /// was sent.
+    /// Queues the reply of a request that is answered as a whole. What it says stays charged until
+    /// it was sent.
     fn finish(
         &mut self,
         request: &Admitted,

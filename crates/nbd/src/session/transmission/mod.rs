@@ -1,4 +1,5 @@
-//! The transmission phase (proto "Transmission"): requests in, operations to the target, replies out.
+//! The transmission phase (proto "Transmission"): requests in, operations to the target, replies
+//! out.
 //!
 //! ```text
 //! header --judge--> refused --------------------------------> error reply (payload skipped first)
@@ -9,15 +10,16 @@
 //!                     others: one operation ----------+
 //! ```
 //!
-//! A request of at most 1 MiB is one operation, wherever it lies: it is atomic. Longer ones are cut into
-//! slices (`slices`), each of which takes its memory when it begins and frees it when it ends, so that a long
-//! request needs the memory of one slice at a time. A read whose next slice finds no memory waits in
-//! `reading`; nothing behind it is looked at meanwhile.
+//! A request of at most 1 MiB is one operation, wherever it lies: it is atomic. Longer ones are cut
+//! into slices (`slices`), each of which takes its memory when it begins and frees it when it ends,
+//! so that a long request needs the memory of one slice at a time. A read whose next slice finds no
+//! memory waits in `reading`; nothing behind it is looked at meanwhile.
 //!
-//! With chunks, a read is answered slice by slice, in the order in which they are there, unless the client
-//! wants one chunk. Otherwise its reply begins with its outcome, and so does not begin before all slices were
-//! read. What there was no memory to keep is read again when it is sent. Should that fail, which it did not
-//! the first time, the connection is ended: proto "Simple reply message" leaves nothing else.
+//! With chunks, a read is answered slice by slice, in the order in which they are there, unless the
+//! client wants one chunk. Otherwise its reply begins with its outcome, and so does not begin
+//! before all slices were read. What there was no memory to keep is read again when it is sent.
+//! Should that fail, which it did not the first time, the connection is ended: proto "Simple reply
+//! message" leaves nothing else.
 
 mod ending;
 mod payload;
@@ -47,7 +49,8 @@ use verdict::{Law, Refusal};
 const EXTENTS_MAX: u32 = 4096;
 /// Reads that a target is told of together, before the first of them is submitted.
 const FORESEEN_MAX: usize = 32;
-/// Memory charged for each context of a block status request: its extents, as they are sent at most.
+/// Memory charged for each context of a block status request: its extents, as they are sent at
+/// most.
 const EXTENTS_CHARGE: u64 = 16 * EXTENTS_MAX as u64;
 
 /// A session that serves an export.
@@ -230,7 +233,8 @@ impl Transmission {
             Err(step) => return step,
         };
         self.foresee(cx);
-        // Proto "Terminating the transmission phase": DISC has no reply and its fields do not matter.
+        // Proto "Terminating the transmission phase": DISC has no reply and its fields do not
+        // matter.
         if request.command == Command::Disconnect.code() {
             return Step::End;
         }
@@ -319,8 +323,8 @@ impl Transmission {
         let style = self.terms.style;
         let has = |flag: u16| request.flags & flag != 0;
         let durable = has(command_flags::FUA);
-        // Proto leaves requests of length 0 open, but wants no disconnect: nothing is done, well. There is
-        // no way to say so in extents.
+        // Proto leaves requests of length 0 open, but wants no disconnect: nothing is done, well.
+        // There is no way to say so in extents.
         if length == 0 && command != Command::Flush {
             let asker = Asker::of(request);
             let refusal = Refusal::new(Errno::Invalid, "the extents of no bytes");
@@ -527,8 +531,8 @@ impl Transmission {
         }
     }
 
-    /// Others wait for memory, and the peer sends nothing now: carries out what is whole of a long write, and keeps
-    /// the rest of a block where it takes no pages.
+    /// Others wait for memory, and the peer sends nothing now: carries out what is whole of a long
+    /// write, and keeps the rest of a block where it takes no pages.
     pub(super) fn yield_incoming(&mut self, cx: &mut Cx<'_>) {
         let Receiving::Payload(payload) = &mut self.receiving else {
             return;

@@ -6,9 +6,9 @@
 //!                    +------ yield_slice() ---+  what is whole is submitted, the rest of a block goes back
 //! ```
 //!
-//! Pages are made for one slice at a time: a header that promises 32 MiB costs no more than one slice until they
-//! arrive. While others wait for memory, pages are made only for bytes that have arrived, and a slice of a long
-//! request whose bytes do not go on arriving is cut short.
+//! Pages are made for one slice at a time: a header that promises 32 MiB costs no more than one
+//! slice until they arrive. While others wait for memory, pages are made only for bytes that have
+//! arrived, and a slice of a long request whose bytes do not go on arriving is cut short.
 
 use everglade_env::{BLOCK_SIZE, Page};
 use everglade_target::{WriteSpan, span};
@@ -154,8 +154,8 @@ impl Payload {
         self.slice.take()
     }
 
-    /// Gives up memory that waits for bytes. Nothing, if there is none, or if it has more than a block of a request
-    /// that is one operation.
+    /// Gives up memory that waits for bytes. Nothing, if there is none, or if it has more than a
+    /// block of a request that is one operation.
     pub(in crate::session) fn yield_slice(&mut self) -> Option<Yielded> {
         let whole_blocks_are_enough = !self.is_whole();
         let mut slice = self

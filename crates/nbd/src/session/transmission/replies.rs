@@ -9,9 +9,9 @@
 //! | extents | – | `BLOCK_STATUS` or `BLOCK_STATUS_EXT` |
 //! | refusal | its number | `ERROR` with a text, `ERROR_OFFSET` for a slice |
 //!
-//! Blocks that are not stored come from the target as the shared page of zeroes, which is found by its
-//! address: nobody looks at the bytes. Short runs of them are sent as data, because a chunk costs the
-//! client more than a few blocks.
+//! Blocks that are not stored come from the target as the shared page of zeroes, which is found by
+//! its address: nobody looks at the bytes. Short runs of them are sent as data, because a chunk
+//! costs the client more than a few blocks.
 
 use everglade_env::{BLOCK_SIZE, PageRef};
 use everglade_target::{Allocation, Extent, ReadSpan};
@@ -46,8 +46,8 @@ impl Asker {
     }
 }
 
-/// Puts replies of one style into the queue. What is charged for a request is charged until the last message of its
-/// reply was sent.
+/// Puts replies of one style into the queue. What is charged for a request is charged until the
+/// last message of its reply was sent.
 pub(super) struct Replies<'a> {
     pub(super) style: Style,
     pub(super) outgoing: &'a mut Outgoing,
@@ -90,8 +90,9 @@ impl Replies<'_> {
         self.chunk(asker, kinds::OFFSET_HOLE, &hole, Data::None, held, true);
     }
 
-    /// One slice of a read, whose pages are charged; returns what is not any more. `is_part` says that it is not all
-    /// of its request. The last slice ends the reply, and the request's own charge with it.
+    /// One slice of a read, whose pages are charged; returns what is not any more. `is_part` says
+    /// that it is not all of its request. The last slice ends the reply, and the request's own
+    /// charge with it.
     pub(super) fn slice(
         &mut self,
         asker: Asker,
@@ -143,7 +144,8 @@ impl Replies<'_> {
         self.chunk(asker, kind, &data, Data::None, held, ends_reply.is_some());
     }
 
-    /// Success of a block status request: a chunk for each context. `held` bytes stay charged until all were sent.
+    /// Success of a block status request: a chunk for each context. `held` bytes stay charged until
+    /// all were sent.
     pub(super) fn extents(
         &mut self,
         asker: Asker,

@@ -1,14 +1,15 @@
 //! Requests being carried out, and which completion belongs to which.
 //!
-//! The low half of a token is the request's row (16 bits) and the number of the slice, or of the context that a
-//! block status request asks about (16 bits). A row is reused only after all operations of its request completed,
-//! and the number of a slice after its operation did, so a token in flight is unique.
+//! The low half of a token is the request's row (16 bits) and the number of the slice, or of the
+//! context that a block status request asks about (16 bits). A row is reused only after all
+//! operations of its request completed, and the number of a slice after its operation did, so a
+//! token in flight is unique.
 //!
-//! A request of one operation is charged as a whole until its reply was sent. A longer one is charged for each
-//! slice: a slice of a write until its operation is done, one of a read until it was sent, was dropped, or failed.
-//! A long read whose reply begins with its outcome (no chunks, or one) is read to its end before its reply
-//! begins. The data is kept meanwhile if there is memory for it; otherwise the reply owes it, and it is read once
-//! more when it is sent.
+//! A request of one operation is charged as a whole until its reply was sent. A longer one is
+//! charged for each slice: a slice of a write until its operation is done, one of a read until it
+//! was sent, was dropped, or failed. A long read whose reply begins with its outcome (no chunks, or
+//! one) is read to its end before its reply begins. The data is kept meanwhile if there is memory
+//! for it; otherwise the reply owes it, and it is read once more when it is sent.
 
 use everglade_env::Nanos;
 use everglade_target::{Error, Extent, ReadSpan, Reply};
@@ -65,7 +66,8 @@ struct Row {
     submitted: u32,
     /// Operations submitted and not completed.
     in_flight: u16,
-    /// More operations will follow (a write whose payload is incomplete, a read that waits for memory).
+    /// More operations will follow (a write whose payload is incomplete, a read that waits for
+    /// memory).
     growing: bool,
     /// Apart, so that rows are short: most requests are one operation, and are over when it is.
     more: Option<Box<More>>,
@@ -97,7 +99,8 @@ pub(super) struct Completed {
 pub(super) enum Progress {
     /// Nothing yet.
     Waits,
-    /// A slice of a read answered in chunks is there, or failed at an offset. The last one ends the request.
+    /// A slice of a read answered in chunks is there, or failed at an offset. The last one ends the
+    /// request.
     Slice {
         request: Admitted,
         outcome: Result<ReadSpan, (u64, Refusal)>,
@@ -336,7 +339,8 @@ impl Row {
         }
     }
 
-    /// Takes in a slice of a request that is answered at its end. Returns the memory that it does not keep.
+    /// Takes in a slice of a request that is answered at its end. Returns the memory that it does
+    /// not keep.
     fn take_in_slice(
         &mut self,
         range: (u64, u32),
@@ -411,7 +415,8 @@ impl Row {
     }
 }
 
-/// What a read returned. The bytes sent must be the bytes asked for, or the client loses track of the stream.
+/// What a read returned. The bytes sent must be the bytes asked for, or the client loses track of
+/// the stream.
 fn data_of(range: (u64, u32), result: Result<Reply, Error>) -> Result<ReadSpan, Error> {
     match result? {
         Reply::Data(span) => {

@@ -80,8 +80,8 @@ impl Law<'_> {
                 return Err(Refusal::invalid(text));
             }
         }
-        // Proto `NBD_CMD_WRITE_ZEROES`: refused unless it is faster than writing. What takes space is
-        // written like other data.
+        // Proto `NBD_CMD_WRITE_ZEROES`: refused unless it is faster than writing. What takes space
+        // is written like other data.
         let fast = FAST_ZERO | NO_HOLE;
         if command == Command::WriteZeroes && request.flags & fast == fast {
             let text = "zeroes that take space are not faster than a write";
@@ -114,8 +114,8 @@ impl Law<'_> {
         }
     }
 
-    /// Proto "Command flags": FUA must be accepted with every command, the others only where they mean
-    /// something and what they belong to was negotiated.
+    /// Proto "Command flags": FUA must be accepted with every command, the others only where they
+    /// mean something and what they belong to was negotiated.
     fn flags_allowed(&self, command: Command) -> u16 {
         let special = match command {
             Command::Read if self.terms.style.has_chunks() => DF,

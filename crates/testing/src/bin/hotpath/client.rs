@@ -1,10 +1,11 @@
-//! The client's end of a connection: bytes of requests in, bytes of replies out, nothing of which is looked at
-//! while instructions are counted but how many replies there were.
+//! The client's end of a connection: bytes of requests in, bytes of replies out, nothing of which
+//! is looked at while instructions are counted but how many replies there were.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 
-/// Both directions of a socket. A read finds what the client queued; what is written is counted and dropped.
+/// Both directions of a socket. A read finds what the client queued; what is written is counted and
+/// dropped.
 #[derive(Default)]
 pub(crate) struct Wire {
     to_server: VecDeque<u8>,

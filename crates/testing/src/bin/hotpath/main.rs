@@ -1,9 +1,11 @@
-//! `hotpath PATH COUNT`: one hot path of the server, again and again, for `cargo xtask bench instructions` to
-//! count the instructions of under callgrind. What noise of a shared machine cannot change.
+//! `hotpath PATH COUNT`: one hot path of the server, again and again, for
+//! `cargo xtask bench instructions` to count the instructions of under callgrind. What noise of a
+//! shared machine cannot change.
 //!
-//! A request goes in as bytes of NBD and its reply comes out as bytes; the engine under it is the real one, on
-//! one reactor; what is left out is the kernel: sockets are byte queues and the device is memory ([`ram`]).
-//! Everything before [`measured`] is set-up; callgrind is told to count inside of that function only.
+//! A request goes in as bytes of NBD and its reply comes out as bytes; the engine under it is the
+//! real one, on one reactor; what is left out is the kernel: sockets are byte queues and the device
+//! is memory ([`ram`]). Everything before [`measured`] is set-up; callgrind is told to count inside
+//! of that function only.
 
 mod client;
 mod path;

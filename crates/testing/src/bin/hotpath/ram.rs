@@ -1,5 +1,5 @@
-//! A device in memory whose operations complete at once, in order. As cheap as an outside can be, so that what
-//! is counted is the server.
+//! A device in memory whose operations complete at once, in order. As cheap as an outside can be,
+//! so that what is counted is the server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -131,8 +131,8 @@ impl Rig {
         panic!("a request was never answered");
     }
 
-    /// `depth` requests at once, like a client that keeps as many in flight. `payload` is what each write
-    /// carries.
+    /// `depth` requests at once, like a client that keeps as many in flight. `payload` is what each
+    /// write carries.
     pub(crate) fn requests(&mut self, command: u16, offsets: &[u64], payload: &[u8], reply: u64) {
         let before = self.wire.received_bytes;
         for offset in offsets {

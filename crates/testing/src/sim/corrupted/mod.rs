@@ -1,14 +1,17 @@
-//! Every block of metadata of a pool is damaged, one at a time, in each of several ways, and then the pool is worked on.
+//! Every block of metadata of a pool is damaged, one at a time, in each of several ways, and then
+//! the pool is worked on.
 //!
-//! The pool has snapshots, a deletion of one under way, shared blocks of LUNs that were cloned, a clone that went its own
-//! way, a LUN that is being deleted. A case is a block ([`anatomy`]), a way to damage it, and something that is done:
-//! blocks are written, or trimmed, a LUN or a snapshot is deleted, a snapshot is taken, or restored. Then come a
-//! consistency point, time for the background, a power cut, a start, and a look at everything.
+//! The pool has snapshots, a deletion of one under way, shared blocks of LUNs that were cloned, a
+//! clone that went its own way, a LUN that is being deleted. A case is a block ([`anatomy`]), a way
+//! to damage it, and something that is done: blocks are written, or trimmed, a LUN or a snapshot is
+//! deleted, a snapshot is taken, or restored. Then come a consistency point, time for the
+//! background, a power cut, a start, and a look at everything.
 //!
-//! 1. What can be derived costs nothing: the pool opens, all is done and durable, all reads are right, and the verifier
-//!    finds the pool clean.
+//! 1. What can be derived costs nothing: the pool opens, all is done and durable, all reads are
+//!    right, and the verifier finds the pool clean.
 //! 2. What cannot be derived costs what hangs below it, and never yields wrong data.
-//! 3. At each write from the start to the end the power may fail, and what was acknowledged before is there.
+//! 3. At each write from the start to the end the power may fail, and what was acknowledged before
+//!    is there.
 
 mod anatomy;
 
@@ -590,7 +593,8 @@ pub(super) fn cases() -> Result<Cases, Failure> {
 mod tests {
     use super::*;
 
-    /// Each block that can be derived, each block that cannot, with some way to damage it and something that is done.
+    /// Each block that can be derived, each block that cannot, with some way to damage it and
+    /// something that is done.
     #[test]
     fn every_block_of_metadata_may_be_damaged() {
         let pool = prepare().unwrap_or_else(|failure| panic!("{failure}"));

@@ -153,9 +153,9 @@ impl Life<'_> {
         };
     }
 
-    /// A restore may have happened before a client's read: then all of that shows the target, with the client's
-    /// changes from some number on on top of it, at least with none that was answered before the restore was asked
-    /// for. Called when a restore is asked for, and when a read ends.
+    /// A restore may have happened before a client's read: then all of that shows the target, with
+    /// the client's changes from some number on on top of it, at least with none that was answered
+    /// before the restore was asked for. Called when a restore is asked for, and when a read ends.
     pub(super) fn may_show_target(&mut self, client: usize) {
         let it = &self.known.clients[client];
         let volume = &self.known.volumes[it.volume];
@@ -179,7 +179,8 @@ impl Life<'_> {
         self.known.clients[client].reading.after.extend(images);
     }
 
-    /// Compares all that a read saw with the images that it may show: it is one of them, not something of each.
+    /// Compares all that a read saw with the images that it may show: it is one of them, not
+    /// something of each.
     fn judge_read(&mut self, client: usize, seen: &[Seen]) {
         let reading = std::mem::take(&mut self.known.clients[client].reading);
         let images: Vec<_> = reading.before.iter().chain(&reading.after).collect();
@@ -194,7 +195,8 @@ impl Life<'_> {
         }
         if !best.is_empty() {
             self.fail(format!(
-                "ReadAfterWrite: client {client} reads what is none of {} images; of the one that fits best {} \
+                "ReadAfterWrite: client {client} reads what is none of {} images; of the one that \
+                fits best {} \
                  blocks differ (block, is, should be): {:?}",
                 images.len(),
                 best.len(),

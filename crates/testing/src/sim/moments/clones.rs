@@ -1,9 +1,9 @@
 //! Clones of LUNs, made while clients and administrators go on.
 //!
-//! Each is made from a snapshot that somebody has looked at, or from another clone as it is, which may go in the same freeze, under
-//! a name that is never used again, and nobody writes to it.
-//! So wherever it is, in the volume, after restores, or in a clone of the volume, it shows what is known from the
-//! beginning; whether it is there yet nobody can know.
+//! Each is made from a snapshot that somebody has looked at, or from another clone as it is, which
+//! may go in the same freeze, under a name that is never used again, and nobody writes to it. So
+//! wherever it is, in the volume, after restores, or in a clone of the volume, it shows what is
+//! known from the beginning; whether it is there yet nobody can know.
 
 use everglade_engine::admin::{self, Change};
 
@@ -80,8 +80,8 @@ impl Life<'_> {
         Some(Task::LunClone)
     }
 
-    /// Clones a clone as it is, and now and then asks at once for the end of the one it is of, so that both come into one
-    /// freeze.
+    /// Clones a clone as it is, and now and then asks at once for the end of the one it is of, so
+    /// that both come into one freeze.
     fn clone_a_clone(&mut self, volume: usize, of: String) -> Change {
         let clone = format!("c{}", self.known.next_name);
         self.known.next_name += 1;
@@ -162,7 +162,8 @@ impl Life<'_> {
             for (slot, (block, seen)) in image.iter().zip(seen).enumerate() {
                 if seen.is_some_and(|seen| seen != *block) {
                     return Err(format!(
-                        "Foreign: clone {}/{clone}: client {client} block {slot} was {block}, is {seen:?}",
+                        "Foreign: clone {}/{clone}: client {client} block {slot} was {block}, is \
+                        {seen:?}",
                         it.name
                     ));
                 }
@@ -185,7 +186,8 @@ impl Life<'_> {
         Ok(true)
     }
 
-    /// Ends clones that are being made and deletes those that are there. False when the power failed.
+    /// Ends clones that are being made and deletes those that are there. False when the power
+    /// failed.
     pub(super) fn delete_lun_clones(&mut self) -> Result<bool, Failure> {
         let volumes = 0..self.known.volumes.len();
         for volume in volumes.clone() {

@@ -1,9 +1,10 @@
 //! The end: what is deleted gives its space back, and the counters knew how much.
 //!
-//! Half of the times all clones are split first, and what they were cloned from goes before anybody looks at them. What
-//! is a clone then is deleted, those of clones first. All clients' blocks are discarded, and of each volume all snapshots but one are deleted. Then that one alone
-//! holds its data, so it must count all of that as exclusive. Without it nothing is left but what empty volumes
-//! have: a block that nobody released shows here.
+//! Half of the times all clones are split first, and what they were cloned from goes before anybody
+//! looks at them. What is a clone then is deleted, those of clones first. All clients' blocks are
+//! discarded, and of each volume all snapshots but one are deleted. Then that one alone holds its
+//! data, so it must count all of that as exclusive. Without it nothing is left but what empty
+//! volumes have: a block that nobody released shows here.
 
 use everglade_engine::SplitState;
 use everglade_engine::admin::Change;
@@ -79,7 +80,8 @@ impl Life<'_> {
         Ok(true)
     }
 
-    /// Splits all clones, empties what they were cloned from, and looks at them. False when the power failed.
+    /// Splits all clones, empties what they were cloned from, and looks at them. False when the
+    /// power failed.
     fn split_clones(&mut self) -> Result<bool, Failure> {
         let all = 0..self.known.volumes.len();
         let clones: Vec<usize> = all
@@ -245,7 +247,8 @@ impl Life<'_> {
         let bytes = data * BLOCK_SIZE as u64;
         if info.exclusive_bytes < bytes || info.exclusive_bytes > info.logical_bytes {
             return Err(Failure::new(format!(
-                "Counters: {}@{name} alone has {bytes} bytes of data, but counts {} of {} as exclusive",
+                "Counters: {}@{name} alone has {bytes} bytes of data, but counts {} of {} as \
+                exclusive",
                 it.name, info.exclusive_bytes, info.logical_bytes
             )));
         }

@@ -1,24 +1,28 @@
 //! Moments: snapshots come, go and are restored while many clients write, discard, flush and read.
 //!
-//! Each client has some blocks of a LUN to itself and asks for one change at a time (`track`), so every image of
-//! a volume is, for each client, a number of its changes. Several clients, on several reactors and LUNs, work at
-//! once; administrators work on each volume meanwhile. Promises:
+//! Each client has some blocks of a LUN to itself and asks for one change at a time (`track`), so
+//! every image of a volume is, for each client, a number of its changes. Several clients, on
+//! several reactors and LUNs, work at once; administrators work on each volume meanwhile. Promises:
 //!
-//! 1. A snapshot is a moment: it has every change that was answered before it was asked for, none that was asked
-//!    for after it was answered, and with a change everything that was answered before that was asked for.
+//! 1. A snapshot is a moment: it has every change that was answered before it was asked for, none
+//!    that was asked for after it was answered, and with a change everything that was answered
+//!    before that was asked for.
 //! 2. Whoever reads a snapshot sees the same bytes, always.
-//! 3. A restore is a moment: each change that was under way is in the safety snapshot, or on top of the target; or
-//!    with what is newer it is discarded as if the volume had been as it is from that moment on.
-//!    Each read shows the image before or the one after, all blocks of it the same one; when anybody has seen the one
-//!    after, nobody sees the one before any more, and it was not refused.
-//! 4. After a power cut all of this holds, and what was durable is there; an administrative change happened or did
-//!    not.
-//! 5. A volume that is deleted comes back empty, or as a clone of a snapshot of another: then it has that image, all of
-//!    it or none, whatever becomes of the other, and neither that snapshot nor its volume goes before the clone.
-//! 6. A clone that is split meanwhile stays what it is; when that is done nothing needs its base any more.
-//! 7. LUNs and snapshots get other names, and each is what it was: a LUN is restored under its present name from a
-//!    snapshot that has it under an older one, and a volume with the names that its LUNs had. What is held cannot be
-//!    deleted.
+//! 3. A restore is a moment: each change that was under way is in the safety snapshot, or on top of
+//!    the target; or with what is newer it is discarded as if the volume had been as it is from
+//!    that moment on. Each read shows the image before or the one after, all blocks of it the same
+//!    one; when anybody has seen the one after, nobody sees the one before any more, and it was not
+//!    refused.
+//! 4. After a power cut all of this holds, and what was durable is there; an administrative change
+//!    happened or did not.
+//! 5. A volume that is deleted comes back empty, or as a clone of a snapshot of another: then it
+//!    has that image, all of it or none, whatever becomes of the other, and neither that snapshot
+//!    nor its volume goes before the clone.
+//! 6. A clone that is split meanwhile stays what it is; when that is done nothing needs its base
+//!    any more.
+//! 7. LUNs and snapshots get other names, and each is what it was: a LUN is restored under its
+//!    present name from a snapshot that has it under an older one, and a volume with the names that
+//!    its LUNs had. What is held cannot be deleted.
 //! 8. Devices may fail, loudly or silently: then an error may be the answer, wrong data never.
 
 mod clients;
@@ -224,7 +228,8 @@ impl Known {
         let client = |index: usize| Client {
             volume: index / plan.clients,
             lun: index % plan.clients % LUNS,
-            // Beside each other, or a level-1 block apart; in all volumes the same, so that clones have the same.
+            // Beside each other, or a level-1 block apart; in all volumes the same, so that clones
+            // have the same.
             first_block: (index % plan.clients) as u64
                 * [plan.width, 300][usize::from(plan.is_apart)].max(plan.width) as u64,
             reactor: index % plan.reactors,
@@ -371,7 +376,8 @@ impl<'a> Life<'a> {
 /// # Errors
 /// A promise was broken.
 pub fn run(seed: Seed, plan: Plan, maker: &EngineMaker) -> Result<Report, Failure> {
-    // Otherwise a consistency point does a whole scan, and none is ever cut, or met by clients, in the middle.
+    // Otherwise a consistency point does a whole scan, and none is ever cut, or met by clients, in
+    // the middle.
     let regions = [1, 1, 2, 5, maker.reclaim_regions];
     let maker = &EngineMaker {
         reclaim_regions: regions[Rng::for_part(seed.0, "reclaim").index(5)],

@@ -1,7 +1,7 @@
 //! Other names for LUNs and snapshots, and holds that stay.
 //!
-//! A LUN is its file, not its name: a snapshot keeps the name that it had, a restored LUN the one that it has, and a
-//! restored volume has the names of its snapshot again.
+//! A LUN is its file, not its name: a snapshot keeps the name that it had, a restored LUN the one
+//! that it has, and a restored volume has the names of its snapshot again.
 
 use std::collections::BTreeSet;
 
@@ -160,7 +160,8 @@ impl Life<'_> {
         }
     }
 
-    /// After a start: snapshots are held as they were; of a change under way (snapshot and tag) either is right.
+    /// After a start: snapshots are held as they were; of a change under way (snapshot and tag)
+    /// either is right.
     pub(super) fn judge_holds(
         &mut self,
         volume: usize,

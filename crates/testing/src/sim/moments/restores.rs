@@ -1,7 +1,9 @@
-//! Restores of a volume or of one of its LUNs: when they happened, and what must be there after them.
+//! Restores of a volume or of one of its LUNs: when they happened, and what must be there after
+//! them.
 //!
-//! asked for ─▶ answered ─▶ clients end what they began ─▶ the safety snapshot is looked at, if there is one ─▶ the image
-//! is looked at ─▶ what came before it is forgotten; where no snapshot tells that, after a consistency point
+//! asked for ─▶ answered ─▶ clients end what they began ─▶ the safety snapshot is looked at, if
+//! there is one ─▶ the image is looked at ─▶ what came before it is forgotten; where no snapshot
+//! tells that, after a consistency point
 
 use super::Life;
 use super::tasks::Asked;
@@ -43,7 +45,8 @@ impl Life<'_> {
             self.move_base(volume, &goal, &chosen);
             return Ok(Task::None);
         }
-        // A change that was overwritten since may have come before or after it, which shows only if power fails.
+        // A change that was overwritten since may have come before or after it, which shows only if
+        // power fails.
         self.ask(volume, Asked::Task, None);
         let seen = seen.to_vec();
         Ok(Task::Seal { goal, seen })
@@ -73,8 +76,8 @@ impl Life<'_> {
         })
     }
 
-    /// A restore was made after so many changes of each client: only later ones count, and not all of them are
-    /// durable.
+    /// A restore was made after so many changes of each client: only later ones count, and not all
+    /// of them are durable.
     pub(super) fn move_base(&mut self, volume: usize, goal: &Goal, from: &[usize]) {
         let it = &self.known.volumes[volume];
         let image = it.snapshots[&goal.target].image.as_ref();

@@ -1,4 +1,5 @@
-//! What is there after a start: everything that was durable, whole, and of what was under way all or nothing.
+//! What is there after a start: everything that was durable, whole, and of what was under way all
+//! or nothing.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,8 @@ use super::{Failure, LUNS, Life};
 use crate::system::System;
 
 impl Life<'_> {
-    /// Compares everything with what is known, and goes on from what is there. False when the power failed.
+    /// Compares everything with what is known, and goes on from what is there. False when the power
+    /// failed.
     pub(super) fn settle(&mut self) -> Result<bool, Failure> {
         self.actions = 0;
         // Nobody goes on with what was under way.
@@ -70,7 +72,8 @@ impl Life<'_> {
             }
             Task::Restore { .. } if self.known.volumes[volume].shown.is_some() => {
                 return Err(Failure::new(format!(
-                    "Durable: a client saw the target of a restore of {name}, which has not happened"
+                    "Durable: a client saw the target of a restore of {name}, which has not \
+                    happened"
                 )));
             }
             Task::Drain(goal)
@@ -170,7 +173,8 @@ impl Life<'_> {
         Ok(true)
     }
 
-    /// Compares a volume to which nothing happens with what is known of it. False when the power failed.
+    /// Compares a volume to which nothing happens with what is known of it. False when the power
+    /// failed.
     pub(super) fn judge_quiet(&mut self, volume: usize) -> Result<bool, Failure> {
         let names = self.known.volumes[volume].snapshots.keys();
         let names: Vec<Option<String>> = names.cloned().map(Some).chain([None]).collect();
@@ -223,7 +227,8 @@ impl Life<'_> {
         self.pump(&|life| life.is_quiet())
     }
 
-    /// What volumes and LUNs are missing is to be made. Until it is, nobody expects to find it after a start.
+    /// What volumes and LUNs are missing is to be made. Until it is, nobody expects to find it
+    /// after a start.
     pub(super) fn plan_building(&mut self) {
         let exports = self.system.target(0).exports();
         let names = self.system.volumes().unwrap_or_default();

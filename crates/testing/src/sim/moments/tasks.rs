@@ -205,7 +205,8 @@ impl Life<'_> {
         };
     }
 
-    /// A clone that was asked for may be refused because its base is gone, if somebody deletes that.
+    /// A clone that was asked for may be refused because its base is gone, if somebody deletes
+    /// that.
     fn may_lack_base(&self, volume: usize) -> bool {
         let Task::Clone(base) = &self.known.volumes[volume].task else {
             return false;
@@ -393,7 +394,8 @@ impl Life<'_> {
         }
     }
 
-    /// Reads a client's blocks of a LUN by its full name. Of one that cannot be opened nothing is seen.
+    /// Reads a client's blocks of a LUN by its full name. Of one that cannot be opened nothing is
+    /// seen.
     pub(super) fn read_as(&mut self, volume: usize, client: usize, name: &str) {
         let it = &self.known.clients[client];
         let (reactor, first, width) = (it.reactor, it.first_block, it.track.base.len());
@@ -507,8 +509,8 @@ impl Life<'_> {
         }
     }
 
-    /// Compares a snapshot with what it must be. Returns how many changes of each client it may have, if it was
-    /// seen for the first time.
+    /// Compares a snapshot with what it must be. Returns how many changes of each client it may
+    /// have, if it was seen for the first time.
     pub(super) fn judge_shot(
         &mut self,
         volume: usize,
@@ -522,7 +524,8 @@ impl Life<'_> {
                 for (slot, (block, seen)) in image.iter().zip(seen).enumerate() {
                     if seen.is_some_and(|seen| seen != *block) {
                         return Err(format!(
-                            "Foreign: {}@{name} changed: client {client} block {slot} was {block}, is {seen:?}",
+                            "Foreign: {}@{name} changed: client {client} block {slot} was {block}, \
+                            is {seen:?}",
                             it.name
                         ));
                     }
@@ -568,8 +571,9 @@ impl Life<'_> {
         Ok(fits.into_iter().zip(counts).map(later).collect())
     }
 
-    /// Compares the active image with what it may be, after a restore to a target if there was one: for each client
-    /// the numbers of its changes that may have come before it are given. Returns the number that did.
+    /// Compares the active image with what it may be, after a restore to a target if there was one:
+    /// for each client the numbers of its changes that may have come before it are given. Returns
+    /// the number that did.
     pub(super) fn judge_active(
         &self,
         volume: usize,
@@ -800,7 +804,8 @@ impl Life<'_> {
             }
             95..99 => {
                 let mut restore = None;
-                // With clones or holds it may be refused, and then the restore would not be in vain.
+                // With clones or holds it may be refused, and then the restore would not be in
+                // vain.
                 let is_doomed = self.rng.one_in(2)
                     && !self.has_clones(volume)
                     && !self.known.volumes[volume].may_be_held();
@@ -897,7 +902,8 @@ impl Life<'_> {
         }
     }
 
-    /// An orderly end: everything that was answered is durable then, unless a device failed its last consistency point.
+    /// An orderly end: everything that was answered is durable then, unless a device failed its
+    /// last consistency point.
     pub(super) fn stop(&mut self) -> Result<(), crate::sim::Failure> {
         self.system.request_stop();
         self.pump(&|life| life.system.is_stopped())?;

@@ -1,8 +1,9 @@
-//! What one client did to the blocks that only it changes, and which beginnings of that an image can be.
+//! What one client did to the blocks that only it changes, and which beginnings of that an image
+//! can be.
 //!
-//! A client asks for one change at a time, so an image of its blocks is what some number of its changes, from the
-//! first on, made of them. Every block written is unlike any other, so an image tells that number, up to changes
-//! that changed nothing.
+//! A client asks for one change at a time, so an image of its blocks is what some number of its
+//! changes, from the first on, made of them. Every block written is unlike any other, so an image
+//! tells that number, up to changes that changed nothing.
 
 use everglade_env::BLOCK_SIZE;
 
@@ -98,8 +99,8 @@ impl Track {
         self.blocks(&self.base, 0, self.changes.len())
     }
 
-    /// What does not fit, for people: of the number of changes that explains most, the blocks that it does not
-    /// explain, with what they are and what they would be.
+    /// What does not fit, for people: of the number of changes that explains most, the blocks that
+    /// it does not explain, with what they are and what they would be.
     pub(super) fn odd(
         &self,
         base: &[Value],
@@ -112,15 +113,16 @@ impl Track {
         let best = best.unwrap_or(0);
         let odd = odd_of(best);
         format!(
-            "{best} of {} changes ({least} to {most} are right) fit best, but for {} (block, is, should be): {:?}",
+            "{best} of {} changes ({least} to {most} are right) fit best, but for {} (block, is, \
+            should be): {:?}",
             self.changes.len(),
             odd.len(),
             &odd[..odd.len().min(8)]
         )
     }
 
-    /// For how many changes, from `least` to `most`, of which those from `from` on were made to `base`, the blocks
-    /// look like `seen`.
+    /// For how many changes, from `least` to `most`, of which those from `from` on were made to
+    /// `base`, the blocks look like `seen`.
     pub(super) fn fits(
         &self,
         base: &[Value],
@@ -139,8 +141,8 @@ impl Track {
     }
 }
 
-/// For each track the least number of its changes, of those that fit, so that whatever was answered before one
-/// that is in the image was asked for is in the image too.
+/// For each track the least number of its changes, of those that fit, so that whatever was answered
+/// before one that is in the image was asked for is in the image too.
 pub(super) fn least_consistent(
     tracks: &[&Track],
     fits: &[Vec<usize>],
@@ -170,7 +172,8 @@ pub(super) fn least_consistent(
             if counts[index] < needed {
                 let more = fits[index].iter().find(|count| **count >= needed);
                 counts[index] = *more.ok_or(format!(
-                    "Prefix: client {index} has {} changes in the image, but {needed} were answered before \
+                    "Prefix: client {index} has {} changes in the image, but {needed} were \
+                    answered before \
                      something that is in it was asked for",
                     counts[index]
                 ))?;

@@ -13,8 +13,8 @@ pub(super) type Image = Vec<Vec<Value>>;
 pub(super) struct Shot {
     /// What it shows, once somebody has looked.
     pub(super) image: Option<Image>,
-    /// Changes of each client that were answered before it was asked for, and that were asked for before it was
-    /// answered: what it may have.
+    /// Changes of each client that were answered before it was asked for, and that were asked for
+    /// before it was answered: what it may have.
     pub(super) bounds: Vec<(usize, usize)>,
     /// What the LUNs are called in it.
     pub(super) luns: Vec<String>,
@@ -35,7 +35,8 @@ pub(super) enum Task {
     Restore { goal: Goal, least: Vec<usize> },
     /// It was answered; clients end what they began before or during it.
     Drain(Goal),
-    /// What was seen after it is made durable, where nothing else tells which changes came before it.
+    /// What was seen after it is made durable, where nothing else tells which changes came before
+    /// it.
     Seal { goal: Goal, seen: Vec<Vec<Seen>> },
     /// A snapshot is held, deleted in vain, and released.
     Hold,
@@ -57,8 +58,8 @@ pub(super) enum Task {
     Point { least: Vec<usize> },
     /// Somebody looks at all blocks of a snapshot, or of the active image.
     Look { after: After },
-    /// Its deletion was asked for; a restore may be on its way too: its target, its safety snapshot, and how many
-    /// changes that has at least.
+    /// Its deletion was asked for; a restore may be on its way too: its target, its safety
+    /// snapshot, and how many changes that has at least.
     Raze {
         restore: Option<(String, String, Vec<usize>)>,
     },
@@ -160,8 +161,9 @@ pub(super) struct Volume {
     pub(super) reads: usize,
     /// Numbers of changes of each client that may have been before the last restore.
     pub(super) from: Vec<Vec<usize>>,
-    /// Somebody saw what the restore under way goes to, when so many changes of each client had been asked for: nobody
-    /// sees anything else from then on, and what is asked for later comes on top of it.
+    /// Somebody saw what the restore under way goes to, when so many changes of each client had
+    /// been asked for: nobody sees anything else from then on, and what is asked for later comes on
+    /// top of it.
     pub(super) shown: Option<Vec<usize>>,
 }
 

@@ -7,8 +7,8 @@ use crate::Rng;
 use crate::sim::asker::Lun;
 use crate::workload::contents;
 
-/// LUNs of a snapshot that can be restored under their names: they are gone and nobody else has the name, or they
-/// are there and still called so.
+/// LUNs of a snapshot that can be restored under their names: they are gone and nobody else has the
+/// name, or they are there and still called so.
 pub(in super::super) fn restorable(state: &State, snapshot: &str) -> Vec<String> {
     let is_free = |(name, then): &(&String, &Lun)| {
         let now = state

@@ -1,4 +1,5 @@
-//! What changed since a snapshot: exactly the blocks that were written or discarded since, wherever they are now.
+//! What changed since a snapshot: exactly the blocks that were written or discarded since, wherever
+//! they are now.
 
 use std::collections::BTreeMap;
 
@@ -147,9 +148,9 @@ fn an_image_of_another_volume_is_nothing_to_compare_with() {
     assert!(error.to_string().contains("same volume"), "{error}");
 }
 
-/// A snapshot of a LUN that was shrunk has blocks beyond its end until they are freed there. They read as nothing, so a
-/// longer image that has them too differs from it, wherever the end is: in a level-1 block, between two, in a stripe or
-/// between two of those.
+/// A snapshot of a LUN that was shrunk has blocks beyond its end until they are freed there. They
+/// read as nothing, so a longer image that has them too differs from it, wherever the end is: in a
+/// level-1 block, between two, in a stripe or between two of those.
 #[test]
 fn what_lies_beyond_the_end_of_an_earlier_image_is_zeroes() {
     const STRIPE: u64 = 8 * 255;

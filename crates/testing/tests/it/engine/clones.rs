@@ -1,4 +1,5 @@
-//! Clones: writable volumes that begin as a snapshot of another, and what may and may not be deleted then.
+//! Clones: writable volumes that begin as a snapshot of another, and what may and may not be
+//! deleted then.
 
 use everglade_check::Kind as Problem;
 use everglade_engine::admin::{Change, Error};
@@ -237,7 +238,8 @@ impl Rig {
         })
     }
 
-    /// A snapshot with a LUN, m, that is being deleted: its name is only read if the snapshot is restored.
+    /// A snapshot with a LUN, m, that is being deleted: its name is only read if the snapshot is
+    /// restored.
     pub(super) fn snapshot_of_a_deletion(&mut self, name: &str) {
         let create = Change::CreateLun {
             volume: own("v"),
@@ -255,7 +257,8 @@ impl Rig {
         assert_eq!(answers, [Ok(()), Ok(())]);
     }
 
-    /// Worlds in each of which a block with names of LUNs that are being deleted is damaged, after a restart.
+    /// Worlds in each of which a block with names of LUNs that are being deleted is damaged, after
+    /// a restart.
     pub(super) fn with_damaged_hidden_names(mut self) -> Vec<Rig> {
         for _ in 0..5 {
             self.rest();
@@ -271,7 +274,8 @@ impl Rig {
             bad.flip_bit(0, block, 32_700);
             rig.fork(bad)
         });
-        // Names of the active image make the aggregate read-only; those of the snapshot are left to the restore.
+        // Names of the active image make the aggregate read-only; those of the snapshot are left to
+        // the restore.
         damaged.filter(Rig::is_online).collect()
     }
 
@@ -279,7 +283,8 @@ impl Rig {
         self.system.lun_clone(volume)
     }
 
-    /// What the verifier finds wrong after a power cut now; that blocks are lost, or were damaged, is not among it.
+    /// What the verifier finds wrong after a power cut now; that blocks are lost, or were damaged,
+    /// is not among it.
     pub(super) fn problems(&self) -> Vec<String> {
         let world = SimWorld::restart(self.images(), Seed(self.lives), 1);
         let report = everglade_check::check(&*world.storage(), &world.devices(), &mut |_| {});
@@ -445,8 +450,9 @@ fn refusals_say_what_is_wrong_and_change_nothing() {
     drop(rig);
 }
 
-/// A clone begins with the overflow file of its base. Giving it an old place had to load a block of it, and when that
-/// had to wait the place was forgotten: a block that nothing refers to stayed in use.
+/// A clone begins with the overflow file of its base. Giving it an old place had to load a block of
+/// it, and when that had to wait the place was forgotten: a block that nothing refers to stayed in
+/// use.
 #[test]
 fn an_overflow_file_that_is_not_empty_loses_nothing() {
     let verdict = Kind::Moments.run(Seed(0x6a44_cbb2_072b_a765), 0);

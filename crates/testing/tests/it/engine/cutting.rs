@@ -59,7 +59,8 @@ fn some_three_operations_survive_a_cut_at_every_write() {
     sequences(3, 61, 7, Thoroughness::SOME);
 }
 
-/// Runs cases of the exhaustive simulation, which as a whole is for `cargo xtask sim --kind exhaustive`.
+/// Runs cases of the exhaustive simulation, which as a whole is for
+/// `cargo xtask sim --kind exhaustive`.
 fn cases(numbers: impl Iterator<Item = u64>) -> Report {
     let prepared = exhaustive::Exhaustive::new(Seed(34));
     let prepared = prepared.unwrap_or_else(|failure| panic!("{failure}"));
@@ -108,8 +109,9 @@ fn random_short_runs_survive_a_cut_at_every_write() {
     }
 }
 
-/// A write beyond the old end of a LUN was logged, and the growth that made room for it was not committed. The recovery
-/// left the write out, committed the others and was cut; the next one has nothing to leave out.
+/// A write beyond the old end of a LUN was logged, and the growth that made room for it was not
+/// committed. The recovery left the write out, committed the others and was cut; the next one has
+/// nothing to leave out.
 #[test]
 fn what_a_recovery_left_out_is_missing_after_the_next_one_too() {
     let report = cuts::run_of_seed(Seed(233), &EngineMaker::of_seed(Seed(233)));

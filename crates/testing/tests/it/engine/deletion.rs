@@ -393,8 +393,9 @@ fn a_thousand_snapshots_go_in_one_pass_and_those_that_stay_read_as_before() {
     drop(rig.restart());
 }
 
-/// Blocks of the maps that are the same for a victim and its neighbours are not looked into: where nothing was written
-/// between two snapshots only the one that has the bits of the victim's map itself.
+/// Blocks of the maps that are the same for a victim and its neighbours are not looked into: where
+/// nothing was written between two snapshots only the one that has the bits of the victim's map
+/// itself.
 #[test]
 fn a_delete_pass_skips_what_is_the_same_for_everybody() {
     // More vvbns than a map block is for.

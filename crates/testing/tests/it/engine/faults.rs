@@ -1,4 +1,5 @@
-//! Devices that fail: what cannot be read fails alone, what cannot be written makes the aggregate read-only.
+//! Devices that fail: what cannot be read fails alone, what cannot be written makes the aggregate
+//! read-only.
 
 use everglade_engine::State;
 use everglade_engine::admin::Change;
@@ -106,7 +107,8 @@ fn what_cannot_be_written_leaves_the_aggregate_readable_and_a_restart_recovers()
         panic!("a read is answered with data")
     };
     assert_eq!(span.to_vec(), contents(5, 16 * BLOCK)[BLOCK_SIZE..]);
-    // What was written is in memory, and nobody may take it for durable; nothing more reaches the device.
+    // What was written is in memory, and nobody may take it for durable; nothing more reaches the
+    // device.
     let writes = rig.world.writes();
     ask(&rig.world, &mut system, "v/l", read(0, 1)).expect("also what was not acknowledged");
     let flushed = ask(&rig.world, &mut system, "v/l", Op::Flush);
@@ -133,8 +135,9 @@ fn what_cannot_be_written_leaves_the_aggregate_readable_and_a_restart_recovers()
     );
 }
 
-/// Where space is short a write is asked what it replaces, and so it is right after a start, when nobody knows how much
-/// there is. It was answered with an error where the block that says so is damaged, though it needs nothing of it.
+/// Where space is short a write is asked what it replaces, and so it is right after a start, when
+/// nobody knows how much there is. It was answered with an error where the block that says so is
+/// damaged, though it needs nothing of it.
 #[test]
 fn a_whole_block_below_a_damaged_block_is_written_or_there_is_no_space_for_it() {
     for is_full in [false, true] {

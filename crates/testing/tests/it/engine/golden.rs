@@ -1,5 +1,5 @@
-//! Pools as version 1 of the format has them (decision 0018): one with snapshots, one with everything that is shared, one
-//! with everything that is going, one with a history of every shape.
+//! Pools as version 1 of the format has them (decision 0018): one with snapshots, one with
+//! everything that is shared, one with everything that is going, one with a history of every shape.
 //! `fixture` says how they are kept.
 
 use std::ops::Range;
@@ -132,9 +132,9 @@ fn a_pool_with_snapshots_of_version_1_is_read_checked_and_worked_on() {
 /// Pools for everything that is shared are this large.
 const SHARED_BYTES: u64 = 64 << 20;
 
-/// Everything else that can be on media: counts of references, a LUN that is being cloned,
-/// clones of volumes in each state of a split with stale pointers in them, notes, another name of the aggregate, a
-/// volume whose snapshots were deleted, and operations that only the journal has.
+/// Everything else that can be on media: counts of references, a LUN that is being cloned, clones
+/// of volumes in each state of a split with stale pointers in them, notes, another name of the
+/// aggregate, a volume whose snapshots were deleted, and operations that only the journal has.
 fn make_shared() -> Images {
     let mut rig = clones::Rig::of(MAKER);
     let ok = |rig: &mut clones::Rig, change: Change| rig.change(change).expect("it can be done");
@@ -279,8 +279,8 @@ fn a_pool_of_version_1_with_everything_that_is_shared_is_read_checked_and_worked
     rig.expect("gone/l", 100, 50, 9_000);
 }
 
-/// Snapshots of `r`; all but the first and the last go in one pass. What they have of maps fills more than a block of the
-/// release file.
+/// Snapshots of `r`; all but the first and the last go in one pass. What they have of maps fills
+/// more than a block of the release file.
 const GOING: u64 = 174;
 /// What fits into a block of the release file.
 const RELEASES: u64 = release::RELEASES_PER_BLOCK as u64;
@@ -326,8 +326,8 @@ fn expect_same(rig: &mut clones::Rig, lun: &str, blocks: Range<u64>, byte: u8) {
     }
 }
 
-/// What is going, each in the middle when the power fails: maps of snapshots that were deleted (`r`), blocks of another
-/// one (`d`), and a LUN, of which a snapshot keeps a part (`v`).
+/// What is going, each in the middle when the power fails: maps of snapshots that were deleted
+/// (`r`), blocks of another one (`d`), and a LUN, of which a snapshot keeps a part (`v`).
 fn make_leaving() -> Images {
     let mut rig = clones::Rig::of(MAKER);
     for volume in ["r", "d"] {
@@ -473,8 +473,9 @@ fn a_pool_of_version_1_with_everything_that_is_going_is_read_checked_and_worked_
     }
 }
 
-/// A history in which images descend from more than one snapshot, through one that is gone, and one of which the summary
-/// map knows nothing yet; and a LUN that was cut off, in a snapshot that still has the rest of it.
+/// A history in which images descend from more than one snapshot, through one that is gone, and one
+/// of which the summary map knows nothing yet; and a LUN that was cut off, in a snapshot that still
+/// has the rest of it.
 fn make_branching() -> Images {
     let mut rig = clones::Rig::of(MAKER);
     let (volume, name) = (own("v"), own("m"));
@@ -687,7 +688,8 @@ fn pools_of_other_versions_and_with_unknown_features_are_refused_untouched() {
             0,
             "format version 0",
             "format version 1",
-            "It is from before the format was frozen: copy the data out with the everglade that wrote it, \
+            "It is from before the format was frozen: copy the data out with the everglade that \
+            wrote it, \
              and create the aggregate anew. Nothing was changed",
         ),
         (

@@ -127,14 +127,16 @@ fn snapshots_and_clones_survive_lives_with_cuts_in_all_that_goes_on() {
     }
 }
 
-/// A device failed the last consistency point of a server that was stopped: what it had answered was not durable.
+/// A device failed the last consistency point of a server that was stopped: what it had answered
+/// was not durable.
 #[test]
 fn a_stop_that_a_device_fails_makes_nothing_durable() {
     let report = run_kind(Kind::Moments, [Seed(0x7545_3e2e_7d75_b3f6)].into_iter());
     assert!(report.errors > 0, "{report}");
 }
 
-/// A LUN's growth was not durable and the journal cannot be read to its end: writes to the LUN as it was longer are skipped.
+/// A LUN's growth was not durable and the journal cannot be read to its end: writes to the LUN as
+/// it was longer are skipped.
 #[test]
 fn what_was_written_to_a_lun_that_is_short_again_is_skipped_whole() {
     run_kind(Kind::Silent, [Seed(0xa5c2_ea2d_2d23_205d)].into_iter());

@@ -1,4 +1,5 @@
-//! Clones of LUNs inside their volume: whole or not there, counted in every image, and gone without a trace.
+//! Clones of LUNs inside their volume: whole or not there, counted in every image, and gone without
+//! a trace.
 
 use everglade_engine::admin::{Change, Error};
 use everglade_format::indirect::BlockKind;
@@ -150,8 +151,9 @@ fn counts_are_part_of_snapshots_restores_and_clones_of_volumes() {
     rig.expect("v/l", 0, 300, 1_000);
 }
 
-/// The clone's source is a snapshot of the image that the consistency point seals at its end. Deleted or cut short in the
-/// same freeze, the LUN was not whole in it, or not at all, and the clone was made without a word.
+/// The clone's source is a snapshot of the image that the consistency point seals at its end.
+/// Deleted or cut short in the same freeze, the LUN was not whole in it, or not at all, and the
+/// clone was made without a word.
 #[test]
 fn what_a_clone_begins_with_is_not_gone_in_the_same_freeze() {
     let own_clone = |from: &str, name: &str| Change::CloneLun {
@@ -334,7 +336,8 @@ fn a_clone_goes_on_after_a_restart_and_ends_when_that_is_asked() {
     drop(rig);
 }
 
-/// A restore that was refused, because its target cannot be read, had ended the clone as if the volume had been restored.
+/// A restore that was refused, because its target cannot be read, had ended the clone as if the
+/// volume had been restored.
 #[test]
 fn a_restore_that_fails_leaves_a_clone_alone() {
     let mut rig = Rig::slow();
@@ -366,7 +369,8 @@ fn a_restore_that_fails_leaves_a_clone_alone() {
     assert!(refusals > 0, "no block was the one that a restore reads");
 }
 
-/// The snapshot is from before there was a clone, and the LUN is gone, so nothing is shared and nothing says what was.
+/// The snapshot is from before there was a clone, and the LUN is gone, so nothing is shared and
+/// nothing says what was.
 #[test]
 fn a_lun_comes_back_beside_its_clone_and_each_block_has_its_count() {
     let mut rig = Rig::new();
@@ -394,8 +398,9 @@ fn a_lun_comes_back_beside_its_clone_and_each_block_has_its_count() {
     rig.expect("v/l", 0, 500, 1_000);
 }
 
-/// What a lost block described is in use for ever (decision 0007), so what comes back from a snapshot, or is shared with a
-/// clone, gets a count for a reference that nobody has any more. Nothing is freed too early, and nothing wrong is read.
+/// What a lost block described is in use for ever (decision 0007), so what comes back from a
+/// snapshot, or is shared with a clone, gets a count for a reference that nobody has any more.
+/// Nothing is freed too early, and nothing wrong is read.
 #[test]
 fn what_is_restored_or_cloned_over_lost_blocks_is_right_and_only_leaks() {
     let mut rig = Rig::new();

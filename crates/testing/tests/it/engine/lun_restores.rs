@@ -1,4 +1,5 @@
-//! Restores of single LUNs: the LUN is what it was, everything else stays, and whoever holds blocks is still known.
+//! Restores of single LUNs: the LUN is what it was, everything else stays, and whoever holds blocks
+//! is still known.
 
 use everglade_engine::admin::{Change, Error};
 

@@ -1,5 +1,5 @@
-//! Notes: the text that the daemon keeps in an aggregate. That the power may fail at any write of it is in
-//! `sim::snapshots` and `sim::histories`.
+//! Notes: the text that the daemon keeps in an aggregate. That the power may fail at any write of
+//! it is in `sim::snapshots` and `sim::histories`.
 
 use everglade_engine::Unreadable;
 use everglade_engine::admin::{Change, Error};
@@ -52,14 +52,16 @@ fn notes_that_are_too_long_are_refused_and_those_before_stay() {
     assert_eq!(rig.restart().notes(), b"before");
 }
 
-/// A device that did not answer for a moment cost all of them: there seemed to be none, and the next change replaced them.
+/// A device that did not answer for a moment cost all of them: there seemed to be none, and the
+/// next change replaced them.
 #[test]
 fn notes_whose_device_did_not_answer_stay_until_a_restart_reads_them() {
     let text = contents(7, 3 * NOTES_PER_BLOCK as u64);
     let mut rig = Rig::new();
     rig.set_notes(text.clone()).expect("there is room");
     let images = rig.restart().images();
-    // The leaves, or what is above them; and the block that is read to find out whether the device answers at all.
+    // The leaves, or what is above them; and the block that is read to find out whether the device
+    // answers at all.
     for kind in [BlockKind::Notes, BlockKind::AggregateIndirect] {
         let is_it = |page: &everglade_format::Block| {
             let header = Header::decode(page);

@@ -1,14 +1,16 @@
-//! The redirect of stale pointers alone (B-10): with it everything is read, without it nothing wrong is.
+//! The redirect of stale pointers alone (B-10): with it everything is read, without it nothing
+//! wrong is.
 //!
-//! A volume was split, what it was cloned from is gone, and others write where that was: so each of its pointers names a
-//! block that holds something else. Only with the feature `planted`, since it takes a mistake to switch the redirect off:
+//! A volume was split, what it was cloned from is gone, and others write where that was: so each of
+//! its pointers names a block that holds something else. Only with the feature `planted`, since it
+//! takes a mistake to switch the redirect off:
 //!
 //! ```text
 //! cargo test -p everglade-testing --features planted --test it -- redirect
 //! ```
 //!
-//! What happens where the redirect finds something else than it should (another block, another tag, a hole) is in
-//! `check/tests/it/corruption.rs`, without that feature.
+//! What happens where the redirect finds something else than it should (another block, another tag,
+//! a hole) is in `check/tests/it/corruption.rs`, without that feature.
 
 use everglade_engine::SplitState;
 use everglade_engine::admin::Change;

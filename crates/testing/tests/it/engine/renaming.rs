@@ -1,5 +1,5 @@
-//! Other names: several at once, and what somebody has open meanwhile. That the power may fail at any write of it is
-//! in `sim::histories`.
+//! Other names: several at once, and what somebody has open meanwhile. That the power may fail at
+//! any write of it is in `sim::histories`.
 
 use everglade_engine::admin::{Change, Error};
 use everglade_env::BLOCK_SIZE;

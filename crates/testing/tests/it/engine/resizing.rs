@@ -1,4 +1,5 @@
-//! LUNs that become shorter and longer: what was cut off is never seen again, and its blocks come back.
+//! LUNs that become shorter and longer: what was cut off is never seen again, and its blocks come
+//! back.
 
 use everglade_testing::Seed;
 use everglade_testing::engine::EngineMaker;
@@ -102,7 +103,8 @@ fn random_runs_of_resizings_survive_a_cut_at_many_writes() {
     }
 }
 
-/// More than one consistency point frees, with cuts in between; blocks come back, and it grows again meanwhile.
+/// More than one consistency point frees, with cuts in between; blocks come back, and it grows
+/// again meanwhile.
 #[test]
 fn a_long_tail_goes_bit_by_bit_and_is_never_seen_again() {
     const TAIL: u64 = 64 << 20;

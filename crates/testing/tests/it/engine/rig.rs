@@ -36,7 +36,8 @@ impl Rig {
         }
     }
 
-    /// Cuts the power and brings it back; nothing that was not durable is kept. The media must be clean.
+    /// Cuts the power and brings it back; nothing that was not durable is kept. The media must be
+    /// clean.
     pub(super) fn restart(&mut self) {
         let images = self.world.after_cut(Cut::whole(Keep::Nothing));
         self.restart_from(images);
@@ -122,8 +123,8 @@ pub(super) fn ask(
     done.pop().expect("it is answered").result
 }
 
-/// Asks for all changes at once, so that one consistency point makes them, within so many turns; their answers in
-/// order.
+/// Asks for all changes at once, so that one consistency point makes them, within so many turns;
+/// their answers in order.
 pub(super) fn change_all(
     world: &SimWorld,
     system: &mut EngineSystem,

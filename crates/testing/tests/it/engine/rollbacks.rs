@@ -101,7 +101,8 @@ fn nothing_happens_if_one_has_to_stay_or_nobody_said_it_may_go() {
     // Taken in the same consistency point, before.
     let answers = rig.change_at_once([create("d"), roll_back("a", &["b", "c", "d"])]);
     assert!(
-        matches!(&answers[..], [Ok(()), Err(Error::Busy(text))] if text.contains("v@d is just being taken")),
+        matches!(&answers[..], [Ok(()), Err(Error::Busy(text))] if text.contains("v@d is just \
+            being taken")),
         "{answers:?}"
     );
     rig.delete_snapshot("v", "d").expect("nobody needs it");

@@ -22,8 +22,8 @@ fn settle() -> Vec<Action> {
     actions
 }
 
-/// Contexts and map blocks of areas once used stay, and each restart may begin another area; that has an end.
-/// Nothing else stays, however often something comes and goes.
+/// Contexts and map blocks of areas once used stay, and each restart may begin another area; that
+/// has an end. Nothing else stays, however often something comes and goes.
 fn assert_settled(empty: &Usage, levels: &[u64]) {
     let late = &levels[levels.len() / 2..];
     let (least, most) = (late.iter().min(), late.iter().max());
@@ -164,8 +164,8 @@ fn a_full_pool_goes_on_with_scattered_overwrites_and_still_deletes() {
     }
 }
 
-/// What the host has given after overwrites at random places of a LUN that fills a quarter of the pool. Of the host,
-/// `beyond` bytes are left when they begin.
+/// What the host has given after overwrites at random places of a LUN that fills a quarter of the
+/// pool. Of the host, `beyond` bytes are left when they begin.
 fn backed_after_overwrites(beyond: Option<u64>) -> (Usage, Usage) {
     let maker = EngineMaker {
         memory_bytes: 64 * MIB,
@@ -206,8 +206,8 @@ fn new_areas_are_taken_before_halves_of_old_ones_while_the_host_has_plenty() {
     );
 }
 
-/// Blocks for which the host has given space before and after a LUN is deleted, while the host has `beyond` bytes
-/// left.
+/// Blocks for which the host has given space before and after a LUN is deleted, while the host has
+/// `beyond` bytes left.
 fn given_around_deletion(beyond: Option<u64>) -> (u64, u64) {
     let mut rig = Rig::new(EngineMaker::SMALL, 64 * MIB, 1);
     rig.live([create_volume("v"), create_lun("v/l", 40 * MIB)], usage);

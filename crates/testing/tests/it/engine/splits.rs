@@ -62,8 +62,8 @@ impl Rig {
         self.rest();
     }
 
-    /// A clone `c` of `v@s`: blocks 0 to 400 of the snapshot, 100 to 150 of its own and in its snapshot `t`, and 0 to
-    /// 50 written since.
+    /// A clone `c` of `v@s`: blocks 0 to 400 of the snapshot, 100 to 150 of its own and in its
+    /// snapshot `t`, and 0 to 50 written since.
     fn with_clone(mut self) -> Rig {
         self.write("v/l", 0, 400, 1_000);
         self.snapshot("v", "s");
@@ -280,7 +280,8 @@ fn a_split_waits_while_space_is_short() {
     rig.expect_clone();
 }
 
-/// Blocks of the first device that may be a map of a few hundred vvbns, or a level-1 block of a container.
+/// Blocks of the first device that may be a map of a few hundred vvbns, or a level-1 block of a
+/// container.
 fn maps_and_containers(images: &Images) -> (Vec<u64>, Vec<u64>) {
     let (mut maps, mut containers) = (Vec::new(), Vec::new());
     for (block, page) in images.image(0).blocks() {
@@ -299,8 +300,8 @@ fn maps_and_containers(images: &Images) -> (Vec<u64>, Vec<u64>) {
     (maps, containers)
 }
 
-/// One damaged block of the base's map, or of the parent's container, was the end of the aggregate, and again after each
-/// start, because the split went on.
+/// One damaged block of the base's map, or of the parent's container, was the end of the aggregate,
+/// and again after each start, because the split went on.
 #[test]
 fn a_split_that_finds_a_damaged_block_stops_and_the_aggregate_goes_on() {
     let rig = Rig::new().with_clone();

@@ -1,4 +1,5 @@
-//! Turns of a reactor: how long its clients wait while it is busy with something else, and what for.
+//! Turns of a reactor: how long its clients wait while it is busy with something else, and what
+//! for.
 
 use everglade_engine::admin::Change;
 use everglade_engine::{Core, Engine, Options, Plan, State};
@@ -11,7 +12,8 @@ use everglade_testing::{Seed, SimWorld};
 
 const TURNS_MAX: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
-/// One block is written in each MiB: many more regions than a consistency point may clean in one turn.
+/// One block is written in each MiB: many more regions than a consistency point may clean in one
+/// turn.
 const LUN_MIB: u64 = 3000;
 /// Turns it takes at least: 32 regions in a step, 16 steps in a turn.
 const TURNS: u64 = LUN_MIB / 32 / 16;

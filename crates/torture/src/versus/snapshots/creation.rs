@@ -1,8 +1,9 @@
-//! Taking snapshots under half of the load that saturates, of a small volume and of one of 10 TiB that was written
-//! here and there. Both get the same load: random overwrites of their first GiB.
+//! Taking snapshots under half of the load that saturates, of a small volume and of one of 10 TiB
+//! that was written here and there. Both get the same load: random overwrites of their first GiB.
 //!
-//! *Taken* is from the request to the moment whose image it is, *durable* from the request to the commit, both as the
-//! daemon says in its answer. What a consistency point takes is the mean of all in the same window, from `/metrics`.
+//! *Taken* is from the request to the moment whose image it is, *durable* from the request to the
+//! commit, both as the daemon says in its answer. What a consistency point takes is the mean of all
+//! in the same window, from `/metrics`.
 
 use std::time::Duration;
 

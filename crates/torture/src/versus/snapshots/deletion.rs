@@ -1,7 +1,8 @@
 //! Deleting a thousand snapshots while clients overwrite the volume at random, as fast as they can.
 //!
-//! A turn with the deletion goes on until all space is back, the one without for about as long as such a turn takes;
-//! both begin after everything before has settled. Every round takes its own snapshots.
+//! A turn with the deletion goes on until all space is back, the one without for about as long as
+//! such a turn takes; both begin after everything before has settled. Every round takes its own
+//! snapshots.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,8 @@ pub(super) fn run(
     let load = random(Kind::Write, 32, bytes);
     for round in 0..plan.pick(1u64, 5) {
         for store in stores.iter_mut() {
-            // What is judged is the ratio of ours to ours; the peer is only printed, and slow to get a thousand.
+            // What is judged is the ratio of ours to ours; the peer is only printed, and slow to
+            // get a thousand.
             if round > 0 && store.name() != OURS {
                 continue;
             }

@@ -1,10 +1,12 @@
-//! Reads of volumes with a short and a long history. All of them are written alike: filled, then a thousand times some
-//! random overwrites; they differ only in how many of these times a snapshot was taken. One of the two with a single
-//! snapshot is there to say what noise is: how far the ratio of these twins is from 1, at the far end of its 95 %
-//! interval, is what the other ratios may differ by, but never more than [`NOISE_MAX`].
+//! Reads of volumes with a short and a long history. All of them are written alike: filled, then a
+//! thousand times some random overwrites; they differ only in how many of these times a snapshot
+//! was taken. One of the two with a single snapshot is there to say what noise is: how far the
+//! ratio of these twins is from 1, at the far end of its 95 % interval, is what the other ratios
+//! may differ by, but never more than [`NOISE_MAX`].
 //!
-//! Turns are so many reads, not so long, and before the first one all volumes are read at random until what is in the
-//! caches of server and host is as much of each: otherwise who is read faster has more in them, and is read faster still.
+//! Turns are so many reads, not so long, and before the first one all volumes are read at random
+//! until what is in the caches of server and host is as much of each: otherwise who is read faster
+//! has more in them, and is read faster still.
 
 use super::results::Results;
 use super::store::Store;
@@ -16,7 +18,8 @@ use crate::versus::load::Kind;
 pub(super) const KEY: &str = "depth";
 /// The volume with the longest history.
 pub(super) const DEEPEST: &str = "deep-all";
-/// Where twins differ by more than this, the run says nothing and the goal counts as missed unless others differ less.
+/// Where twins differ by more than this, the run says nothing and the goal counts as missed unless
+/// others differ less.
 const NOISE_MAX: f64 = 0.2;
 /// Overwritten between two snapshots.
 const BLOCKS: u64 = 32;

@@ -1,6 +1,7 @@
-//! The first write after a snapshot, beside the first write after any other consistency point: one connection, one
-//! write at a time, the same pauses. A snapshot is followed by a write, and by writes for a while; then (or before, in
-//! every other pair) the same with a change that needs a consistency point and is no snapshot.
+//! The first write after a snapshot, beside the first write after any other consistency point: one
+//! connection, one write at a time, the same pauses. A snapshot is followed by a write, and by
+//! writes for a while; then (or before, in every other pair) the same with a change that needs a
+//! consistency point and is no snapshot.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -1,6 +1,7 @@
-//! A pool that is filled until no write goes through, and got out of that by one deletion: of a snapshot, of a LUN, of
-//! a volume. The deletion must succeed, and then writes must. Afterwards the pool is drained to half and overwritten
-//! for a while, beside another pool of the same size that was filled to the same part and never full.
+//! A pool that is filled until no write goes through, and got out of that by one deletion: of a
+//! snapshot, of a LUN, of a volume. The deletion must succeed, and then writes must. Afterwards the
+//! pool is drained to half and overwritten for a while, beside another pool of the same size that
+//! was filled to the same part and never full.
 
 use std::io;
 use std::path::Path;
@@ -123,8 +124,8 @@ fn job(
     Ok(())
 }
 
-/// Fills a pool, and deletes one thing. How long until as much as 16 MiB could be written again; nothing if the deletion
-/// failed or did not help.
+/// Fills a pool, and deletes one thing. How long until as much as 16 MiB could be written again;
+/// nothing if the deletion failed or did not help.
 fn escape(store: &mut dyn Store, way: &str, part: u64) -> Result<Option<Duration>, Failure> {
     if way == "volume" {
         store.add(OTHER, &image(0), part)?;
@@ -203,8 +204,8 @@ fn scattered(store: &dyn Store, part: u64) -> Result<bool, Failure> {
     ))
 }
 
-/// Small writes may go on where a large one did not fit, and overwrites give old blocks back: until one of many does
-/// not go through, or for so long.
+/// Small writes may go on where a large one did not fit, and overwrites give old blocks back: until
+/// one of many does not go through, or for so long.
 fn scattered_until_full(store: &dyn Store, part: u64) -> Result<(), Failure> {
     let server = store.server(VOLUME, &image(1))?;
     for seed in 0..16 {

@@ -1,12 +1,13 @@
-//! What snapshots cost, beside the same jobs on btrfs (issue "Snapshots, restore and clones", "What it must reach").
+//! What snapshots cost, beside the same jobs on btrfs (issue "Snapshots, restore and clones", "What
+//! it must reach").
 //!
 //! * `store`: what both can do. · `ours`, `btrfs`: they. · `rest`: asking ours.
-//! * `creation`, `first_write`, `depth`, `deletion`, `restoring`, `full`: the jobs, each for one row of the
-//!   issue's table. · `results`, `page`: what they come to.
+//! * `creation`, `first_write`, `depth`, `deletion`, `restoring`, `full`: the jobs, each for one
+//!   row of the issue's table. · `results`, `page`: what they come to.
 //!
-//! Both stores are on the same disk at the same time, and take turns in every round. What is compared with each
-//! other (a volume of 10 TiB with one of 1 GiB, a depth with another, with and without a deletion) is measured in the
-//! same round too, and who begins changes.
+//! Both stores are on the same disk at the same time, and take turns in every round. What is
+//! compared with each other (a volume of 10 TiB with one of 1 GiB, a depth with another, with and
+//! without a deletion) is measured in the same round too, and who begins changes.
 
 mod btrfs;
 mod creation;

@@ -1,4 +1,5 @@
-//! This project: an aggregate of the daemon as it is made by default, in a directory of the disk that is measured.
+//! This project: an aggregate of the daemon as it is made by default, in a directory of the disk
+//! that is measured.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -196,7 +197,8 @@ impl Store for Ours {
     }
 
     fn settle(&mut self) -> Result<(), Failure> {
-        // A change is answered when its consistency point is committed, and that has everything before it.
+        // A change is answered when its consistency point is committed, and that has everything
+        // before it.
         let volume = self.called("settling");
         if self.settled == 0 {
             self.add_volume(&volume)?;

@@ -98,7 +98,8 @@ pub fn page(results: &Results, plot: &str) -> String {
         }
         let _ = writeln!(
             text,
-            "\n## {title}\n\n{about}\n\n| | unit | everglade | qsd raw on btrfs |\n| --- | --- | --- | --- |"
+            "\n## {title}\n\n{about}\n\n| | unit | everglade | qsd raw on btrfs |\n| --- | --- | \
+            --- | --- |"
         );
         for figure in figures {
             let of = |is_ours: bool| {

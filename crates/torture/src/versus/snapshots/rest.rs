@@ -1,5 +1,5 @@
-//! The few requests of HTTP that the rig makes: one for each connection, as the daemon wants it. Not the command
-//! line, whose start would be part of what is measured, a thousand times.
+//! The few requests of HTTP that the rig makes: one for each connection, as the daemon wants it.
+//! Not the command line, whose start would be part of what is measured, a thousand times.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -55,7 +55,8 @@ fn exchange(
         _ => "Content-Type: application/json\r\n",
     };
     let head = format!(
-        "{what} HTTP/1.1\r\nHost: everglade\r\nConnection: close\r\n{kind}Content-Length: {}\r\n\r\n{body}",
+        "{what} HTTP/1.1\r\nHost: everglade\r\nConnection: close\r\n{kind}Content-Length: \
+        {}\r\n\r\n{body}",
         body.len()
     );
     let sent = stream.write_all(head.as_bytes());

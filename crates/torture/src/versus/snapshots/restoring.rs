@@ -1,5 +1,5 @@
-//! Restoring a volume of 10 TiB to a snapshot of it, after overwrites all over it, while clients of another volume of
-//! the pool write with half of what they could.
+//! Restoring a volume of 10 TiB to a snapshot of it, after overwrites all over it, while clients of
+//! another volume of the pool write with half of what they could.
 
 use super::creation::{LARGE, SMALL, ensure_large};
 use super::results::Results;

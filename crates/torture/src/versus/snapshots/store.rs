@@ -31,7 +31,8 @@ pub(super) trait Store {
     /// Makes a snapshot's image the active one, and forgets what was active. How long until it was.
     fn restore(&mut self, volume: &str, name: &str) -> Result<Duration, Failure>;
 
-    /// Everything that was written so far is where it stays: the same as a snapshot does, without one.
+    /// Everything that was written so far is where it stays: the same as a snapshot does, without
+    /// one.
     fn settle(&mut self) -> Result<(), Failure>;
 
     /// Waits until nothing is left to be given back.
