@@ -1,9 +1,9 @@
 //! What administrators ask of an aggregate: changes, and why one is refused.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use everglade_affinity::{Affinities, Stranded};
+use everglade_env::lock::Mutex;
 use everglade_format::volume::Sync;
 
 use crate::tree::notes;

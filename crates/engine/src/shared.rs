@@ -1,10 +1,11 @@
 //! What all reactors share: the list of aggregates, the page cache, the affinity tree, mailboxes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use everglade_affinity::{Affinities, AggregateAffinities, Permit, RANGES};
+use everglade_env::lock::{Mutex, RwLock};
 use everglade_env::{BLOCK_SIZE, DeviceId, Nanos, Storage};
 use everglade_format::volume::Sync;
 use everglade_pagecache::PageCache;
@@ -237,7 +238,7 @@ impl Engine {
         // Reactors ask for aggregates all the time: they do not wait for devices that are looked at
         // here.
         let opening = shared.opening.lock();
-        let _alone = opening.unwrap_or_else(PoisonError::into_inner);
+        let _alone = opening;
         let known = shared.all();
         if let Some(twin) = known
             .iter()
@@ -288,7 +289,7 @@ impl Engine {
             space,
         ));
         let aggregates = shared.aggregates.write();
-        let mut aggregates = aggregates.unwrap_or_else(PoisonError::into_inner);
+        let mut aggregates = aggregates;
         aggregates.push(aggregate.clone());
         share_dirty_memory(&shared.options, &aggregates);
         drop(aggregates);
@@ -343,16 +344,14 @@ impl Engine {
             "an aggregate is forgotten after its end"
         );
         aggregate.set_forgotten();
-        let names = self.0.volume_names.lock();
-        names
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|_, holder| *holder != id);
+        let mut names = self.0.volume_names.lock();
+        names.retain(|_, holder| *holder != id);
         for lun in aggregate.all_volumes().iter().flat_map(|v| v.all_luns()) {
             lun.set_gone();
         }
         dissolve(&aggregate);
         let aggregates = self.0.aggregates.read();
-        let aggregates = aggregates.unwrap_or_else(PoisonError::into_inner);
+        let aggregates = aggregates;
         share_dirty_memory(&self.0.options, &aggregates);
         drop(aggregates);
         self.0.post(aggregate.home, Message::Forget(id));
@@ -402,8 +401,7 @@ impl Engine {
     #[must_use]
     pub fn home_of(&self, volume: &str) -> Option<u32> {
         let names = &self.0.volume_names;
-        let names = names.lock().unwrap_or_else(PoisonError::into_inner);
-        names.get(volume).copied()
+        names.lock().get(volume).copied()
     }
 
     /// The reactor on which the consistency points of an export's aggregate run, if there is such a
@@ -549,11 +547,9 @@ impl Engine {
 /// Takes apart what refers to each other.
 fn dissolve(aggregate: &Aggregate) {
     for volume in aggregate.all_volumes() {
-        let mut luns = volume.luns.write().unwrap_or_else(PoisonError::into_inner);
-        luns.clear();
+        volume.luns.write().clear();
     }
-    let volumes = aggregate.volumes.write();
-    volumes.unwrap_or_else(PoisonError::into_inner).clear();
+    aggregate.volumes.write().clear();
 }
 
 /// Aggregates share the memory that may be dirty.
@@ -593,7 +589,7 @@ impl Shared {
     /// Lets the cache have what dirty memory leaves to it.
     pub(crate) fn share_with_cache(&self) {
         let aggregates = self.aggregates.read();
-        let aggregates = aggregates.unwrap_or_else(PoisonError::into_inner);
+        let aggregates = aggregates;
         let dirty = aggregates.iter().map(|known| {
             let dirty = u64::try_from(known.space.dirty()).unwrap_or(0);
             known
@@ -614,24 +610,15 @@ impl Shared {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Aggregate>> {
-        self.aggregates
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.aggregates.read().clone()
     }
 
     pub(crate) fn aggregate(&self, id: u32) -> Arc<Aggregate> {
-        self.aggregates
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)[id as usize]
-            .clone()
+        self.aggregates.read()[id as usize].clone()
     }
 
     pub(crate) fn post(&self, reactor: usize, message: Message) {
-        self.mailboxes[reactor]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push_back(message);
+        self.mailboxes[reactor].lock().push_back(message);
     }
 
     pub(crate) fn new_handle(&self) -> u64 {

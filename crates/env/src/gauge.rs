@@ -2,7 +2,6 @@
 //! that hangs must not hold up a reactor, nor the workers. The same thread gives memory back that
 //! nobody needs.
 
-use std::sync::PoisonError;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ impl Gauge {
             let mut watch = Watch::default();
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 give_back_spare(&mut watch);
-                let devices = table.read().unwrap_or_else(PoisonError::into_inner).clone();
+                let devices = table.read().clone();
                 devices
                     .iter()
                     .flatten()

@@ -12,6 +12,7 @@ pub mod device;
 pub mod disk;
 mod gauge;
 mod io_mode;
+pub mod lock;
 pub mod net;
 pub mod outside;
 pub mod page;

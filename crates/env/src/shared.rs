@@ -1,12 +1,13 @@
 //! What handles of a world and its reactors share: devices, threads, bells.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use crate::DeviceId;
 use crate::clock::Clock;
 use crate::device::{Budget, Device, OpenError, Table};
 use crate::gauge::Gauge;
 use crate::io_mode::IoReport;
+use crate::lock::{Mutex, MutexGuard};
 use crate::ring::Ring;
 use crate::threads::Threads;
 use crate::waker::Waker;
@@ -43,22 +44,18 @@ impl Shared {
         if !self.budget.pin(device.pinned_files()) {
             return Err(device.refused_for_files());
         }
-        let mut table = self.devices.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.devices.write();
         let id = u32::try_from(table.len()).expect("devices are few");
         table.push(Some(Arc::new(device)));
         Ok(DeviceId(id))
     }
 
     pub(crate) fn devices(&self) -> Vec<Option<Arc<Device>>> {
-        self.devices
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.devices.read().clone()
     }
 
     pub(crate) fn device(&self, id: DeviceId) -> Option<Arc<Device>> {
-        let table = self.devices.read().unwrap_or_else(PoisonError::into_inner);
-        table.get(id.0 as usize)?.clone()
+        self.devices.read().get(id.0 as usize)?.clone()
     }
 
     pub(crate) fn budget(&self) -> &Arc<Budget> {
@@ -102,5 +99,5 @@ impl Shared {
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

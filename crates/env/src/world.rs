@@ -5,12 +5,13 @@
 //! misdirected.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use crate::clock::Clock;
 use crate::device::{self, Budget, Device, DeviceInfo, Geometry, OpenError, Table};
 use crate::gauge::Gauge;
 use crate::io_mode::{IoMode, IoReport};
+use crate::lock::Mutex;
 use crate::reactor::Real;
 use crate::ring::{Ring, RingSetup};
 use crate::shared::{Bell, Shared, lock};
@@ -170,11 +171,7 @@ impl World {
     /// Closes a device. What is in flight ends as usual; everything later is [`DiskError::Gone`].
     /// Closing twice does nothing.
     pub fn close(&self, device: DeviceId) {
-        let mut table = self
-            .0
-            .devices
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.devices.write();
         let closed = table.get_mut(device.0 as usize).and_then(Option::take);
         drop(table);
         if let Some(device) = closed {

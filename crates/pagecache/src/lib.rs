@@ -35,9 +35,9 @@ mod cell;
 mod shard;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_env::PageRef;
+use everglade_env::lock::{Mutex, MutexGuard};
 use everglade_format::{Pvbn, Tag};
 
 use cell::{Cell, CellKey};
@@ -96,8 +96,7 @@ impl PageCache {
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
         // Six bits from the middle: the table uses the ends.
         let index = (hash >> 40) as usize % SHARDS;
-        let lock = self.shards[index].0.lock();
-        lock.unwrap_or_else(PoisonError::into_inner)
+        self.shards[index].0.lock()
     }
 
     /// The page under `key`, if it is here.
@@ -261,7 +260,7 @@ impl PageCache {
 
     fn all<T>(&self, what: impl Fn(&Shard) -> T) -> impl Iterator<Item = T> {
         let locks = self.shards.iter().map(|seat| seat.0.lock());
-        locks.map(move |lock| what(&lock.unwrap_or_else(PoisonError::into_inner)))
+        locks.map(move |lock| what(&lock))
     }
 }
 

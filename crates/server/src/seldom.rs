@@ -1,6 +1,6 @@
 //! Lines in the log that a client could cause as often as it likes: at most one in a while.
 
-use std::sync::{Mutex, PoisonError};
+use everglade_env::lock::Mutex;
 use std::time::{Duration, Instant};
 
 /// Says when the next line is due.
@@ -25,7 +25,7 @@ impl Seldom {
     }
 
     fn due_at(&self, now: Instant) -> Option<u64> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let is_due = last
             .0
             .is_none_or(|last| now.saturating_duration_since(last) >= self.every);

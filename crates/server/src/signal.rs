@@ -7,7 +7,7 @@
 //! SIGPIPE is already ignored by the Rust runtime, so a vanished reader of stdout is an error
 //! value.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 
 use crate::tls::Certificates;
 use crate::{StartError, Stop};
+use everglade_env::lock::Mutex;
 
 /// Exit code of a process ended by a second signal: not clean, not refused, not broken.
 const EXIT_CUT_SHORT: i32 = 1;
@@ -27,13 +28,13 @@ impl Again {
     /// One thing more, which is returned.
     #[must_use]
     pub fn add(&self, certificates: Arc<Certificates>) -> Arc<Certificates> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.push(Arc::clone(&certificates));
         certificates
     }
 
     fn read(&self) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         if all.is_empty() {
             tracing::info!("SIGHUP: there are no certificates to read again");
         }

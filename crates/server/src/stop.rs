@@ -7,8 +7,9 @@
 //! The lock protects the list of wakers and the order of "asked" against registration; wakers run
 //! outside it and must not block.
 
+use everglade_env::lock::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Wakes one sleeper. Called at most once, from any thread.
 type Waker = Box<dyn FnOnce() + Send>;
@@ -35,11 +36,7 @@ impl Stop {
     /// Asks. Idempotent.
     pub fn ask(&self) {
         let wakers = {
-            let mut wakers = self
-                .shared
-                .wakers
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut wakers = self.shared.wakers.lock();
             self.shared.asked.store(true, Ordering::SeqCst);
             std::mem::take(&mut *wakers)
         };
@@ -57,11 +54,7 @@ impl Stop {
     /// Calls `wake` once when somebody asks, or now if somebody already has.
     pub fn on_ask(&self, wake: impl FnOnce() + Send + 'static) {
         {
-            let mut wakers = self
-                .shared
-                .wakers
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut wakers = self.shared.wakers.lock();
             if !self.is_asked() {
                 wakers.push(Box::new(wake));
                 return;

@@ -4,10 +4,11 @@
 //! They expire, so they can be read again while connections use them ([`Certificates::read_again`],
 //! at SIGHUP): what is open goes on with what it began with.
 
+use everglade_env::lock::RwLock;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use rustls::RootCertStore;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -69,7 +70,7 @@ impl Certificates {
     /// For a connection that begins now.
     #[must_use]
     pub fn now(&self) -> Arc<ServerConfig> {
-        let now = self.now.read().unwrap_or_else(PoisonError::into_inner);
+        let now = self.now.read();
         Arc::clone(&now)
     }
 
@@ -79,7 +80,7 @@ impl Certificates {
     /// As at first. Then nothing changes.
     pub fn read_again(&self) -> Result<(), TlsError> {
         let fresh = load(&self.folder, self.clients_need_certificates)?;
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        *self.now.write() = fresh;
         tracing::info!("read the certificates in {} again", self.folder.display());
         Ok(())
     }

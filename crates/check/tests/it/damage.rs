@@ -164,7 +164,7 @@ fn a_flipped_bit_in_the_inode_file_is_one_problem() {
 fn an_unreadable_block_is_a_read_error_of_its_file() {
     let image = image::sound();
     let pvbn = image.pvbn(64, 0, image.vvbn(64, 0, 254));
-    *image.memory.bad.lock().unwrap() = Some(image.locate(pvbn));
+    *image.memory.bad.lock() = Some(image.locate(pvbn));
     expect(&image, Kind::ReadError, &["LUN lun0", "fbn 254", "errno 5"]);
 }
 

@@ -1,7 +1,6 @@
 //! Devices in memory.
 
-use std::sync::{Mutex, MutexGuard};
-
+use everglade_env::lock::{Mutex, MutexGuard};
 use everglade_env::{DeviceId, DiskError, Storage};
 
 /// Devices whose bytes tests may change; reading a bad range fails.
@@ -26,7 +25,7 @@ impl Memory {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.devices.lock().unwrap()
+        self.devices.lock()
     }
 }
 
@@ -36,7 +35,7 @@ impl Storage for Memory {
     }
 
     fn read(&self, device: DeviceId, offset: u64, buffer: &mut [u8]) -> Result<(), DiskError> {
-        if let Some((bad, at)) = *self.bad.lock().unwrap()
+        if let Some((bad, at)) = *self.bad.lock()
             && bad == device.0
             && (offset..offset + buffer.len() as u64).contains(&at)
         {

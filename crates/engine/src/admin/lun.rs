@@ -1,6 +1,6 @@
 //! LUNs come, go, grow and shrink.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::{CpNumber, Entry, EntryKind, Inode, Kind};
@@ -40,12 +40,7 @@ pub(crate) fn create_lun(
         name: name.to_owned(),
     });
     let lun = Arc::new(Lun::new(id, name, volume.shared.clone(), size, root));
-    volume
-        .shared
-        .luns
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(name.to_owned(), lun);
+    volume.shared.luns.write().insert(name.to_owned(), lun);
     Ok(())
 }
 
@@ -105,12 +100,7 @@ pub(crate) fn must_wait(home: &Home, change: &Change) -> bool {
 pub(crate) fn delete_lun(home: &mut Home, volume: &str, name: &str) -> Result<(), Error> {
     let (volume, lun) = find_lun(home, volume, name)?;
     lun_clone::check_held(volume, &lun)?;
-    volume
-        .shared
-        .luns
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .remove(name);
+    volume.shared.luns.write().remove(name);
     lun.set_gone();
     let entry = volume
         .fs

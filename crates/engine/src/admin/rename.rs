@@ -12,8 +12,6 @@
 //! 3. Snapshots of a volume keep the names that its LUNs had; a restore brings them back, for those
 //!    who have the LUN open too.
 
-use std::sync::PoisonError;
-
 use everglade_format::planted::{self, Bug};
 
 use crate::background::lun_clone;
@@ -38,18 +36,14 @@ pub(crate) fn volume(
     if name == to {
         return Ok(());
     }
-    let mut names = context.names.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = context.names.lock();
     if names.contains_key(to) {
         return Err(Error::Exists(format!("volume {to}")));
     }
     names.remove(name);
     names.insert(to.to_owned(), home.aggregate.id);
     drop(names);
-    let mut volumes = home
-        .aggregate
-        .volumes
-        .write()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut volumes = home.aggregate.volumes.write();
     volumes.remove(name);
     volume.name.set(to);
     let id = volume.id;
@@ -66,11 +60,7 @@ pub(crate) fn lun(home: &mut Home, volume: &str, name: &str, to: &str) -> Result
         return Ok(());
     }
     lun_clone::check_free(volume, to)?;
-    let mut luns = volume
-        .shared
-        .luns
-        .write()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut luns = volume.shared.luns.write();
     if luns.contains_key(to) {
         return Err(Error::Exists(format!("LUN {}/{to}", volume.shared.name)));
     }

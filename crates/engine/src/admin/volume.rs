@@ -1,6 +1,6 @@
 //! Volumes come and go.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use everglade_affinity::{Affinities, Partitioned, Permit, STRIPES, VolumeAffinities};
 use everglade_format::volume::{Sync, VOLUME_AREA_BLOCKS};
@@ -26,7 +26,7 @@ pub(crate) fn create_volume(
     sync: Sync,
 ) -> Result<(), Error> {
     check_name(name)?;
-    let mut names = context.names.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = context.names.lock();
     if names.contains_key(name) {
         return Err(Error::Exists(format!("volume {name}")));
     }
@@ -70,11 +70,7 @@ pub(crate) fn create_volume(
             discarding: Vec::new(),
         },
     );
-    let mut volumes = home
-        .aggregate
-        .volumes
-        .write()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut volumes = home.aggregate.volumes.write();
     volumes.insert(name.to_owned(), shared);
     Ok(())
 }
@@ -111,16 +107,16 @@ pub(crate) fn new_volume(
         dirty_stripes: 0.into(),
         frozen_stripes: 0.into(),
         traffic: crate::pool::volume::Traffic::default(),
-        luns: std::sync::RwLock::default(),
-        images: std::sync::RwLock::default(),
-        snapshots: std::sync::RwLock::default(),
+        luns: everglade_env::lock::RwLock::default(),
+        images: everglade_env::lock::RwLock::default(),
+        snapshots: everglade_env::lock::RwLock::default(),
         used_blocks: 0.into(),
         allocated_blocks: 0.into(),
         pending_blocks: 0.into(),
-        scan: std::sync::Mutex::default(),
-        lun_clone: std::sync::Mutex::default(),
-        base: std::sync::Mutex::default(),
-        split: std::sync::Mutex::default(),
+        scan: everglade_env::lock::Mutex::default(),
+        lun_clone: everglade_env::lock::Mutex::default(),
+        base: everglade_env::lock::Mutex::default(),
+        split: everglade_env::lock::Mutex::default(),
         is_moved: false.into(),
         is_paused: false.into(),
     })
@@ -145,13 +141,7 @@ pub(crate) fn delete_volume(
     home.volumes
         .get(&volume.id)
         .map_or(Ok(()), snapshot::check_unheld)?;
-    let mut volumes = home
-        .aggregate
-        .volumes
-        .write()
-        .unwrap_or_else(PoisonError::into_inner);
-    volumes.remove(name);
-    drop(volumes);
+    home.aggregate.volumes.write().remove(name);
     for lun in volume.all_luns() {
         lun.set_gone();
     }
@@ -162,11 +152,7 @@ pub(crate) fn delete_volume(
     if let Ok(stranded) = context.affinities.remove(&volume.affinities.volume, permit) {
         context.stranded.extend(stranded);
     }
-    context
-        .names
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .remove(name);
+    context.names.lock().remove(name);
     for image in std::mem::take(&mut *volume.images_mut()).into_values() {
         image.luns.values().for_each(|lun| lun.set_gone());
     }

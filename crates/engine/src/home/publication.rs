@@ -1,7 +1,7 @@
 //! What a consistency point shows clients when it is published: restored volumes and new LUNs.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use everglade_format::planted::{self, Bug};
 
@@ -20,7 +20,6 @@ impl NewLun {
     pub(crate) fn publish(self) {
         let name = self.lun.name.get().to_string();
         let mut luns = self.volume.luns.write();
-        let luns = luns.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut());
         // It is there already if a LUN was restored in the same consistency point: that shows all
         // LUNs.
         luns.entry(name).or_insert(self.lun);
@@ -87,7 +86,7 @@ impl Restored {
             0,
             "operations wait while a volume is restored"
         );
-        let mut luns = volume.luns.write().unwrap_or_else(PoisonError::into_inner);
+        let mut luns = volume.luns.write();
         let before = std::mem::take(&mut *luns);
         for next in self.luns {
             let lun = next.lun;

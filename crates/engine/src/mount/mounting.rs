@@ -12,7 +12,7 @@
 //! be read, snapshots whose records cannot. Only if no volume at all can be read the mount fails.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use everglade_affinity::VolumeAffinities;
 use everglade_env::PageRef;
@@ -445,7 +445,7 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         absent: _,
     } = loaded;
     let shared = new_volume(home, affinities, superblock.volume, &name, superblock.sync);
-    let mut luns = shared.luns.write().unwrap_or_else(PoisonError::into_inner);
+    let mut luns = shared.luns.write();
     for entry in fs.directory.iter() {
         let inode = &fs.files[&entry.file].inode;
         let lun = Lun::new(
@@ -481,11 +481,7 @@ fn join(home: &mut Home, loaded: LoadedVolume, affinities: VolumeAffinities) {
         discarding: Vec::new(),
     };
     home.volumes.insert(superblock.volume, known);
-    home.aggregate
-        .volumes
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(name, shared);
+    home.aggregate.volumes.write().insert(name, shared);
 }
 
 /// Side files of a volume, which belong to the aggregate. Whoever adds them looks whether it has

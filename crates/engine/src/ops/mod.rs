@@ -13,9 +13,10 @@ pub(crate) mod write;
 pub(crate) mod zeroes;
 
 use std::ops::Range;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use everglade_affinity::Permit;
+use everglade_env::lock::MutexGuard;
 use everglade_env::{BLOCK_SIZE, PageRef};
 use everglade_format::planted::{self, Bug};
 use everglade_format::{CpNumber, Indirect, Layer, Pointer, SPAN};

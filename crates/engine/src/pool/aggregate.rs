@@ -4,11 +4,12 @@
 //! the home reactor.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use everglade_affinity::AggregateAffinities;
 use everglade_env::DeviceId;
+use everglade_env::lock::{Mutex, RwLock};
 use everglade_format::{Config, CpNumber, Geometry, Superblock, TagKey};
 
 use crate::media::Media;
@@ -167,22 +168,19 @@ impl Aggregate {
     }
 
     pub(crate) fn notes(&self) -> notes::Text {
-        self.notes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.notes.lock().clone()
     }
 
     pub(crate) fn set_notes(&self, text: notes::Text) {
-        *self.notes.lock().unwrap_or_else(PoisonError::into_inner) = text;
+        *self.notes.lock() = text;
     }
 
     pub(crate) fn recovery(&self) -> Option<RecoveryInfo> {
-        *self.recovery.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.recovery.lock()
     }
 
     pub(crate) fn set_recovery(&self, info: RecoveryInfo) {
-        *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = Some(info);
+        *self.recovery.lock() = Some(info);
     }
 
     /// Notes that an operation changed something in the current consistency point. True if it is
@@ -263,19 +261,10 @@ impl Aggregate {
     }
 
     pub(crate) fn volume(&self, name: &str) -> Option<Arc<Volume>> {
-        self.volumes
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-            .cloned()
+        self.volumes.read().get(name).cloned()
     }
 
     pub(crate) fn all_volumes(&self) -> Vec<Arc<Volume>> {
-        self.volumes
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
+        self.volumes.read().values().cloned().collect()
     }
 }

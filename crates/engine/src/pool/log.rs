@@ -17,8 +17,8 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use everglade_env::lock::{Mutex, MutexGuard};
 use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::Config;
 use everglade_format::config::JournalRegion;
@@ -140,7 +140,7 @@ impl Log {
     }
 
     fn queue(&self) -> MutexGuard<'_, Journal> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     /// Reads what an earlier life left, from what the superblock says.

@@ -5,8 +5,8 @@
 //! in order to go on (the pointers above a change, the rest of a block that was written in part)
 //! becomes *lost*: its place in the tree says so, and the consistency point goes on.
 
+use everglade_env::lock::Mutex;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 /// Lines kept for people; what is counted has no bound.
 const LINES_MAX: usize = 256;
@@ -36,7 +36,7 @@ pub struct LostInfo {
 
 impl LostBlocks {
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.0.lock())
     }
 
     /// Lost blocks that a mounted volume knows of.

@@ -1,8 +1,8 @@
 //! What was mended since the aggregate was opened: counted, and listed for people.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
+use everglade_env::lock::Mutex;
 use everglade_format::FileId;
 use everglade_format::metafile::{
     ACTIVE_MAP, CONTEXT_MAP, DIRECTORY, HIDDEN, INODE_FILE, NOTES, OVERFLOW, REFCOUNTS, TOP_AREAS,
@@ -78,7 +78,7 @@ pub(crate) struct Mended(Mutex<MendedInfo>);
 impl Mended {
     /// A block was mended.
     pub(crate) fn note(&self, place: Place, damaged: &Damaged) {
-        let mut info = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut info = self.0.lock();
         *info.blocks.entry(name_of(place.file)).or_default() += 1;
         if info.lines.len() < LINES_MAX {
             info.lines.push(damaged.to_string());
@@ -87,7 +87,7 @@ impl Mended {
 
     /// A repair is so far.
     pub(crate) fn tell_repair(&self, repair: RepairInfo) {
-        let mut info = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut info = self.0.lock();
         let is_done = repair.state == RepairState::Done;
         if is_done || repair.damaged_blocks > info.beyond_repair.0 {
             info.beyond_repair = (repair.damaged_blocks, repair.damaged.clone());
@@ -96,10 +96,7 @@ impl Mended {
     }
 
     pub(crate) fn info(&self) -> MendedInfo {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().clone()
     }
 }
 

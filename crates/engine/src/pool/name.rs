@@ -4,8 +4,9 @@
 //! present name. So a name is nowhere a key but in the maps that look-ups go through, and those
 //! change together with it, in the freeze or when a consistency point is published.
 
+use everglade_env::lock::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// See the module's documentation. The lock is a leaf: it is held for a copy of the pointer only.
 pub(crate) struct Name(Mutex<Arc<str>>);
@@ -16,15 +17,12 @@ impl Name {
     }
 
     pub(crate) fn get(&self) -> Arc<str> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().clone()
     }
 
     /// In the Aggregate affinity only.
     pub(crate) fn set(&self, name: &str) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = name.into();
+        *self.0.lock() = name.into();
     }
 
     pub(crate) fn is(&self, name: &str) -> bool {

@@ -23,8 +23,8 @@
 //!    already.
 //! 4. A halt is final for this process. The first reason stays.
 
+use everglade_env::lock::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How an aggregate is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Standing {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     fn set(&self, inner: &mut Inner, state: State) {

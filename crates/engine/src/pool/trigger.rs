@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use everglade_env::Nanos;
+use everglade_env::lock::Mutex;
 
 /// Upper bounds of the buckets of durations; one more holds what took longer. A freeze is to stay
 /// in the first.
@@ -128,8 +128,8 @@ pub struct CpCounts {
 }
 
 impl Counts {
-    fn phases(&self) -> std::sync::MutexGuard<'_, Phases> {
-        self.phases.lock().unwrap_or_else(PoisonError::into_inner)
+    fn phases(&self) -> everglade_env::lock::MutexGuard<'_, Phases> {
+        self.phases.lock()
     }
 
     /// The phase that runs from now on; none between consistency points.

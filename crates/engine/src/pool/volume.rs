@@ -7,11 +7,12 @@
 //! reader sees one without the other.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use everglade_affinity::{Affinity, Partitioned, Permit, STRIPES, Stripe, VolumeAffinities};
 use everglade_env::BLOCK_SIZE;
+use everglade_env::lock::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use everglade_format::planted::{self, Bug};
 use everglade_format::volume::Sync;
 use everglade_format::{FileId, SPAN, SnapshotId};
@@ -79,9 +80,9 @@ pub(crate) struct Volume {
     /// Blocks that deletions in it have yet to give back, likewise.
     pub(crate) pending_blocks: AtomicU64,
     /// What its snapshots' scans do, likewise.
-    pub(crate) scan: std::sync::Mutex<ScanInfo>,
+    pub(crate) scan: everglade_env::lock::Mutex<ScanInfo>,
     /// A LUN that is being cloned, as of the last consistency point, for people.
-    pub(crate) lun_clone: std::sync::Mutex<Option<LunCloneInfo>>,
+    pub(crate) lun_clone: everglade_env::lock::Mutex<Option<LunCloneInfo>>,
     /// Of a clone: its parent and the snapshot of it that it began as. As of the last consistency
     /// point.
     pub(crate) base: Mutex<Option<(FileId, SnapshotId)>>,
@@ -157,61 +158,51 @@ impl Volume {
     }
 
     pub(crate) fn lun(&self, name: &str) -> Option<Arc<Lun>> {
-        self.luns
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .get(name)
-            .cloned()
+        self.luns.read().get(name).cloned()
     }
 
     pub(crate) fn images(&self) -> RwLockReadGuard<'_, BTreeMap<String, Image>> {
-        self.images.read().unwrap_or_else(PoisonError::into_inner)
+        self.images.read()
     }
 
     pub(crate) fn images_mut(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Image>> {
-        self.images.write().unwrap_or_else(PoisonError::into_inner)
+        self.images.write()
     }
 
     /// What people are told of its scans.
     pub(crate) fn scan(&self) -> ScanInfo {
-        let scan = self.scan.lock().unwrap_or_else(PoisonError::into_inner);
-        scan.clone()
+        self.scan.lock().clone()
     }
 
     pub(crate) fn set_scan(&self, info: ScanInfo) {
-        *self.scan.lock().unwrap_or_else(PoisonError::into_inner) = info;
+        *self.scan.lock() = info;
     }
 
     /// What people are told of a LUN that is being cloned.
     pub(crate) fn lun_clone(&self) -> Option<LunCloneInfo> {
-        let cloning = self.lun_clone.lock();
-        cloning.unwrap_or_else(PoisonError::into_inner).clone()
+        self.lun_clone.lock().clone()
     }
 
     pub(crate) fn set_lun_clone(&self, info: Option<LunCloneInfo>) {
-        let mut cloning = self
-            .lun_clone
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *cloning = info;
+        *self.lun_clone.lock() = info;
     }
 
     /// What it is a clone of.
     pub(crate) fn base(&self) -> Option<(FileId, SnapshotId)> {
-        *self.base.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.base.lock()
     }
 
     pub(crate) fn set_base(&self, base: Option<(FileId, SnapshotId)>) {
-        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = base;
+        *self.base.lock() = base;
     }
 
     /// What people are told of its split.
     pub(crate) fn split(&self) -> SplitInfo {
-        *self.split.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.split.lock()
     }
 
     pub(crate) fn set_split(&self, info: SplitInfo) {
-        *self.split.lock().unwrap_or_else(PoisonError::into_inner) = info;
+        *self.split.lock() = info;
     }
 
     /// For those who follow its pointers.
@@ -230,23 +221,17 @@ impl Volume {
     /// What people are told of its snapshots, by their numbers. Nobody who publishes waits for who
     /// looks at a thousand.
     pub(crate) fn snapshots(&self) -> Arc<Vec<SnapshotInfo>> {
-        let known = self.snapshots.read();
-        known.unwrap_or_else(PoisonError::into_inner).clone()
+        self.snapshots.read().clone()
     }
 
     /// What people are told from now on. Leaves in `view` what they were told before: a thousand
     /// are not let go of in a moment that clients wait for.
     pub(crate) fn swap_snapshots(&self, view: &mut Arc<Vec<SnapshotInfo>>) {
-        let known = self.snapshots.write();
-        std::mem::swap(&mut *known.unwrap_or_else(PoisonError::into_inner), view);
+        std::mem::swap(&mut *self.snapshots.write(), view);
     }
 
     pub(crate) fn all_luns(&self) -> Vec<Arc<Lun>> {
-        let luns = self
-            .luns
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        luns.values().cloned().collect()
+        self.luns.read().values().cloned().collect()
     }
 }
 
@@ -310,18 +295,12 @@ impl Lun {
     }
 
     pub(crate) fn root(&self) -> Root {
-        *self
-            .root
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self.root.lock()
     }
 
     /// When a consistency point is published only.
     pub(crate) fn set_root(&self, root: Root) {
-        *self
-            .root
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = root;
+        *self.root.lock() = root;
     }
 
     pub(crate) fn is_gone(&self) -> bool {

@@ -1,7 +1,5 @@
 //! The home reactor's work: mounting, beginning and driving consistency points.
 
-use std::sync::PoisonError;
-
 use everglade_affinity::{Entry, Permit, RANGES, STRIPES, VolumeAffinities};
 use everglade_env::{Nanos, Outside};
 use everglade_format::planted::{self, Bug};
@@ -85,11 +83,7 @@ impl<O: Outside> Core<O> {
     fn finish_mount(&mut self, id: usize, mut home: Home, from: Position) {
         self.operations.remove(id);
         let aggregate = home.aggregate.clone();
-        let mut names = self
-            .shared
-            .volume_names
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.shared.volume_names.lock();
         let twin = aggregate
             .all_volumes()
             .into_iter()

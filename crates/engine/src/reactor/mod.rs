@@ -34,7 +34,6 @@ mod target;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::PoisonError;
 
 use everglade_affinity::{Granted, Permit};
 use everglade_env::{Completion, Nanos, Outside};
@@ -295,12 +294,7 @@ impl<O: Outside> Core<O> {
     /// The aggregate that holds a volume.
     #[must_use]
     pub fn aggregate_of(&self, volume: &str) -> Option<u32> {
-        self.shared
-            .volume_names
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(volume)
-            .copied()
+        self.shared.volume_names.lock().get(volume).copied()
     }
 
     /// Makes everything done so far in an aggregate durable. One [`AdminDone`] follows.
@@ -364,17 +358,12 @@ impl<O: Outside> Core<O> {
     }
 
     fn mail_is_empty(&self) -> bool {
-        self.shared.mailboxes[self.index]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_empty()
+        self.shared.mailboxes[self.index].lock().is_empty()
     }
 
     fn read_mail(&mut self) {
         loop {
-            let mut mailbox = self.shared.mailboxes[self.index]
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut mailbox = self.shared.mailboxes[self.index].lock();
             let Some(message) = mailbox.pop_front() else {
                 return;
             };

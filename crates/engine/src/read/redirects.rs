@@ -22,9 +22,10 @@
 //!    in any volume (B-10), so whatever moves blocks in times to come is understood by a build that
 //!    only knows splits: then all containers are asked.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
+use everglade_env::lock::RwLock;
 use everglade_format::FileId;
 
 use crate::read::root::Root;
@@ -78,11 +79,7 @@ impl Redirects {
             list.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
         }
         self.is_any.store(!all.split.is_empty(), Ordering::Relaxed);
-        let mut known = self
-            .containers
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        *known = Arc::new(all);
+        *self.containers.write() = Arc::new(all);
     }
 
     /// True if any volume was split.
@@ -92,8 +89,7 @@ impl Redirects {
 
     /// The containers to ask.
     pub(crate) fn containers(&self) -> Arc<Containers> {
-        let known = self.containers.read();
-        known.unwrap_or_else(PoisonError::into_inner).clone()
+        self.containers.read().clone()
     }
 
     /// A page was found elsewhere.

@@ -26,10 +26,11 @@
 //! uses count alike, which is as exact as a choice made once per opening needs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{Device, Handle};
+use crate::lock::{Mutex, MutexGuard};
 
 /// The first rest of an opening that waits; each one is twice as long, up to [`REST_MAX`].
 const REST_MIN: Duration = Duration::from_millis(1);
@@ -190,10 +191,7 @@ impl Budget {
     }
 
     fn lock(&self) -> MutexGuard<'_, Files> {
-        self.counted
-            .files
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.counted.files.lock()
     }
 }
 

@@ -9,12 +9,12 @@ use std::fs::{DirBuilder, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
 
 use super::{Device, DeviceKind, OpenError, SIZE_MAX, Segment, claim};
 use crate::BLOCK_SIZE;
+use crate::lock::Mutex;
 use crate::transfer::Fault;
 
 const GIB: u64 = 1 << 30;
@@ -202,7 +202,7 @@ impl Directory {
     }
 
     pub(super) fn unclaim(&self) {
-        *self.card.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.card.lock() = None;
     }
 
     fn open_at(&self, index: usize, length: u64, extra: OFlags) -> Result<File, Fault> {

@@ -53,11 +53,12 @@ pub(crate) use segment::{Handle, Segment};
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
 
 use rustix::io::Errno;
 
+use crate::lock::RwLock;
 use crate::transfer::{self, Fault};
 use crate::{BLOCK_SIZE, DiskError};
 

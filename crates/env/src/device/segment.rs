@@ -1,10 +1,11 @@
 //! One segment: whether it exists, its open file if there is one, and what a flush owes it.
 
 use std::fs::File;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Budget;
+use crate::lock::{Mutex, MutexGuard};
 
 /// An open segment. Whoever has I/O in flight holds one, so the descriptor outlives the I/O even if
 /// the budget closes the segment meanwhile.
@@ -70,7 +71,7 @@ impl Segment {
     }
 
     pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turn.lock()
     }
 
     pub(super) fn last_used(&self) -> u64 {
@@ -113,6 +114,6 @@ impl Segment {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Handle>> {
-        self.handle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.handle.lock()
     }
 }

@@ -35,11 +35,11 @@ mod depot;
 use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::BLOCK_SIZE;
+use crate::lock::Mutex;
 use crate::prefetch::{prefetch, prefetch_lines};
 use depot::Depot;
 
@@ -383,10 +383,10 @@ fn forget(chunk: NonNull<u8>, blocks: std::ops::Range<usize>) -> bool {
     }
 }
 
-fn depot() -> std::sync::MutexGuard<'static, Depot> {
+fn depot() -> crate::lock::MutexGuard<'static, Depot> {
     static DEPOT: Mutex<Depot> = Mutex::new(Depot::EMPTY);
     // It is consistent at every point where a holder of the lock could panic.
-    DEPOT.lock().unwrap_or_else(PoisonError::into_inner)
+    DEPOT.lock()
 }
 
 /// [`CHUNK_BYTES`] of zeroed memory aligned to as much, for ever.

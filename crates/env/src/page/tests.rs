@@ -1,8 +1,7 @@
 //! Tests of the module above.
 
-use std::sync::Mutex;
-
 use super::*;
+use crate::lock::Mutex;
 
 /// `pages_in_use` is of the whole process, so tests that look at it run one at a time, and no other
 /// unit test of this crate may hold pages meanwhile.
@@ -65,7 +64,7 @@ fn the_zero_page_is_shared_and_zero() {
 
 #[test]
 fn churn_on_many_threads_neither_loses_nor_doubles_pages() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = ALONE.lock();
     let (sender, receiver) = crossbeam_channel::bounded::<(u8, PageRef)>(64);
     let threads = 4u8;
     std::thread::scope(|scope| {
@@ -134,7 +133,7 @@ fn several_pages_are_in_the_order_of_their_addresses() {
 
 #[test]
 fn what_was_let_go_together_is_lent_as_neighbours_again() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = ALONE.lock();
     let address = |page: &Page| page.as_ptr().addr();
     let mut streams: Vec<Vec<Page>> = (0..200).map(|_| Page::several(32)).collect();
     // Let go in no order: whole requests, their pages one at a time.
@@ -164,7 +163,7 @@ fn resident() -> usize {
 #[test]
 fn memory_nobody_has_used_for_some_seconds_goes_back_and_can_be_used_again() {
     const MIB: usize = 1 << 20;
-    let _alone = ALONE.lock().unwrap();
+    let _alone = ALONE.lock();
     let mut watch = pool::Watch::default();
     let fill = |byte: u8| {
         let mut pages: Vec<Page> = (0..200).flat_map(|_| Page::several(256)).collect();

@@ -17,9 +17,9 @@ mod rig;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use everglade_env::lock::Mutex;
 use everglade_env::{DeviceId, DeviceKind, DiskError, Geometry, Op, OpenError, Storage, World};
 
 use crate::rig::Place::Disk;
@@ -28,7 +28,7 @@ use crate::rig::{BLOCK, Rig, pattern};
 /// A test on every way to reach a disk, while no other one runs.
 fn everywhere(test: impl Fn(Rig)) {
     static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = ALONE.lock();
     rig::everywhere(Disk, test);
 }
 

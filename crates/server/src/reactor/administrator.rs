@@ -17,7 +17,7 @@
 //!    may delete an object before it is shown to the one who made it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everglade_api::{
@@ -25,6 +25,7 @@ use everglade_api::{
     LunName, Moment, Name, Problem, ResizeLun, SnapshotName, Sync, Volume,
 };
 use everglade_engine::{AggregateInfo, Engine, State, VolumeId, admin};
+use everglade_env::lock::{Mutex, MutexGuard, RwLock};
 use everglade_format::volume::Sync as MediaSync;
 
 use super::candidates;
@@ -134,28 +135,20 @@ impl Administrator {
 
     /// Those that are recorded and could not be opened.
     pub(super) fn unavailable(&self) -> MutexGuard<'_, Vec<Unavailable>> {
-        self.unavailable
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.unavailable.lock()
     }
 
     pub(super) fn ready(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ready.lock()
     }
 
     pub(super) fn directory(&self) -> MutexGuard<'_, DataDir> {
-        self.directory
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.directory.lock()
     }
 
     /// The data directory, unless it is in use.
     pub(super) fn try_directory(&self) -> Option<MutexGuard<'_, DataDir>> {
-        match self.directory.try_lock() {
-            Ok(directory) => Some(directory),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.directory.try_lock()
     }
 
     /// Tells scripts where the daemon listens.
@@ -292,10 +285,7 @@ impl Administrator {
     /// # Errors
     /// Nothing was changed.
     pub fn create_volume(&self, request: &CreateVolume) -> Result<Volume, Problem> {
-        let _populating = self
-            .populating
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _populating = self.populating.read();
         let name = request.name.as_str();
         let wanted = request.snapshot_policy.as_ref();
         let (aggregate, change) = match &request.clone_of {

@@ -1,11 +1,12 @@
 //! Messages from other threads to reactors, and what reactors share about stopping.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use everglade_engine::{Engine, admin};
+use everglade_env::lock::Mutex;
 use everglade_env::{Nanos, World};
 use everglade_nbd::metrics::{MemorySnapshot, Snapshot};
 use everglade_nbd::{Memory, SessionMetrics};
@@ -152,25 +153,19 @@ impl Plane {
 
     /// True for the first who asks about an aggregate that has failed.
     pub(super) fn mourns_first(&self, aggregate: &str) -> bool {
-        let mut mourned = self.mourned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mourned = self.mourned.lock();
         mourned.insert(aggregate.to_owned())
     }
 
     /// Counters of one more reactor's sessions.
     pub(super) fn add_counters(&self, counters: Arc<SessionMetrics>, memory: Arc<Memory>) {
-        let mut nbd = self.nbd.lock().unwrap_or_else(PoisonError::into_inner);
-        nbd.push((counters, memory));
+        self.nbd.lock().push((counters, memory));
     }
 
     /// What the NBD sessions of all reactors did.
     pub(super) fn nbd(&self) -> Snapshot {
         let mut sum = Snapshot::default();
-        for (counters, memory) in self
-            .nbd
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-        {
+        for (counters, memory) in self.nbd.lock().iter() {
             sum += &counters.snapshot();
             sum.memory += MemorySnapshot::from(&**memory);
         }
@@ -240,13 +235,13 @@ impl Plane {
 
     /// Opens an aggregate, unless all were asked to stop already.
     pub(super) fn open<T>(&self, open: impl FnOnce() -> T) -> Option<T> {
-        let is_ended = self.is_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_ended = self.is_ended.lock();
         (!*is_ended).then(open)
     }
 
     /// Asks all aggregates to stop; from now on none is opened.
     pub(super) fn end(&self, engine: &Engine) {
-        let mut is_ended = self.is_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_ended = self.is_ended.lock();
         *is_ended = true;
         engine.request_stop();
     }
@@ -269,10 +264,8 @@ impl Plane {
         self.inbox(reactor).arrivals.pop_front()
     }
 
-    fn inbox(&self, reactor: usize) -> std::sync::MutexGuard<'_, Inbox> {
-        self.inboxes[reactor]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn inbox(&self, reactor: usize) -> everglade_env::lock::MutexGuard<'_, Inbox> {
+        self.inboxes[reactor].lock()
     }
 
     /// Counts a connection and says which reactor is to have it: one with the fewest, so that a

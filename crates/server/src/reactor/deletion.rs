@@ -13,8 +13,6 @@
 //!    it has, and so do the other aggregates.
 //! 3. The last aggregate stays, because without any the next start would make the default one.
 
-use std::sync::PoisonError;
-
 use everglade_api::{Code, Problem};
 use everglade_engine::State;
 
@@ -74,10 +72,7 @@ impl Administrator {
         directory: &DataDir,
         discard_volumes: bool,
     ) -> Result<(), Problem> {
-        let _closed = self
-            .populating
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _closed = self.populating.write();
         let others = directory.state().aggregates.iter();
         if !others
             .into_iter()

@@ -13,8 +13,6 @@
 //!
 //! [`Schedule::rename`]: crate::schedule::Schedule::rename
 
-use std::sync::PoisonError;
-
 use everglade_api::{Aggregate, CloneLun, Code, Lun, Problem, Rename, Volume};
 use everglade_engine::{Engine, admin};
 
@@ -31,10 +29,7 @@ impl Administrator {
         let to = request.name.as_str();
         self.refuse_unavailable(name)?;
         let mut directory = self.directory();
-        let _settled = self
-            .populating
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _settled = self.populating.write();
         let missing = || Problem::not_found("aggregate", name);
         let recorded = directory.state().aggregate(name).ok_or_else(missing)?;
         if recorded.phase != Phase::Ready {

@@ -3,9 +3,9 @@
 //! A listener that does not keep up loses the oldest and is told how many; it holds up nobody.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_api::{Event, EventKind, Moment, Severity};
+use everglade_env::lock::{Mutex, MutexGuard};
 use tokio::sync::broadcast;
 
 /// Events that are kept.
@@ -75,7 +75,7 @@ impl Events {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Event>> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ring.lock()
     }
 }
 

@@ -20,9 +20,9 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_api::{Change, Moment};
+use everglade_env::lock::{Mutex, MutexGuard};
 use rustix::fs::FallocateFlags;
 use serde::{Deserialize, Serialize};
 
@@ -202,7 +202,7 @@ impl History {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

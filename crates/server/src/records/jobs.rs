@@ -14,10 +14,10 @@
 //! goes on with it
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_api::{Code, Job, JobState, Moment, Problem};
 use everglade_engine::VolumeId;
+use everglade_env::lock::{Mutex, MutexGuard};
 
 use super::clones::{LunClone, Sight, Sights};
 use super::course::{Course, Work, forget_ended};
@@ -273,7 +273,7 @@ impl Jobs {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

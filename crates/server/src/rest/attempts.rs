@@ -11,10 +11,10 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::seldom::Seldom;
+use everglade_env::lock::{Mutex, MutexGuard};
 
 /// Failures without consequences: somebody mistypes, or two programs start with an old token.
 const FREE: u32 = 3;
@@ -146,9 +146,7 @@ impl Attempts {
     }
 
     fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, Failed>> {
-        self.addresses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.addresses.lock()
     }
 }
 

@@ -9,10 +9,11 @@
 //! changed.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use everglade_api::{Code, EventKind, Job, JobState, Lun, Outcome, Problem, Severity};
+use everglade_env::lock::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -244,7 +245,7 @@ impl Desk {
 
     /// Keeps others from changing an object, until it is dropped.
     pub(super) fn edit(self: &Arc<Self>, object: &str) -> Result<Editing, Problem> {
-        let mut editing = self.editing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut editing = self.editing.lock();
         if !editing.insert(object.to_owned()) {
             let text = format!("{object} is being changed by somebody else; try again");
             return Err(Problem::new(Code::Busy, text));
@@ -277,11 +278,6 @@ pub(super) struct Editing {
 
 impl Drop for Editing {
     fn drop(&mut self) {
-        let mut editing = self
-            .desk
-            .editing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        editing.remove(&self.object);
+        self.desk.editing.lock().remove(&self.object);
     }
 }

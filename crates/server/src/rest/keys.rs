@@ -18,11 +18,12 @@
 //!    are at most as many as the desk has places and the doors have connections.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
 use everglade_api::{Problem, Remembered};
+use everglade_env::lock::{Mutex, MutexGuard};
 
 use crate::records::history::{Kept, Keyed};
 
@@ -135,7 +136,7 @@ impl Keys {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

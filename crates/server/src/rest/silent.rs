@@ -10,9 +10,10 @@
 //! Who loses is the one that is silent longest, of the address with the most silent connections: a
 //! caller elsewhere keeps its place beside somebody who opens hundreds.
 
+use everglade_env::lock::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 
@@ -72,7 +73,7 @@ impl Silent {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -35,12 +35,12 @@ pub(crate) use rounds::{Outcome, Seen, Volumes};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everglade_api::{
     Code, Condition, CreatePolicy, DEFAULT_POLICY, Health, Moment, NO_POLICY, Policy, Problem,
     VolumePolicy,
 };
+use everglade_env::lock::{Mutex, MutexGuard};
 
 use book::{Book, Entry, Run};
 use calendar::{Calendar, Every};
@@ -103,7 +103,7 @@ impl Schedule {
 
     /// With the parts of all aggregates that are online by now.
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.lock();
         inner.look();
         inner
     }
@@ -323,7 +323,7 @@ impl Schedule {
         to: &str,
         change: impl FnOnce() -> Result<(), Problem>,
     ) -> Result<(), Problem> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock();
         if let Some(text) = self.lock().library.refusal(volume) {
             return Err(Problem::new(Code::Unavailable, text));
         }

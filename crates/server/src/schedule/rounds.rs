@@ -1,7 +1,6 @@
 //! One round of the schedule: what is due is taken, what is too much is deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::PoisonError;
 
 use everglade_api::{Moment, Policy};
 
@@ -89,7 +88,7 @@ struct Due {
 impl Schedule {
     /// Does what is to be done at this time of the host's clock.
     pub(crate) fn round(&self, now: Moment, volumes: &dyn Volumes) -> Vec<Outcome> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.turn.lock();
         let now = seconds(now);
         let mut outcomes = Vec::new();
         self.follow_names(volumes);

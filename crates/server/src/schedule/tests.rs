@@ -16,7 +16,7 @@ const SUNDAY: u64 = 1_795_305_600;
 
 /// An aggregate that has every volume and can be made to refuse changes.
 #[derive(Clone, Default)]
-struct Paper(std::sync::Arc<std::sync::Mutex<(String, bool)>>);
+struct Paper(std::sync::Arc<everglade_env::lock::Mutex<(String, bool)>>);
 
 impl Shelf for Paper {
     fn online(&self) -> Vec<u32> {
@@ -28,11 +28,11 @@ impl Shelf for Paper {
     }
 
     fn read(&self, _: u32) -> Result<String, Unreadable> {
-        Ok(self.0.lock().expect("unpoisoned").0.clone())
+        Ok(self.0.lock().0.clone())
     }
 
     fn write(&self, _: u32, text: &str) -> Result<(), Unwritten> {
-        let mut inner = self.0.lock().expect("unpoisoned");
+        let mut inner = self.0.lock();
         if inner.1 {
             return Err("the disk is full".to_owned().into());
         }
@@ -325,7 +325,7 @@ fn a_crash_between_taking_and_writing_it_down_loses_no_snapshot_and_takes_none_t
         }
         fn take(&self, wanted: &[(String, String)]) -> Vec<Result<u64, String>> {
             let result = self.0.take(wanted);
-            self.1.0.lock().expect("unpoisoned").1 = true;
+            self.1.0.lock().1 = true;
             result
         }
         fn delete(&self, doomed: &[(String, String)]) -> Vec<Result<(), String>> {
@@ -333,7 +333,7 @@ fn a_crash_between_taking_and_writing_it_down_loses_no_snapshot_and_takes_none_t
         }
     }
     schedule.round(Moment(SUNDAY + HOUR), &Cut(&volumes, &paper));
-    paper.0.lock().expect("unpoisoned").1 = false;
+    paper.0.lock().1 = false;
     let schedule = start(paper);
     assert!(
         schedule
@@ -353,7 +353,7 @@ fn a_crash_between_taking_and_writing_it_down_loses_no_snapshot_and_takes_none_t
 fn where_the_book_cannot_be_written_nothing_is_taken() {
     let (paper, volumes) = (Paper::default(), Fake::default());
     let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 1}");
-    paper.0.lock().expect("unpoisoned").1 = true;
+    paper.0.lock().1 = true;
     assert!(schedule.round(Moment(SUNDAY + HOUR), &volumes).is_empty());
     assert!(volumes.names().is_empty());
     assert!(schedule.conditions()[0].what.contains("the disk is full"));
@@ -406,11 +406,11 @@ fn a_policy_follows_its_volume_wherever_the_daemon_ends() {
         );
         let change = || {
             *volumes.renamed.borrow_mut() = Some("w".to_owned());
-            paper.0.lock().expect("unpoisoned").1 = !is_written;
+            paper.0.lock().1 = !is_written;
             Ok(())
         };
         schedule.rename("v", "w", change).expect("renamed");
-        paper.0.lock().expect("unpoisoned").1 = false;
+        paper.0.lock().1 = false;
         let schedule = start(paper.clone());
         *volumes.is_away.borrow_mut() = true;
         schedule.round(Moment(SUNDAY + HOUR + 60), &volumes);
@@ -437,11 +437,11 @@ fn a_rename_that_never_happened_leaves_the_policy_where_it_was() {
     let planned = std::cell::RefCell::new(None);
     schedule
         .rename("v", "w", || {
-            *planned.borrow_mut() = Some(paper.0.lock().expect("unpoisoned").0.clone());
+            *planned.borrow_mut() = Some(paper.0.lock().0.clone());
             Ok(())
         })
         .expect("renamed");
-    paper.0.lock().expect("unpoisoned").0 = planned.into_inner().expect("written before");
+    paper.0.lock().0 = planned.into_inner().expect("written before");
     let schedule = start(paper.clone());
     schedule.round(Moment(SUNDAY + 60), &volumes);
     assert_eq!(
@@ -461,7 +461,7 @@ fn a_rename_that_never_happened_leaves_the_policy_where_it_was() {
 
 /// Aggregates with a volume each, `v1` in 1 and so on; those of the list are online.
 #[derive(Clone, Default)]
-struct Pools(std::sync::Arc<std::sync::Mutex<Kept>>);
+struct Pools(std::sync::Arc<everglade_env::lock::Mutex<Kept>>);
 
 /// Who is online, and the parts.
 type Kept = (Vec<u32>, BTreeMap<u32, String>);
@@ -469,28 +469,28 @@ type Kept = (Vec<u32>, BTreeMap<u32, String>);
 impl Pools {
     fn of(online: &[u32]) -> Pools {
         let pools = Pools::default();
-        pools.0.lock().expect("unpoisoned").0 = online.to_vec();
+        pools.0.lock().0 = online.to_vec();
         pools
     }
 
     fn set_online(&self, online: &[u32]) {
-        self.0.lock().expect("unpoisoned").0 = online.to_vec();
+        self.0.lock().0 = online.to_vec();
     }
 
     fn text(&self, aggregate: u32) -> String {
-        let known = &self.0.lock().expect("unpoisoned").1;
+        let known = &self.0.lock().1;
         known.get(&aggregate).cloned().unwrap_or_default()
     }
 
     fn set_text(&self, aggregate: u32, text: &str) {
-        let known = &mut self.0.lock().expect("unpoisoned").1;
+        let known = &mut self.0.lock().1;
         known.insert(aggregate, text.to_owned());
     }
 }
 
 impl Shelf for Pools {
     fn online(&self) -> Vec<u32> {
-        self.0.lock().expect("unpoisoned").0.clone()
+        self.0.lock().0.clone()
     }
 
     fn name(&self, aggregate: u32) -> String {
@@ -769,15 +769,12 @@ fn a_former_book_is_not_given_up_for_a_part_that_is_not_understood() {
 #[derive(Clone)]
 struct Growing {
     pools: Pools,
-    made: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
+    made: std::sync::Arc<everglade_env::lock::Mutex<Vec<String>>>,
 }
 
 impl Growing {
     fn make(&self, volume: &str) {
-        self.made
-            .lock()
-            .expect("unpoisoned")
-            .push(volume.to_owned());
+        self.made.lock().push(volume.to_owned());
     }
 }
 
@@ -799,7 +796,7 @@ impl Shelf for Growing {
     }
 
     fn home(&self, volume: &str) -> Option<u32> {
-        let made = self.made.lock().expect("unpoisoned");
+        let made = self.made.lock();
         let is_made = made.iter().any(|known| known == volume);
         is_made.then(|| self.pools.home(volume))?
     }
@@ -877,7 +874,7 @@ fn a_volume_is_made_with_its_policy_or_not_at_all() {
     // comes after it.
     next.forget("v0001").expect("it is there");
     assert_eq!(next.policy_of("v0001"), "default");
-    shelf.made.lock().expect("unpoisoned").clear();
+    shelf.made.lock().clear();
     next.forget("v0001").expect("it is gone");
     assert_eq!(next.policy_of("v0001"), "none");
     let anew = start();

@@ -7,9 +7,9 @@
 //! kinds.
 
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use everglade_env::lock::Mutex;
 use everglade_format::planted::{Bug, plant};
 use everglade_testing::Seed;
 use everglade_testing::sim::Kind;
@@ -170,9 +170,7 @@ fn main() -> ExitCode {
             .location()
             .map_or(String::new(), |at| format!("{}:{}", at.file(), at.line()));
         let text = panic.payload_as_str().unwrap_or("");
-        *PANIC
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(format!("{place}: {text}"));
+        *PANIC.lock() = Some(format!("{place}: {text}"));
     }));
     let limit = Duration::from_secs(seconds);
     let wanted = |bug: &&Bug| only.as_ref().is_none_or(|name| format!("{bug:?}") == *name);
@@ -316,10 +314,7 @@ fn hunt(bug: Bug, kind: Kind, first: u64, limit: Duration) -> Option<Found> {
         let seed = first + seeds;
         seeds += 1;
         if let Err(failure) = kind.run(Seed(seed), 0) {
-            let panic = PANIC
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .take();
+            let panic = PANIC.lock().take();
             plant(None);
             let alone = kind.run(Seed(seed), 0);
             plant(Some(bug));

@@ -39,8 +39,9 @@ mod tests;
 mod turns;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use everglade_env::lock::{Mutex, MutexGuard};
 use everglade_env::{DeviceId, Nanos, Storage};
 
 pub use change::Grain;
@@ -138,9 +139,7 @@ impl SimWorld {
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic under the lock is a failed assertion of the code under test; the trace is still
         // good.
-        self.state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The outside of reactor `reactor`. To be asked for once per reactor and life of the server.

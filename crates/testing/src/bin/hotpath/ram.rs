@@ -1,8 +1,9 @@
 //! A device in memory whose operations complete at once, in order. As cheap as an outside can be,
 //! so that what is counted is the server.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use everglade_env::lock::Mutex;
 use everglade_env::{
     BLOCK_SIZE, Completion, DeviceId, DiskError, Nanos, Op, Outside, Page, PageRef, Storage,
 };
@@ -17,8 +18,8 @@ impl Ram {
         Ram(Arc::new(Mutex::new(vec![None; blocks])))
     }
 
-    fn blocks(&self) -> std::sync::MutexGuard<'_, Vec<Option<PageRef>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn blocks(&self) -> everglade_env::lock::MutexGuard<'_, Vec<Option<PageRef>>> {
+        self.0.lock()
     }
 }
 
