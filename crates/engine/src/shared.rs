@@ -351,7 +351,6 @@ impl Engine {
         }
         dissolve(&aggregate);
         let aggregates = self.0.aggregates.read();
-        let aggregates = aggregates;
         share_dirty_memory(&self.0.options, &aggregates);
         drop(aggregates);
         self.0.post(aggregate.home, Message::Forget(id));
@@ -402,6 +401,31 @@ impl Engine {
     pub fn home_of(&self, volume: &str) -> Option<u32> {
         let names = &self.0.volume_names;
         names.lock().get(volume).copied()
+    }
+
+    /// The identity of a volume that clients can see, by its name.
+    #[must_use]
+    pub fn volume_id(&self, name: &str) -> Option<VolumeId> {
+        let aggregate = self.0.aggregate(self.home_of(name)?);
+        let volumes = aggregate.volumes.read();
+        volumes.get(name).map(|volume| VolumeId::of(volume))
+    }
+
+    /// What a volume is called now, if it is still there.
+    #[must_use]
+    pub fn volume_name(&self, id: VolumeId) -> Option<String> {
+        let aggregate = self.0.all().get(id.aggregate as usize)?.clone();
+        let volumes = aggregate.volumes.read();
+        let found = volumes.values().find(|volume| volume.id.0 == id.volume);
+        found.map(|volume| volume.name.to_string())
+    }
+
+    /// The reactor on which an aggregate's consistency points run, and which takes changes of it
+    /// without passing them on.
+    #[must_use]
+    pub fn home_reactor(&self, aggregate: u32) -> usize {
+        let all = self.0.all();
+        all.get(aggregate as usize).map_or(0, |known| known.home)
     }
 
     /// The reactor on which the consistency points of an export's aggregate run, if there is such a

@@ -254,10 +254,14 @@ impl<O: Outside> Core<O> {
         self.is_busy()
     }
 
-    /// True if [`Core::turn`] has something to do now. Submitting and asking may make it so.
+    /// True if [`Core::turn`] or [`Core::poll_admin`] has something to do now. Submitting and asking
+    /// may make it so.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        !self.ready.is_empty() || !self.next_turn.is_empty() || !self.mail_is_empty()
+        !self.ready.is_empty()
+            || !self.next_turn.is_empty()
+            || !self.admin_done.is_empty()
+            || !self.mail_is_empty()
     }
 
     /// When [`Core::turn`] must be called although nothing happened; `None`: never.
@@ -271,7 +275,8 @@ impl<O: Outside> Core<O> {
     }
 
     /// Starts an administrative change of the aggregate that holds (or, for a new volume, is to
-    /// hold) it. One [`AdminDone`] follows.
+    /// hold) it. One [`AdminDone`] follows. On the aggregate's home reactor no other
+    /// reactor has a part in it.
     pub fn change(&mut self, aggregate: u32, change: change::Change, token: u64) {
         let known = self.shared.all();
         let Some(found) = known.get(aggregate as usize) else {
@@ -288,6 +293,7 @@ impl<O: Outside> Core<O> {
             reactor: self.index,
             token,
         };
+        // Also to itself: what a change needs, space of the host for one, is looked for in a turn.
         self.post(found.home, Message::Change(aggregate, request));
     }
 
@@ -381,13 +387,18 @@ impl<O: Outside> Core<O> {
                 Message::Mount(mounting) => self.begin_mount(mounting),
                 Message::Forget(aggregate) => _ = self.leaving.insert(aggregate),
                 Message::Change(aggregate, request) => self.accept_change(aggregate, request),
-                Message::Changed(token, result) => self.admin_done.push(AdminDone {
-                    token,
-                    executed: result.as_ref().ok().copied(),
-                    result: result.map(|_| ()),
-                }),
+                Message::Changed(token, result) => self.end_change(token, result),
             }
         }
+    }
+
+    /// A change of this reactor was made or refused.
+    fn end_change(&mut self, token: u64, result: Result<Nanos, change::Error>) {
+        self.admin_done.push(AdminDone {
+            token,
+            executed: result.as_ref().ok().copied(),
+            result: result.map(|_| ()),
+        });
     }
 
     fn wake_waiting(&mut self, aggregate: u32) {

@@ -171,9 +171,11 @@ impl<O: Outside> Core<O> {
     }
 
     pub(super) fn answer(&mut self, request: &Request, result: Result<Nanos, Error>) {
-        // Nobody waits for what the engine asked of itself.
-        if request.reactor != usize::MAX {
-            self.post(request.reactor, Message::Changed(request.token, result));
+        match request.reactor {
+            // Nobody waits for what the engine asked of itself.
+            usize::MAX => {}
+            here if here == self.index => self.end_change(request.token, result),
+            asker => self.post(asker, Message::Changed(request.token, result)),
         }
     }
 }

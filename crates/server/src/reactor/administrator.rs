@@ -515,21 +515,13 @@ impl Administrator {
 
     /// The number of the aggregate that has a volume.
     pub(super) fn aggregate_of(&self, volume: &str) -> Result<u32, Problem> {
-        let volumes = self.engine.volumes();
-        let found = volumes.iter().find(|known| known.name == volume);
-        let found = found.ok_or_else(|| Problem::not_found("volume", volume))?;
-        let aggregate = self.find_aggregate(&found.aggregate);
-        // With its aggregate, if that is being deleted.
-        let aggregate = aggregate.ok_or_else(|| Problem::not_found("volume", volume))?;
-        Ok(aggregate.id)
+        self.id_of(volume).map(|id| id.aggregate)
     }
 
     /// What a volume is known by whatever it is called.
     pub(super) fn id_of(&self, volume: &str) -> Result<VolumeId, Problem> {
-        let volumes = self.engine.volumes();
-        let found = volumes.iter().find(|known| known.name == volume);
-        let found = found.ok_or_else(|| Problem::not_found("volume", volume))?;
-        Ok(found.id)
+        let found = self.engine.volume_id(volume);
+        found.ok_or_else(|| Problem::not_found("volume", volume))
     }
 
     /// What it is called now.
@@ -537,15 +529,13 @@ impl Administrator {
     /// # Errors
     /// It was deleted.
     pub(crate) fn name_of(&self, volume: VolumeId) -> Result<String, Problem> {
-        let mut volumes = self.engine.volumes().into_iter();
-        let found = volumes.find(|known| known.id == volume);
         let gone = || Problem::new(Code::NotFound, "the volume of this job was deleted");
-        found.map(|known| known.name).ok_or_else(gone)
+        self.engine.volume_name(volume).ok_or_else(gone)
     }
 
     pub(super) fn change(&self, aggregate: u32, change: admin::Change) -> Result<Timing, Problem> {
-        let answer = self.plane.ask(0, Control::Change(aggregate, change));
-        changed(answer)
+        let home = self.engine.home_reactor(aggregate);
+        changed(self.plane.ask(home, Control::Change(aggregate, change)))
     }
 
     /// Makes several changes, in one consistency point if that is possible. Each succeeds or fails
@@ -554,8 +544,11 @@ impl Administrator {
         &self,
         changes: impl IntoIterator<Item = (u32, admin::Change)>,
     ) -> Vec<Result<Timing, Problem>> {
-        let ask = |(aggregate, change)| Control::Change(aggregate, change);
-        let answers = self.plane.ask_all(0, changes.into_iter().map(ask));
+        let ask = |(aggregate, change)| {
+            let home = self.engine.home_reactor(aggregate);
+            (home, Control::Change(aggregate, change))
+        };
+        let answers = self.plane.ask_all(changes.into_iter().map(ask));
         answers.into_iter().map(changed).collect()
     }
 }

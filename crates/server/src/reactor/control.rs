@@ -1,6 +1,6 @@
 //! Messages from other threads to reactors, and what reactors share about stopping.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -183,24 +183,26 @@ impl Plane {
     /// Asks a reactor and waits for the answer; `None` if it ended instead. Not from a reactor's
     /// thread.
     pub(super) fn ask(&self, reactor: usize, control: Control) -> Option<Answer> {
-        self.ask_all(reactor, [control]).pop().flatten()
+        self.ask_all([(reactor, control)]).pop().flatten()
     }
 
-    /// Asks all of these at once and waits for all answers, so that changes share a consistency
-    /// point.
+    /// Asks all of these at once, each of its reactor, and waits for all answers, so that changes
+    /// of an aggregate share a consistency point.
     pub(super) fn ask_all(
         &self,
-        reactor: usize,
-        controls: impl IntoIterator<Item = Control>,
+        controls: impl IntoIterator<Item = (usize, Control)>,
     ) -> Vec<Option<Answer>> {
         let mut answers: Vec<Receiver<Answer>> = Vec::new();
-        let mut asked = VecDeque::new();
-        for control in controls {
+        let mut asked: BTreeMap<usize, VecDeque<Asked>> = BTreeMap::new();
+        for (reactor, control) in controls {
             let (reply, answer) = channel();
             answers.push(answer);
-            asked.push_back(Asked { control, reply });
+            let of_reactor = asked.entry(reactor).or_default();
+            of_reactor.push_back(Asked { control, reply });
         }
-        self.hand(reactor, asked);
+        for (reactor, asked) in asked {
+            self.hand(reactor, asked);
+        }
         let answers = answers.into_iter();
         answers.map(|answer| answer.recv().ok()).collect()
     }

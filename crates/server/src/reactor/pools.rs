@@ -41,7 +41,8 @@ impl Shelf for Pools {
         let change = admin::Change::SetNotes {
             text: text.as_bytes().to_vec(),
         };
-        let answer = self.plane.ask(0, Control::Change(aggregate, change));
+        let home = self.engine.home_reactor(aggregate);
+        let answer = self.plane.ask(home, Control::Change(aggregate, change));
         let answer = answer.ok_or_else(|| "the daemon is stopping".to_owned())?;
         answer.changed().map(drop).map_err(|error| Unwritten {
             is_unknown: matches!(error, admin::Error::Unknown(_)),
