@@ -1,7 +1,7 @@
 //! The checks of a configuration that need to look at other files: certificates and tokens.
 
 use crate::Config;
-use crate::reactor::Door;
+use crate::plane::Door;
 use crate::rest::tokens::Tokens;
 use crate::signal::Again;
 use crate::tls::Certificates;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use everglade_api::{EventKind, Severity};
 
 use crate::Stop;
-use crate::reactor::Administrator;
+use crate::administrator::Administrator;
 use crate::records::Records;
 use crate::records::events::Told;
 use crate::schedule::Outcome;

@@ -13,7 +13,7 @@
 //!    administration drop silent connections, the reactors stop accepting. So nobody meets EMFILE,
 //!    unless somebody lowers the limit of the running process, or the host has no descriptors.
 //! 2. Those two are survived, too: openings wait (`env::device::budget`) and accepting pauses
-//!    (`reactor::gate`).
+//!    (`plane::gate`).
 //! 3. The soft limit is raised to the hard one first. We use no call that breaks above 1,024.
 //! 4. A limit that is too small for the least shares refuses the start and names the number needed.
 

@@ -77,6 +77,13 @@ pub enum StartError {
     Engine(String),
 }
 
+impl StartError {
+    /// What the engine, or the system on its behalf, refused.
+    pub(crate) fn engine(error: impl std::fmt::Display) -> StartError {
+        StartError::Engine(error.to_string())
+    }
+}
+
 /// Why serving ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {

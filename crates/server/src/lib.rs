@@ -7,8 +7,10 @@
 //! 2. [`datadir`]: the directory is recognised and locked, or refused without writing a byte to it.
 //!    The limit of open files is shared out ([`descriptors`]), or is too small.
 //! 3. [`listen`]: sockets are bound, so that a busy port is found before the engine starts.
-//! 4. [`reactor`]: the engine opens its devices and the data plane runs, one thread per core.
-//! 5. [`rest`]: one more thread answers administrators, who reach the data plane by messages only.
+//! 4. [`start`]: the engine opens its devices and the data plane (`plane`) runs, one thread per
+//!    core.
+//! 5. [`rest`]: one more thread carries the requests of administrators to the [`administrator`], which reaches the
+//!    data plane by messages only.
 //! 6. [`ready`]: the ready line is printed; clients may connect.
 //! 7. [`signal`]: SIGTERM or SIGINT asks for an orderly stop through [`stop`]; the reactors finish
 //!    a consistency point and return; the lock goes last, with the process.
@@ -17,9 +19,10 @@
 //! well.
 //!
 //! This crate knows how to *reach* the engine and nothing of what it does: engine types enter in
-//! `reactor` only. Errors of start-up are values and become one line: what happened, what was
+//! `plane`, [`administrator`] and [`start`] only. Errors of start-up are values and become one line: what happened, what was
 //! expected, what to do.
 
+pub mod administrator;
 mod background;
 mod checkup;
 mod clerk;
@@ -33,7 +36,7 @@ pub mod listen;
 pub mod log;
 pub mod metrics;
 pub mod offline;
-pub mod reactor;
+mod plane;
 pub mod ready;
 pub mod records;
 pub mod repair;
@@ -42,6 +45,7 @@ pub mod schedule;
 mod seldom;
 pub mod serve;
 pub mod signal;
+pub mod start;
 pub mod stop;
 pub mod tls;
 pub mod watch;

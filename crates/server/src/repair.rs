@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use everglade_api::{Name, Problem, Repair, RepairState};
 
+use crate::administrator::Administrator;
 use crate::datadir::{DataDirError, Phase};
 use crate::listen::Listeners;
 use crate::offline::Offline;
-use crate::reactor::{self, Administrator};
 use crate::records::{Deed, Records};
 use crate::signal::{self, Again};
+use crate::start;
 use crate::{Config, DataDir, Descriptors, ServeError, StartError, Stop, descriptors};
 
 /// How often a repair is looked at.
@@ -78,7 +79,7 @@ pub fn repair(
     signal::watch(stop.clone(), again.clone())?;
     let directory = DataDir::open(&config.data_dir)?;
     let descriptors = Descriptors::share_out(limit, open, config, Some(directory.state()))?;
-    let reactors = reactor::start(reactor::Parts {
+    let reactors = start::start(start::Parts {
         config,
         directory,
         listeners: Listeners::bind(&config.nbd)?,

@@ -8,7 +8,6 @@
 use crate::config::ApiTcp;
 use crate::datadir::Endpoints;
 use crate::listen::{self, Listeners};
-use crate::reactor::Reactors;
 use crate::ready::{self, Output};
 use crate::records::events::Told;
 use crate::records::{Deed, Records};
@@ -16,10 +15,11 @@ use crate::rest::attempts::Attempts;
 use crate::rest::tokens::Tokens;
 use crate::rest::{Doors, Remote};
 use crate::signal::{self, Again};
+use crate::start::{self, Reactors};
 use crate::tls::Certificates;
 use crate::{
-    Config, DataDir, Descriptors, ServeError, StartError, Stop, clerk, descriptors, metrics,
-    reactor, rest, watch,
+    Config, DataDir, Descriptors, ServeError, StartError, Stop, administrator, clerk, descriptors,
+    metrics, rest, watch,
 };
 use everglade_api::{Code, EventKind, Severity};
 use std::net::{SocketAddr, TcpListener};
@@ -36,7 +36,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     // Nothing is touched by a start that the limit does not allow.
     Descriptors::share_out(limit, open, config, None)?;
     signal::watch(stop.clone(), again.clone())?;
-    reactor::refuse_full_host(config)?;
+    administrator::refuse_full_host(config)?;
     let directory = DataDir::open(&config.data_dir).map_err(StartError::from)?;
     let descriptors = Descriptors::share_out(limit, open, config, Some(directory.state()))?;
     let descriptors = Arc::new(descriptors);
@@ -57,7 +57,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
         ..listeners.endpoints().clone()
     };
 
-    let parts = reactor::Parts {
+    let parts = start::Parts {
         config,
         directory,
         listeners,
@@ -65,7 +65,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
         again,
         descriptors: Arc::clone(&descriptors),
     };
-    match reactor::start(parts) {
+    match start::start(parts) {
         Ok(reactors) => {
             let records = Arc::new(Records::open(&config.data_dir));
             begin_records(&reactors, &records, config, is_first);
@@ -157,7 +157,7 @@ impl Helpers {
 }
 
 fn begin(
-    administrator: &Arc<reactor::Administrator>,
+    administrator: &Arc<administrator::Administrator>,
     (records, descriptors): (Arc<Records>, Arc<Descriptors>),
     (doors, metrics): (Doors, Option<TcpListener>),
     endpoints: &Endpoints,

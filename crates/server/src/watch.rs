@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use everglade_api::{Code, Condition, EventKind, Health, Job, JobState, Severity};
 
 use crate::Stop;
-use crate::reactor::Administrator;
+use crate::administrator::Administrator;
 use crate::ready;
 use crate::records::Records;
 use crate::records::events::Told;

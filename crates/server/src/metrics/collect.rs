@@ -7,7 +7,7 @@ use everglade_nbd::metrics::{DURATION_BOUNDS, OPERATIONS, Snapshot};
 
 use super::page::{Page, seconds};
 use crate::Descriptors;
-use crate::reactor::{Administrator, PHASE_BOUNDS};
+use crate::administrator::{Administrator, PHASE_BOUNDS};
 use crate::records::Records;
 use crate::rest::attempts::{Attempts, Reason};
 

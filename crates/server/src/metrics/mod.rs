@@ -29,7 +29,7 @@ use everglade_api::AggregateState;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::reactor::Administrator;
+use crate::administrator::Administrator;
 use crate::records::Records;
 use crate::rest::attempts::Attempts;
 use crate::rest::connections::{Connections, Door};

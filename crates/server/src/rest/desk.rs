@@ -20,8 +20,8 @@ use tokio::time::timeout;
 
 use super::caller::Caller;
 use super::keys::Keys;
+use crate::administrator::{Administrator, Deleted};
 use crate::datadir::Endpoints;
-use crate::reactor::{Administrator, Deleted};
 use crate::ready;
 use crate::records::events::Told;
 use crate::records::{Deed, Records};

@@ -56,8 +56,8 @@ use everglade_env::net::Listener;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use crate::administrator::Administrator;
 use crate::datadir::Endpoints;
-use crate::reactor::Administrator;
 use crate::records::Records;
 use crate::tls::Certificates;
 use crate::{Descriptors, Stop};

@@ -14,7 +14,7 @@ use super::caller::Caller;
 use super::desk::Desk;
 use super::entity::{Condition, Tag};
 use super::listing::Listing;
-use crate::reactor::Administrator;
+use crate::administrator::Administrator;
 use crate::records::Deed;
 
 /// Their part of the table of paths.

@@ -12,7 +12,7 @@ use crate::config::Pattern;
 
 impl Administrator {
     /// Says in the log what [`Administrator::unmatched_patterns`] finds.
-    pub(super) fn warn_of_patterns(&self) {
+    pub(crate) fn warn_of_patterns(&self) {
         for condition in self.unmatched_patterns() {
             tracing::warn!(
                 "{}: {}; {}",

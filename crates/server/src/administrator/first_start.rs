@@ -10,16 +10,16 @@ use everglade_engine::{Engine, admin};
 use everglade_format::volume::Sync;
 
 use super::candidates::{self, Wanted, WantedJournal};
-use super::control::{Control, Plane};
 use super::creation::{self, Contents};
-use super::{engine_error, room};
+use super::room;
 use crate::config::BLOCK_BYTES;
 use crate::datadir::{Device, Phase};
+use crate::plane::control::{Control, Plane};
 use crate::schedule::Schedule;
 use crate::{Config, DataDir, StartError};
 
 /// True if there never was an aggregate whose creation was finished: the last one is not deleted.
-pub(super) fn is_needed(directory: &DataDir) -> bool {
+pub(crate) fn is_needed(directory: &DataDir) -> bool {
     directory
         .state()
         .aggregates
@@ -47,7 +47,7 @@ pub fn refuse_full_host(config: &Config) -> Result<(), StartError> {
     };
     let devices = vec![directory_device(config)];
     let wanted = Wanted { devices, journal };
-    room::refuse_full_hosts(&config.data_dir, &wanted).map_err(engine_error)
+    room::refuse_full_hosts(&config.data_dir, &wanted).map_err(StartError::engine)
 }
 
 fn directory_device(config: &Config) -> Device {
@@ -61,7 +61,7 @@ fn half_blocks(config: &Config) -> Option<u64> {
 }
 
 /// Makes the aggregate on a directory device and opens it.
-pub(super) fn create_aggregate(
+pub(crate) fn create_aggregate(
     plane: &Plane,
     engine: &Engine,
     config: &Config,
@@ -90,7 +90,7 @@ pub(super) fn create_aggregate(
         Contents::Kept,
     )
     .map(drop)
-    .map_err(engine_error)
+    .map_err(StartError::engine)
 }
 
 fn refused_journal(problem: &Problem) -> StartError {
@@ -102,7 +102,7 @@ fn refused_journal(problem: &Problem) -> StartError {
 
 /// Adds the default volume with its snapshot policy, and its LUN, then records the aggregate as
 /// ready.
-pub(super) fn fill(
+pub(crate) fn fill(
     plane: &Plane,
     schedule: &Schedule,
     config: &Config,
@@ -121,9 +121,10 @@ pub(super) fn fill(
         },
     ];
     for change in changes {
-        super::asked(plane, Control::Change(0, change))?
+        plane
+            .ask_starting(Control::Change(0, change))?
             .changed()
-            .map_err(engine_error)?;
+            .map_err(StartError::engine)?;
     }
     let now = Moment(plane.world.wall_seconds());
     let assigned = schedule.assign(now, &first.volume, &config.snapshot_policy);

@@ -33,7 +33,7 @@ const STOP_PATIENCE: Nanos = 10_000_000_000;
 const ROUNDS: usize = 2;
 
 /// One thread of the data plane.
-pub(super) struct Reactor {
+pub(crate) struct Reactor {
     index: usize,
     engine: Engine,
     core: Core<Real>,
@@ -62,7 +62,7 @@ pub(super) struct Reactor {
 }
 
 impl Reactor {
-    pub(super) fn new(
+    pub(crate) fn new(
         engine: &Engine,
         index: usize,
         outside: Real,
@@ -110,7 +110,7 @@ impl Reactor {
     }
 
     /// Runs until the engine has stopped.
-    pub(super) fn run(mut self) {
+    pub(crate) fn run(mut self) {
         let mut ready = Vec::new();
         loop {
             self.core.turn();

@@ -29,13 +29,13 @@ use everglade_env::lock::{Mutex, MutexGuard, RwLock};
 use everglade_format::volume::Sync as MediaSync;
 
 use super::candidates;
-use super::control::{Answer, Control, Plane, Timing};
 use super::creation::{self, Contents, CreationError};
-use super::inventory::bytes;
 use super::points;
 use super::unavailable::Unavailable;
+use super::units::bytes;
 use crate::config::Rules;
 use crate::datadir::{DataDirError, Endpoints, Phase};
+use crate::plane::control::{Answer, Control, Plane, Timing};
 use crate::records::jobs::Pending;
 use crate::schedule::Schedule;
 use crate::{Config, DataDir};
@@ -76,7 +76,7 @@ pub struct Deleted {
 }
 
 impl Administrator {
-    pub(super) fn new(
+    pub(crate) fn new(
         engine: Engine,
         plane: Arc<Plane>,
         directory: DataDir,
@@ -149,6 +149,14 @@ impl Administrator {
     /// The data directory, unless it is in use.
     pub(super) fn try_directory(&self) -> Option<MutexGuard<'_, DataDir>> {
         self.directory.try_lock()
+    }
+
+    /// Writes down where the aggregates are, unless somebody is just changing which there are; they
+    /// are seen the next time.
+    pub(crate) fn see_points(&self) {
+        if let Some(mut directory) = self.try_directory() {
+            points::see(&self.engine, &mut directory);
+        }
     }
 
     /// Tells scripts where the daemon listens.
@@ -596,7 +604,7 @@ fn refused(error: &CreationError) -> Problem {
             Code::DeviceUnusable
         }
         CreationError::HoldsData { .. } => Code::WouldLoseData,
-        CreationError::NoSpace { .. } | CreationError::HostFull { .. } => Code::NoSpace,
+        CreationError::NoSpace { .. } | CreationError::HostFull(_) => Code::NoSpace,
         CreationError::Stopping => Code::Unavailable,
         CreationError::DataDir(_) | CreationError::Random(_) => Code::Host,
     };

@@ -10,15 +10,14 @@ use everglade_env::lock::Mutex;
 use everglade_env::{Nanos, World};
 use everglade_nbd::metrics::{MemorySnapshot, Snapshot};
 use everglade_nbd::{Memory, SessionMetrics};
-use everglade_target::Export;
+use everglade_target::{Export, Extent};
 
-use super::comparison::{Compared, Comparison};
 use super::connection::Arrival;
-use crate::Stop;
 use crate::listen::Listeners;
+use crate::{StartError, Stop};
 
 /// What a reactor is asked from outside.
-pub(super) enum Control {
+pub(crate) enum Control {
     /// Change what an aggregate holds. Answered when it is durable, or when it is known that it
     /// will not be. Without an answer nobody has begun it.
     Change(u32, admin::Change),
@@ -34,17 +33,37 @@ pub(super) enum Control {
     Compare(Comparison),
 }
 
+/// A part of a comparison.
+pub(crate) struct Comparison {
+    /// The newer image: `volume/lun` or `volume/lun@snapshot`.
+    pub(crate) lun: String,
+    /// The older one: a snapshot of the same volume.
+    pub(crate) since: String,
+    /// First byte.
+    pub(crate) offset: u64,
+    /// Bytes, cut at the end of the newer image.
+    pub(crate) length: u64,
+}
+
+/// An answer.
+pub(crate) struct Compared {
+    /// Of the newer image.
+    pub(crate) size_bytes: u64,
+    /// From the offset on; none if that is at the end or beyond.
+    pub(crate) extents: Vec<Extent>,
+}
+
 /// When a change happened, from when the reactor heard of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Timing {
+pub(crate) struct Timing {
     /// It was executed; what was frozen for it, a snapshot's image for example, is of this moment.
-    pub(super) executed: Nanos,
+    pub(crate) executed: Nanos,
     /// It was on stable storage.
-    pub(super) durable: Nanos,
+    pub(crate) durable: Nanos,
 }
 
 /// A reactor's answer.
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Changed(Result<Timing, admin::Error>),
     Exports(Vec<Export>),
     Listening,
@@ -53,21 +72,21 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub(super) fn changed(self) -> Result<Timing, admin::Error> {
+    pub(crate) fn changed(self) -> Result<Timing, admin::Error> {
         match self {
             Answer::Changed(result) => result,
             _ => panic!("a change is answered by its result"),
         }
     }
 
-    pub(super) fn compared(self) -> Result<Compared, everglade_target::Error> {
+    pub(crate) fn compared(self) -> Result<Compared, everglade_target::Error> {
         match self {
             Answer::Compared(result) => result,
             _ => panic!("a comparison is answered by what differs"),
         }
     }
 
-    pub(super) fn exports(self) -> Vec<Export> {
+    pub(crate) fn exports(self) -> Vec<Export> {
         match self {
             Answer::Exports(exports) => exports,
             _ => panic!("asking for exports is answered by exports"),
@@ -76,9 +95,9 @@ impl Answer {
 }
 
 /// A question with its way back.
-pub(super) struct Asked {
-    pub(super) control: Control,
-    pub(super) reply: Sender<Answer>,
+pub(crate) struct Asked {
+    pub(crate) control: Control,
+    pub(crate) reply: Sender<Answer>,
 }
 
 #[derive(Default)]
@@ -90,7 +109,7 @@ struct Inbox {
 }
 
 /// The reactor that accepts connections.
-pub(super) const REACTOR_OF_LISTENERS: usize = 0;
+pub(crate) const REACTOR_OF_LISTENERS: usize = 0;
 
 /// Connections of a reactor.
 #[derive(Default)]
@@ -102,12 +121,12 @@ struct Load {
 }
 
 /// What all reactor threads share besides the engine.
-pub(super) struct Plane {
-    pub(super) world: World,
-    pub(super) stop: Stop,
+pub(crate) struct Plane {
+    pub(crate) world: World,
+    pub(crate) stop: Stop,
     inboxes: Vec<Mutex<Inbox>>,
     /// Connections of all reactors, open or on their way.
-    pub(super) connections: AtomicU32,
+    pub(crate) connections: AtomicU32,
     /// The same for each.
     loads: Vec<Load>,
     /// Connections that went to another reactor when they named their export.
@@ -116,13 +135,13 @@ pub(super) struct Plane {
     /// engine has not stopped *after* it was counted here, and reactors end only if there are none
     /// *after* the engine has stopped. So a change that is handed to the engine finds everybody
     /// there who has to answer it.
-    pub(super) changes: AtomicUsize,
+    pub(crate) changes: AtomicUsize,
     /// The reactor that accepts waits for a connection to end.
     is_gate_shut: AtomicBool,
     /// Times that accepting paused.
     pauses: AtomicU64,
     /// Reactors whose sessions have ended after a stop.
-    pub(super) quiet: AtomicUsize,
+    pub(crate) quiet: AtomicUsize,
     /// What the NBD sessions of each reactor did.
     nbd: Mutex<Vec<(Arc<SessionMetrics>, Arc<Memory>)>>,
     /// Aggregates whose failure was logged.
@@ -133,7 +152,7 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    pub(super) fn new(world: World, stop: Stop, reactors: usize) -> Plane {
+    pub(crate) fn new(world: World, stop: Stop, reactors: usize) -> Plane {
         Plane {
             world,
             stop,
@@ -152,18 +171,18 @@ impl Plane {
     }
 
     /// True for the first who asks about an aggregate that has failed.
-    pub(super) fn mourns_first(&self, aggregate: &str) -> bool {
+    pub(crate) fn mourns_first(&self, aggregate: &str) -> bool {
         let mut mourned = self.mourned.lock();
         mourned.insert(aggregate.to_owned())
     }
 
     /// Counters of one more reactor's sessions.
-    pub(super) fn add_counters(&self, counters: Arc<SessionMetrics>, memory: Arc<Memory>) {
+    pub(crate) fn add_counters(&self, counters: Arc<SessionMetrics>, memory: Arc<Memory>) {
         self.nbd.lock().push((counters, memory));
     }
 
     /// What the NBD sessions of all reactors did.
-    pub(super) fn nbd(&self) -> Snapshot {
+    pub(crate) fn nbd(&self) -> Snapshot {
         let mut sum = Snapshot::default();
         for (counters, memory) in self.nbd.lock().iter() {
             sum += &counters.snapshot();
@@ -172,23 +191,29 @@ impl Plane {
         sum
     }
 
-    pub(super) fn reactors(&self) -> usize {
+    pub(crate) fn reactors(&self) -> usize {
         self.inboxes.len()
     }
 
-    pub(super) fn wake_all(&self) {
+    pub(crate) fn wake_all(&self) {
         (0..self.reactors()).for_each(|reactor| self.world.wake(reactor));
     }
 
     /// Asks a reactor and waits for the answer; `None` if it ended instead. Not from a reactor's
     /// thread.
-    pub(super) fn ask(&self, reactor: usize, control: Control) -> Option<Answer> {
+    pub(crate) fn ask(&self, reactor: usize, control: Control) -> Option<Answer> {
         self.ask_all([(reactor, control)]).pop().flatten()
+    }
+
+    /// What the first reactor answers while the daemon starts.
+    pub(crate) fn ask_starting(&self, control: Control) -> Result<Answer, StartError> {
+        let stopped = || StartError::Engine("stopped while starting".to_owned());
+        self.ask(0, control).ok_or_else(stopped)
     }
 
     /// Asks all of these at once, each of its reactor, and waits for all answers, so that changes
     /// of an aggregate share a consistency point.
-    pub(super) fn ask_all(
+    pub(crate) fn ask_all(
         &self,
         controls: impl IntoIterator<Item = (usize, Control)>,
     ) -> Vec<Option<Answer>> {
@@ -208,7 +233,7 @@ impl Plane {
     }
 
     /// Tells all reactors that a host is short of space, and does not wait.
-    pub(super) fn give_back(&self) {
+    pub(crate) fn give_back(&self) {
         for reactor in 0..self.reactors() {
             let (reply, _) = channel();
             let control = Control::GiveBack;
@@ -228,7 +253,7 @@ impl Plane {
     }
 
     /// A reactor has ended: whoever waits for an answer, or asks from now on, gets none.
-    pub(super) fn close(&self, reactor: usize) {
+    pub(crate) fn close(&self, reactor: usize) {
         let mut inbox = self.inbox(reactor);
         inbox.is_closed = true;
         inbox.asked.clear();
@@ -236,20 +261,20 @@ impl Plane {
     }
 
     /// Opens an aggregate, unless all were asked to stop already.
-    pub(super) fn open<T>(&self, open: impl FnOnce() -> T) -> Option<T> {
+    pub(crate) fn open<T>(&self, open: impl FnOnce() -> T) -> Option<T> {
         let is_ended = self.is_ended.lock();
         (!*is_ended).then(open)
     }
 
     /// Asks all aggregates to stop; from now on none is opened.
-    pub(super) fn end(&self, engine: &Engine) {
+    pub(crate) fn end(&self, engine: &Engine) {
         let mut is_ended = self.is_ended.lock();
         *is_ended = true;
         engine.request_stop();
     }
 
     /// Hands a connection to a reactor.
-    pub(super) fn give(&self, reactor: usize, arrival: Arrival) {
+    pub(crate) fn give(&self, reactor: usize, arrival: Arrival) {
         let mut inbox = self.inbox(reactor);
         if !inbox.is_closed {
             inbox.arrivals.push_back(arrival);
@@ -258,11 +283,11 @@ impl Plane {
         self.world.wake(reactor);
     }
 
-    pub(super) fn take_asked(&self, reactor: usize) -> Option<Asked> {
+    pub(crate) fn take_asked(&self, reactor: usize) -> Option<Asked> {
         self.inbox(reactor).asked.pop_front()
     }
 
-    pub(super) fn take_arrival(&self, reactor: usize) -> Option<Arrival> {
+    pub(crate) fn take_arrival(&self, reactor: usize) -> Option<Arrival> {
         self.inbox(reactor).arrivals.pop_front()
     }
 
@@ -275,7 +300,7 @@ impl Plane {
     /// nobody. Among equals one where the fewest aggregates are at home (`homes`, by reactor),
     /// because their consistency points run there; then the first from `from` on. `None` if there
     /// are too many. Called by one reactor, the one that accepts.
-    pub(super) fn admit(
+    pub(crate) fn admit(
         &self,
         connections_max: u32,
         from: usize,
@@ -301,7 +326,7 @@ impl Plane {
     /// otherwise the other's clients would pay. Connections that have not named an export are not
     /// looked at: they may be probes, and those that come back together after a restart would keep
     /// each other where they happen to be.
-    pub(super) fn place(&self, here: usize, is_home: bool, homes: &[usize]) -> usize {
+    pub(crate) fn place(&self, here: usize, is_home: bool, homes: &[usize]) -> usize {
         let away = is_home.then(|| self.settle_away(here, homes)).flatten();
         let Some(reactor) = away else {
             self.loads[here].settled.fetch_add(1, Ordering::AcqRel);
@@ -345,7 +370,7 @@ impl Plane {
     }
 
     /// Connections of all reactors.
-    pub(super) fn loads(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn loads(&self) -> impl Iterator<Item = u32> {
         (0..self.reactors()).map(|reactor| self.load(reactor))
     }
 
@@ -355,12 +380,12 @@ impl Plane {
     }
 
     /// Connections that went to another reactor.
-    pub(super) fn moved(&self) -> u64 {
+    pub(crate) fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }
 
     /// A connection has ended. `is_settled`: it had named its export.
-    pub(super) fn forget_connection(&self, reactor: usize, is_settled: bool) {
+    pub(crate) fn forget_connection(&self, reactor: usize, is_settled: bool) {
         let load = &self.loads[reactor];
         load.settled
             .fetch_sub(u32::from(is_settled), Ordering::AcqRel);
@@ -373,22 +398,22 @@ impl Plane {
 
     /// The reactor that accepts has paused: it is woken whenever a connection ends. It looks at the
     /// number of connections after this, so it misses none.
-    pub(super) fn shut_gate(&self) {
+    pub(crate) fn shut_gate(&self) {
         self.pauses.fetch_add(1, Ordering::Relaxed);
         self.is_gate_shut.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn open_gate(&self) {
+    pub(crate) fn open_gate(&self) {
         self.is_gate_shut.store(false, Ordering::SeqCst);
     }
 
     /// True if no more connections are to be accepted.
-    pub(super) fn is_full(&self, connections_max: u32) -> bool {
+    pub(crate) fn is_full(&self, connections_max: u32) -> bool {
         self.connections.load(Ordering::SeqCst) >= connections_max
     }
 
     /// Times that accepting paused.
-    pub(super) fn pauses(&self) -> u64 {
+    pub(crate) fn pauses(&self) -> u64 {
         self.pauses.load(Ordering::Relaxed)
     }
 }

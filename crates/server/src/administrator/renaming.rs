@@ -154,7 +154,7 @@ fn set_name(state: &mut State, name: &str, to: &str) {
 
 /// Takes over names that aggregates got without that having been recorded. Devices are found by
 /// what is recorded, so a name that cannot be recorded refuses nothing: the next start tries again.
-pub(super) fn follow(engine: &Engine, directory: &mut DataDir) {
+pub(crate) fn follow(engine: &Engine, directory: &mut DataDir) {
     for known in engine.aggregates() {
         let state = directory.state();
         let recorded = state.aggregates.iter();

@@ -19,7 +19,7 @@ pub struct LostCopy {
 }
 
 /// Writes them anew, and says so in the log.
-pub(super) fn mend(world: &World, engine: &Engine) -> Vec<LostCopy> {
+pub(crate) fn mend(world: &World, engine: &Engine) -> Vec<LostCopy> {
     let online = engine.online();
     let aggregates = engine.aggregates().into_iter();
     let aggregates = aggregates.filter(|known| online.contains(&known.id));
@@ -72,7 +72,7 @@ impl LostCopy {
 
 impl Administrator {
     /// `status` says what could not be written anew.
-    pub(super) fn note_lost_copies(&mut self, lost: &[LostCopy]) {
+    pub(crate) fn note_lost_copies(&mut self, lost: &[LostCopy]) {
         let code = Code::LabelCopyLost;
         let condition = |it: &LostCopy| Condition {
             code: code.to_string(),

@@ -4,7 +4,7 @@ use everglade_api::{Problem, Split, SplitState};
 use everglade_engine::{SplitInfo, SplitState as Doing, VolumeInfo, admin};
 
 use super::administrator::Administrator;
-use super::inventory::bytes;
+use super::units::bytes;
 use crate::records::course::percent;
 use crate::records::splits::Splitting;
 

@@ -1,5 +1,5 @@
-//! The data plane: one thread per core that runs the engine and the NBD sessions. Engine types
-//! enter the server here and nowhere else.
+//! From a configuration to a daemon that serves, and to its end: opens the aggregates, starts the
+//! reactors and the administrator, waits for the last consistency points.
 //!
 //! started by [`start`] → serving → [`Stop`] asked → consistency point → [`Reactors::wait`] returns
 //!
@@ -10,35 +10,6 @@
 //! 3. The data directory belongs to the [`Administrator`] and stays locked as long as anyone has
 //!    that.
 
-mod administrator;
-mod candidates;
-mod comparison;
-mod connection;
-mod control;
-mod copies;
-mod creation;
-mod deletion;
-mod door;
-mod encryption;
-mod first_start;
-mod gate;
-mod inventory;
-mod lun_clones;
-mod opening;
-mod patterns;
-mod points;
-mod pools;
-mod processors;
-mod renaming;
-mod repairs;
-mod room;
-mod scan;
-mod scheduled;
-mod snapshots;
-mod splits;
-mod turn;
-mod unavailable;
-
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -46,21 +17,16 @@ use everglade_engine::{AggregateInfo, Engine, Options, State};
 use everglade_env::{World, WorldOptions};
 use everglade_target::Export;
 
+use crate::administrator::pools::Pools;
+use crate::administrator::{
+    Accepted, Administrator, LostCopy, copies, creation, first_start, opening, points, renaming,
+};
 use crate::listen::Listeners;
+use crate::plane::control::{Control, Plane};
+use crate::plane::{Door, processors, turn};
 use crate::schedule::Schedule;
 use crate::signal::Again;
 use crate::{Config, DataDir, Descriptors, ServeError, StartError, Stop};
-use control::{Answer, Control, Plane};
-pub(crate) use door::Door;
-pub(crate) use everglade_engine::PHASE_BOUNDS;
-pub use inventory::EngineCounts;
-
-pub use administrator::{Administrator, Deleted};
-pub use copies::LostCopy;
-pub use deletion::Cleared;
-pub use first_start::refuse_full_host;
-pub use opening::Accepted;
-use pools::Pools;
 
 /// Everything the data plane is made of.
 pub struct Parts<'a> {
@@ -129,7 +95,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         open_files_max: Some(descriptors.shares.devices),
         ..WorldOptions::default()
     };
-    let world = World::new(&options).map_err(engine_error)?;
+    let world = World::new(&options).map_err(StartError::engine)?;
     tracing::info!("device I/O by {}", world.io());
     let engine = Engine::new(Options {
         reactors: config.reactors,
@@ -194,12 +160,6 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
     })
 }
 
-/// What the first reactor answers while the daemon starts.
-fn asked(plane: &Plane, control: Control) -> Result<Answer, StartError> {
-    let stopped = || StartError::Engine("stopped while starting".to_owned());
-    plane.ask(0, control).ok_or_else(stopped)
-}
-
 fn bring_up(
     running: &mut Running,
     config: &Config,
@@ -212,7 +172,11 @@ fn bring_up(
         tracing::info!("each reactor keeps to a processor of its own: {processors:?}");
     }
     for index in 0..config.reactors {
-        let outside = running.plane.world.reactor(index).map_err(engine_error)?;
+        let outside = running
+            .plane
+            .world
+            .reactor(index)
+            .map_err(StartError::engine)?;
         let reactor = turn::Reactor::new(
             &running.engine,
             index,
@@ -228,7 +192,7 @@ fn bring_up(
                 processor.into_iter().for_each(processors::keep_to);
                 reactor.run();
             });
-        running.threads.push(spawned.map_err(engine_error)?);
+        running.threads.push(spawned.map_err(StartError::engine)?);
     }
     wait_until_mounted(&running.engine)?;
     renaming::follow(&running.engine, directory);
@@ -247,8 +211,8 @@ fn bring_up(
     }
     let lost_copies = copies::mend(&running.plane.world, &running.engine);
     points::see(&running.engine, directory);
-    asked(&running.plane, Control::Listen(listeners))?;
-    let exports = asked(&running.plane, Control::Exports)?.exports();
+    running.plane.ask_starting(Control::Listen(listeners))?;
+    let exports = running.plane.ask_starting(Control::Exports)?.exports();
     Ok(Up {
         schedule,
         exports,
@@ -280,10 +244,6 @@ fn wait_until_mounted(engine: &Engine) -> Result<(), StartError> {
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-}
-
-fn engine_error(error: impl std::fmt::Display) -> StartError {
-    StartError::Engine(error.to_string())
 }
 
 impl Running {

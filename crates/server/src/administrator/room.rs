@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use everglade_engine::{HOST_MARGIN_BYTES, Plan, host_bytes};
 
 use super::candidates::Wanted;
-use super::creation::CreationError;
 use crate::Size;
 use crate::datadir::{Device, DeviceKind};
 
@@ -27,11 +26,26 @@ struct Host {
     needed: u64,
 }
 
+/// The host below a device has too little for an aggregate to begin with; nothing was written.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the file system of {path} has {free} free; a new aggregate of this size needs {needed} there \
+    at once; make room, or choose a smaller size"
+)]
+pub(super) struct HostFull {
+    /// Where.
+    path: String,
+    /// What it could give.
+    free: Size,
+    /// What is needed.
+    needed: Size,
+}
+
 /// Refuses if a file system below the devices cannot give what a new aggregate takes at once.
 ///
 /// # Errors
-/// [`CreationError::HostFull`].
-pub(super) fn refuse_full_hosts(data_dir: &Path, wanted: &Wanted) -> Result<(), CreationError> {
+/// There is one.
+pub(super) fn refuse_full_hosts(data_dir: &Path, wanted: &Wanted) -> Result<(), HostFull> {
     let devices = &wanted.devices;
     let mut plan = Plan::new("", [0; 16], Default::default(), Vec::new());
     plan.journal_half_blocks = wanted.journal.half_blocks;
@@ -61,7 +75,7 @@ pub(super) fn refuse_full_hosts(data_dir: &Path, wanted: &Wanted) -> Result<(), 
         };
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         if free < needed {
-            return Err(CreationError::HostFull {
+            return Err(HostFull {
                 path: path.display().to_string(),
                 free: Size(free),
                 needed: Size(needed),
@@ -91,7 +105,7 @@ fn place_of(data_dir: &Path, device: &Device) -> Option<(PathBuf, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reactor::candidates::WantedJournal;
+    use crate::administrator::candidates::WantedJournal;
 
     fn wanted(sizes: &[u64]) -> Wanted {
         let device = |(number, size)| Device {

@@ -19,13 +19,13 @@ use super::encryption::Encryption;
 const SEND_BUFFER_BYTES: usize = 512 << 10;
 
 /// A connected, non-blocking socket.
-pub(super) struct Socket {
+pub(crate) struct Socket {
     stream: Stream,
     /// Where the other end is; nothing for a Unix socket.
-    pub(super) address: Option<IpAddr>,
+    pub(crate) address: Option<IpAddr>,
     encryption: Option<Box<Encryption>>,
     /// Where the names in the client's certificate go.
-    pub(super) names: Arc<OnceLock<Vec<String>>>,
+    pub(crate) names: Arc<OnceLock<Vec<String>>>,
 }
 
 enum Stream {
@@ -34,7 +34,7 @@ enum Stream {
 }
 
 impl Socket {
-    pub(super) fn tcp(stream: TcpStream, address: SocketAddr) -> io::Result<Socket> {
+    pub(crate) fn tcp(stream: TcpStream, address: SocketAddr) -> io::Result<Socket> {
         stream.set_nonblocking(true)?;
         // Replies are gathered by us; waiting for more would only delay them.
         stream.set_nodelay(true)?;
@@ -47,7 +47,7 @@ impl Socket {
         })
     }
 
-    pub(super) fn unix(stream: UnixStream) -> io::Result<Socket> {
+    pub(crate) fn unix(stream: UnixStream) -> io::Result<Socket> {
         stream.set_nonblocking(true)?;
         rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES)?;
         Ok(Socket {
@@ -59,7 +59,7 @@ impl Socket {
     }
 
     /// Everything from here on is encrypted.
-    pub(super) fn encrypt(
+    pub(crate) fn encrypt(
         &mut self,
         certificates: &Arc<ServerConfig>,
     ) -> Result<(), rustls::Error> {
@@ -72,26 +72,26 @@ impl Socket {
     }
 
     /// What was encrypted and not sent may take so much memory.
-    pub(super) fn may_hold(&mut self, bytes: usize) {
+    pub(crate) fn may_hold(&mut self, bytes: usize) {
         if let Some(encryption) = &mut self.encryption {
             encryption.may_hold(bytes);
         }
     }
 
     /// There may be something to read although the socket has nothing.
-    pub(super) fn may_hold_more(&self) -> bool {
+    pub(crate) fn may_hold_more(&self) -> bool {
         let encryption = self.encryption.as_ref();
         encryption.is_some_and(|encryption| encryption.may_hold_more())
     }
 
     /// Something that was written waits for the socket.
-    pub(super) fn wants_write(&self) -> bool {
+    pub(crate) fn wants_write(&self) -> bool {
         let encryption = self.encryption.as_ref();
         encryption.is_some_and(|encryption| encryption.wants_write())
     }
 
     /// The last bytes, if any, before the socket is dropped.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         if let Some(encryption) = &mut self.encryption {
             encryption.close(&mut self.stream);
         }
@@ -199,17 +199,17 @@ impl Write for Stream {
 }
 
 /// A connection on its way to a reactor: a new one, or one with a session of another reactor.
-pub(super) struct Arrival {
-    pub(super) socket: Socket,
-    pub(super) session: Option<Moving>,
+pub(crate) struct Arrival {
+    pub(crate) socket: Socket,
+    pub(crate) session: Option<Moving>,
 }
 
 /// A socket with its session.
-pub(super) struct Connection {
-    pub(super) socket: Socket,
-    pub(super) session: SessionId,
+pub(crate) struct Connection {
+    pub(crate) socket: Socket,
+    pub(crate) session: SessionId,
     /// What the poller was told last.
-    pub(super) interest: Interest,
+    pub(crate) interest: Interest,
     /// It has named its export.
-    pub(super) is_settled: bool,
+    pub(crate) is_settled: bool,
 }

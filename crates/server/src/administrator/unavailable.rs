@@ -13,7 +13,7 @@ use crate::datadir::{AggregateState, DeviceKind};
 
 /// A recorded aggregate that could not be opened.
 #[derive(Clone, Debug)]
-pub(super) struct Unavailable {
+pub(crate) struct Unavailable {
     pub(super) name: String,
     /// What the start would have been refused with if it were the only one.
     pub(super) reason: String,

@@ -14,12 +14,13 @@ use everglade_api::{
 use everglade_engine::{
     AggregateInfo, JournalInfo, LunInfo, PhaseTimes, RecoveryInfo, State, VolumeInfo,
 };
-use everglade_env::{BLOCK_SIZE, DeviceFiles, DeviceId};
+use everglade_env::{DeviceFiles, DeviceId};
 use everglade_format::volume::Sync as MediaSync;
 use everglade_nbd::metrics::{OPERATIONS, Snapshot};
 
 use super::administrator::{Administrator, split};
 use super::unavailable::Unavailable;
+use super::units::bytes;
 use crate::datadir::{Uuid, format_file};
 use crate::records::course::percent;
 
@@ -52,10 +53,6 @@ pub struct DescriptorCounts {
     pub connections: u32,
     /// Times that accepting them paused.
     pub pauses: u64,
-}
-
-pub(super) fn bytes(blocks: u64) -> u64 {
-    blocks.saturating_mul(BLOCK_SIZE as u64)
 }
 
 impl Administrator {

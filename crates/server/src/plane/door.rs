@@ -47,7 +47,7 @@ impl Door {
     }
 
     /// Somebody calls from `address`, or over the Unix socket, where nobody else can listen.
-    pub(super) fn caller(&self, address: Option<IpAddr>) -> Caller {
+    pub(crate) fn caller(&self, address: Option<IpAddr>) -> Caller {
         let tls = match (self.mode, address) {
             (TlsMode::Required, None) => TlsMode::Offered,
             (mode, _) => mode,
@@ -61,7 +61,7 @@ impl Door {
     }
 
     /// What a connection is encrypted with.
-    pub(super) fn certificates(&self) -> Option<&Arc<Certificates>> {
+    pub(crate) fn certificates(&self) -> Option<&Arc<Certificates>> {
         self.certificates.as_ref()
     }
 }

@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::config::Pinning;
 
 /// A processor for each of `reactors`, in order, or none when the system is to choose.
-pub(super) fn own(pinning: Pinning, reactors: usize) -> Vec<usize> {
+pub(crate) fn own(pinning: Pinning, reactors: usize) -> Vec<usize> {
     let usable = sched_getaffinity(None).map_or_else(|_| Vec::new(), |set| members(&set));
     // Less than the processors that may be used where a control group limits the time.
     let worth = std::thread::available_parallelism().map_or(1, usize::from);
@@ -37,7 +37,7 @@ fn members(set: &CpuSet) -> Vec<usize> {
 
 /// The calling thread stays on `processor` from now on. A host that forbids that is a matter of
 /// speed only.
-pub(super) fn keep_to(processor: usize) {
+pub(crate) fn keep_to(processor: usize) {
     let mut set = CpuSet::new();
     set.set(processor);
     if let Err(error) = sched_setaffinity(None, &set) {

@@ -7,12 +7,11 @@
 
 use everglade_engine::{AggregateInfo, Engine, State};
 
-use super::administrator::Administrator;
 use crate::DataDir;
 use crate::datadir::{Point, Uuid};
 
 /// Writes down where the aggregates are. That it cannot be written costs only the protection.
-pub(super) fn see(engine: &Engine, directory: &mut DataDir) {
+pub(crate) fn see(engine: &Engine, directory: &mut DataDir) {
     let is_mounted = |known: &AggregateInfo| known.state != State::Mounting;
     let points = engine.aggregates().into_iter().filter(is_mounted);
     let points = points.map(|known| Point {
@@ -24,15 +23,5 @@ pub(super) fn see(engine: &Engine, directory: &mut DataDir) {
         tracing::warn!(
             "{error}; the next start may not notice if the devices are replaced by an older copy"
         );
-    }
-}
-
-impl Administrator {
-    /// Writes down where the aggregates are, unless somebody is just changing which there are; they
-    /// are seen the next time.
-    pub(crate) fn see_points(&self) {
-        if let Some(mut directory) = self.try_directory() {
-            see(&self.engine, &mut directory);
-        }
     }
 }

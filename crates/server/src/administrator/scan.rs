@@ -4,7 +4,7 @@ use everglade_api::{Problem, Scan, SetScan};
 use everglade_engine::admin;
 
 use super::administrator::Administrator;
-use super::inventory::bytes;
+use super::units::bytes;
 use crate::records::course::percent;
 
 impl Administrator {

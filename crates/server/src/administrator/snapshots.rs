@@ -12,7 +12,7 @@ use everglade_api::{
 use everglade_engine::{SnapshotInfo, admin};
 
 use super::administrator::{Administrator, Deleted, not_changed};
-use super::control::Timing;
+use crate::plane::control::Timing;
 
 /// Nanoseconds of a second, and of a microsecond.
 const SECOND: u64 = 1_000_000_000;

@@ -27,10 +27,10 @@ use everglade_format::geometry::AREA_BLOCKS;
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BYTES, label_offsets, size_for};
 
 use super::candidates::{Wanted, WantedJournal};
-use super::control::Plane;
-use super::room;
+use super::room::{self, HostFull};
+use crate::DataDir;
 use crate::datadir::{AggregateState, DataDirError, Device, DeviceKind, Phase, Uuid};
-use crate::{DataDir, Size};
+use crate::plane::control::Plane;
 
 /// How much of both ends of a device is looked at for contents: every file system, partition table
 /// and volume manager in use leaves a mark there.
@@ -82,18 +82,8 @@ pub(super) enum CreationError {
         path: String,
     },
     /// The host below a device has too little for an aggregate to begin with; nothing was written.
-    #[error(
-        "the file system of {path} has {free} free; a new aggregate of this size needs {needed} \
-         there at once; make room, or choose a smaller size"
-    )]
-    HostFull {
-        /// Where.
-        path: String,
-        /// What it could give.
-        free: Size,
-        /// What is needed.
-        needed: Size,
-    },
+    #[error(transparent)]
+    HostFull(#[from] HostFull),
     /// What was just written cannot be opened.
     #[error("the new aggregate cannot be opened: {0}")]
     Refused(Refusal),
@@ -121,7 +111,7 @@ pub(super) fn create(
     let mut wanted = wanted;
     let journal = wanted.journal;
     let looked_at = look(world, &mut wanted.devices, journal, contents, &mut opened)
-        .and_then(|()| room::refuse_full_hosts(directory.path(), &wanted));
+        .and_then(|()| Ok(room::refuse_full_hosts(directory.path(), &wanted)?));
     let devices = wanted.devices;
     let made = looked_at.and_then(|()| {
         let plan = plan(world, name, devices.len(), journal)?;
@@ -374,7 +364,7 @@ fn explain(error: CreateError, aggregate: &AggregateState) -> CreationError {
 
 /// Takes back every aggregate whose creation was cut short, and goes on with every deletion that
 /// was. What cannot be cleared now stays recorded, so that the next start tries again.
-pub(super) fn undo_unfinished(world: &World, directory: &mut DataDir) {
+pub(crate) fn undo_unfinished(world: &World, directory: &mut DataDir) {
     let unwanted = |known: &&AggregateState| known.phase != Phase::Ready;
     let state = directory.state();
     let unwanted: Vec<_> = state.aggregates.iter().filter(unwanted).cloned().collect();

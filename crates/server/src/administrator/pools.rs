@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use everglade_engine::{Engine, Unreadable, admin};
 
-use super::control::{Control, Plane};
+use crate::plane::control::{Control, Plane};
 use crate::schedule::{Shelf, Unwritten};
 
 /// See the module's documentation.
-pub(super) struct Pools {
+pub(crate) struct Pools {
     engine: Engine,
     plane: Arc<Plane>,
 }
 
 impl Pools {
-    pub(super) fn new(engine: Engine, plane: Arc<Plane>) -> Pools {
+    pub(crate) fn new(engine: Engine, plane: Arc<Plane>) -> Pools {
         Pools { engine, plane }
     }
 }

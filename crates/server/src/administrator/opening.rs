@@ -9,7 +9,6 @@ use everglade_api::Code;
 use everglade_engine::{Engine, Expected, Refusal};
 use everglade_env::World;
 
-use super::engine_error;
 use super::unavailable::Unavailable;
 use crate::config::AcceptRollback;
 use crate::datadir::{AggregateState, Phase};
@@ -17,11 +16,11 @@ use crate::{Config, DataDir, StartError, devices};
 
 /// What became of the recorded aggregates.
 #[derive(Default)]
-pub(super) struct Opened {
+pub(crate) struct Opened {
     /// Those that cannot be opened.
-    pub(super) unavailable: Vec<Unavailable>,
+    pub(crate) unavailable: Vec<Unavailable>,
     /// Those that are older than what was seen, and served all the same.
-    pub(super) accepted: Vec<Accepted>,
+    pub(crate) accepted: Vec<Accepted>,
 }
 
 /// An older copy of an aggregate's devices that is served because somebody said so.
@@ -36,7 +35,7 @@ pub struct Accepted {
 }
 
 /// Opens all.
-pub(super) fn open_all(
+pub(crate) fn open_all(
     world: &World,
     engine: &Engine,
     directory: &DataDir,
@@ -84,8 +83,12 @@ fn open(
     accept: &[AcceptRollback],
 ) -> Result<Option<Accepted>, (Code, String)> {
     let name = &aggregate.name;
-    let devices = devices::open_all(world, directory.path(), aggregate)
-        .map_err(|error| (Code::AggregateUnavailable, engine_error(error).to_string()))?;
+    let devices = devices::open_all(world, directory.path(), aggregate).map_err(|error| {
+        (
+            Code::AggregateUnavailable,
+            StartError::engine(error).to_string(),
+        )
+    })?;
     let seen = aggregate.uuid.and_then(|uuid| directory.seen().of(uuid));
     let try_open = |cp: u64| {
         let expected = aggregate.uuid.map(|uuid| Expected {

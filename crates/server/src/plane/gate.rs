@@ -23,8 +23,8 @@ use crate::listen::Listeners;
 use crate::seldom::Seldom;
 
 /// Keys of the listeners; connections have the others.
-pub(super) const KEY_TCP: u64 = 1 << 62;
-pub(super) const KEY_UNIX: u64 = (1 << 62) + 1;
+pub(crate) const KEY_TCP: u64 = 1 << 62;
+pub(crate) const KEY_UNIX: u64 = (1 << 62) + 1;
 /// The first pause after the host refused a descriptor; each one is twice as long, up to the last.
 const PAUSE_MIN: Nanos = 50_000_000;
 const PAUSE_MAX: Nanos = 1_000_000_000;
@@ -32,7 +32,7 @@ const PAUSE_MAX: Nanos = 1_000_000_000;
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
 /// Where clients come in.
-pub(super) struct Gate {
+pub(crate) struct Gate {
     listeners: Option<Listeners>,
     /// As configured.
     connections_max: u32,
@@ -53,7 +53,7 @@ struct Pause {
 }
 
 impl Gate {
-    pub(super) fn new(connections_max: u32, connections_possible: u32) -> Gate {
+    pub(crate) fn new(connections_max: u32, connections_possible: u32) -> Gate {
         Gate {
             listeners: None,
             connections_max,
@@ -67,18 +67,18 @@ impl Gate {
     }
 
     /// Nobody comes in any more.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.listeners = None;
         self.paused = None;
     }
 
     /// When a pause ends by itself.
-    pub(super) fn deadline(&self) -> Option<Nanos> {
+    pub(crate) fn deadline(&self) -> Option<Nanos> {
         self.paused?.until
     }
 
     /// Takes the listeners: clients are accepted from now on.
-    pub(super) fn listen(&mut self, listeners: Listeners, outside: &Real) {
+    pub(crate) fn listen(&mut self, listeners: Listeners, outside: &Real) {
         let watch = || -> io::Result<()> {
             if let Some(tcp) = &listeners.nbd_tcp {
                 tcp.set_nonblocking(true)?;
@@ -97,7 +97,7 @@ impl Gate {
     }
 
     /// The next client that waits at a listener, if there is one and it may come in.
-    pub(super) fn next(&mut self, key: u64, plane: &Plane, outside: &Real) -> Option<Socket> {
+    pub(crate) fn next(&mut self, key: u64, plane: &Plane, outside: &Real) -> Option<Socket> {
         loop {
             if self.paused.is_some() {
                 return None;
@@ -124,7 +124,7 @@ impl Gate {
     }
 
     /// The reactor that is to have a new connection; `None` if there are as many as are configured.
-    pub(super) fn choose(&mut self, plane: &Plane, homes: &[usize]) -> Option<usize> {
+    pub(crate) fn choose(&mut self, plane: &Plane, homes: &[usize]) -> Option<usize> {
         let most = self.connections_max;
         let Some(reactor) = plane.admit(most, self.next_reactor, homes) else {
             if self.refusals_told.due().is_some() {
@@ -137,7 +137,7 @@ impl Gate {
     }
 
     /// Ends a pause whose reason may be over. Called in each turn.
-    pub(super) fn open_if_due(&mut self, plane: &Plane, outside: &Real) {
+    pub(crate) fn open_if_due(&mut self, plane: &Plane, outside: &Real) {
         let Some(pause) = self.paused else {
             return;
         };

@@ -1,0 +1,42 @@
+//! What answers administrators: inventory, changes, and what there is to say about both.
+//!
+//! [`Administrator`] has a method for each request of the REST interface. A file holds the methods
+//! about one kind of object or of work. They ask the reactors by messages (`plane::control`) and
+//! read what the engine publishes; a method that changes something returns when that is durable.
+//! What a start needs besides (opening what is recorded, the first start) is here as well, because
+//! it takes the same steps as an administrator's request.
+
+#[expect(
+    clippy::module_inception,
+    reason = "the room is named after its central object"
+)]
+mod administrator;
+mod candidates;
+mod comparison;
+pub(crate) mod copies;
+pub(crate) mod creation;
+mod deletion;
+pub(crate) mod first_start;
+mod inventory;
+mod lun_clones;
+pub(crate) mod opening;
+mod patterns;
+pub(crate) mod points;
+pub(crate) mod pools;
+pub(crate) mod renaming;
+mod repairs;
+mod room;
+mod scan;
+mod scheduled;
+mod snapshots;
+mod splits;
+mod unavailable;
+mod units;
+
+pub use administrator::{Administrator, Deleted};
+pub use copies::LostCopy;
+pub use deletion::Cleared;
+pub(crate) use everglade_engine::PHASE_BOUNDS;
+pub use first_start::refuse_full_host;
+pub use inventory::EngineCounts;
+pub use opening::Accepted;

@@ -1,0 +1,8 @@
+//! Units: the engine counts blocks, administrators read bytes.
+
+use everglade_env::BLOCK_SIZE;
+
+/// Bytes of so many blocks.
+pub(super) fn bytes(blocks: u64) -> u64 {
+    blocks.saturating_mul(BLOCK_SIZE as u64)
+}
