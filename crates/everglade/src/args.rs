@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{Parser, Subcommand};
-use everglade_server::config::{AcceptRollback, IoMode, Pinning, TcpListen, UnixListen};
+use everglade_server::config::{
+    AcceptRollback, IoMode, NbdSettings, Pinning, TcpListen, UnixListen,
+};
 use everglade_server::{Interval, Name, Settings, Size};
 
 /// A copy-on-write storage server in user space: thin volumes on pooled files or devices, served
@@ -258,11 +260,12 @@ impl Serve {
             reactors: self.reactors,
             pin: self.pin,
             io: self.io,
-            nbd_tcp: self.nbd_tcp,
-            nbd_unix: self.nbd_unix.clone(),
-            nbd_connections_max: None,
-            // Said in the file only.
-            nbd_callers: everglade_server::config::Callers::default(),
+            nbd: NbdSettings {
+                tcp: self.nbd_tcp,
+                unix: self.nbd_unix.clone(),
+                // The rest is said in the file only.
+                ..NbdSettings::default()
+            },
             api_unix: self.api_unix.clone(),
             api_tcp: self.api_tcp,
             api_tokens: self.api_tokens.clone(),

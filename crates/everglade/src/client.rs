@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use everglade_cli::{Options, Verb};
-use everglade_server::config::{TcpListen, UnixListen};
+use everglade_server::config::{NbdSettings, TcpListen, UnixListen};
 use everglade_server::{Config, Settings};
 
 use crate::args::Global;
@@ -49,8 +49,11 @@ fn socket(global: &Global) -> Result<PathBuf, Failure> {
 pub(crate) fn configured(global: &Global, api_unix: Option<UnixListen>) -> Result<Config, Failure> {
     let settings = Settings {
         data_dir: global.data_dir.clone(),
-        nbd_tcp: Some(TcpListen::DEFAULT_NBD),
-        nbd_unix: Some(UnixListen::Off),
+        nbd: NbdSettings {
+            tcp: Some(TcpListen::DEFAULT_NBD),
+            unix: Some(UnixListen::Off),
+            ..NbdSettings::default()
+        },
         api_unix,
         ..Settings::default()
     };

@@ -4,32 +4,34 @@
 //! Protocol text: `doc/proto.md` of NetworkBlockDevice/nbd, called *proto* below and cited by
 //! section.
 //!
-//! Three layers, each usable without the one above it:
+//! Two layers, the lower usable without the upper:
 //!
 //! * [`wire`] turns messages into values and back. It trusts nothing and keeps nothing.
 //! * [`session`] is one connection as a state machine: where the next bytes should be received,
 //!   which bytes should be sent, which operations the target should run.
-//! * [`sessions`] joins the sessions of one reactor to one target, and [`server`] moves bytes
-//!   between them and non-blocking streams. The reactor (crate `server`) owns the sockets and
-//!   decides when.
+//!
+//! What is around the sessions of a reactor is the same for all protocols and is in
+//! [`everglade_target::sessions`]: their table, network memory, time limits, and moving bytes
+//! between them and non-blocking streams. The reactor (crate `server`) owns the sockets and decides
+//! when.
 //!
 //! The life of one write: the reactor finds a socket readable and calls [`Sessions::receive`]; the
 //! header lands in the session's staging buffer, is judged (`session::transmission::verdict`) and
-//! admitted within the session's bounds and the table's `memory`; the payload lands in the pages of
-//! a `WriteSpan`, by copy if it came in the same read as its header, else received in place; a full
-//! slice is submitted to the target; the completion comes back through [`Sessions::poll`] by its
-//! token; the last one queues the reply; [`Sessions::transmit`] sends all queued replies with one
-//! gathered write.
+//! admitted within the session's bounds and the table's memory; the payload lands in the pages of a
+//! `WriteSpan`, by copy if it came in the same read as its header, else received in place; a full
+//! slice is submitted to the target; the completion comes back through [`Sessions::complete`] by
+//! its token; the last one queues the reply; [`Sessions::transmit`] sends all queued replies with
+//! one gathered write.
 
-mod memory;
 pub mod metrics;
-pub mod server;
 pub mod session;
-pub mod sessions;
 pub mod wire;
 
-pub use memory::Memory;
+pub use everglade_target::sessions::{
+    AllowList, Caller, Interest, Memory, Received, SessionId, TlsMode,
+};
 pub use metrics::SessionMetrics;
-pub use server::Received;
-pub use session::{AllowList, Caller, Session, Settings, TlsMode};
-pub use sessions::{Interest, Moving, SessionId, Sessions};
+pub use session::{Session, Settings};
+
+/// The NBD sessions of a reactor.
+pub type Sessions = everglade_target::sessions::Sessions<Session>;

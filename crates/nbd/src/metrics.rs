@@ -1,44 +1,14 @@
-//! What the sessions of one reactor did, counted where it happens and read from any thread (N-02).
+//! What the sessions of one reactor did, by command (N-02).
 //!
-//! One [`SessionMetrics`] belongs to one [`Sessions`](crate::Sessions), which is the only one that
-//! writes: a counter is moved by a plain load and a plain store, without a locked instruction and
-//! on a cache line nobody else writes. Readers take a [`Snapshot`] whenever they like; its numbers
-//! are each right and may be a few requests apart from each other. Snapshots of several reactors
-//! add up.
-//!
-//! Durations run from the turn in which a request's header was admitted to the turn in which its
-//! reply was queued. Time comes in through [`SessionMetrics::tick`], once or twice a turn, because
-//! the sessions ask no clock.
-
-use std::ops::AddAssign;
-use std::sync::atomic::{AtomicU64, Ordering};
+//! Sessions of all protocols are counted alike ([`everglade_target::sessions::metrics`]); here is
+//! what NBD calls its requests.
 
 use everglade_env::Nanos;
+pub use everglade_target::sessions::metrics::{
+    Metrics, OperationCounters, SessionCounters, Snapshot,
+};
 
-use crate::Memory;
 use crate::wire::Command;
-
-/// Upper bounds of the buckets of durations; one more bucket holds what took longer.
-pub const DURATION_BOUNDS: [Nanos; 15] = [
-    50_000,
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    5_000_000_000,
-];
-
-/// Buckets of a histogram, the last without a bound.
-pub const BUCKETS: usize = DURATION_BOUNDS.len() + 1;
 
 /// The commands that are counted, with their names in metrics. Others are unknown or have no reply.
 pub const OPERATIONS: [(Command, &str); 7] = [
@@ -54,146 +24,28 @@ pub const OPERATIONS: [(Command, &str); 7] = [
 /// Counters of one reactor's sessions. See the module's documentation.
 #[derive(Default)]
 pub struct SessionMetrics {
-    now: AtomicU64,
-    operations: [Counters; OPERATIONS.len()],
-    sessions_open: AtomicU64,
-    sessions_total: AtomicU64,
-    requests_refused: AtomicU64,
-    handshakes_failed: AtomicU64,
-}
-
-#[derive(Default)]
-struct Counters {
-    requests: AtomicU64,
-    errors: AtomicU64,
-    bytes: AtomicU64,
-    duration: AtomicU64,
-    buckets: [AtomicU64; BUCKETS],
-}
-
-/// The values of all counters at about one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
+    sessions: SessionCounters,
     /// By operation, in the order of [`OPERATIONS`].
-    pub operations: [OperationSnapshot; OPERATIONS.len()],
-    /// Sessions that exist now.
-    pub sessions_open: u64,
-    /// Sessions there have been.
-    pub sessions_total: u64,
-    /// Requests with a command nobody knows.
-    pub requests_refused: u64,
-    /// Sessions that ended before an export was chosen.
-    pub handshakes_failed: u64,
-    /// Network memory.
-    pub memory: MemorySnapshot,
+    operations: [OperationCounters; OPERATIONS.len()],
 }
 
-/// What sessions hold for their peers, see [`Memory`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemorySnapshot {
-    /// The most that sessions may hold.
-    pub total: u64,
-    /// What they hold.
-    pub used: u64,
-    /// Sessions that wait for some.
-    pub waiting: u64,
-    /// How often sessions had to wait.
-    pub waits: u64,
-    /// Sessions that were ended because their peers did not move while others waited.
-    pub stalled: u64,
-}
-
-impl From<&Memory> for MemorySnapshot {
-    fn from(memory: &Memory) -> Self {
-        MemorySnapshot {
-            total: memory.total(),
-            used: memory.used(),
-            waiting: memory.waiting(),
-            waits: memory.waits(),
-            stalled: memory.stalled(),
-        }
+impl Metrics for SessionMetrics {
+    #[inline]
+    fn sessions(&self) -> &SessionCounters {
+        &self.sessions
     }
-}
 
-impl AddAssign<MemorySnapshot> for MemorySnapshot {
-    fn add_assign(&mut self, other: MemorySnapshot) {
-        self.total += other.total;
-        self.used += other.used;
-        self.waiting += other.waiting;
-        self.waits += other.waits;
-        self.stalled += other.stalled;
+    fn operations(&self) -> impl Iterator<Item = (&'static str, &OperationCounters)> {
+        OPERATIONS
+            .iter()
+            .map(|(_, name)| *name)
+            .zip(&self.operations)
     }
-}
-
-/// One operation of a [`Snapshot`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OperationSnapshot {
-    /// Requests replied to.
-    pub requests: u64,
-    /// Those of them replied to with an error.
-    pub errors: u64,
-    /// Bytes of the ranges of those without an error.
-    pub bytes: u64,
-    /// Sum of the durations.
-    pub duration: Nanos,
-    /// Requests by duration: bucket `i` holds those up to `DURATION_BOUNDS[i]` and above the bound
-    /// before. Not cumulative.
-    pub buckets: [u64; BUCKETS],
 }
 
 impl SessionMetrics {
-    /// Sets the time at which things happen from now on.
-    pub fn tick(&self, now: Nanos) {
-        self.now.store(now, Ordering::Relaxed);
-    }
-
-    /// All values but those of memory, which [`Memory`] has.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        let get = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
-        Snapshot {
-            operations: std::array::from_fn(|index| {
-                let counters = &self.operations[index];
-                OperationSnapshot {
-                    requests: get(&counters.requests),
-                    errors: get(&counters.errors),
-                    bytes: get(&counters.bytes),
-                    duration: get(&counters.duration),
-                    buckets: std::array::from_fn(|bucket| get(&counters.buckets[bucket])),
-                }
-            }),
-            sessions_open: get(&self.sessions_open),
-            sessions_total: get(&self.sessions_total),
-            requests_refused: get(&self.requests_refused),
-            handshakes_failed: get(&self.handshakes_failed),
-            memory: MemorySnapshot::default(),
-        }
-    }
-
     pub(crate) fn now(&self) -> Nanos {
-        self.now.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn session_began(&self) {
-        add(&self.sessions_total, 1);
-        self.session_came();
-    }
-
-    /// A session that began in another table.
-    pub(crate) fn session_came(&self) {
-        add(&self.sessions_open, 1);
-    }
-
-    /// A session goes on in another table.
-    pub(crate) fn session_left(&self) {
-        let open = self.sessions_open.load(Ordering::Relaxed);
-        assert!(open > 0, "a session that is no more here was here");
-        self.sessions_open.store(open - 1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn session_ended(&self, chose_an_export: bool) {
-        self.session_left();
-        add(&self.handshakes_failed, u64::from(!chose_an_export));
+        self.sessions.now()
     }
 
     /// A request was replied to. `bytes` is the length of its range.
@@ -201,44 +53,16 @@ impl SessionMetrics {
         let Some(index) = index(command) else {
             return;
         };
-        let counters = &self.operations[index];
         let duration = self.now().saturating_sub(since);
-        let bucket = DURATION_BOUNDS.partition_point(|bound| *bound < duration);
-        add(&counters.requests, 1);
-        add(&counters.buckets[bucket], 1);
-        add(&counters.duration, duration);
-        if failed {
-            add(&counters.errors, 1);
-        } else {
-            add(&counters.bytes, bytes);
-        }
+        self.operations[index].replied(duration, bytes, failed);
     }
 
     /// A request was refused as soon as it was seen.
     pub(crate) fn refused(&self, command: Option<Command>) {
         match command {
             Some(command) => self.replied(command, self.now(), 0, true),
-            None => add(&self.requests_refused, 1),
+            None => self.sessions.request_refused(),
         }
-    }
-}
-
-impl AddAssign<&Snapshot> for Snapshot {
-    fn add_assign(&mut self, other: &Snapshot) {
-        for (sum, one) in self.operations.iter_mut().zip(&other.operations) {
-            sum.requests += one.requests;
-            sum.errors += one.errors;
-            sum.bytes += one.bytes;
-            sum.duration += one.duration;
-            for (sum, one) in sum.buckets.iter_mut().zip(&one.buckets) {
-                *sum += one;
-            }
-        }
-        self.sessions_open += other.sessions_open;
-        self.sessions_total += other.sessions_total;
-        self.requests_refused += other.requests_refused;
-        self.handshakes_failed += other.handshakes_failed;
-        self.memory += other.memory;
     }
 }
 
@@ -246,41 +70,28 @@ fn index(command: Command) -> Option<usize> {
     OPERATIONS.iter().position(|(known, _)| *known == command)
 }
 
-/// The owner is the only writer, see the module's documentation.
-fn add(cell: &AtomicU64, amount: u64) {
-    let sum = cell.load(Ordering::Relaxed).wrapping_add(amount);
-    cell.store(sum, Ordering::Relaxed);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn durations_fall_into_the_bucket_whose_bound_they_do_not_exceed() {
+    fn requests_are_counted_by_command_and_unknown_ones_apart() {
         let metrics = SessionMetrics::default();
-        for now in [50_000, 50_001, 6_000_000_000] {
-            metrics.tick(now);
-            metrics.replied(Command::Read, 0, 4096, false);
-        }
-        let read = metrics.snapshot().operations[0].clone();
-        assert_eq!(
-            (read.buckets[0], read.buckets[1], read.buckets[BUCKETS - 1]),
-            (1, 1, 1)
-        );
-        assert_eq!((read.requests, read.bytes, read.errors), (3, 3 * 4096, 0));
-        assert_eq!(read.duration, 6_000_100_001);
-    }
-
-    #[test]
-    fn snapshots_add_up() {
-        let metrics = SessionMetrics::default();
-        metrics.session_began();
-        metrics.replied(Command::Trim, 0, 1, true);
+        metrics.sessions().tick(50_001);
+        metrics.replied(Command::Trim, 0, 4096, true);
+        metrics.replied(Command::Disconnect, 0, 0, false);
+        metrics.refused(Some(Command::Read));
         metrics.refused(None);
-        let mut sum = metrics.snapshot();
-        sum += &metrics.snapshot();
-        assert_eq!((sum.sessions_open, sum.requests_refused), (2, 2));
-        assert_eq!((sum.operations[3].errors, sum.operations[3].bytes), (2, 0));
+        let counted = metrics.snapshot();
+        assert_eq!(counted.requests_refused, 1);
+        let of = |name: &str| {
+            let mut operations = counted.operations.iter();
+            let found = operations.find(|operation| operation.name == name);
+            let found = found.expect("it is counted");
+            (found.requests, found.errors, found.bytes, found.duration)
+        };
+        assert_eq!(of("trim"), (1, 1, 0, 50_001));
+        assert_eq!(of("read"), (1, 1, 0, 0));
+        assert_eq!(of("write"), (0, 0, 0, 0));
     }
 }

@@ -1,7 +1,7 @@
 //! The checks of a configuration that need to look at other files: certificates and tokens.
 
 use crate::Config;
-use crate::plane::Door;
+use crate::fronts::{self, Admission};
 use crate::rest::tokens::Tokens;
 use crate::signal::Again;
 use crate::tls::Certificates;
@@ -12,7 +12,10 @@ impl Config {
     /// # Errors
     /// One line about the first that cannot be used.
     pub fn check_files(&self) -> Result<(), String> {
-        Door::open(&self.nbd, &Again::default()).map_err(|error| error.to_string())?;
+        for protocol in fronts::all(self) {
+            Admission::open(protocol.callers(), &Again::default())
+                .map_err(|error| error.to_string())?;
+        }
         let Some(api) = &self.api_tcp else {
             return Ok(());
         };

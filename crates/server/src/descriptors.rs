@@ -7,7 +7,7 @@
 //! | process | what it keeps open: its standard streams, lock, listeners, reactors, runtimes | nothing runs without them |
 //! | devices | their own descriptors and those of at least `SEGMENTS_MIN` segment files | a consistency point must go on |
 //! | administration | at least a few connections at each door, and files it opens for a moment | who wants to see what is wrong gets in |
-//! | connections | what is left, at most `nbd.connections_max` | they can wait |
+//! | connections | what is left, at most `connections_max` of all protocols | they can wait |
 //!
 //! 1. Each owner keeps to its share by itself: `env` closes segment files, the doors of the
 //!    administration drop silent connections, the reactors stop accepting. So nobody meets EMFILE,
@@ -44,7 +44,7 @@ const OF_A_DIRECTORY: usize = 2;
 /// Files that the administration opens for a moment: the history, `state.toml`, certificates,
 /// `/proc`.
 const FILES: usize = 8;
-/// With fewer NBD connections than this the daemon does not start.
+/// With fewer connections of clients than this the daemon does not start.
 const CONNECTIONS_MIN: usize = 2;
 /// Least and most connections of a door of the administration.
 const UNIX: (usize, usize) = (2, 64);
@@ -73,7 +73,7 @@ pub struct Shares {
     pub devices: usize,
     /// Connections of administrators and monitors.
     pub places: Places,
-    /// NBD connections; never more than configured.
+    /// Connections of clients; never more than configured.
     pub connections: u32,
 }
 
@@ -90,6 +90,15 @@ pub struct Descriptors {
 /// A connection of the administration, as long as it is open.
 #[derive(Debug)]
 pub struct Counted(Arc<Descriptors>);
+
+/// What clients of all protocols may need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clients {
+    /// Descriptors of the sockets where they come in.
+    pub listeners: usize,
+    /// Connections at a time, as configured.
+    pub connections_max: u32,
+}
 
 /// What a configuration needs, before anything is opened.
 #[derive(Clone, Copy, Debug)]
@@ -142,10 +151,11 @@ impl Descriptors {
     pub fn share_out(
         limit: usize,
         open: usize,
-        config: &Config,
+        (config, clients): (&Config, Clients),
         state: Option<&State>,
     ) -> Result<Descriptors, StartError> {
-        let (needs, most) = (Needs::of(config, open, state), config.nbd.connections_max);
+        let needs = Needs::of(config, clients.listeners, open, state);
+        let most = clients.connections_max;
         Ok(Descriptors {
             shares: needs.share_out(limit, most)?,
             enough: needs.enough(most),
@@ -206,15 +216,15 @@ impl Shares {
 }
 
 impl Needs {
-    fn of(config: &Config, open: usize, state: Option<&State>) -> Needs {
+    /// `of_clients`: descriptors of the sockets where they come in.
+    fn of(config: &Config, of_clients: usize, open: usize, state: Option<&State>) -> Needs {
         let doors = Doors {
             unix: config.api_unix.is_some(),
             tcp: config.api_tcp.is_some(),
             metrics: config.metrics.tcp.is_some(),
         };
         // The name of a Unix socket is kept beside the socket that is accepted from.
-        let listeners = usize::from(config.nbd.tcp.is_some())
-            + 2 * usize::from(config.nbd.unix.is_some())
+        let listeners = of_clients
             + 2 * usize::from(doors.unix)
             + usize::from(doors.tcp)
             + usize::from(doors.metrics);

@@ -31,6 +31,7 @@ pub mod datadir;
 pub mod descriptors;
 pub mod devices;
 pub mod error;
+pub mod fronts;
 pub mod interval;
 pub mod listen;
 pub mod log;

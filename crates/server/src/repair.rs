@@ -11,7 +11,7 @@ use everglade_api::{Name, Problem, Repair, RepairState};
 
 use crate::administrator::Administrator;
 use crate::datadir::{DataDirError, Phase};
-use crate::listen::Listeners;
+use crate::fronts::{self, Listeners};
 use crate::offline::Offline;
 use crate::records::{Deed, Records};
 use crate::signal::{self, Again};
@@ -78,11 +78,14 @@ pub fn repair(
     let (limit, open) = (descriptors::raise_limit(), descriptors::open_now());
     signal::watch(stop.clone(), again.clone())?;
     let directory = DataDir::open(&config.data_dir)?;
-    let descriptors = Descriptors::share_out(limit, open, config, Some(directory.state()))?;
+    let protocols = fronts::all(config);
+    let needs = (config, fronts::clients(&protocols));
+    let descriptors = Descriptors::share_out(limit, open, needs, Some(directory.state()))?;
     let reactors = start::start(start::Parts {
         config,
         directory,
-        listeners: Listeners::bind(&config.nbd)?,
+        protocols: &protocols,
+        listeners: Listeners::bind(&protocols)?,
         stop: stop.clone(),
         again,
         descriptors: Arc::new(descriptors),

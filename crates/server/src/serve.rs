@@ -7,7 +7,8 @@
 
 use crate::config::ApiTcp;
 use crate::datadir::Endpoints;
-use crate::listen::{self, Listeners};
+use crate::fronts::{self, Listeners, Protocol};
+use crate::listen;
 use crate::ready::{self, Output};
 use crate::records::events::Told;
 use crate::records::{Deed, Records};
@@ -30,18 +31,21 @@ use std::sync::Arc;
 /// # Errors
 /// [`ServeError::Start`] before the ready line, [`ServeError::Failed`] after it.
 pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
+    let protocols = fronts::all(config);
+    let clients = fronts::clients(&protocols);
     let stop = Stop::new();
     let again = Again::default();
     let (limit, open) = (descriptors::raise_limit(), descriptors::open_now());
     // Nothing is touched by a start that the limit does not allow.
-    Descriptors::share_out(limit, open, config, None)?;
+    Descriptors::share_out(limit, open, (config, clients), None)?;
     signal::watch(stop.clone(), again.clone())?;
     administrator::refuse_full_host(config)?;
     let directory = DataDir::open(&config.data_dir).map_err(StartError::from)?;
-    let descriptors = Descriptors::share_out(limit, open, config, Some(directory.state()))?;
+    let state = Some(directory.state());
+    let descriptors = Descriptors::share_out(limit, open, (config, clients), state)?;
     let descriptors = Arc::new(descriptors);
-    descriptors.tell(config.nbd.connections_max);
-    let listeners = Listeners::bind(&config.nbd)?;
+    descriptors.tell(clients.connections_max);
+    let listeners = Listeners::bind(&protocols)?;
     let unix = config.api_unix.as_deref().map(listen::bind_api);
     let unix = unix.transpose()?;
     let api_tcp = config.api_tcp.as_ref();
@@ -60,6 +64,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
     let parts = start::Parts {
         config,
         directory,
+        protocols: &protocols,
         listeners,
         stop: stop.clone(),
         again,
@@ -73,7 +78,7 @@ pub fn serve(config: &Config, output: Output) -> Result<(), ServeError> {
                 reactors,
                 (records, descriptors),
                 (doors, metrics),
-                &endpoints,
+                (&endpoints, &protocols),
                 output,
                 &stop,
             )
@@ -107,7 +112,7 @@ fn run(
     reactors: Reactors,
     kept: (Arc<Records>, Arc<Descriptors>),
     doors: (Doors, Option<TcpListener>),
-    endpoints: &Endpoints,
+    (endpoints, protocols): (&Endpoints, &[Box<dyn Protocol>]),
     output: Output,
     stop: &Stop,
 ) -> Result<(), ServeError> {
@@ -116,7 +121,7 @@ fn run(
     let began = begin(&administrator, kept, doors, endpoints, stop);
     match &began {
         Ok(_) => {
-            ready::announce(output, endpoints, reactors.exports());
+            ready::announce(output, endpoints, reactors.exports(), protocols);
             stop.on_ask(ready::announce_stopping);
         }
         // Scripts could not find us; what was mounted is still put away properly.

@@ -21,9 +21,9 @@ use crate::administrator::pools::Pools;
 use crate::administrator::{
     Accepted, Administrator, LostCopy, copies, creation, first_start, opening, points, renaming,
 };
-use crate::listen::Listeners;
+use crate::fronts::{Admission, Listeners, Protocol};
 use crate::plane::control::{Control, Plane};
-use crate::plane::{Door, processors, turn};
+use crate::plane::{processors, turn};
 use crate::schedule::Schedule;
 use crate::signal::Again;
 use crate::{Config, DataDir, Descriptors, ServeError, StartError, Stop};
@@ -34,7 +34,9 @@ pub struct Parts<'a> {
     pub config: &'a Config,
     /// Where the devices are; aggregates are recorded here when they are created.
     pub directory: DataDir,
-    /// Bound sockets.
+    /// What clients are served by.
+    pub protocols: &'a [Box<dyn Protocol>],
+    /// Bound sockets of these.
     pub listeners: Listeners,
     /// Asked when it is time to end.
     pub stop: Stop,
@@ -83,12 +85,15 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
     let Parts {
         config,
         mut directory,
+        protocols,
         listeners,
         stop,
         again,
         descriptors,
     } = parts;
-    let door = Door::open(&config.nbd, &again)?;
+    let admissions = protocols.iter();
+    let admissions = admissions.map(|protocol| Admission::open(protocol.callers(), &again));
+    let admissions: Vec<Admission> = admissions.collect::<Result<_, _>>()?;
     let options = WorldOptions {
         io: config.io.into(),
         reactors: config.reactors,
@@ -122,7 +127,8 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         &mut running,
         config,
         &mut directory,
-        (listeners, door, &descriptors),
+        (protocols, &admissions),
+        (listeners, &descriptors),
         is_first,
     ) {
         Ok(up) => up,
@@ -144,7 +150,7 @@ pub fn start(parts: Parts<'_>) -> Result<Reactors, StartError> {
         directory,
         opened.unavailable,
         schedule,
-        config,
+        (config, protocols),
     );
     administrator.warn_of_patterns();
     administrator.note_lost_copies(&lost_copies);
@@ -164,7 +170,8 @@ fn bring_up(
     running: &mut Running,
     config: &Config,
     directory: &mut DataDir,
-    (listeners, door, descriptors): (Listeners, Door, &Descriptors),
+    protocols: (&[Box<dyn Protocol>], &[Admission]),
+    (listeners, descriptors): (Listeners, &Descriptors),
     is_first: bool,
 ) -> Result<Up, StartError> {
     let processors = processors::own(config.pin, config.reactors);
@@ -182,7 +189,7 @@ fn bring_up(
             index,
             outside,
             Arc::clone(&running.plane),
-            door.clone(),
+            protocols,
             (config, descriptors),
         );
         let processor = processors.get(index).copied();

@@ -16,6 +16,9 @@
 //! 4. Ranges are checked by the target: nothing beyond the LUN's size is ever touched.
 //! 5. An operation that fails has either happened whole or not at all, except that a failed write
 //!    may be visible until the next restart.
+//!
+//! What every protocol needs around its own state machine (numbering of connections, network
+//! memory, time limits, moves between reactors) is in [`sessions`].
 
 pub mod conformance;
 pub mod error;
@@ -23,6 +26,7 @@ pub mod export;
 pub mod extent;
 pub mod model;
 pub mod op;
+pub mod sessions;
 pub mod span;
 
 pub use error::Error;

@@ -72,10 +72,7 @@ const TABLE: [(&str, &[&str]); 6] = [
             "describe",
         ],
     ),
-    (
-        "nbd",
-        &["memory", "wire", "metrics", "session", "server", "sessions"],
-    ),
+    ("nbd", &["wire", "metrics", "session"]),
     (
         "server",
         &[
@@ -93,6 +90,7 @@ const TABLE: [(&str, &[&str]); 6] = [
             "listen",
             "seldom",
             "signal",
+            "fronts",
             "plane",
             "administrator",
             "start",

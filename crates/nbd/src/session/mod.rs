@@ -20,7 +20,7 @@
 //! 1. Bytes are interpreted in the order received; a payload byte is copied at most once, and not
 //!    at all when its slice was already under way when it was received.
 //! 2. Memory is bounded by [`Settings`] and by what sessions of a table have together
-//!    (`crate::memory`): staging, payload in flight, requests in flight (a request counts until the
+//!    (`everglade_target::sessions::memory`): staging, payload in flight, requests in flight (a request counts until the
 //!    last byte of its reply was sent). At a bound the session stops reading (*stalls*) and goes on
 //!    when something was completed or sent, or when it is its turn (`Session::resume`).
 //! 3. While options are haggled, the next option is not looked at before all replies were sent.
@@ -31,14 +31,13 @@
 //! 6. The LUN, and images it is compared with, are closed after the last operation in flight
 //!    completed, whatever ended the session.
 
-mod caller;
 mod greeting;
-mod ledger;
 mod open_export;
 mod options;
 mod outgoing;
 mod place;
 mod position;
+mod serving;
 mod settings;
 mod staging;
 mod terms;
@@ -48,13 +47,11 @@ mod turns;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
+use everglade_target::sessions::seats::OWN_BITS;
+use everglade_target::sessions::{Allowed, Caller, Ledger, Memory};
 use everglade_target::{Error, LunHandle, Reply, Target, Token};
 
 use crate::SessionMetrics;
-use crate::memory::Memory;
-use caller::Allowed;
-pub use caller::{AllowList, Caller, TlsMode};
-use ledger::Ledger;
 use open_export::OpenExport;
 use options::Haggling;
 use outgoing::Outgoing;
@@ -141,9 +138,6 @@ struct Cx<'a> {
 }
 
 impl Session {
-    /// Tokens of a session's operations are `token_base` plus a number below 2³².
-    pub const TOKEN_BITS: u32 = 32;
-
     /// A new connection, with the greeting ready to be sent, that shares its memory with nobody.
     ///
     /// # Panics
@@ -559,7 +553,7 @@ impl Session {
 
 fn assert_token_base(token_base: Token) {
     assert!(
-        token_base.trailing_zeros() >= Session::TOKEN_BITS,
+        token_base.trailing_zeros() >= OWN_BITS,
         "the session's own part of its tokens is free"
     );
 }

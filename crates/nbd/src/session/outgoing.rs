@@ -15,10 +15,10 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
+use everglade_target::sessions::memory::{CLASSES, Class, Held, SHORT_PIECE_BYTES, page_bytes};
 use everglade_target::{ReadSpan, span};
 
 use super::position::page_index;
-use crate::memory::{CLASSES, Class, Held, SHORT_PIECE_BYTES, page_bytes};
 use crate::wire::Chunk;
 
 /// Messages in the order they are sent.

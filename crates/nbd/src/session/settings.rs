@@ -2,8 +2,7 @@
 
 use everglade_env::{BLOCK_SIZE, Nanos};
 use everglade_target::Limits;
-
-use crate::memory::LARGEST_BYTES;
+use everglade_target::sessions::memory::LARGEST_BYTES;
 
 /// Bounds of one session. [`Settings::default`] is what we ship.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,10 @@
 //! How a session waits for memory, goes on when it is its turn, and gives up what others wait for.
 
 use everglade_target::Target;
+use everglade_target::sessions::memory::Held;
 
 use super::transmission::Transmission;
 use super::{Cx, Phase, Session, State};
-use crate::memory::Held;
 
 impl Session {
     /// It is this session's turn to take memory.

@@ -85,7 +85,7 @@ impl Crowd {
     }
 
     fn sweep(&mut self, now: u64) {
-        self.sessions.metrics().tick(now);
+        self.sessions.tick(now);
         self.sessions.sweep(now, &mut self.target);
         self.settle();
     }

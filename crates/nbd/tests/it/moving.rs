@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use everglade_nbd::metrics::Snapshot;
+use everglade_nbd::metrics::{Metrics as _, Snapshot};
 use everglade_nbd::{AllowList, Caller, SessionId, Sessions, Settings, TlsMode};
 use everglade_target::model::Model;
 

@@ -292,7 +292,7 @@ fn an_idle_session_is_ended_if_that_is_wanted() {
                     sessions: &mut Sessions,
                     pipe: &mut Pipe,
                     target: &mut Held| {
-            sessions.metrics().tick(now);
+            sessions.tick(now);
             pipe.to_session.extend(bytes);
             sessions.receive(id, pipe, target);
             sessions.poll(target);

@@ -28,13 +28,14 @@ use everglade_engine::{AggregateInfo, Engine, State, VolumeId, admin};
 use everglade_env::lock::{Mutex, MutexGuard, RwLock};
 use everglade_format::volume::Sync as MediaSync;
 
+use super::allow::Allow;
 use super::candidates;
 use super::creation::{self, Contents, CreationError};
 use super::points;
 use super::unavailable::Unavailable;
 use super::units::bytes;
-use crate::config::Rules;
 use crate::datadir::{DataDirError, Endpoints, Phase};
+use crate::fronts::Protocol;
 use crate::plane::control::{Answer, Control, Plane, Timing};
 use crate::records::jobs::Pending;
 use crate::schedule::Schedule;
@@ -60,8 +61,8 @@ pub struct Administrator {
     schedule: Schedule,
     /// The policy of volumes that are made without saying which.
     usual_policy: String,
-    /// Who may use what over NBD.
-    pub(super) allow: Rules,
+    /// Who may use what, by protocol.
+    pub(super) allow: Vec<Allow>,
     /// Copies of labels that are lost and could not be written anew at the start.
     pub(super) unmended: Vec<Condition>,
 }
@@ -82,7 +83,7 @@ impl Administrator {
         directory: DataDir,
         unavailable: Vec<Unavailable>,
         schedule: Schedule,
-        config: &Config,
+        (config, protocols): (&Config, &[Box<dyn Protocol>]),
     ) -> Administrator {
         let ready = directory
             .state()
@@ -96,7 +97,7 @@ impl Administrator {
             plane,
             ready: Mutex::new(ready.collect()),
             usual_policy: config.snapshot_policy.clone(),
-            allow: config.nbd.callers.allow.clone(),
+            allow: Allow::of(protocols),
             unmended: Vec::new(),
             directory: Mutex::new(directory),
             populating: RwLock::new(()),

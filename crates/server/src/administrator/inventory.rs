@@ -4,7 +4,6 @@
 //! that others change meanwhile: near the truth, and cheap enough to be asked for every second.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use everglade_api::{
     Aggregate, AggregateState, AggregateStatistics, AggregateSummary, Aggregates, Code, Condition,
@@ -16,12 +15,12 @@ use everglade_engine::{
 };
 use everglade_env::{DeviceFiles, DeviceId};
 use everglade_format::volume::Sync as MediaSync;
-use everglade_nbd::metrics::{OPERATIONS, Snapshot};
 
 use super::administrator::{Administrator, split};
 use super::unavailable::Unavailable;
 use super::units::bytes;
 use crate::datadir::{Uuid, format_file};
+use crate::fronts::Counts;
 use crate::records::course::percent;
 
 /// See [`Administrator::engine_counts`].
@@ -49,7 +48,7 @@ pub struct EngineCounts {
 pub struct DescriptorCounts {
     /// Of all devices.
     pub devices: DeviceFiles,
-    /// NBD connections, open or on their way.
+    /// Connections of clients, open or on their way.
     pub connections: u32,
     /// Times that accepting them paused.
     pub pauses: u64,
@@ -278,16 +277,16 @@ impl Administrator {
             aggregates: aggregates.iter().map(summary).collect(),
             volume_count: self.engine.volumes().len() as u64,
             lun_count: self.engine.luns().len() as u64,
-            connection_count: u64::from(self.plane.connections.load(Ordering::Relaxed)),
+            connection_count: u64::from(self.plane.placement.connections()),
             uptime_seconds: self.since.elapsed().as_secs(),
             conditions,
         }
     }
 
-    /// What the NBD sessions did.
+    /// What clients did and hold, by protocol.
     #[must_use]
-    pub fn nbd(&self) -> Snapshot {
-        self.plane.nbd()
+    pub fn clients(&self) -> Vec<(&'static str, Counts)> {
+        self.plane.counts()
     }
 
     /// Who uses descriptors, for metrics.
@@ -295,8 +294,8 @@ impl Administrator {
     pub fn descriptor_counts(&self) -> DescriptorCounts {
         DescriptorCounts {
             devices: self.plane.world.device_files(),
-            connections: self.plane.loads().sum(),
-            pauses: self.plane.pauses(),
+            connections: self.plane.placement.loads().sum(),
+            pauses: self.plane.placement.pauses(),
         }
     }
 
@@ -320,8 +319,13 @@ impl Administrator {
                 .map(|info| (info.name.clone(), info.cp_counts.waits.clone()))
                 .collect(),
             queued_operations: self.engine.queued_operations(),
-            reactors: self.plane.loads().zip(self.engine.homes()).collect(),
-            connections_moved: self.plane.moved(),
+            reactors: self
+                .plane
+                .placement
+                .loads()
+                .zip(self.engine.homes())
+                .collect(),
+            connections_moved: self.plane.placement.moved(),
             stale_reads: self
                 .engine
                 .aggregates()
@@ -345,23 +349,35 @@ impl Administrator {
         };
         Statistics {
             uptime_ms: u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX),
-            connection_count: u64::from(self.plane.connections.load(Ordering::Relaxed)),
+            connection_count: u64::from(self.plane.placement.connections()),
             memory_bytes: bytes(everglade_env::pages_in_use() as u64),
             cache_hits,
             cache_misses,
-            operations: OPERATIONS
-                .iter()
-                .zip(self.plane.nbd().operations)
-                .map(|((_, name), counted)| Operation {
-                    op: (*name).to_owned(),
-                    count: counted.requests,
-                    error_count: counted.errors,
-                    bytes: counted.bytes,
-                    duration_us: counted.duration / 1000,
-                })
-                .collect(),
+            operations: self.operations(),
             aggregates: self.engine.aggregates().iter().map(view).collect(),
         }
+    }
+
+    /// What clients did, by kind of request, whatever they speak.
+    fn operations(&self) -> Vec<Operation> {
+        let mut operations: Vec<Operation> = Vec::new();
+        let counts = self.plane.counts().into_iter();
+        for counted in counts.flat_map(|(_, counts)| counts.sessions.operations) {
+            let known = operations.iter().position(|it| it.op == counted.name);
+            let index = known.unwrap_or_else(|| {
+                operations.push(Operation {
+                    op: counted.name.to_owned(),
+                    ..Operation::default()
+                });
+                operations.len() - 1
+            });
+            let sum = &mut operations[index];
+            sum.count += counted.requests;
+            sum.error_count += counted.errors;
+            sum.bytes += counted.bytes;
+            sum.duration_us += counted.duration / 1000;
+        }
+        operations
     }
 
     /// What runs.

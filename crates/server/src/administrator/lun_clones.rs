@@ -3,7 +3,7 @@
 //! A request is answered when the clone has begun, durably: from then on the engine goes on with
 //! it, also after a restart, and clients see the LUN when it is complete.
 //!
-//! Nobody gets access by it: what `nbd.allow` restricts is not cloned to a name that is for others,
+//! Nobody gets access by it: what an allow-list restricts is not cloned to a name that is for others,
 //! as it is not renamed to one ([`super::renaming`]).
 
 use everglade_api::{CloneLun, Code, Problem};

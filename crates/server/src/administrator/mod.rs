@@ -11,6 +11,7 @@
     reason = "the room is named after its central object"
 )]
 mod administrator;
+mod allow;
 mod candidates;
 mod comparison;
 pub(crate) mod copies;

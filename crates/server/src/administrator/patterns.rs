@@ -1,4 +1,4 @@
-//! Patterns of `nbd.allow` that are about nothing that exists: a mistyped name leaves the LUN open
+//! Patterns of allow-lists (`nbd.allow`) that are about nothing that exists: a mistyped name leaves the LUN open
 //! that it was to close, so the start and `status` say so.
 //!
 //! Snapshots count as well: a LUN that was renamed or deleted is still exported under its old name
@@ -31,7 +31,11 @@ impl Administrator {
         let luns = self.engine.luns();
         let is_about_a_lun =
             |pattern: &&Pattern| luns.iter().any(|lun| pattern.concerns(&lun.name));
-        let idle = self.allow.patterns().filter(|pattern| {
+        let patterns = self.allow.iter().flat_map(|allow| {
+            let patterns = allow.rules.patterns();
+            patterns.map(|pattern| (&allow.key, pattern))
+        });
+        let idle = patterns.filter(|(_, pattern)| {
             !pattern.is_everything() && !is_about_a_lun(pattern) && !self.fits_a_snapshot(pattern)
         });
         let closed: Vec<_> = self
@@ -47,10 +51,10 @@ impl Administrator {
             ),
         };
         let code = Code::PatternUnmatched;
-        let condition = |pattern: &Pattern| Condition {
+        let condition = |(key, pattern): (&String, &Pattern)| Condition {
             code: code.to_string(),
             health: Health::Warning,
-            object: format!("nbd.allow \"{pattern}\""),
+            object: format!("{key} \"{pattern}\""),
             what: format!("no LUN and no snapshot has a name that it fits{unless}"),
             action: "correct the name in the configuration and restart the daemon, or remove the \
                 line; a LUN that no \

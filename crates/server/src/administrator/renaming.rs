@@ -5,7 +5,7 @@
 //! 1. An aggregate: `state.toml` first, then the pool. If the daemon ends between, the next start
 //!    finds that the two differ, and takes the name of the pool ([`follow`]).
 //! 2. A volume: the book says what is to be, then the pool, then the book ([`Schedule::rename`]).
-//! 3. Nobody gets access by it: an export that `nbd.allow` restricts is not renamed to one that is
+//! 3. Nobody gets access by it: an export that an allow-list restricts is not renamed to one that is
 //!    for others, nor cloned. That holds for snapshots too, whose new names make others of the
 //!    exports of their LUNs.
 //! 4. The folder of an aggregate in the data directory keeps the name it was made with: its files
@@ -78,7 +78,8 @@ impl Administrator {
         if to == name {
             return Ok(volume);
         }
-        let luns = self.luns(name)?.luns.into_iter().map(|lun| lun.nbd_export);
+        let luns = self.luns(name)?.luns.into_iter();
+        let luns = luns.map(|lun| format!("{}/{}", lun.volume, lun.name));
         let snapshots = self.snapshots(name)?.snapshots.into_iter();
         for export in luns.chain(snapshots.flat_map(|snapshot| snapshot.nbd_exports)) {
             let (_, lun) = export.split_once('/').expect("exports are VOLUME/LUN");
@@ -105,7 +106,7 @@ impl Administrator {
         if to == name {
             return Ok(lun);
         }
-        self.refuse_other_callers(&lun.nbd_export, &format!("{volume}/{to}"))?;
+        self.refuse_other_callers(&format!("{volume}/{name}"), &format!("{volume}/{to}"))?;
         let change = admin::Change::RenameLun {
             volume: volume.to_owned(),
             name: name.to_owned(),
@@ -135,11 +136,13 @@ impl Administrator {
     /// Says no if what somebody restricted would be for others under another name, be it a new name
     /// or a copy's.
     pub(super) fn refuse_other_callers(&self, export: &str, other: &str) -> Result<(), Problem> {
-        if !self.allow.opens(export, other) {
+        let mut lists = self.allow.iter();
+        let Some(opened) = lists.find(|it| it.rules.opens(export, other)) else {
             return Ok(());
-        }
+        };
+        let key = &opened.key;
         let text = format!(
-            "nbd.allow says who may use {export}, and {other} would be for others; add a line for \
+            "{key} says who may use {export}, and {other} would be for others; add a line for \
             {other} with the \
              same callers and restart the daemon first"
         );

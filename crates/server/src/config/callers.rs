@@ -1,5 +1,5 @@
-//! Who may call over NBD, and how: encryption, allow-lists, idle connections. Keys of the file
-//! only, because none of this changes from one start to the next.
+//! Who may call over a protocol, and how: encryption, allow-lists, idle connections. Keys of the
+//! protocol's table in the file only, because none of this changes from one start to the next.
 //!
 //! ```toml
 //! [nbd]
@@ -18,6 +18,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use everglade_target::sessions::AllowList;
 
 use super::ConfigError;
 use super::pattern::{NotAPattern, Pattern};
@@ -58,7 +60,7 @@ pub enum TlsClients {
     Certified,
 }
 
-/// Lines of `[nbd.allow]`.
+/// Lines of an allow-list, `[nbd.allow]` for example.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(Vec<Rule>);
 
@@ -97,38 +99,36 @@ impl Callers {
         }
     }
 
-    /// What only makes sense together is there together.
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    /// What only makes sense together is there together. `table`: that of the protocol in the
+    /// file.
+    pub(super) fn check(&self, table: &str) -> Result<(), ConfigError> {
         let is_on = !matches!(self.tls, None | Some(Tls::Off));
-        let contradiction = |key, found: &str, expected: &str| {
+        let contradiction = |key: &str, found: &str, expected: &str| {
             Err(ConfigError::OutOfRange {
-                key,
+                key: format!("{table}.{key}").into(),
                 found: found.to_owned(),
                 expected: expected.to_owned(),
             })
         };
         if is_on && self.tls_certificates.is_none() {
             let expected = "the folder of server-cert.pem and server-key.pem";
-            return contradiction("nbd.tls_certificates", "not given", expected);
+            return contradiction("tls_certificates", "not given", expected);
         }
         if !is_on && self.tls_clients == Some(TlsClients::Certified) {
-            return contradiction(
-                "nbd.tls_clients",
-                "certified",
-                "anyone, since nbd.tls is off",
-            );
+            let expected = format!("anyone, since {table}.tls is off");
+            return contradiction("tls_clients", "certified", &expected);
         }
         let origins = self.allow.0.iter().flat_map(|rule| &rule.origins);
         let is_named = |origin: &Origin| matches!(origin, Origin::Certificate(_));
         if self.tls_clients != Some(TlsClients::Certified) && origins.into_iter().any(is_named) {
-            let expected = "certified, since nbd.allow names certificates";
-            return contradiction("nbd.tls_clients", "anyone", expected);
+            let expected = format!("certified, since {table}.allow names certificates");
+            return contradiction("tls_clients", "anyone", &expected);
         }
         if self
             .idle_timeout
             .is_some_and(|time| time < Interval::seconds(1))
         {
-            return contradiction("nbd.idle_timeout", "below a second", "at least 1s");
+            return contradiction("idle_timeout", "below a second", "at least 1s");
         }
         Ok(())
     }
@@ -179,7 +179,7 @@ impl Rules {
     }
 }
 
-impl everglade_nbd::AllowList for Rules {
+impl AllowList for Rules {
     fn allows(&self, export: &str, address: Option<IpAddr>, names: &[String]) -> bool {
         let is_from = |origin: &Origin| origin.contains(address, names);
         self.rule_for(export)
@@ -333,8 +333,6 @@ impl fmt::Display for TlsClients {
 
 #[cfg(test)]
 mod tests {
-    use everglade_nbd::AllowList;
-
     use super::*;
 
     fn rules(lines: &[(&str, &[&str])]) -> Rules {
@@ -474,12 +472,14 @@ mod tests {
             allow: rules,
             ..Callers::default()
         };
-        let error = callers.check().expect_err("names that nobody verifies");
+        let error = callers
+            .check("nbd")
+            .expect_err("names that nobody verifies");
         assert!(error.to_string().contains("nbd.tls_clients"), "{error}");
         let callers = Callers {
             tls_clients: Some(TlsClients::Certified),
             ..callers
         };
-        assert!(callers.check().is_ok());
+        assert!(callers.check("nbd").is_ok());
     }
 }

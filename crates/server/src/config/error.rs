@@ -1,5 +1,6 @@
 //! Why a configuration cannot be used. Each message is one line: found, expected, what to do.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 
@@ -54,7 +55,7 @@ pub enum ConfigError {
     #[error("{key} is {found}; expected {expected}; change the flag, the environment or the file")]
     OutOfRange {
         /// As in the file, or the flag where there is no key.
-        key: &'static str,
+        key: Cow<'static, str>,
         /// The value.
         found: String,
         /// The bounds.

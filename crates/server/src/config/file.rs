@@ -13,7 +13,7 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::callers::Rules;
+use super::callers::{Callers, Rules};
 use super::{ConfigError, Settings, suggest};
 
 /// Nobody's configuration is longer; a path given by mistake (a disk image) is not read whole.
@@ -105,23 +105,14 @@ impl Source<'_> {
             "data_dir" => settings.data_dir = Some(PathBuf::from(self.string(key, value)?)),
             "memory" => settings.memory = Some(self.parsed(key, value)?),
             "reactors" => settings.reactors = Some(self.parsed(key, value)?),
-            "nbd.tcp" => settings.nbd_tcp = Some(self.parsed(key, value)?),
-            "nbd.unix" => settings.nbd_unix = Some(self.parsed(key, value)?),
-            "nbd.connections_max" => {
-                settings.nbd_connections_max = Some(self.parsed(key, value)?);
-            }
-            "nbd.tls" => settings.nbd_callers.tls = Some(self.parsed(key, value)?),
-            "nbd.tls_certificates" => {
-                let folder = PathBuf::from(self.string(key, value)?);
-                settings.nbd_callers.tls_certificates = Some(folder);
-            }
-            "nbd.tls_clients" => {
-                settings.nbd_callers.tls_clients = Some(self.parsed(key, value)?);
-            }
-            "nbd.idle_timeout" => {
-                settings.nbd_callers.idle_timeout = Some(self.parsed(key, value)?);
-            }
-            "nbd.allow" => settings.nbd_callers.allow = self.rules(key, value)?,
+            "nbd.tcp" => settings.nbd.tcp = Some(self.parsed(key, value)?),
+            "nbd.unix" => settings.nbd.unix = Some(self.parsed(key, value)?),
+            "nbd.connections_max" => settings.nbd.connections_max = Some(self.parsed(key, value)?),
+            "nbd.tls"
+            | "nbd.tls_certificates"
+            | "nbd.tls_clients"
+            | "nbd.idle_timeout"
+            | "nbd.allow" => self.take_callers(&mut settings.nbd.callers, key, value)?,
             "api.unix" => settings.api_unix = Some(self.parsed(key, value)?),
             "api.tcp" => settings.api_tcp = Some(self.parsed(key, value)?),
             "api.tokens" => settings.api_tokens = Some(PathBuf::from(self.string(key, value)?)),
@@ -137,6 +128,27 @@ impl Source<'_> {
             "cp.interval" => settings.cp_interval = Some(self.parsed(key, value)?),
             "snapshot.policy" => settings.snapshot_policy = Some(self.parsed(key, value)?),
             _ => return Err(self.refuse(key, at)),
+        }
+        Ok(())
+    }
+
+    /// Stores one key's value that the table of each protocol may have.
+    fn take_callers(
+        &self,
+        callers: &mut Callers,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<(), ConfigError> {
+        let (_, name) = key.split_once('.').unwrap_or(("", key));
+        match name {
+            "tls" => callers.tls = Some(self.parsed(key, value)?),
+            "tls_certificates" => {
+                callers.tls_certificates = Some(PathBuf::from(self.string(key, value)?));
+            }
+            "tls_clients" => callers.tls_clients = Some(self.parsed(key, value)?),
+            "idle_timeout" => callers.idle_timeout = Some(self.parsed(key, value)?),
+            "allow" => callers.allow = self.rules(key, value)?,
+            _ => unreachable!("a key of callers"),
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ pub mod address;
 pub mod callers;
 pub mod error;
 pub mod file;
+pub mod nbd;
 pub mod pattern;
 pub mod pinning;
 pub mod place;
@@ -27,6 +28,7 @@ use std::str::FromStr;
 pub use address::{TcpListen, UnixListen};
 pub use callers::{Callers, Rules, Tls, TlsClients};
 pub use error::ConfigError;
+pub use nbd::{Nbd, NbdSettings};
 pub use pattern::Pattern;
 pub use pinning::Pinning;
 pub use rollback::AcceptRollback;
@@ -42,8 +44,6 @@ const MEMORY_MIN: Size = Size::mib(256);
 /// More reactors than this gain nothing measured; the tree of affinities is sized for it.
 const REACTORS_DEFAULT_MAX: usize = 8;
 const REACTORS_MAX: usize = 64;
-const CONNECTIONS_DEFAULT: u32 = 1024;
-const CONNECTIONS_MAX: u32 = 65_536;
 const CP_INTERVAL_DEFAULT: Interval = Interval::seconds(10);
 const CP_INTERVAL_MIN: Interval = Interval::millis(100);
 const CP_INTERVAL_MAX: Interval = Interval::seconds(3600);
@@ -120,14 +120,8 @@ pub struct Settings {
     pub pin: Option<Pinning>,
     /// How devices are driven.
     pub io: Option<IoMode>,
-    /// NBD over TCP.
-    pub nbd_tcp: Option<TcpListen>,
-    /// NBD over a Unix socket.
-    pub nbd_unix: Option<UnixListen>,
-    /// NBD connections at a time.
-    pub nbd_connections_max: Option<u32>,
-    /// What NBD callers must do and may use.
-    pub nbd_callers: Callers,
+    /// The NBD server.
+    pub nbd: NbdSettings,
     /// REST over a Unix socket.
     pub api_unix: Option<UnixListen>,
     /// REST over TCP.
@@ -164,10 +158,7 @@ impl Settings {
             reactors: self.reactors.or(lower.reactors),
             pin: self.pin.or(lower.pin),
             io: self.io.or(lower.io),
-            nbd_tcp: self.nbd_tcp.or(lower.nbd_tcp),
-            nbd_unix: self.nbd_unix.or(lower.nbd_unix),
-            nbd_connections_max: self.nbd_connections_max.or(lower.nbd_connections_max),
-            nbd_callers: self.nbd_callers.over(lower.nbd_callers),
+            nbd: self.nbd.over(lower.nbd),
             api_unix: self.api_unix.or(lower.api_unix),
             api_tcp: self.api_tcp.or(lower.api_tcp),
             api_tokens: self.api_tokens.or(lower.api_tokens),
@@ -221,12 +212,7 @@ impl Config {
     #[must_use]
     pub fn without_doors(&self) -> Config {
         Config {
-            nbd: Nbd {
-                tcp: None,
-                unix: None,
-                callers: Callers::default(),
-                ..self.nbd
-            },
+            nbd: self.nbd.shut(),
             api_unix: None,
             api_tcp: None,
             metrics: Metrics {
@@ -236,19 +222,6 @@ impl Config {
             ..self.clone()
         }
     }
-}
-
-/// The NBD server. At least one of its two doors is open while somebody is served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Nbd {
-    /// Port 0 means that the kernel picks one.
-    pub tcp: Option<SocketAddr>,
-    /// Absolute, short enough for the kernel.
-    pub unix: Option<PathBuf>,
-    /// At a time; one more is closed at once.
-    pub connections_max: u32,
-    /// What they must do and may use.
-    pub callers: Callers,
 }
 
 /// REST over TCP.
@@ -322,13 +295,7 @@ impl Config {
             None => place::data_dir()?,
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let nbd = nbd(
-            settings.nbd_tcp,
-            settings.nbd_unix,
-            settings.nbd_connections_max,
-            settings.nbd_callers,
-            &data_dir,
-        )?;
+        let nbd = settings.nbd.complete(&data_dir)?;
         let api_unix = unix_socket("--api-unix", settings.api_unix, &data_dir, "run/api.sock")?;
         let api_tcp = api_tcp(
             settings.api_tcp,
@@ -377,32 +344,6 @@ impl Config {
     }
 }
 
-fn nbd(
-    tcp: Option<TcpListen>,
-    unix: Option<UnixListen>,
-    connections_max: Option<u32>,
-    callers: Callers,
-    data_dir: &Path,
-) -> Result<Nbd, ConfigError> {
-    callers.check()?;
-    let tcp = match tcp.unwrap_or(TcpListen::DEFAULT_NBD) {
-        TcpListen::Off => None,
-        TcpListen::At(address) => Some(address),
-    };
-    let unix = unix_socket("--nbd-unix", unix, data_dir, "run/nbd.sock")?;
-    if tcp.is_none() && unix.is_none() {
-        return Err(ConfigError::NothingToServe);
-    }
-    let connections_max = connections_max.unwrap_or(CONNECTIONS_DEFAULT);
-    let connections_max = in_range("nbd.connections_max", connections_max, 1..=CONNECTIONS_MAX)?;
-    Ok(Nbd {
-        tcp,
-        unix,
-        connections_max,
-        callers,
-    })
-}
-
 fn api_tcp(
     tcp: Option<TcpListen>,
     tokens: Option<PathBuf>,
@@ -429,7 +370,7 @@ fn journal(device: Option<PathBuf>, half_size: Option<Size>) -> Result<Journal, 
         Some(path) => {
             let text = place::absolute(path)?.into_os_string().into_string();
             Some(text.map_err(|path| ConfigError::OutOfRange {
-                key: "journal.device",
+                key: "journal.device".into(),
                 found: path.display().to_string(),
                 expected: "a path in UTF-8".to_owned(),
             })?)
@@ -491,7 +432,7 @@ fn first_start(
 fn at_least(key: &'static str, value: Size, least: Size) -> Result<Size, ConfigError> {
     if value < least {
         return Err(ConfigError::OutOfRange {
-            key,
+            key: key.into(),
             found: value.to_string(),
             expected: format!("at least {least}"),
         });
@@ -506,7 +447,7 @@ fn in_range<T: PartialOrd + fmt::Display>(
 ) -> Result<T, ConfigError> {
     if !range.contains(&value) {
         return Err(ConfigError::OutOfRange {
-            key,
+            key: key.into(),
             found: value.to_string(),
             expected: format!("{} to {}", range.start(), range.end()),
         });
@@ -517,7 +458,7 @@ fn in_range<T: PartialOrd + fmt::Display>(
 fn whole_blocks(key: &'static str, value: Size) -> Result<Size, ConfigError> {
     if !value.bytes().is_multiple_of(BLOCK_BYTES) {
         return Err(ConfigError::OutOfRange {
-            key,
+            key: key.into(),
             found: format!("{} bytes", value.bytes()),
             expected: format!("a multiple of {BLOCK_BYTES} bytes"),
         });

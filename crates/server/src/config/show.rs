@@ -123,7 +123,7 @@ mod tests {
         let settings = Settings {
             data_dir: Some("/srv/e".into()),
             metrics_tcp: Some("off".parse().expect("off")),
-            nbd_callers: file::parse(
+            nbd: file::parse(
                 Path::new("some.toml"),
                 "nbd.tls = 'offered'\nnbd.tls_certificates = '/tls'\nnbd.tls_clients = \
                 'certified'\n\
@@ -131,7 +131,7 @@ mod tests {
                  nbd.allow.'v/l' = []",
             )
             .expect("good")
-            .nbd_callers,
+            .nbd,
             journal_half_size: Some("64MiB".parse().expect("a size")),
             ..Settings::default()
         };

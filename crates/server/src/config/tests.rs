@@ -85,7 +85,7 @@ fn values_out_of_bounds_are_refused_by_name() {
     assert!(with(|s| s.memory = Some(Size::mib(255))).contains("memory is 255.0 MiB"));
     assert!(with(|s| s.reactors = Some(0)).contains("reactors is 0; expected 1 to 64"));
     assert!(with(|s| s.reactors = Some(65)).contains("reactors is 65"));
-    assert!(with(|s| s.nbd_connections_max = Some(0)).contains("nbd.connections_max"));
+    assert!(with(|s| s.nbd.connections_max = Some(0)).contains("nbd.connections_max"));
     assert!(with(|s| s.cp_interval = Some(Interval::millis(0))).contains("cp.interval is 0s"));
     assert!(with(|s| s.lun_size = Some(Size(4097))).contains("a multiple of 4096"));
     assert!(with(|s| s.aggregate_size = Some(Size::mib(1))).contains("aggregate-size"));
@@ -94,9 +94,9 @@ fn values_out_of_bounds_are_refused_by_name() {
 #[test]
 fn a_server_without_a_door_is_refused() {
     let mut settings = said("/srv/e");
-    settings.nbd_tcp = Some(TcpListen::Off);
+    settings.nbd.tcp = Some(TcpListen::Off);
     assert_eq!(complete(settings.clone()).nbd.tcp, None);
-    settings.nbd_unix = Some(UnixListen::Off);
+    settings.nbd.unix = Some(UnixListen::Off);
     assert!(refused(settings).contains("no client could connect"));
 }
 
@@ -107,7 +107,7 @@ fn a_socket_path_over_the_kernels_limit_is_refused_with_a_way_out() {
     assert!(error.contains("at most 107"), "{error}");
     assert!(error.contains("--nbd-unix"), "{error}");
     let mut without = said(&long);
-    without.nbd_unix = Some(UnixListen::Off);
+    without.nbd.unix = Some(UnixListen::Off);
     assert!(refused(without.clone()).contains("--api-unix off"));
     without.api_unix = Some(UnixListen::Off);
     complete(without);
@@ -123,8 +123,8 @@ fn the_file_says_everything_flags_can() {
     .expect("a good file");
     assert_eq!(settings.memory, Some(Size::gib(2)));
     assert_eq!(settings.reactors, Some(2));
-    assert_eq!(settings.nbd_unix, Some(UnixListen::Off));
-    assert_eq!(settings.nbd_connections_max, Some(7));
+    assert_eq!(settings.nbd.unix, Some(UnixListen::Off));
+    assert_eq!(settings.nbd.connections_max, Some(7));
     assert_eq!(
         settings.api_unix,
         Some(UnixListen::At(PathBuf::from("/run/e.sock")))

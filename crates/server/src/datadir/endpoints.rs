@@ -4,6 +4,7 @@
 //! stop and at every start. A reader still has to expect that the daemon was killed. Its space is
 //! kept while it is absent ([`SmallFile`]), so that a start on a full host can write it.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -12,15 +13,41 @@ use serde_json::json;
 use super::{DataDirError, SmallFile, modes};
 
 const NAME: &str = "endpoints.json";
+
+/// A place where something listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Port 0 means that the kernel picks one.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// A door for clients of a protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// With the port that was picked. `None` where the door is shut.
+    pub at: Option<Address>,
+    /// Whether it takes encrypted connections only.
+    pub is_tls_required: bool,
+}
+
 /// Where the running daemon listens. `None` where that door is shut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
-    /// NBD over TCP, with the port that was picked.
-    pub nbd_tcp: Option<SocketAddr>,
-    /// Whether that takes encrypted connections only.
-    pub nbd_tls_required: bool,
-    /// NBD over a Unix socket.
-    pub nbd_unix: Option<PathBuf>,
+    /// Doors of protocols, those that are shut among them.
+    pub doors: Vec<Endpoint>,
     /// REST over a Unix socket.
     pub api_unix: Option<PathBuf>,
     /// REST over TCP.
@@ -30,18 +57,26 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
+    /// A door of a protocol.
+    #[must_use]
+    pub fn door(&self, name: &str) -> Option<&Endpoint> {
+        self.doors.iter().find(|door| door.name == name)
+    }
+
     /// As JSON of the conventions; `pid` tells a waiting script whom it found.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
-        json!({
+        let mut value = json!({
             "schema_version": 1,
             "pid": std::process::id(),
-            "nbd_tcp": self.nbd_tcp.map(|address| address.to_string()),
-            "nbd_unix": self.nbd_unix.as_ref().map(|path| path.to_string_lossy()),
             "api_tcp": self.api_tcp.map(|address| address.to_string()),
             "metrics": self.metrics.map(|address| address.to_string()),
             "api_unix": self.api_unix.as_ref().map(|path| path.to_string_lossy()),
-        })
+        });
+        for door in &self.doors {
+            value[door.name] = json!(door.at.as_ref().map(ToString::to_string));
+        }
+        value
     }
 
     pub(super) fn write(&self, run_dir: &Path) -> Result<(), DataDirError> {

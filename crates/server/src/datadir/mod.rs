@@ -45,7 +45,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-pub use endpoints::Endpoints;
+pub use endpoints::{Address, Endpoint, Endpoints};
 pub use error::DataDirError;
 pub use seen::{Point, Seen};
 pub use small_file::SmallFile;

@@ -3,7 +3,8 @@
 use std::fs;
 
 use everglade_api::{Aggregate, AggregateState, Health, JobState};
-use everglade_nbd::metrics::{DURATION_BOUNDS, OPERATIONS, Snapshot};
+use everglade_target::sessions::MemorySnapshot;
+use everglade_target::sessions::metrics::{DURATION_BOUNDS, Snapshot};
 
 use super::page::{Page, seconds};
 use crate::Descriptors;
@@ -17,7 +18,7 @@ pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     let aggregates = administrator.aggregates().aggregates;
     overview(&mut page, administrator, records, &aggregates);
     space(&mut page, &aggregates);
-    nbd(&mut page, &administrator.nbd());
+    clients(&mut page, administrator);
     consistency_points(&mut page, &aggregates);
     journals(&mut page, &aggregates);
     engine(&mut page, administrator);
@@ -134,38 +135,13 @@ fn known(aggregates: &[Aggregate]) -> impl Iterator<Item = &Aggregate> {
     aggregates.iter().filter(is_known)
 }
 
-fn nbd(page: &mut Page, counted: &Snapshot) {
-    let operations = || {
-        OPERATIONS
-            .iter()
-            .map(|(_, name)| *name)
-            .zip(&counted.operations)
-    };
-    let mut family = page.family("everglade_nbd_requests_total");
-    operations().for_each(|(op, counted)| family.value(&[op], counted.requests));
-    let mut family = page.family("everglade_nbd_request_errors_total");
-    operations().for_each(|(op, counted)| family.value(&[op], counted.errors));
-    let mut family = page.family("everglade_nbd_bytes_total");
-    operations().for_each(|(op, counted)| family.value(&[op], counted.bytes));
-    let mut family = page.family("everglade_nbd_request_duration_seconds");
-    for (op, counted) in operations() {
-        family.histogram(&[op], &DURATION_BOUNDS, &counted.buckets, counted.duration);
+/// What clients did, protocol by protocol, and the memory that they share.
+fn clients(page: &mut Page, administrator: &Administrator) {
+    let mut memory = MemorySnapshot::default();
+    for (protocol, counts) in administrator.clients() {
+        of_protocol(page, protocol, &counts.sessions);
+        memory += counts.memory;
     }
-    for (name, value) in [
-        (
-            "everglade_nbd_requests_refused_total",
-            counted.requests_refused,
-        ),
-        ("everglade_nbd_connections", counted.sessions_open),
-        ("everglade_nbd_sessions_total", counted.sessions_total),
-        (
-            "everglade_nbd_handshakes_failed_total",
-            counted.handshakes_failed,
-        ),
-    ] {
-        page.family(name).value(&[], value);
-    }
-    let memory = counted.memory;
     let mut family = page.family("everglade_network_memory_bytes");
     family.value(&["limit"], memory.total);
     family.value(&["used"], memory.used);
@@ -175,6 +151,35 @@ fn nbd(page: &mut Page, counted: &Snapshot) {
         ("everglade_network_memory_stalled_total", memory.stalled),
     ] {
         page.family(name).value(&[], value);
+    }
+}
+
+fn of_protocol(page: &mut Page, protocol: &str, counted: &Snapshot) {
+    let name = |what: &str| format!("everglade_{protocol}_{what}");
+    let operations = &counted.operations;
+    let mut family = page.family(&name("requests_total"));
+    for it in operations {
+        family.value(&[it.name], it.requests);
+    }
+    let mut family = page.family(&name("request_errors_total"));
+    for it in operations {
+        family.value(&[it.name], it.errors);
+    }
+    let mut family = page.family(&name("bytes_total"));
+    for it in operations {
+        family.value(&[it.name], it.bytes);
+    }
+    let mut family = page.family(&name("request_duration_seconds"));
+    for it in operations {
+        family.histogram(&[it.name], &DURATION_BOUNDS, &it.buckets, it.duration);
+    }
+    for (what, value) in [
+        ("requests_refused_total", counted.requests_refused),
+        ("connections", counted.sessions_open),
+        ("sessions_total", counted.sessions_total),
+        ("handshakes_failed_total", counted.handshakes_failed),
+    ] {
+        page.family(&name(what)).value(&[], value);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::table::{Kind, METRICS, Metric};
+use super::table::{self, Kind, Metric};
 
 /// A page being written.
 #[derive(Default)]
@@ -23,7 +23,7 @@ impl Page {
     /// # Panics
     /// If the table does not have it.
     pub(super) fn family(&mut self, name: &str) -> Family<'_> {
-        let metric = METRICS.iter().find(|metric| metric.name == name);
+        let metric = table::all().find(|metric| metric.name == name);
         let metric = metric.expect("what is shown is in the table");
         // Writing to a String cannot fail.
         let _ = write!(

@@ -62,9 +62,74 @@ const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'stat
     }
 }
 
-/// All, in the order of a page.
+/// What is counted of the clients of a protocol: its name in names of metrics, and in texts.
+macro_rules! of_clients {
+    ($name:literal, $title:literal) => {
+        &[
+            counter(
+                concat!("everglade_", $name, "_requests_total"),
+                &["op"],
+                concat!($title, " requests that were answered."),
+            ),
+            counter(
+                concat!("everglade_", $name, "_request_errors_total"),
+                &["op"],
+                concat!($title, " requests that were answered with an error."),
+            ),
+            counter(
+                concat!("everglade_", $name, "_bytes_total"),
+                &["op"],
+                concat!(
+                    "Bytes of the ranges of ",
+                    $title,
+                    " requests without an error."
+                ),
+            ),
+            Metric {
+                name: concat!("everglade_", $name, "_request_duration_seconds"),
+                kind: Kind::Histogram,
+                labels: &["op"],
+                help: concat!(
+                    "Time from the header of an ",
+                    $title,
+                    " request to its answer."
+                ),
+            },
+            counter(
+                concat!("everglade_", $name, "_requests_refused_total"),
+                &[],
+                concat!($title, " requests of an unknown kind."),
+            ),
+            gauge(
+                concat!("everglade_", $name, "_connections"),
+                &[],
+                concat!($title, " connections now."),
+            ),
+            counter(
+                concat!("everglade_", $name, "_sessions_total"),
+                &[],
+                concat!($title, " sessions since the daemon started."),
+            ),
+            counter(
+                concat!("everglade_", $name, "_handshakes_failed_total"),
+                &[],
+                concat!($title, " sessions that ended before an export was chosen."),
+            ),
+        ]
+    };
+}
+
+/// All, in parts. A protocol is a line.
+const PARTS: &[&[Metric]] = &[DAEMON, of_clients!("nbd", "NBD"), REST];
+
+/// All, about in the order of a page.
+pub fn all() -> impl Iterator<Item = &'static Metric> {
+    PARTS.iter().copied().flatten()
+}
+
+/// Of the daemon, and space.
 #[rustfmt::skip]
-pub const METRICS: &[Metric] = &[
+const DAEMON: &[Metric] = &[
     gauge("everglade_build_info", &["version"], "Always 1; the label has the version of the \
         program."),
     gauge("everglade_uptime_seconds", &[], "Time since the daemon was ready."),
@@ -83,14 +148,11 @@ pub const METRICS: &[Metric] = &[
     gauge("everglade_space_bytes", &["object", "kind"], "Space of an aggregate: size, used, free, \
         reserve, pending (running deletions have yet to free it), logical (sizes of its LUNs), \
         shared, dirty (in memory), host_backed, host_free."),
-    counter("everglade_nbd_requests_total", &["op"], "NBD requests that were answered."),
-    counter("everglade_nbd_request_errors_total", &["op"], "NBD requests that were answered with \
-        an error."),
-    counter("everglade_nbd_bytes_total", &["op"], "Bytes of the ranges of NBD requests without an \
-        error."),
-    Metric { name: "everglade_nbd_request_duration_seconds", kind: Kind::Histogram, labels: &["op"], help: "Time from the header of an NBD request to its answer." },
-    counter("everglade_nbd_requests_refused_total", &[], "NBD requests of an unknown kind."),
-    gauge("everglade_nbd_connections", &[], "NBD connections now."),
+];
+
+/// Of the data plane, of storage and of the process.
+#[rustfmt::skip]
+const REST: &[Metric] = &[
     gauge("everglade_reactor_connections", &["reactor"], "Connections of each reactor (a thread of \
         the data plane)."),
     counter("everglade_connections_moved_total", &[], "Connections that moved to another reactor \
@@ -98,9 +160,6 @@ pub const METRICS: &[Metric] = &[
     gauge("everglade_reactor_aggregates", &["reactor"], "Aggregates whose consistency points run \
         on each reactor. The server places the connections of their exports on another reactor, if \
         that has at most as many connections."),
-    counter("everglade_nbd_sessions_total", &[], "NBD sessions since the daemon started."),
-    counter("everglade_nbd_handshakes_failed_total", &[], "NBD sessions that ended before an \
-        export was chosen."),
     gauge("everglade_cp_number", &["aggregate"], "The last committed consistency point."),
     counter("everglade_cp_total", &["aggregate", "trigger"], "Consistency points, by their \
         trigger."),
@@ -168,7 +227,7 @@ pub const METRICS: &[Metric] = &[
 #[must_use]
 pub fn markdown() -> String {
     let mut text = String::from("| name | kind | labels | meaning |\n| --- | --- | --- | --- |\n");
-    for metric in METRICS {
+    for metric in all() {
         let labels = metric.labels.join(", ");
         // Writing to a String cannot fail.
         let _ = writeln!(
@@ -188,7 +247,7 @@ mod tests {
 
     #[test]
     fn names_say_kind_and_unit() {
-        for metric in METRICS {
+        for metric in all() {
             let is_total = metric.name.ends_with("_total");
             assert_eq!(is_total, metric.kind == Kind::Counter, "{}", metric.name);
             let is_ours = metric.name.starts_with("everglade_");
@@ -202,9 +261,22 @@ mod tests {
                 assert!(metric.name.ends_with("_seconds"), "{}", metric.name);
             }
         }
-        let mut names: Vec<_> = METRICS.iter().map(|metric| metric.name).collect();
+        let mut names: Vec<_> = all().map(|metric| metric.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), METRICS.len());
+        assert_eq!(names.len(), all().count());
+    }
+
+    #[test]
+    fn the_clients_of_every_protocol_are_counted() {
+        let settings = crate::Settings {
+            data_dir: Some("/srv/e".into()),
+            ..crate::Settings::default()
+        };
+        let config = crate::Config::resolve(settings, None).expect("defaults");
+        for protocol in crate::fronts::all(&config) {
+            let first = format!("everglade_{}_requests_total", protocol.name());
+            assert!(all().any(|metric| metric.name == first), "{first}");
+        }
     }
 }

@@ -10,16 +10,18 @@
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
 
+use everglade_target::sessions::Owner;
 use everglade_target::{
     Allocation, Completion, Error, Extent, LunHandle, Op, Reply, Target, Token,
 };
 
 use super::control::{Answer, Compared, Comparison};
+use crate::fronts::FRONTS_MAX;
 
 /// Extents in one part.
 const PART_EXTENTS: u32 = 4096;
-/// Tokens of sessions have zeroes in the highest four bits.
-const TOKENS_FROM: Token = 1 << 60;
+/// Fronts have the others.
+const OWNER: Owner = Owner::new(FRONTS_MAX);
 
 /// Those that a reactor has under way.
 #[derive(Default)]
@@ -38,7 +40,7 @@ struct Asked {
 impl Comparisons {
     /// True for completions of operations that were begun here.
     pub(crate) fn is_ours(completion: &Completion) -> bool {
-        completion.token >= TOKENS_FROM
+        Owner::of(completion.token) == OWNER
     }
 
     pub(crate) fn begin(
@@ -96,7 +98,7 @@ impl Comparisons {
             return Ok(());
         }
         self.next += 1;
-        let token = TOKENS_FROM + self.next;
+        let token = OWNER.token_base() + self.next;
         let under_way = Asked {
             lun,
             since,

@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use everglade_engine::{Engine, admin};
 use everglade_env::lock::Mutex;
 use everglade_env::{Nanos, World};
-use everglade_nbd::metrics::{MemorySnapshot, Snapshot};
-use everglade_nbd::{Memory, SessionMetrics};
 use everglade_target::{Export, Extent};
 
-use super::connection::Arrival;
-use crate::listen::Listeners;
+use super::placement::Placement;
+use crate::fronts::Listeners;
+use crate::fronts::front::{Counted, Counts, Moving};
+use crate::fronts::socket::Socket;
 use crate::{StartError, Stop};
 
 /// What a reactor is asked from outside.
@@ -100,6 +100,14 @@ pub(crate) struct Asked {
     pub(crate) reply: Sender<Answer>,
 }
 
+/// A connection on its way to a reactor: a new one, or one with a session of another reactor.
+pub(crate) struct Arrival {
+    pub(crate) socket: Socket,
+    /// Number of its protocol.
+    pub(crate) front: usize,
+    pub(crate) session: Option<Moving>,
+}
+
 #[derive(Default)]
 struct Inbox {
     asked: VecDeque<Asked>,
@@ -111,39 +119,22 @@ struct Inbox {
 /// The reactor that accepts connections.
 pub(crate) const REACTOR_OF_LISTENERS: usize = 0;
 
-/// Connections of a reactor.
-#[derive(Default)]
-struct Load {
-    /// Open, or on their way.
-    connections: AtomicU32,
-    /// Those of them that have named their export, and stay.
-    settled: AtomicU32,
-}
-
 /// What all reactor threads share besides the engine.
 pub(crate) struct Plane {
     pub(crate) world: World,
     pub(crate) stop: Stop,
     inboxes: Vec<Mutex<Inbox>>,
-    /// Connections of all reactors, open or on their way.
-    pub(crate) connections: AtomicU32,
-    /// The same for each.
-    loads: Vec<Load>,
-    /// Connections that went to another reactor when they named their export.
-    moved: AtomicU64,
+    /// Which connections are where.
+    pub(crate) placement: Placement,
     /// Changes that reactors have taken and not answered yet. A reactor takes one only if the
     /// engine has not stopped *after* it was counted here, and reactors end only if there are none
     /// *after* the engine has stopped. So a change that is handed to the engine finds everybody
     /// there who has to answer it.
     pub(crate) changes: AtomicUsize,
-    /// The reactor that accepts waits for a connection to end.
-    is_gate_shut: AtomicBool,
-    /// Times that accepting paused.
-    pauses: AtomicU64,
     /// Reactors whose sessions have ended after a stop.
     pub(crate) quiet: AtomicUsize,
-    /// What the NBD sessions of each reactor did.
-    nbd: Mutex<Vec<(Arc<SessionMetrics>, Arc<Memory>)>>,
+    /// What the sessions of each reactor did, with the name of their protocol.
+    counters: Mutex<Vec<(&'static str, Arc<dyn Counted>)>>,
     /// Aggregates whose failure was logged.
     mourned: Mutex<BTreeSet<String>>,
     /// True once the aggregates were asked to stop. Held while one is opened, because one that was
@@ -157,14 +148,10 @@ impl Plane {
             world,
             stop,
             inboxes: (0..reactors).map(|_| Mutex::default()).collect(),
-            connections: AtomicU32::new(0),
-            loads: (0..reactors).map(|_| Load::default()).collect(),
-            moved: AtomicU64::new(0),
+            placement: Placement::new(reactors),
             changes: AtomicUsize::new(0),
-            is_gate_shut: AtomicBool::new(false),
-            pauses: AtomicU64::new(0),
             quiet: AtomicUsize::new(0),
-            nbd: Mutex::default(),
+            counters: Mutex::default(),
             mourned: Mutex::default(),
             is_ended: Mutex::new(false),
         }
@@ -176,19 +163,29 @@ impl Plane {
         mourned.insert(aggregate.to_owned())
     }
 
-    /// Counters of one more reactor's sessions.
-    pub(crate) fn add_counters(&self, counters: Arc<SessionMetrics>, memory: Arc<Memory>) {
-        self.nbd.lock().push((counters, memory));
+    /// Counters of one more reactor's sessions of a protocol.
+    pub(crate) fn add_counters(&self, protocol: &'static str, counters: Arc<dyn Counted>) {
+        self.counters.lock().push((protocol, counters));
     }
 
-    /// What the NBD sessions of all reactors did.
-    pub(crate) fn nbd(&self) -> Snapshot {
-        let mut sum = Snapshot::default();
-        for (counters, memory) in self.nbd.lock().iter() {
-            sum += &counters.snapshot();
-            sum.memory += MemorySnapshot::from(&**memory);
+    /// What the sessions of all reactors did and hold, by protocol.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, Counts)> {
+        let mut sums: Vec<(&'static str, Counts)> = Vec::new();
+        for (protocol, counters) in self.counters.lock().iter() {
+            let counts = counters.counts();
+            match sums.iter_mut().find(|(known, _)| known == protocol) {
+                Some((_, sum)) => *sum += &counts,
+                None => sums.push((protocol, counts)),
+            }
         }
-        sum
+        sums
+    }
+
+    /// A connection has ended. `is_settled`: it had named its export.
+    pub(crate) fn forget_connection(&self, reactor: usize, front: usize, is_settled: bool) {
+        if self.placement.forget(reactor, front, is_settled) {
+            self.world.wake(REACTOR_OF_LISTENERS);
+        }
     }
 
     pub(crate) fn reactors(&self) -> usize {
@@ -293,209 +290,5 @@ impl Plane {
 
     fn inbox(&self, reactor: usize) -> everglade_env::lock::MutexGuard<'_, Inbox> {
         self.inboxes[reactor].lock()
-    }
-
-    /// Counts a connection and says which reactor is to have it: one with the fewest, so that a
-    /// client with one request at a time does not share the thread of a busy one while another has
-    /// nobody. Among equals one where the fewest aggregates are at home (`homes`, by reactor),
-    /// because their consistency points run there; then the first from `from` on. `None` if there
-    /// are too many. Called by one reactor, the one that accepts.
-    pub(crate) fn admit(
-        &self,
-        connections_max: u32,
-        from: usize,
-        homes: &[usize],
-    ) -> Option<usize> {
-        if self.connections.load(Ordering::Acquire) >= connections_max {
-            return None;
-        }
-        let count = self.reactors();
-        let reactor = (from..from + count)
-            .map(|reactor| reactor % count)
-            .min_by_key(|reactor| (self.load(*reactor), homes[*reactor]))?;
-        self.connections.fetch_add(1, Ordering::AcqRel);
-        self.loads[reactor]
-            .connections
-            .fetch_add(1, Ordering::AcqRel);
-        Some(reactor)
-    }
-
-    /// A connection of reactor `here` names its export: says on which reactor it stays, and counts
-    /// it there. If the export is at home `here`, that is another one which has no more that stay,
-    /// so that the consistency points its own writes cause run beside it and not before it;
-    /// otherwise the other's clients would pay. Connections that have not named an export are not
-    /// looked at: they may be probes, and those that come back together after a restart would keep
-    /// each other where they happen to be.
-    pub(crate) fn place(&self, here: usize, is_home: bool, homes: &[usize]) -> usize {
-        let away = is_home.then(|| self.settle_away(here, homes)).flatten();
-        let Some(reactor) = away else {
-            self.loads[here].settled.fetch_add(1, Ordering::AcqRel);
-            return here;
-        };
-        self.loads[reactor]
-            .connections
-            .fetch_add(1, Ordering::AcqRel);
-        self.loads[here].connections.fetch_sub(1, Ordering::AcqRel);
-        self.moved.fetch_add(1, Ordering::Relaxed);
-        reactor
-    }
-
-    /// Counts one more that stays on another reactor than `here`, if one has no more. Others may do
-    /// the same meanwhile.
-    fn settle_away(&self, here: usize, homes: &[usize]) -> Option<usize> {
-        let settled = |reactor: usize| &self.loads[reactor].settled;
-        let mine = settled(here).load(Ordering::Acquire);
-        let count = self.reactors();
-        loop {
-            let (seen, _, reactor) = (here + 1..here + count)
-                .map(|reactor| reactor % count)
-                .map(|reactor| {
-                    let seen = settled(reactor).load(Ordering::Acquire);
-                    (seen, homes[reactor], reactor)
-                })
-                .min_by_key(|(seen, homes, _)| (*seen, *homes))?;
-            if seen > mine {
-                return None;
-            }
-            let taken = settled(reactor).compare_exchange(
-                seen,
-                seen + 1,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            );
-            if taken.is_ok() {
-                return Some(reactor);
-            }
-        }
-    }
-
-    /// Connections of all reactors.
-    pub(crate) fn loads(&self) -> impl Iterator<Item = u32> {
-        (0..self.reactors()).map(|reactor| self.load(reactor))
-    }
-
-    /// Connections of a reactor, open or on their way.
-    fn load(&self, reactor: usize) -> u32 {
-        self.loads[reactor].connections.load(Ordering::Acquire)
-    }
-
-    /// Connections that went to another reactor.
-    pub(crate) fn moved(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed)
-    }
-
-    /// A connection has ended. `is_settled`: it had named its export.
-    pub(crate) fn forget_connection(&self, reactor: usize, is_settled: bool) {
-        let load = &self.loads[reactor];
-        load.settled
-            .fetch_sub(u32::from(is_settled), Ordering::AcqRel);
-        load.connections.fetch_sub(1, Ordering::AcqRel);
-        self.connections.fetch_sub(1, Ordering::SeqCst);
-        if self.is_gate_shut.load(Ordering::SeqCst) {
-            self.world.wake(REACTOR_OF_LISTENERS);
-        }
-    }
-
-    /// The reactor that accepts has paused: it is woken whenever a connection ends. It looks at the
-    /// number of connections after this, so it misses none.
-    pub(crate) fn shut_gate(&self) {
-        self.pauses.fetch_add(1, Ordering::Relaxed);
-        self.is_gate_shut.store(true, Ordering::SeqCst);
-    }
-
-    pub(crate) fn open_gate(&self) {
-        self.is_gate_shut.store(false, Ordering::SeqCst);
-    }
-
-    /// True if no more connections are to be accepted.
-    pub(crate) fn is_full(&self, connections_max: u32) -> bool {
-        self.connections.load(Ordering::SeqCst) >= connections_max
-    }
-
-    /// Times that accepting paused.
-    pub(crate) fn pauses(&self) -> u64 {
-        self.pauses.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use everglade_env::WorldOptions;
-
-    use super::*;
-
-    #[test]
-    fn a_connection_goes_to_a_reactor_with_the_fewest() {
-        let world = World::new(&WorldOptions::default()).expect("a world");
-        let plane = Plane::new(world, Stop::default(), 3);
-        let mut next = 0;
-        let mut admit = || {
-            let reactor = plane.admit(7, next, &[0; 3]);
-            next = reactor.map_or(next, |reactor| (reactor + 1) % 3);
-            reactor
-        };
-        assert_eq!([admit(), admit(), admit()], [Some(0), Some(1), Some(2)]);
-        assert_eq!(admit(), Some(0));
-        plane.forget_connection(1, false);
-        plane.forget_connection(2, false);
-        // A client that looked first and came back finds the free ones, not whose turn it is.
-        assert_eq!([admit(), admit()], [Some(1), Some(2)]);
-        assert_eq!([admit(), admit()], [Some(1), Some(2)]);
-        assert_eq!(admit(), Some(0));
-        assert_eq!(admit(), None, "as many as can be");
-        plane.forget_connection(2, false);
-        assert_eq!(admit(), Some(2));
-    }
-
-    #[test]
-    fn a_connection_leaves_the_home_of_its_export_for_a_reactor_with_no_more() {
-        let world = World::new(&WorldOptions::default()).expect("a world");
-        let plane = Plane::new(world, Stop::default(), 3);
-        let homes = [1, 1, 0];
-        let loads = || plane.loads().collect::<Vec<_>>();
-        assert_eq!(plane.admit(9, 0, &homes), Some(2));
-        // One that is somewhere and has not said what it wants keeps nobody.
-        assert_eq!(plane.admit(9, 0, &homes), Some(0));
-        assert_eq!(plane.place(0, true, &homes), 2, "where nothing is at home");
-        assert_eq!(loads(), [0, 0, 2]);
-        assert_eq!(plane.place(2, false, &homes), 2, "well where it is");
-        for expected in [0, 1] {
-            assert_eq!(plane.admit(9, 0, &homes), Some(expected));
-        }
-        assert_eq!(plane.place(0, true, &homes), 1);
-        assert_eq!(plane.place(1, true, &homes), 0);
-        assert_eq!((loads(), plane.moved()), (vec![1, 1, 2], 3));
-        assert_eq!(plane.admit(9, 0, &homes), Some(0));
-        assert_eq!(plane.place(0, true, &homes), 1, "it has no more without it");
-        assert_eq!(plane.admit(9, 0, &homes), Some(0));
-        assert_eq!(plane.place(0, true, &homes), 0, "the others have more");
-        plane.forget_connection(2, true);
-        plane.forget_connection(2, true);
-        assert_eq!(plane.admit(9, 2, &homes), Some(2));
-        assert_eq!(plane.place(2, true, &homes), 2);
-        assert_eq!(loads(), [2, 2, 1]);
-    }
-
-    #[test]
-    fn clients_that_come_back_together_are_not_at_home_afterwards() {
-        let world = World::new(&WorldOptions::default()).expect("a world");
-        let plane = Plane::new(world, Stop::default(), 2);
-        let homes = [1, 1];
-        // All are there before one says what it wants. The n-th wants what is at home where it is.
-        let clients: Vec<_> = (0..8).filter_map(|n| plane.admit(9, n, &homes)).collect();
-        let at_home = clients
-            .iter()
-            .filter(|here| plane.place(**here, true, &homes) == **here);
-        assert_eq!(at_home.count(), 0);
-        assert_eq!(plane.loads().collect::<Vec<_>>(), [4, 4]);
-    }
-
-    #[test]
-    fn among_equals_a_connection_goes_where_no_aggregate_is_at_home() {
-        let world = World::new(&WorldOptions::default()).expect("a world");
-        let plane = Plane::new(world, Stop::default(), 3);
-        let admit = || plane.admit(9, 0, &[2, 1, 0]);
-        assert_eq!([admit(), admit(), admit()], [Some(2), Some(1), Some(0)]);
-        assert_eq!(admit(), Some(2), "but never where more are already");
     }
 }

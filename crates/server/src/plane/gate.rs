@@ -1,4 +1,4 @@
-//! The gate: where NBD clients come in, and when nobody more does.
+//! The gate: where clients of all protocols come in, and when nobody more does.
 //!
 //! ```text
 //! open --too many connections, or no descriptor--> paused --a connection ended, or a while is over--> open
@@ -17,14 +17,13 @@ use std::time::Duration;
 use everglade_env::reactor::{Interest, Real};
 use everglade_env::{Nanos, Outside};
 
-use super::connection::Socket;
 use super::control::Plane;
-use crate::listen::Listeners;
+use crate::fronts::socket::Socket;
+use crate::fronts::{Listeners, Protocol};
 use crate::seldom::Seldom;
 
-/// Keys of the listeners; connections have the others.
-pub(crate) const KEY_TCP: u64 = 1 << 62;
-pub(crate) const KEY_UNIX: u64 = (1 << 62) + 1;
+/// The doors have the keys from here on; connections have those below.
+const DOORS_FROM: u64 = 1 << 62;
 /// The first pause after the host refused a descriptor; each one is twice as long, up to the last.
 const PAUSE_MIN: Nanos = 50_000_000;
 const PAUSE_MAX: Nanos = 1_000_000_000;
@@ -34,8 +33,8 @@ const LINE_EVERY: Duration = Duration::from_secs(60);
 /// Where clients come in.
 pub(crate) struct Gate {
     listeners: Option<Listeners>,
-    /// As configured.
-    connections_max: u32,
+    /// As configured, by protocol.
+    connections_max: Vec<u32>,
     /// What the limit of open files allows.
     connections_possible: u32,
     paused: Option<Pause>,
@@ -53,7 +52,11 @@ struct Pause {
 }
 
 impl Gate {
-    pub(crate) fn new(connections_max: u32, connections_possible: u32) -> Gate {
+    /// A gate that nobody comes to yet. `connections_possible` are what the limit of open files
+    /// allows, of all protocols together.
+    pub(crate) fn new(protocols: &[Box<dyn Protocol>], connections_possible: u32) -> Gate {
+        let connections_max = protocols.iter().map(|protocol| protocol.connections_max());
+        let connections_max: Vec<u32> = connections_max.collect();
         Gate {
             listeners: None,
             connections_max,
@@ -80,13 +83,9 @@ impl Gate {
     /// Takes the listeners: clients are accepted from now on.
     pub(crate) fn listen(&mut self, listeners: Listeners, outside: &Real) {
         let watch = || -> io::Result<()> {
-            if let Some(tcp) = &listeners.nbd_tcp {
-                tcp.set_nonblocking(true)?;
-                outside.register(tcp, Interest::READ, KEY_TCP)?;
-            }
-            if let Some(unix) = &listeners.nbd_unix {
-                unix.set_nonblocking(true)?;
-                outside.register(unix, Interest::READ, KEY_UNIX)?;
+            for (door, key) in listeners.open().iter().zip(DOORS_FROM..) {
+                door.begin()?;
+                outside.register(door, Interest::READ, key)?;
             }
             Ok(())
         };
@@ -96,21 +95,31 @@ impl Gate {
         self.listeners = Some(listeners);
     }
 
-    /// The next client that waits at a listener, if there is one and it may come in.
-    pub(crate) fn next(&mut self, key: u64, plane: &Plane, outside: &Real) -> Option<Socket> {
+    /// Whether this is the key of a door.
+    pub(crate) fn is_door(key: u64) -> bool {
+        key >= DOORS_FROM
+    }
+
+    /// The next client that waits at a door, if there is one and it may come in, with the number of
+    /// its protocol.
+    pub(crate) fn next(
+        &mut self,
+        key: u64,
+        plane: &Plane,
+        outside: &Real,
+    ) -> Option<(usize, Socket)> {
         loop {
             if self.paused.is_some() {
                 return None;
             }
-            let is_lowered = self.connections_possible < self.connections_max;
-            if is_lowered && plane.is_full(self.connections_possible) {
+            if self.is_lowered() && self.is_full(plane) {
                 self.pause_when_full(plane, outside);
                 return None;
             }
             match self.accept(key)? {
-                Ok(socket) => {
+                Ok(arrived) => {
                     self.next_pause = PAUSE_MIN;
-                    return Some(socket);
+                    return Some(arrived);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(error) if is_shortage(&error) => {
@@ -123,10 +132,11 @@ impl Gate {
         }
     }
 
-    /// The reactor that is to have a new connection; `None` if there are as many as are configured.
-    pub(crate) fn choose(&mut self, plane: &Plane, homes: &[usize]) -> Option<usize> {
-        let most = self.connections_max;
-        let Some(reactor) = plane.admit(most, self.next_reactor, homes) else {
+    /// The reactor that is to have a new connection of a protocol; `None` if there are as many as
+    /// are configured.
+    pub(crate) fn choose(&mut self, front: usize, plane: &Plane, homes: &[usize]) -> Option<usize> {
+        let (most, from) = (self.connections_max[front], self.next_reactor);
+        let Some(reactor) = plane.placement.admit(front, most, from, homes) else {
             if self.refusals_told.due().is_some() {
                 tracing::warn!("a connection was refused: {most} are open already");
             }
@@ -143,11 +153,11 @@ impl Gate {
         };
         let is_due = match pause.until {
             Some(until) => outside.now() >= until,
-            None => !plane.is_full(self.connections_possible),
+            None => !self.is_full(plane),
         };
         if is_due {
             self.paused = None;
-            plane.open_gate();
+            plane.placement.open_gate();
             self.watch(outside, Interest::READ);
         }
     }
@@ -175,38 +185,36 @@ impl Gate {
 
     fn pause(&mut self, pause: Pause, plane: &Plane, outside: &Real) {
         self.paused = Some(pause);
-        plane.shut_gate();
+        plane.placement.shut_gate();
         self.watch(outside, Interest::NONE);
     }
 
-    fn accept(&self, key: u64) -> Option<io::Result<Socket>> {
-        let listeners = self.listeners.as_ref()?;
-        if key == KEY_TCP {
-            let listener = listeners.nbd_tcp.as_ref()?;
-            let accepted = listener.accept();
-            return Some(accepted.and_then(|(stream, from)| Socket::tcp(stream, from)));
-        }
-        let listener = listeners.nbd_unix.as_ref()?;
-        Some(
-            listener
-                .accept()
-                .and_then(|(stream, _)| Socket::unix(stream)),
-        )
+    /// The limit of open files allows fewer connections than are configured.
+    fn is_lowered(&self) -> bool {
+        let configured = self.connections_max.iter().copied();
+        self.connections_possible < configured.fold(0, u32::saturating_add)
     }
 
-    /// Watches the sockets, or no longer does.
+    /// There are as many as the limit of open files allows.
+    fn is_full(&self, plane: &Plane) -> bool {
+        plane.placement.connections() >= self.connections_possible
+    }
+
+    fn accept(&self, key: u64) -> Option<io::Result<(usize, Socket)>> {
+        let index = usize::try_from(key - DOORS_FROM).expect("keys are numbers of doors");
+        let door = self.listeners.as_ref()?.open().get(index)?;
+        Some(door.accept().map(|socket| (door.front, socket)))
+    }
+
+    /// Watches the doors, or no longer does.
     fn watch(&self, outside: &Real, interest: Interest) {
-        let modify = |listeners: &Listeners| -> io::Result<()> {
-            if let Some(tcp) = &listeners.nbd_tcp {
-                outside.modify(tcp, interest, KEY_TCP)?;
+        let listeners = self.listeners.iter();
+        let doors = listeners.flat_map(Listeners::open);
+        for (door, key) in doors.zip(DOORS_FROM..) {
+            if let Err(error) = outside.modify(door, interest, key) {
+                let title = door.title;
+                tracing::error!("the sockets of {title} cannot be watched: {error}");
             }
-            if let Some(unix) = &listeners.nbd_unix {
-                outside.modify(unix, interest, KEY_UNIX)?;
-            }
-            Ok(())
-        };
-        if let Some(Err(error)) = self.listeners.as_ref().map(modify) {
-            tracing::error!("the sockets of NBD cannot be watched: {error}");
         }
     }
 }

@@ -5,24 +5,21 @@
 //! timers and wake-ups together. Nothing here blocks except that wait.
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use everglade_engine::{AdminDone, Core, Engine, State, admin};
-use everglade_env::reactor::{Interest, Ready, Real};
+use everglade_env::reactor::Real;
 use everglade_env::{Nanos, Outside};
-use everglade_nbd::{Received, SessionId, Sessions, Settings};
 use everglade_target::{Completion, Target};
-use slab::Slab;
 
+use super::clients::Clients;
 use super::comparison::Comparisons;
-use super::connection::{Arrival, Connection};
-use super::control::{Answer, Asked, Control, Plane, Timing};
-use super::door::Door;
-use super::gate::{Gate, KEY_TCP, KEY_UNIX};
+use super::control::{Answer, Arrival, Asked, Control, Plane, Timing};
+use super::gate::Gate;
+use crate::fronts::{Admission, Protocol};
 use crate::{Config, Descriptors};
 
 /// How often sessions are looked over for clients that take too long.
@@ -38,13 +35,8 @@ pub(crate) struct Reactor {
     engine: Engine,
     core: Core<Real>,
     plane: Arc<Plane>,
-    sessions: Sessions,
-    connections: Slab<Connection>,
-    by_session: HashMap<SessionId, usize>,
+    clients: Clients,
     gate: Gate,
-    door: Door,
-    /// Sessions with more to read than they took.
-    again: Vec<usize>,
     /// There may be more to serve without anything happening first.
     is_behind: bool,
     /// Changes under way, and when they were asked for.
@@ -67,36 +59,19 @@ impl Reactor {
         index: usize,
         outside: Real,
         plane: Arc<Plane>,
-        door: Door,
+        protocols: (&[Box<dyn Protocol>], &[Admission]),
         (config, descriptors): (&Config, &Descriptors),
     ) -> Reactor {
         // An eighth of the memory is for requests on their way (docs/design/design.md §12).
-        let payload = config.memory.bytes() / 8 / plane.reactors() as u64;
-        let idle_max = config.nbd.callers.idle_timeout.map(|time| {
-            let nanos = time.duration().as_nanos();
-            Nanos::try_from(nanos).unwrap_or(Nanos::MAX)
-        });
-        let settings = Settings {
-            idle_max,
-            asks_for_place: true,
-            ..Settings::default()
-        };
-        let sessions = Sessions::new(settings, payload);
-        plane.add_counters(
-            Arc::clone(sessions.metrics()),
-            Arc::clone(sessions.memory()),
-        );
+        let memory_bytes = config.memory.bytes() / 8 / plane.reactors() as u64;
+        let ours = Arc::clone(&plane);
         Reactor {
             index,
             core: Core::new(engine, index, outside),
             engine: engine.clone(),
             plane,
-            sessions,
-            connections: Slab::new(),
-            by_session: HashMap::new(),
-            gate: Gate::new(config.nbd.connections_max, descriptors.shares.connections),
-            door,
-            again: Vec::new(),
+            clients: Clients::new(index, engine, ours, protocols, memory_bytes),
+            gate: Gate::new(protocols.0, descriptors.shares.connections),
             is_behind: false,
             asked: HashMap::new(),
             comparisons: Comparisons::default(),
@@ -114,7 +89,7 @@ impl Reactor {
         let mut ready = Vec::new();
         loop {
             self.core.turn();
-            self.sessions.metrics().tick(self.core.outside().now());
+            self.clients.tick(self.core.outside().now());
             self.serve_sessions();
             self.answer();
             self.sweep();
@@ -126,237 +101,55 @@ impl Reactor {
             let timeout = self.timeout();
             ready.clear();
             self.core.outside().wait(timeout, &mut ready);
-            self.sessions.metrics().tick(self.core.outside().now());
-            for index in std::mem::take(&mut self.again) {
-                self.receive(index);
-            }
+            self.clients.tick(self.core.outside().now());
+            self.clients.receive_again(&mut self.core);
             for event in &ready {
-                self.handle(event);
+                if Gate::is_door(event.key) {
+                    self.accept(event.key);
+                } else {
+                    self.clients.handle(event, &mut self.core);
+                }
             }
             while let Some(arrival) = self.plane.take_arrival(self.index) {
-                self.attach(arrival);
+                self.clients.attach(arrival, &mut self.core);
             }
         }
     }
 
     fn timeout(&mut self) -> Option<Duration> {
-        if self.core.is_busy() || self.is_behind || !self.again.is_empty() {
+        if self.core.is_busy() || self.is_behind || self.clients.has_more() {
             return Some(Duration::ZERO);
         }
         let now = self.core.outside().now();
         let engine = self.core.deadline();
         let sweep =
-            (!self.sessions.is_empty() || self.stopping.is_some()).then_some(self.swept + SWEEP);
+            (!self.clients.is_empty() || self.stopping.is_some()).then_some(self.swept + SWEEP);
         let gate = self.gate.deadline();
         let earliest = engine.into_iter().chain(sweep).chain(gate).min()?;
         Some(Duration::from_nanos(earliest.saturating_sub(now)))
     }
 
-    fn handle(&mut self, event: &Ready) {
-        match event.key {
-            KEY_TCP | KEY_UNIX => self.accept(event.key),
-            key => {
-                let index = usize::try_from(key).expect("keys are places of the slab");
-                // It may have been closed by an earlier event of the same wait.
-                let Some(connection) = self.connections.get(index) else {
-                    return;
-                };
-                let session = connection.session;
-                if event.readable || event.hangup {
-                    self.receive(index);
-                }
-                if event.writable || event.hangup {
-                    if self.by_session.contains_key(&session) {
-                        self.sessions.writable(session, &mut self.core);
-                    }
-                    self.transmit(session);
-                }
-            }
-        }
-    }
-
-    // ---- connections ----
-
-    /// Takes connections that wait at a listener.
+    /// Takes connections that wait at a door.
     fn accept(&mut self, key: u64) {
         // Bounded: the listener stays readable while more wait.
         for _ in 0..64 {
             let outside = self.core.outside();
-            let Some(socket) = self.gate.next(key, &self.plane, outside) else {
+            let Some((front, socket)) = self.gate.next(key, &self.plane, outside) else {
                 return;
             };
-            let Some(reactor) = self.gate.choose(&self.plane, &self.engine.homes()) else {
+            let homes = self.engine.homes();
+            let Some(reactor) = self.gate.choose(front, &self.plane, &homes) else {
                 continue;
             };
             let arrival = Arrival {
                 socket,
+                front,
                 session: None,
             };
             if reactor == self.index {
-                self.attach(arrival);
+                self.clients.attach(arrival, &mut self.core);
             } else {
                 self.plane.give(reactor, arrival);
-            }
-        }
-    }
-
-    fn attach(&mut self, arrival: Arrival) {
-        let now = self.core.outside().now();
-        let Arrival {
-            mut socket,
-            session: moving,
-        } = arrival;
-        let is_settled = moving.is_some();
-        if self.stopping.is_some() {
-            return self.plane.forget_connection(self.index, is_settled);
-        }
-        let session = match moving {
-            Some(moving) => self.sessions.adopt(now, moving, &mut self.core),
-            None => {
-                let caller = self.door.caller(socket.address);
-                socket.names = Arc::clone(&caller.names);
-                self.sessions.attach_caller(now, caller)
-            }
-        };
-        let Some(session) = session else {
-            return self.plane.forget_connection(self.index, is_settled);
-        };
-        let interest = Interest::BOTH;
-        let index = self.connections.insert(Connection {
-            socket,
-            session,
-            interest,
-            is_settled,
-        });
-        let registered =
-            self.core
-                .outside()
-                .register(&self.connections[index].socket, interest, index as u64);
-        self.by_session.insert(session, index);
-        if let Err(error) = registered {
-            tracing::warn!("a connection cannot be watched: {error}");
-            self.sessions.abandon(session, &mut self.core);
-        }
-        if self.connections[index].socket.may_hold_more() {
-            self.again.push(index);
-        }
-        self.settle(session);
-    }
-
-    /// A session is about to open an export: here, or on another reactor than the one where that is
-    /// at home (decision 0023). True if it has left.
-    fn place(&mut self, session: SessionId, index: usize) -> bool {
-        let export = self.sessions.session(session).wants_place();
-        let home = export.and_then(|export| self.engine.home_reactor_of(export));
-        let is_home = home == Some(self.index);
-        let reactor = self.plane.place(self.index, is_home, &self.engine.homes());
-        if reactor == self.index {
-            self.connections[index].is_settled = true;
-            self.sessions.place_here(session, &mut self.core);
-            return false;
-        }
-        let moving = self.sessions.release(session);
-        self.by_session.remove(&session);
-        let Connection { socket, .. } = self.connections.remove(index);
-        if let Err(error) = self.core.outside().deregister(&socket) {
-            // It would be watched by two reactors.
-            tracing::warn!("a connection cannot be moved: {error}");
-            self.plane.forget_connection(reactor, true);
-            return true;
-        }
-        let arrival = Arrival {
-            socket,
-            session: Some(moving),
-        };
-        self.plane.give(reactor, arrival);
-        true
-    }
-
-    fn receive(&mut self, index: usize) {
-        let Some(connection) = self.connections.get_mut(index) else {
-            return;
-        };
-        let session = connection.session;
-        let received = self
-            .sessions
-            .receive(session, &mut connection.socket, &mut self.core);
-        if received == Received::More {
-            self.again.push(index);
-        }
-        self.settle(session);
-    }
-
-    fn transmit(&mut self, session: SessionId) {
-        let Some(index) = self.by_session.get(&session) else {
-            return;
-        };
-        let connection = &mut self.connections[*index];
-        connection
-            .socket
-            .may_hold(self.sessions.memory().buffer_bytes());
-        self.sessions
-            .transmit(session, &mut connection.socket, &mut self.core);
-        // What was encrypted and not sent yet; an error is met by the next read.
-        let _ = connection.socket.flush();
-        self.settle(session);
-    }
-
-    /// Tells the poller what a session waits for, or lets a closed one go, or one that is better
-    /// off on another reactor.
-    fn settle(&mut self, session: SessionId) {
-        let Some(index) = self.by_session.get(&session).copied() else {
-            return;
-        };
-        let mut wanted = self.sessions.interest(session);
-        if wanted.tls {
-            self.encrypt(session, index);
-            wanted = self.sessions.interest(session);
-        }
-        if wanted.place {
-            if self.place(session, index) {
-                return;
-            }
-            wanted = self.sessions.interest(session);
-        }
-        if wanted.closed {
-            self.sessions.detach(session);
-            self.by_session.remove(&session);
-            let mut connection = self.connections.remove(index);
-            connection.socket.close();
-            let _ = self.core.outside().deregister(&connection.socket);
-            let is_settled = connection.is_settled;
-            return self.plane.forget_connection(self.index, is_settled);
-        }
-        let connection = &mut self.connections[index];
-        let interest = Interest {
-            readable: wanted.read,
-            writable: wanted.write || connection.socket.wants_write(),
-        };
-        // The poller knows the socket only, not what was read from it and not taken yet.
-        let begins = wanted.read && !connection.interest.readable;
-        if begins && connection.socket.may_hold_more() {
-            self.again.push(index);
-        }
-        if connection.interest != interest {
-            connection.interest = interest;
-            if let Err(error) =
-                self.core
-                    .outside()
-                    .modify(&connection.socket, interest, index as u64)
-            {
-                tracing::warn!("a connection cannot be watched: {error}");
-            }
-        }
-    }
-
-    /// The session has acknowledged TLS, and that was sent.
-    fn encrypt(&mut self, session: SessionId, index: usize) {
-        let certificates = self.door.certificates().expect("TLS was offered");
-        match self.connections[index].socket.encrypt(&certificates.now()) {
-            Ok(()) => self.sessions.tls_begun(session),
-            Err(error) => {
-                tracing::warn!("a connection cannot be encrypted: {error}");
-                self.sessions.abandon(session, &mut self.core);
             }
         }
     }
@@ -366,13 +159,7 @@ impl Reactor {
         self.is_behind = false;
         for _ in 0..ROUNDS {
             let mut progress = self.complete();
-            // Those that are ready again wait for the next round.
-            for _ in 0..self.sessions.ready_count() {
-                if let Some(session) = self.sessions.next_ready() {
-                    progress = true;
-                    self.transmit(session);
-                }
-            }
+            progress |= self.clients.serve_ready(&mut self.core);
             if !progress {
                 return;
             }
@@ -390,7 +177,7 @@ impl Reactor {
             if Comparisons::is_ours(&completion) {
                 self.comparisons.complete(completion, &mut self.core);
             } else {
-                self.sessions.complete(completion, &mut self.core);
+                self.clients.complete(completion, &mut self.core);
             }
         }
         self.completions = completions;
@@ -401,9 +188,8 @@ impl Reactor {
         let now = self.core.outside().now();
         if now >= self.swept + SWEEP {
             self.swept = now;
-            self.sessions.sweep(now, &mut self.core);
             // Those that were ended, and those whose turn it is for memory that they held.
-            self.is_behind |= self.sessions.ready_count() > 0;
+            self.is_behind |= self.clients.sweep(now, &mut self.core);
             self.tell_of_failures();
         }
     }
@@ -505,18 +291,16 @@ impl Reactor {
         let now = self.core.outside().now();
         let since = *self.stopping.get_or_insert_with(|| {
             self.gate.close();
-            self.sessions.stop(&mut self.core);
+            self.clients.stop(&mut self.core);
             now
         });
         self.serve_sessions();
         let is_late = now.saturating_sub(since) > STOP_PATIENCE;
         if is_late && !self.is_quiet {
-            for session in self.sessions.ids() {
-                self.sessions.abandon(session, &mut self.core);
-            }
+            self.clients.abandon_all(&mut self.core);
             self.serve_sessions();
         }
-        if !self.is_quiet && self.sessions.is_empty() {
+        if !self.is_quiet && self.clients.is_empty() {
             self.is_quiet = true;
             let quiet = self.plane.quiet.fetch_add(1, Ordering::AcqRel) + 1;
             if quiet == self.plane.reactors() {

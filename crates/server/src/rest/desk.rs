@@ -22,7 +22,7 @@ use super::caller::Caller;
 use super::keys::Keys;
 use crate::administrator::{Administrator, Deleted};
 use crate::datadir::Endpoints;
-use crate::ready;
+use crate::fronts::nbd;
 use crate::records::events::Told;
 use crate::records::{Deed, Records};
 
@@ -265,7 +265,7 @@ impl Desk {
 
     /// A LUN with its address.
     pub(super) fn reachable(&self, lun: Lun) -> Lun {
-        let nbd_uri = ready::uri(&self.endpoints, &lun.nbd_export);
+        let nbd_uri = nbd::uri(&self.endpoints, &lun.nbd_export);
         Lun { nbd_uri, ..lun }
     }
 }

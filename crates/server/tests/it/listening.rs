@@ -6,13 +6,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use everglade_server::config::{Callers, Nbd};
-use everglade_server::datadir::{Endpoints, socket};
-use everglade_server::listen::Listeners;
+use everglade_server::datadir::{Address, Endpoint, Endpoints, socket};
+use everglade_server::fronts::{self, Listeners, Protocol};
 
 use crate::world::World;
 
 fn any_port() -> Option<SocketAddr> {
     Some("127.0.0.1:0".parse().expect("an address"))
+}
+
+fn protocols(config: Nbd) -> [Box<dyn Protocol>; 1] {
+    [Box::new(fronts::nbd::Nbd::new(&config))]
 }
 
 #[test]
@@ -62,9 +66,12 @@ fn both_doors_open_and_the_picked_port_is_known() {
         connections_max: 1,
         callers: Callers::default(),
     };
-    let listeners = Listeners::bind(&nbd).expect("bound");
+    let listeners = Listeners::bind(&protocols(nbd)).expect("bound");
     let endpoints = listeners.endpoints();
-    let address = endpoints.nbd_tcp.expect("TCP is on");
+    let tcp = endpoints.door("nbd_tcp").and_then(|door| door.at.clone());
+    let Some(Address::Tcp(address)) = tcp else {
+        panic!("TCP is on");
+    };
     assert_ne!(address.port(), 0);
     std::net::TcpStream::connect(address).expect("listens");
     UnixStream::connect(&unix).expect("listens");
@@ -78,12 +85,12 @@ fn both_doors_open_and_the_picked_port_is_known() {
 fn a_busy_port_is_explained() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("bind");
     let tcp = Some(taken.local_addr().expect("address"));
-    let error = Listeners::bind(&Nbd {
+    let error = Listeners::bind(&protocols(Nbd {
         tcp,
         unix: None,
         connections_max: 1,
         callers: Callers::default(),
-    });
+    }));
     let error = error.expect_err("a refusal").to_string();
     assert!(
         error.contains("cannot listen on 127.0.0.1:") && error.contains("--nbd-tcp"),
@@ -96,7 +103,11 @@ fn endpoints_are_there_while_the_daemon_is_ready() {
     let world = World::missing();
     let mut directory = world.open().expect("a start");
     let endpoints = Endpoints {
-        nbd_tcp: any_port(),
+        doors: vec![Endpoint {
+            name: "nbd_tcp",
+            at: any_port().map(Address::Tcp),
+            is_tls_required: false,
+        }],
         ..Endpoints::default()
     };
     directory.announce(&endpoints);

@@ -4,7 +4,8 @@
 //! same reason nothing may have been sent ahead behind this option: it would be taken for what came
 //! encrypted.
 
-use super::super::caller::TlsMode;
+use everglade_target::sessions::TlsMode;
+
 use super::{Cx, Haggling, Outcome, acknowledge, refuse};
 use crate::wire::option::{options, replies};
 

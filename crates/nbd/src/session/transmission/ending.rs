@@ -1,15 +1,15 @@
 //! The end of operations and of requests: what is said, and what memory is free then.
 
+use everglade_target::sessions::Ledger;
+use everglade_target::sessions::memory::{Class, Held, REQUEST_BYTES, page_bytes};
 use everglade_target::{Error, Reply};
 
-use super::super::ledger::Ledger;
 use super::super::outgoing::{Data, Outgoing};
 use super::replies::{Replies, is_hole};
 use super::request_table::{Admitted, Completed, Course, Outcome, Progress};
 use super::verdict::Refusal;
 use super::{Transmission, count};
 use crate::SessionMetrics;
-use crate::memory::{Class, Held, REQUEST_BYTES, page_bytes};
 
 /// What became of an operation that finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

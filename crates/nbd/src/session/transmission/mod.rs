@@ -28,14 +28,16 @@ mod request_table;
 mod slices;
 mod verdict;
 
+use everglade_target::sessions::Ledger;
+use everglade_target::sessions::memory::{
+    Class, Held, REQUEST_BYTES, SHORT_PIECE_BYTES, page_bytes,
+};
 use everglade_target::{LunHandle, OP_BYTES_MAX, Op, WriteSpan};
 
-use super::ledger::Ledger;
 use super::open_export::OpenExport;
 use super::terms::{Style, Tells, Terms};
 use super::{Cx, Step};
 use crate::SessionMetrics;
-use crate::memory::{Class, Held, REQUEST_BYTES, SHORT_PIECE_BYTES, page_bytes};
 use crate::wire::request::command_flags;
 use crate::wire::{Command, Errno, Request};
 pub(super) use ending::Ended;

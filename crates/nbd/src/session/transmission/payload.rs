@@ -11,11 +11,11 @@
 //! arrived, and a slice of a long request whose bytes do not go on arriving is cut short.
 
 use everglade_env::{BLOCK_SIZE, Page};
+use everglade_target::sessions::memory::{Class, page_bytes};
 use everglade_target::{WriteSpan, span};
 
 use super::super::position::page_index;
 use super::Slices;
-use crate::memory::{Class, page_bytes};
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 

@@ -14,12 +14,12 @@
 //! costs the client more than a few blocks.
 
 use everglade_env::{BLOCK_SIZE, PageRef};
+use everglade_target::sessions::memory::{Class, Held, page_bytes};
 use everglade_target::{Allocation, Extent, ReadSpan};
 
 use super::super::outgoing::{Data, Head, Outgoing, Part, Parts};
 use super::super::terms::{Context, Style, Tells};
 use super::verdict::Refusal;
-use crate::memory::{Class, Held, page_bytes};
 use crate::wire::chunk::{error_data, hole_data, kinds, states};
 use crate::wire::{Chunk, Request, SimpleReply};
 

@@ -12,13 +12,13 @@
 //! for it; otherwise the reply owes it, and it is read once more when it is sent.
 
 use everglade_env::Nanos;
+use everglade_target::sessions::memory::{Class, Held, page_bytes};
 use everglade_target::{Error, Extent, ReadSpan, Reply};
 use slab::Slab;
 
 use super::super::outgoing::{Data, Part, Parts};
 use super::replies::Asker;
 use super::verdict::Refusal;
-use crate::memory::{Class, Held, page_bytes};
 use crate::wire::{Command, Errno};
 
 /// Bits of a token that number the slice.

@@ -1,10 +1,10 @@
 //! Which requests are carried out, and with which error the others are answered.
 
+use everglade_target::sessions::memory::{Class, page_bytes};
 use everglade_target::{Limits, OP_BYTES_MAX};
 
 use super::super::terms::{Style, Tells, Terms};
 use super::Slices;
-use crate::memory::{Class, page_bytes};
 use crate::wire::request::command_flags::{DF, FAST_ZERO, FUA, NO_HOLE, PAYLOAD_LEN, REQ_ONE};
 use crate::wire::{Command, Errno, Request};
 

@@ -23,24 +23,25 @@
 //!    move for ten seconds while somebody waits (`Sessions::sweep`). So every queue moves.
 //!
 //! One table is served by one thread, which alone writes the counters; other threads read them for
-//! metrics. So they are moved by plain loads and stores, as in `crate::metrics`.
+//! metrics. So they are moved by plain loads and stores, as in `super::metrics`.
 
+use core::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::{OP_BYTES_MAX, span};
 use everglade_env::BLOCK_SIZE;
-use everglade_target::{OP_BYTES_MAX, span};
 
 /// Charged for a request besides its pages: its row, its operation, its reply.
-pub(crate) const REQUEST_BYTES: u64 = 1 << 10;
+pub const REQUEST_BYTES: u64 = 1 << 10;
 /// A request that moves no more is small.
 const SMALL_BYTES: u64 = 64 << 10;
 /// The most that one request takes at once: the extents of a block status for 17 contexts. The
 /// pages of one operation are fewer.
-pub(crate) const LARGEST_BYTES: u64 = 3 << 19;
+pub const LARGEST_BYTES: u64 = 3 << 19;
 /// The least budget of a table: what is for long requests suffices for one of them.
 const TOTAL_BYTES_MIN: u64 = 3 << 20;
 /// What is cut off a long request while others wait for memory, and what is read again at once.
-pub(crate) const SHORT_PIECE_BYTES: u32 = 256 << 10;
+pub const SHORT_PIECE_BYTES: u32 = 256 << 10;
 /// The part of the budget that buffers of sessions may take: one of so many.
 const BUFFERS_PART: u64 = 8;
 /// The part of what remains that is for data read again: one of so many.
@@ -48,7 +49,7 @@ const AGAIN_PART: u64 = 8;
 /// The part of what remains then that is for small requests: one of so many.
 const SMALL_PART: u64 = 4;
 /// How many classes there are.
-pub(crate) const CLASSES: usize = 3;
+pub const CLASSES: usize = 3;
 
 const _: () = assert!(LARGEST_BYTES <= Parts::of(TOTAL_BYTES_MIN).large);
 const _: () =
@@ -57,7 +58,7 @@ const _: () = assert!(OP_BYTES_MAX as u64 + 2 * BLOCK_SIZE as u64 <= LARGEST_BYT
 
 /// Who shares with whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub enum Class {
     /// Requests that move at most [`SMALL_BYTES`].
     Small,
     /// All others.
@@ -90,9 +91,48 @@ impl Parts {
 
 /// An amount that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    pub(crate) bytes: u64,
-    pub(crate) class: Class,
+pub struct Held {
+    /// How much.
+    pub bytes: u64,
+    /// From whose part.
+    pub class: Class,
+}
+
+/// The numbers of a [`Memory`] at about one moment. Those of several tables add up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemorySnapshot {
+    /// The most that sessions may hold.
+    pub total: u64,
+    /// What they hold.
+    pub used: u64,
+    /// Sessions that wait for some.
+    pub waiting: u64,
+    /// How often sessions had to wait.
+    pub waits: u64,
+    /// Sessions that were ended because their peers did not move while others waited.
+    pub stalled: u64,
+}
+
+impl From<&Memory> for MemorySnapshot {
+    fn from(memory: &Memory) -> Self {
+        MemorySnapshot {
+            total: memory.total(),
+            used: memory.used(),
+            waiting: memory.waiting(),
+            waits: memory.waits(),
+            stalled: memory.stalled(),
+        }
+    }
+}
+
+impl AddAssign for MemorySnapshot {
+    fn add_assign(&mut self, other: MemorySnapshot) {
+        self.total += other.total;
+        self.used += other.used;
+        self.waiting += other.waiting;
+        self.waits += other.waits;
+        self.stalled += other.stalled;
+    }
 }
 
 /// The budget of a table, see the module's documentation.
@@ -118,7 +158,8 @@ pub struct Memory {
 
 impl Class {
     /// Of a request that moves so many bytes.
-    pub(crate) fn of(bytes: u64) -> Class {
+    #[must_use]
+    pub fn of(bytes: u64) -> Class {
         if bytes <= SMALL_BYTES {
             Class::Small
         } else {
@@ -128,19 +169,24 @@ impl Class {
 }
 
 impl Held {
-    pub(crate) fn none(class: Class) -> Held {
+    /// Nothing yet, of this class.
+    #[must_use]
+    pub fn none(class: Class) -> Held {
         Held { bytes: 0, class }
     }
 }
 
 /// Memory of the pages that a range touches.
-pub(crate) fn page_bytes(offset: u64, length: u32) -> u64 {
+#[must_use]
+#[inline]
+pub fn page_bytes(offset: u64, length: u32) -> u64 {
     span::block_count(offset, u64::from(length)) * BLOCK_SIZE as u64
 }
 
 impl Memory {
     /// A budget of `total` bytes, or of the least with which every request can be carried out.
-    pub(crate) fn new(total: u64) -> Memory {
+    #[must_use]
+    pub fn new(total: u64) -> Memory {
         let total = total.max(TOTAL_BYTES_MIN);
         let memory = Memory {
             total,
@@ -160,7 +206,8 @@ impl Memory {
 
     /// Takes memory if it fits and it is the caller's turn. The share of its session is the
     /// caller's to check.
-    pub(crate) fn take(&self, bytes: u64, class: Class) -> bool {
+    #[inline]
+    pub fn take(&self, bytes: u64, class: Class) -> bool {
         if !self.fits(bytes, class) {
             return false;
         }
@@ -176,7 +223,9 @@ impl Memory {
     }
 
     /// Whether so much could be taken by the next whose turn it is.
-    pub(crate) fn fits(&self, bytes: u64, class: Class) -> bool {
+    #[must_use]
+    #[inline]
+    pub fn fits(&self, bytes: u64, class: Class) -> bool {
         let parts = &self.parts;
         let used = |class: Class| get(&self.used[class as usize]);
         let (small, large) = (used(Class::Small), used(Class::Large));
@@ -192,7 +241,11 @@ impl Memory {
     }
 
     /// Gives back what was taken.
-    pub(crate) fn give(&self, held: Held) {
+    ///
+    /// # Panics
+    /// If that is more than was taken.
+    #[inline]
+    pub fn give(&self, held: Held) {
         let used = &self.used[held.class as usize];
         let before = get(used);
         assert!(before >= held.bytes, "more memory given back than taken");
@@ -200,12 +253,16 @@ impl Memory {
     }
 
     /// Somebody waits for memory.
-    pub(crate) fn is_pressed(&self) -> bool {
+    #[must_use]
+    #[inline]
+    pub fn is_pressed(&self) -> bool {
         get(&self.all_waiting) > 0
     }
 
     /// The longest operation to cut off a request that is not one operation.
-    pub(crate) fn piece_bytes(&self) -> u32 {
+    #[must_use]
+    #[inline]
+    pub fn piece_bytes(&self) -> u32 {
         if self.is_pressed() {
             SHORT_PIECE_BYTES
         } else {
@@ -214,12 +271,19 @@ impl Memory {
     }
 
     /// Bytes that one session may hold.
-    pub(crate) fn share(&self) -> u64 {
+    #[must_use]
+    #[inline]
+    pub fn share(&self) -> u64 {
         get(&self.share)
     }
 
     /// Bytes that a session's own buffer may hold.
-    pub(crate) fn staging_bytes(&self) -> usize {
+    ///
+    /// # Panics
+    /// If there is more memory than addresses.
+    #[must_use]
+    #[inline]
+    pub fn staging_bytes(&self) -> usize {
         usize::try_from(get(&self.staging)).expect("memory is addressable")
     }
 
@@ -230,14 +294,14 @@ impl Memory {
     }
 
     /// So many sessions share the budget from now on.
-    pub(crate) fn share_among(&self, sessions: u64) {
+    pub fn share_among(&self, sessions: u64) {
         let sessions = sessions.max(1);
         set(&self.share, (self.total / sessions).max(LARGEST_BYTES));
         set(&self.staging, self.total / BUFFERS_PART / sessions);
     }
 
     /// A session waits from now on.
-    pub(crate) fn begin_wait(&self, class: Class) {
+    pub fn begin_wait(&self, class: Class) {
         let waiting = &self.waiting[class as usize];
         set(waiting, get(waiting) + 1);
         set(&self.all_waiting, get(&self.all_waiting) + 1);
@@ -245,24 +309,26 @@ impl Memory {
     }
 
     /// A session waits no more.
-    pub(crate) fn end_wait(&self, class: Class) {
+    pub fn end_wait(&self, class: Class) {
         let waiting = &self.waiting[class as usize];
         set(waiting, get(waiting) - 1);
         set(&self.all_waiting, get(&self.all_waiting) - 1);
     }
 
     /// Says whether it is the turn of a session that waited.
-    pub(crate) fn set_turn(&self, is_turn: bool) {
+    pub fn set_turn(&self, is_turn: bool) {
         set(&self.is_turn, u64::from(is_turn));
     }
 
     /// It is the turn of a session that has not used it.
-    pub(crate) fn is_turn(&self) -> bool {
+    #[must_use]
+    #[inline]
+    pub fn is_turn(&self) -> bool {
         get(&self.is_turn) > 0
     }
 
     /// A session was ended because its peer did not move while others waited.
-    pub(crate) fn note_stalled(&self) {
+    pub fn note_stalled(&self) {
         set(&self.stalled, get(&self.stalled) + 1);
     }
 

@@ -20,7 +20,7 @@ const WRITE_BUFFER_BYTES: usize = 256 << 10;
 const WRITE_BUFFER_BYTES_MIN: usize = 16 << 10;
 
 /// One connection's TLS.
-pub(crate) struct Encryption {
+pub(super) struct Encryption {
     tls: ServerConnection,
     may_hold_more: bool,
     /// Bytes of plaintext taken before some ciphertext was sent.
@@ -30,7 +30,7 @@ pub(crate) struct Encryption {
 }
 
 impl Encryption {
-    pub(crate) fn new(
+    pub(super) fn new(
         certificates: &Arc<ServerConfig>,
         names: Arc<OnceLock<Vec<String>>>,
     ) -> Result<Encryption, rustls::Error> {
@@ -44,13 +44,13 @@ impl Encryption {
         })
     }
 
-    pub(crate) fn may_hold_more(&self) -> bool {
+    pub(super) fn may_hold_more(&self) -> bool {
         self.may_hold_more
     }
 
     /// So many bytes may wait here for a socket that takes none. The more connections there are,
     /// the fewer.
-    pub(crate) fn may_hold(&mut self, bytes: usize) {
+    pub(super) fn may_hold(&mut self, bytes: usize) {
         let bytes = bytes.clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES);
         if self.write_buffer_bytes != bytes {
             self.write_buffer_bytes = bytes;
@@ -58,12 +58,12 @@ impl Encryption {
         }
     }
 
-    pub(crate) fn wants_write(&self) -> bool {
+    pub(super) fn wants_write(&self) -> bool {
         self.tls.wants_write()
     }
 
     /// Reads until `bytes` is full or there is nothing more; 0 at the end of the stream.
-    pub(crate) fn read(
+    pub(super) fn read(
         &mut self,
         bytes: &mut [u8],
         stream: &mut (impl Read + Write),
@@ -103,7 +103,7 @@ impl Encryption {
     }
 
     /// Takes some of `pieces`, after what was taken before has gone out.
-    pub(crate) fn write(
+    pub(super) fn write(
         &mut self,
         pieces: &[IoSlice<'_>],
         stream: &mut impl Write,
@@ -117,7 +117,7 @@ impl Encryption {
     }
 
     /// Sends what is waiting.
-    pub(crate) fn flush(&mut self, stream: &mut impl Write) -> io::Result<()> {
+    pub(super) fn flush(&mut self, stream: &mut impl Write) -> io::Result<()> {
         while self.tls.wants_write() {
             self.tls.write_tls(stream)?;
         }
@@ -125,7 +125,7 @@ impl Encryption {
     }
 
     /// The end, said as far as the socket takes it.
-    pub(crate) fn close(&mut self, stream: &mut impl Write) {
+    pub(super) fn close(&mut self, stream: &mut impl Write) {
         self.tls.send_close_notify();
         // Nobody waits for a peer that does not listen any more.
         let _ = self.flush(stream);

@@ -4,17 +4,17 @@
 use core::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use everglade_target::{Completion, Error, Export, Image, LunHandle, Op, Target, Token};
+use crate::{Completion, Error, Export, Image, LunHandle, Op, Target, Token};
 
-/// Whether a connection may or must switch to TLS (proto "TLS support").
+/// Whether a connection may or must switch to TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsMode {
-    /// There is no TLS (`NOTLS`).
+    /// There is no TLS.
     #[default]
     Off,
-    /// As the client likes (`SELECTIVETLS`, with no export that needs it).
+    /// As the client likes; no export needs it.
     Offered,
-    /// Nothing happens before it (`FORCEDTLS`).
+    /// Nothing happens before it.
     Required,
 }
 
@@ -39,7 +39,9 @@ pub struct Caller {
 }
 
 impl Caller {
-    fn allows(&self, export: &str) -> bool {
+    /// Whether it may see this export.
+    #[must_use]
+    pub fn allows(&self, export: &str) -> bool {
         let list = self.allow_list.as_ref();
         let names = self.names.get().map_or(&[][..], Vec::as_slice);
         list.is_none_or(|list| list.allows(export, self.address, names))
@@ -47,9 +49,11 @@ impl Caller {
 }
 
 /// The target as a caller may see it: with its own exports and no others.
-pub(super) struct Allowed<'a> {
-    pub(super) target: &'a mut dyn Target,
-    pub(super) caller: &'a Caller,
+pub struct Allowed<'a> {
+    /// All there is.
+    pub target: &'a mut dyn Target,
+    /// Who looks.
+    pub caller: &'a Caller,
 }
 
 impl Target for Allowed<'_> {

@@ -1,4 +1,4 @@
-//! A client's socket, TCP or Unix, plain or encrypted, and what the reactor waits for on it.
+//! A client's socket, TCP or Unix, plain or encrypted.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -6,8 +6,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 
-use everglade_env::reactor::Interest;
-use everglade_nbd::{Moving, SessionId};
 use rustls::ServerConfig;
 
 use super::encryption::Encryption;
@@ -19,7 +17,7 @@ use super::encryption::Encryption;
 const SEND_BUFFER_BYTES: usize = 512 << 10;
 
 /// A connected, non-blocking socket.
-pub(crate) struct Socket {
+pub struct Socket {
     stream: Stream,
     /// Where the other end is; nothing for a Unix socket.
     pub(crate) address: Option<IpAddr>,
@@ -196,20 +194,4 @@ impl Write for Stream {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// A connection on its way to a reactor: a new one, or one with a session of another reactor.
-pub(crate) struct Arrival {
-    pub(crate) socket: Socket,
-    pub(crate) session: Option<Moving>,
-}
-
-/// A socket with its session.
-pub(crate) struct Connection {
-    pub(crate) socket: Socket,
-    pub(crate) session: SessionId,
-    /// What the poller was told last.
-    pub(crate) interest: Interest,
-    /// It has named its export.
-    pub(crate) is_settled: bool,
 }

@@ -6,9 +6,8 @@
 use std::array;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 
-use everglade_target::Target;
-
-use crate::Session;
+use super::Session;
+use crate::Target;
 
 /// Pieces of memory named to one receive: a quarter of a slice in pages, and the staging buffer.
 const RECEIVE_PIECES: usize = 65;
@@ -49,7 +48,11 @@ pub enum Sent {
 ///
 /// `stream` must fill all buffers of a vectored read if it has the bytes, as sockets do: a short
 /// read is taken to mean that it is empty.
-pub fn receive(session: &mut Session, stream: &mut impl Read, target: &mut dyn Target) -> Received {
+pub fn receive<S: Session>(
+    session: &mut S,
+    stream: &mut impl Read,
+    target: &mut dyn Target,
+) -> Received {
     let mut total = 0;
     while session.wants_read() {
         let mut pieces: [IoSliceMut<'_>; RECEIVE_PIECES] =
@@ -84,7 +87,11 @@ pub fn receive(session: &mut Session, stream: &mut impl Read, target: &mut dyn T
 
 /// Sends what the session has, as far as `stream` takes it and it is its turn. A broken stream
 /// abandons the session.
-pub fn transmit(session: &mut Session, stream: &mut impl Write, target: &mut dyn Target) -> Sent {
+pub fn transmit<S: Session>(
+    session: &mut S,
+    stream: &mut impl Write,
+    target: &mut dyn Target,
+) -> Sent {
     let mut total = 0;
     while session.wants_write() {
         if total >= TRANSMIT_BYTES_MAX {

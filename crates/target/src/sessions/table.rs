@@ -1,15 +1,11 @@
-//! All sessions of one reactor: numbers them, routes completions to them by token, ends them in
-//! time.
-//!
-//! A token is: 4 bits zero (for the owner of several protocols to tell them apart), 12 bits
-//! generation and 16 bits index of the session, 32 bits for the session's own use. An index is
-//! reused only after its session is closed, which awaits all its operations; the generation turns a
-//! routing mistake into a failed assertion instead of a wrong answer.
+//! All sessions of one protocol on one reactor: moves their bytes, routes completions to them, shares
+//! memory among them, ends them in time.
 //!
 //! A reactor's turn:
 //!
 //! 1. [`Sessions::receive`] for every readable socket;
-//! 2. let the target work, then [`Sessions::poll`];
+//! 2. let the target work, then [`Sessions::complete`] for every completion of an operation with
+//!    this table's [`Owner`];
 //! 3. [`Sessions::transmit`] for every id from [`Sessions::next_ready`] and every writable socket
 //!    (for which [`Sessions::writable`] comes first). Sending frees room, which may start more
 //!    operations, and a session that has more to send than its turn allows is ready again: back to
@@ -26,11 +22,14 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use everglade_env::Nanos;
-use everglade_target::{Completion, Target, Token};
 
-use crate::memory::{CLASSES, Class, Held, Memory};
-use crate::server::{self, Received, Sent};
-use crate::{Caller, Session, SessionMetrics, Settings};
+use super::caller::Caller;
+use super::memory::{CLASSES, Class, Held, Memory};
+use super::metrics::Metrics;
+use super::seats::{Owner, Seats, SessionId};
+use super::session::{Common, Session};
+use super::streams::{self, Received, Sent};
+use crate::{Completion, Target};
 
 /// A handshake must be over after this time (docs/reference/conventions.md#nbd), and so must the
 /// sending of last replies to a peer that does not take them.
@@ -38,15 +37,6 @@ const PATIENCE: Nanos = 10_000_000_000;
 
 /// A session from which nothing came for so long needs no buffer.
 const QUIET: Nanos = 1_000_000_000;
-
-const INDEX_BITS: u32 = 16;
-const GENERATION_MASK: u32 = 0xfff;
-const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
-const SESSIONS_MAX: usize = 1 << INDEX_BITS;
-
-/// Names a session of one table; never reused while it could be confused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SessionId(u32);
 
 /// What the owner of a session's socket should wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,42 +54,30 @@ pub struct Interest {
 }
 
 /// A session on its way from one table to another. Dropping it ends it; it has opened nothing.
-pub struct Moving {
-    session: Session,
+pub struct Moving<S> {
+    session: S,
     since: Nanos,
 }
 
 /// The sessions of a reactor.
-pub struct Sessions {
-    settings: Settings,
-    memory: Arc<Memory>,
+pub struct Sessions<S: Session> {
+    owner: Owner,
+    common: Common<S>,
+    seats: Seats<Seat<S>>,
     /// Those that wait for memory, by class.
     waiting: [VecDeque<SessionId>; CLASSES],
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    /// First come, first served, so that a busy session cannot keep another waiting.
-    ready: VecDeque<SessionId>,
     /// Reused between polls.
     completions: Vec<Completion>,
-    metrics: Arc<SessionMetrics>,
 }
 
-#[derive(Default)]
-struct Slot {
-    generation: u32,
-    seat: Option<Seat>,
-}
-
-struct Seat {
-    session: Session,
+struct Seat<S> {
+    session: S,
     /// When the session began, or began to drain.
     since: Nanos,
     /// `since` is the beginning of draining.
     drains: bool,
     /// When something came from the peer last.
     heard: Nanos,
-    /// Already in the list of ready sessions.
-    ready: bool,
     /// The peer has taken nothing since then, of what there is for it.
     blocked_since: Option<Nanos>,
     /// The last receive emptied the socket.
@@ -108,7 +86,7 @@ struct Seat {
     waits: Option<Class>,
 }
 
-impl Seat {
+impl<S: Session> Seat<S> {
     /// The peer has kept memory for too long by taking nothing, or by not sending the rest of a
     /// request.
     fn is_stuck(&self, now: Nanos) -> bool {
@@ -132,57 +110,53 @@ impl Seat {
     }
 }
 
-impl SessionId {
-    fn index(self) -> usize {
-        (self.0 & INDEX_MASK) as usize
-    }
-
-    fn generation(self) -> u32 {
-        self.0 >> INDEX_BITS
-    }
-
-    fn of_token(token: Token) -> Self {
-        SessionId(u32::try_from(token >> Session::TOKEN_BITS).expect("32 bits remain"))
-    }
-
-    fn token_base(self) -> Token {
-        u64::from(self.0) << Session::TOKEN_BITS
-    }
-}
-
-impl Sessions {
+impl<S: Session> Sessions<S> {
     /// No sessions yet. Together they hold at most `memory_bytes` for their peers, or the least
-    /// with which any request can be carried out; who finds none waits for its turn.
+    /// with which any request can be carried out; who finds none waits for its turn. The tokens of
+    /// their operations are those of the first owner.
     #[must_use]
-    pub fn new(settings: Settings, memory_bytes: u64) -> Self {
+    pub fn new(settings: S::Settings, memory_bytes: u64) -> Self {
+        Self::of_owner(Owner::default(), settings, memory_bytes)
+    }
+
+    /// The same beside other tables of a reactor, with tokens of its own.
+    #[must_use]
+    pub fn of_owner(owner: Owner, settings: S::Settings, memory_bytes: u64) -> Self {
         Sessions {
-            settings: settings.checked(),
-            memory: Arc::new(Memory::new(memory_bytes)),
+            owner,
+            common: Common {
+                settings,
+                metrics: Arc::default(),
+                memory: Arc::new(Memory::new(memory_bytes)),
+            },
+            seats: Seats::default(),
             waiting: Default::default(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            ready: VecDeque::new(),
             completions: Vec::new(),
-            metrics: Arc::default(),
         }
     }
 
-    /// What the sessions have done. To be told the time with [`SessionMetrics::tick`].
+    /// What the sessions have done.
     #[must_use]
-    pub fn metrics(&self) -> &Arc<SessionMetrics> {
-        &self.metrics
+    pub fn metrics(&self) -> &Arc<S::Metrics> {
+        &self.common.metrics
+    }
+
+    /// The time at which things happen from now on.
+    #[inline]
+    pub fn tick(&self, now: Nanos) {
+        self.common.metrics.sessions().tick(now);
     }
 
     /// What the sessions hold for their peers.
     #[must_use]
     pub fn memory(&self) -> &Arc<Memory> {
-        &self.memory
+        &self.common.memory
     }
 
     /// Number of sessions that are not detached.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.seats.len()
     }
 
     /// There are no sessions.
@@ -198,10 +172,9 @@ impl Sessions {
 
     /// A new connection; it has its greeting ready to be sent. `None` if the table is full.
     pub fn attach_caller(&mut self, now: Nanos, caller: Caller) -> Option<SessionId> {
-        let id = self.take_id()?;
-        let session = Session::within(id.token_base(), self.settings, &self.metrics, &self.memory);
-        let session = session.with_caller(caller);
-        self.metrics.session_began();
+        let id = self.seats.next_id()?;
+        let session = S::begin(id.token_base(self.owner), caller, &self.common);
+        self.common.metrics.sessions().began();
         self.seat_session(id, session, now);
         Some(id)
     }
@@ -211,20 +184,20 @@ impl Sessions {
     /// # Panics
     /// If it did not ask.
     pub fn place_here(&mut self, id: SessionId, target: &mut dyn Target) {
-        self.seat_mut(id).session.placed(target);
-        self.mark_ready(id);
+        self.seats.get_mut(id).session.placed(target);
+        self.seats.mark_ready(id);
     }
 
     /// A session that asked for its place goes elsewhere; its id is no longer used.
     ///
     /// # Panics
     /// If it did not ask.
-    pub fn release(&mut self, id: SessionId) -> Moving {
+    pub fn release(&mut self, id: SessionId) -> Moving<S> {
         assert!(
             self.session(id).wants_place().is_some(),
             "a session leaves when it asks for its place"
         );
-        self.metrics.session_left();
+        self.common.metrics.sessions().left();
         let Seat { session, since, .. } = self.vacate(id);
         Moving { session, since }
     }
@@ -233,58 +206,42 @@ impl Sessions {
     pub fn adopt(
         &mut self,
         now: Nanos,
-        moving: Moving,
+        moving: Moving<S>,
         target: &mut dyn Target,
     ) -> Option<SessionId> {
         let Moving { mut session, since } = moving;
-        let id = self.take_id()?;
-        session.moved(id.token_base(), &self.metrics, &self.memory);
-        self.metrics.session_came();
+        let id = self.seats.next_id()?;
+        session.moved(id.token_base(self.owner), &self.common);
+        self.common.metrics.sessions().came();
         self.seat_session(id, session, now);
         // The handshake's time goes on.
-        self.seat_mut(id).since = since;
+        self.seats.get_mut(id).since = since;
         self.place_here(id, target);
         Some(id)
     }
 
-    fn take_id(&mut self) -> Option<SessionId> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None if self.slots.len() == SESSIONS_MAX => return None,
-            None => {
-                self.slots.push(Slot::default());
-                u32::try_from(self.slots.len() - 1).expect("the table is bounded")
-            }
-        };
-        let generation = self.slots[index as usize].generation;
-        Some(SessionId(generation << INDEX_BITS | index))
-    }
-
-    fn seat_session(&mut self, id: SessionId, session: Session, now: Nanos) {
-        self.slots[id.index()].seat = Some(Seat {
+    fn seat_session(&mut self, id: SessionId, session: S, now: Nanos) {
+        let seat = Seat {
             session,
             since: now,
             drains: false,
             heard: now,
-            ready: false,
             blocked_since: None,
             is_drained: false,
             waits: None,
-        });
-        self.memory.share_among(self.len() as u64);
-        self.mark_ready(id);
+        };
+        self.seats.seat(id, seat);
+        self.common.memory.share_among(self.len() as u64);
+        self.seats.mark_ready(id);
     }
 
-    fn vacate(&mut self, id: SessionId) -> Seat {
-        let slot = &mut self.slots[id.index()];
-        let seat = slot.seat.take().expect("the session was detached");
-        slot.generation = (slot.generation + 1) & GENERATION_MASK;
-        self.free.push(id.0 & INDEX_MASK);
+    fn vacate(&mut self, id: SessionId) -> Seat<S> {
+        let seat = self.seats.vacate(id);
         if let Some(class) = seat.waits {
             self.waiting[class as usize].retain(|other| *other != id);
-            self.memory.end_wait(class);
+            self.common.memory.end_wait(class);
         }
-        self.memory.share_among(self.len() as u64);
+        self.common.memory.share_among(self.len() as u64);
         seat
     }
 
@@ -297,8 +254,8 @@ impl Sessions {
             self.session(id).is_closed(),
             "a session is detached after it closed"
         );
-        self.metrics
-            .session_ended(!self.session(id).is_in_handshake());
+        let chose_an_export = !self.session(id).is_in_handshake();
+        self.common.metrics.sessions().ended(chose_an_export);
         drop(self.vacate(id));
     }
 
@@ -307,8 +264,8 @@ impl Sessions {
     /// # Panics
     /// If it was detached.
     #[must_use]
-    pub fn session(&self, id: SessionId) -> &Session {
-        &self.seat(id).session
+    pub fn session(&self, id: SessionId) -> &S {
+        &self.seats.get(id).session
     }
 
     /// What to wait for.
@@ -331,17 +288,17 @@ impl Sessions {
         stream: &mut impl Read,
         target: &mut dyn Target,
     ) -> Received {
-        let now = self.metrics.now();
-        let seat = self.seat_mut(id);
+        let now = self.common.metrics.sessions().now();
+        let seat = self.seats.get_mut(id);
         seat.heard = seat.heard.max(now);
-        let received = server::receive(&mut seat.session, stream, target);
+        let received = streams::receive(&mut seat.session, stream, target);
         seat.is_drained = received == Received::Blocked;
-        if seat.is_drained && self.memory.is_pressed() {
+        if seat.is_drained && self.common.memory.is_pressed() {
             self.yield_memory(id, target);
         }
         let interest = self.interest(id);
         if interest.write || interest.closed {
-            self.mark_ready(id);
+            self.seats.mark_ready(id);
         }
         self.share_memory(id, target);
         received
@@ -350,27 +307,27 @@ impl Sessions {
     /// Sends what is to be sent, as far as `stream` takes it and it is this session's turn. If
     /// there is more, the session is ready again, behind the others.
     pub fn transmit(&mut self, id: SessionId, stream: &mut impl Write, target: &mut dyn Target) {
-        let now = self.metrics.now();
-        let seat = self.seat_mut(id);
+        let now = self.common.metrics.sessions().now();
+        let seat = self.seats.get_mut(id);
         let before = seat.session.bytes_sent();
-        match server::transmit(&mut seat.session, stream, target) {
+        match streams::transmit(&mut seat.session, stream, target) {
             // The rest must be read again first, and for that the session waits until the peer
             // takes more.
             Sent::All if seat.session.waits_for_peer() => {
-                if self.memory.is_pressed() {
+                if self.common.memory.is_pressed() {
                     self.yield_memory(id, target);
                 }
             }
             Sent::All => seat.blocked_since = None,
             Sent::More => {
                 seat.blocked_since = None;
-                self.mark_ready(id);
+                self.seats.mark_ready(id);
             }
             Sent::Blocked => {
                 if seat.session.bytes_sent() != before || seat.blocked_since.is_none() {
                     seat.blocked_since = Some(now);
                 }
-                if self.memory.is_pressed() {
+                if self.common.memory.is_pressed() {
                     self.yield_memory(id, target);
                 }
             }
@@ -381,18 +338,18 @@ impl Sessions {
     /// How many sessions [`Sessions::next_ready`] would return now, about.
     #[must_use]
     pub fn ready_count(&self) -> usize {
-        self.ready.len()
+        self.seats.ready_count()
     }
 
     /// The stream is encrypted from here on.
     pub fn tls_begun(&mut self, id: SessionId) {
-        self.seat_mut(id).session.tls_begun();
+        self.seats.get_mut(id).session.tls_begun();
     }
 
     /// The socket is broken.
     pub fn abandon(&mut self, id: SessionId, target: &mut dyn Target) {
-        self.seat_mut(id).session.abandon(target);
-        self.mark_ready(id);
+        self.seats.get_mut(id).session.abandon(target);
+        self.seats.mark_ready(id);
         self.share_memory(id, target);
     }
 
@@ -416,8 +373,11 @@ impl Sessions {
     pub fn complete(&mut self, completion: Completion, target: &mut dyn Target) {
         let Completion { token, result } = completion;
         let id = SessionId::of_token(token);
-        self.seat_mut(id).session.completed(token, result, target);
-        self.mark_ready(id);
+        self.seats
+            .get_mut(id)
+            .session
+            .completed(token, result, target);
+        self.seats.mark_ready(id);
         self.share_memory(id, target);
     }
 
@@ -426,18 +386,18 @@ impl Sessions {
     /// The stream takes bytes again. To be called before [`Sessions::transmit`] when the socket has
     /// become writable: what a reply owes is not read before.
     pub fn writable(&mut self, id: SessionId, target: &mut dyn Target) {
-        self.seat_mut(id).session.peer_may_take(target);
+        self.seats.get_mut(id).session.peer_may_take(target);
         self.share_memory(id, target);
     }
 
     /// Something happened to a session: it may wait for memory now, or others need not wait any
     /// more.
     fn share_memory(&mut self, id: SessionId, target: &mut dyn Target) {
-        let seat = self.seat_mut(id);
+        let seat = self.seats.get_mut(id);
         if seat.waits.is_none() && seat.session.wants_memory().is_some() {
             self.enqueue(id, target);
         }
-        if self.memory.is_pressed() {
+        if self.common.memory.is_pressed() {
             self.serve_queues(target);
         }
     }
@@ -445,14 +405,14 @@ impl Sessions {
     /// A session waits for memory. The first that does makes the others give up what they need not
     /// have.
     fn enqueue(&mut self, id: SessionId, target: &mut dyn Target) {
-        let is_first = !self.memory.is_pressed();
-        let seat = self.seat_mut(id);
+        let is_first = !self.common.memory.is_pressed();
+        let seat = self.seats.get_mut(id);
         let Some(Held { class, .. }) = seat.session.wants_memory() else {
             return;
         };
         seat.waits = Some(class);
         self.waiting[class as usize].push_back(id);
-        self.memory.begin_wait(class);
+        self.common.memory.begin_wait(class);
         if is_first {
             self.yield_all(target);
         }
@@ -465,7 +425,7 @@ impl Sessions {
     }
 
     fn yield_memory(&mut self, id: SessionId, target: &mut dyn Target) {
-        let seat = self.seat_mut(id);
+        let seat = self.seats.get_mut(id);
         let (takes_nothing, sends_nothing) = (seat.blocked_since.is_some(), seat.is_drained);
         seat.session
             .yield_memory(takes_nothing, sends_nothing, target);
@@ -490,21 +450,21 @@ impl Sessions {
                 };
                 let wants = self.session(id).wants_memory();
                 let is_served = wants.is_none_or(|wants| {
-                    wants.class != class || self.memory.fits(wants.bytes, class)
+                    wants.class != class || self.common.memory.fits(wants.bytes, class)
                 });
                 if !is_served {
                     break;
                 }
                 self.waiting[class as usize].pop_front();
-                self.memory.end_wait(class);
-                self.memory.set_turn(true);
-                let seat = self.seat_mut(id);
+                self.common.memory.end_wait(class);
+                self.common.memory.set_turn(true);
+                let seat = self.seats.get_mut(id);
                 seat.waits = None;
                 seat.session.resume(target);
                 // The turn is over once the session took its memory.
-                progress |= !self.memory.is_turn();
-                self.memory.set_turn(false);
-                self.mark_ready(id);
+                progress |= !self.common.memory.is_turn();
+                self.common.memory.set_turn(false);
+                self.seats.mark_ready(id);
                 match self.session(id).wants_memory() {
                     Some(_) => self.enqueue(id, target),
                     None => progress = true,
@@ -517,26 +477,17 @@ impl Sessions {
     /// A session that may have bytes to send, may have closed, or may want to read again. Each is
     /// returned once, until something else happens to it.
     pub fn next_ready(&mut self) -> Option<SessionId> {
-        while let Some(id) = self.ready.pop_front() {
-            let slot = &mut self.slots[id.index()];
-            if slot.generation == id.generation()
-                && let Some(seat) = &mut slot.seat
-            {
-                seat.ready = false;
-                return Some(id);
-            }
-        }
-        None
+        self.seats.next_ready()
     }
 
     /// Ends sessions that take too long to choose an export or to take their last replies, those
     /// whose LUN is gone, those that are idle for longer than is allowed, and, while others wait
     /// for memory, those whose peers keep some and do not move. They become ready.
     pub fn sweep(&mut self, now: Nanos, target: &mut dyn Target) {
-        let idle_max = self.settings.idle_max;
-        let is_pressed = self.memory.is_pressed();
+        let idle_max = S::idle_max(&self.common.settings);
+        let is_pressed = self.common.memory.is_pressed();
         for id in self.ids() {
-            let seat = self.seat_mut(id);
+            let seat = self.seats.get_mut(id);
             let late = now.saturating_sub(seat.since) > PATIENCE;
             let is_stuck = is_pressed && seat.is_stuck(now);
             let is_quiet = now.saturating_sub(seat.heard) > QUIET;
@@ -557,20 +508,16 @@ impl Sessions {
                 }
             } else if is_stuck {
                 session.abandon(target);
-                self.memory.note_stalled();
-            } else if session
-                .lun()
-                .is_some_and(|lun| target.size_bytes(lun).is_none())
-                || seat.is_idle(now, idle_max)
-            {
+                self.common.memory.note_stalled();
+            } else if session.has_lost_its_lun(target) || seat.is_idle(now, idle_max) {
                 seat.session.stop(target);
             }
             let Interest { write, closed, .. } = self.interest(id);
             if write || closed {
-                self.mark_ready(id);
+                self.seats.mark_ready(id);
             }
         }
-        if self.memory.is_pressed() {
+        if self.common.memory.is_pressed() {
             self.serve_queues(target);
         }
     }
@@ -578,41 +525,14 @@ impl Sessions {
     /// The server stops: every session finishes what is in flight, sends its replies and closes.
     pub fn stop(&mut self, target: &mut dyn Target) {
         for id in self.ids() {
-            self.seat_mut(id).session.stop(target);
-            self.mark_ready(id);
+            self.seats.get_mut(id).session.stop(target);
+            self.seats.mark_ready(id);
         }
     }
 
     /// All sessions.
     #[must_use]
     pub fn ids(&self) -> Vec<SessionId> {
-        let seats = self
-            .slots
-            .iter()
-            .zip(0u32..)
-            .filter(|(slot, _)| slot.seat.is_some());
-        seats
-            .map(|(slot, index)| SessionId(slot.generation << INDEX_BITS | index))
-            .collect()
-    }
-
-    fn mark_ready(&mut self, id: SessionId) {
-        let seat = self.seat_mut(id);
-        if !seat.ready {
-            seat.ready = true;
-            self.ready.push_back(id);
-        }
-    }
-
-    fn seat(&self, id: SessionId) -> &Seat {
-        let slot = &self.slots[id.index()];
-        assert_eq!(slot.generation, id.generation(), "the session was detached");
-        slot.seat.as_ref().expect("the session was detached")
-    }
-
-    fn seat_mut(&mut self, id: SessionId) -> &mut Seat {
-        let slot = &mut self.slots[id.index()];
-        assert_eq!(slot.generation, id.generation(), "the session was detached");
-        slot.seat.as_mut().expect("the session was detached")
+        self.seats.ids()
     }
 }

@@ -1,26 +1,29 @@
-//! What an NBD caller meets at the door: whether to encrypt, and which exports there are for it.
+//! On which terms a caller is admitted: whether to encrypt, and which exports there are for it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use everglade_target::sessions::{AllowList, Caller, TlsMode};
+
 use crate::StartError;
-use crate::config::{Nbd, Tls, TlsClients};
+use crate::config::{Callers, Tls, TlsClients};
 use crate::signal::Again;
 use crate::tls::Certificates;
-use everglade_nbd::{AllowList, Caller, TlsMode};
 
-/// The same for all reactors.
+/// The terms of one protocol, the same on all reactors.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub struct Admission {
     mode: TlsMode,
     certificates: Option<Arc<Certificates>>,
     allow_list: Option<Arc<dyn AllowList>>,
 }
 
-impl Door {
+impl Admission {
     /// Reads the certificates, if there are to be any.
-    pub(crate) fn open(nbd: &Nbd, again: &Again) -> Result<Door, StartError> {
-        let callers = &nbd.callers;
+    ///
+    /// # Errors
+    /// They cannot be used.
+    pub fn open(callers: &Callers, again: &Again) -> Result<Admission, StartError> {
         let mode = match callers.tls {
             None | Some(Tls::Off) => TlsMode::Off,
             Some(Tls::Offered) => TlsMode::Offered,
@@ -39,14 +42,14 @@ impl Door {
         } else {
             Some(Arc::new(rules.clone()))
         };
-        Ok(Door {
+        Ok(Admission {
             mode,
             certificates,
             allow_list,
         })
     }
 
-    /// Somebody calls from `address`, or over the Unix socket, where nobody else can listen.
+    /// Somebody calls from `address`, or over a Unix socket, where nobody else can listen.
     pub(crate) fn caller(&self, address: Option<IpAddr>) -> Caller {
         let tls = match (self.mode, address) {
             (TlsMode::Required, None) => TlsMode::Offered,

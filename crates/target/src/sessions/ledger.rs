@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::memory::{CLASSES, Class, Held, Memory};
+use super::memory::{CLASSES, Class, Held, Memory};
 
 /// A session's account. Whatever is left in it is given back when it is dropped.
-pub(super) struct Ledger {
+pub struct Ledger {
     memory: Arc<Memory>,
     /// By class.
     held: [u64; CLASSES],
@@ -16,7 +16,9 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(memory: Arc<Memory>, most: u64) -> Ledger {
+    /// An empty account with `memory`, that never has more than `most`.
+    #[must_use]
+    pub fn new(memory: Arc<Memory>, most: u64) -> Ledger {
         Ledger {
             memory,
             held: [0; CLASSES],
@@ -26,7 +28,10 @@ impl Ledger {
     }
 
     /// From now on with another table.
-    pub(super) fn move_to(&mut self, memory: &Arc<Memory>) {
+    ///
+    /// # Panics
+    /// If something is held.
+    pub fn move_to(&mut self, memory: &Arc<Memory>) {
         assert_eq!(
             self.held, [0; CLASSES],
             "a session moves when it holds nothing"
@@ -34,18 +39,24 @@ impl Ledger {
         self.memory = Arc::clone(memory);
     }
 
-    pub(super) fn memory(&self) -> &Memory {
+    /// The memory of the table.
+    #[must_use]
+    #[inline]
+    pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
     /// Bytes held.
-    pub(super) fn held(&self) -> u64 {
+    #[must_use]
+    #[inline]
+    pub fn held(&self) -> u64 {
         self.held.iter().sum()
     }
 
     /// Takes memory, within the session's share and the table's budget. Otherwise it is noted what
     /// is wanted, unless it is the session itself that has to give something back first.
-    pub(super) fn take(&mut self, bytes: u64, class: Class) -> bool {
+    #[inline]
+    pub fn take(&mut self, bytes: u64, class: Class) -> bool {
         // Data that a begun reply needs is exempt: requests behind it may have used the whole
         // share.
         let is_within =
@@ -62,14 +73,19 @@ impl Ledger {
     }
 
     /// Takes memory if there is plenty. If not, the session does not wait for it.
-    pub(super) fn take_if_plenty(&mut self, bytes: u64, class: Class) -> bool {
+    pub fn take_if_plenty(&mut self, bytes: u64, class: Class) -> bool {
         let before = self.wants;
         let is_taken = self.take(bytes, class);
         self.wants = before;
         is_taken
     }
 
-    pub(super) fn give(&mut self, held: Held) {
+    /// Gives back what was taken.
+    ///
+    /// # Panics
+    /// If that is more than was taken.
+    #[inline]
+    pub fn give(&mut self, held: Held) {
         let mine = &mut self.held[held.class as usize];
         assert!(
             *mine >= held.bytes,
@@ -80,12 +96,15 @@ impl Ledger {
     }
 
     /// Everything that waits for memory tries again.
-    pub(super) fn begin(&mut self) {
+    #[inline]
+    pub fn begin(&mut self) {
         self.wants = None;
     }
 
     /// What the session waits for.
-    pub(super) fn wants(&self) -> Option<Held> {
+    #[must_use]
+    #[inline]
+    pub fn wants(&self) -> Option<Held> {
         self.wants
     }
 }

@@ -1,0 +1,160 @@
+//! A session as the table of sessions sees it ([`everglade_target::sessions`]).
+
+use std::io::{IoSlice, IoSliceMut};
+
+use everglade_env::Nanos;
+use everglade_target::sessions::memory::Held;
+use everglade_target::sessions::{self, Caller, Common};
+use everglade_target::{Error, Reply, Target, Token};
+
+use super::{Session, Settings};
+use crate::SessionMetrics;
+
+impl sessions::Session for Session {
+    type Settings = Settings;
+    type Metrics = SessionMetrics;
+
+    fn begin(token_base: Token, caller: Caller, common: &Common<Self>) -> Self {
+        let (metrics, memory) = (&common.metrics, &common.memory);
+        Session::within(token_base, common.settings, metrics, memory).with_caller(caller)
+    }
+
+    #[inline]
+    fn receive_buffers<'a>(&'a mut self, buffers: &mut [IoSliceMut<'a>]) -> usize {
+        self.receive_buffers(buffers)
+    }
+
+    #[inline]
+    fn received(&mut self, bytes: usize, target: &mut dyn Target) {
+        self.received(bytes, target);
+    }
+
+    fn received_end(&mut self, target: &mut dyn Target) {
+        self.received_end(target);
+    }
+
+    #[inline]
+    fn transmit_buffers<'a>(&'a self, buffers: &mut [IoSlice<'a>]) -> usize {
+        self.transmit_buffers(buffers)
+    }
+
+    #[inline]
+    fn transmitted(&mut self, bytes: usize, target: &mut dyn Target) {
+        self.transmitted(bytes, target);
+    }
+
+    #[inline]
+    fn bytes_sent(&self) -> u64 {
+        self.bytes_sent()
+    }
+
+    #[inline]
+    fn completed(&mut self, token: Token, result: Result<Reply, Error>, target: &mut dyn Target) {
+        self.completed(token, result, target);
+    }
+
+    #[inline]
+    fn wants_read(&self) -> bool {
+        self.wants_read()
+    }
+
+    #[inline]
+    fn wants_write(&self) -> bool {
+        self.wants_write()
+    }
+
+    #[inline]
+    fn operations_in_flight(&self) -> usize {
+        self.operations_in_flight()
+    }
+
+    #[inline]
+    fn is_in_handshake(&self) -> bool {
+        self.is_in_handshake()
+    }
+
+    #[inline]
+    fn is_draining(&self) -> bool {
+        self.is_draining()
+    }
+
+    #[inline]
+    fn is_closed(&self) -> bool {
+        self.is_closed()
+    }
+
+    fn stop(&mut self, target: &mut dyn Target) {
+        self.stop(target);
+    }
+
+    fn abandon(&mut self, target: &mut dyn Target) {
+        self.abandon(target);
+    }
+
+    fn idle_max(settings: &Settings) -> Option<Nanos> {
+        settings.idle_max
+    }
+
+    fn has_lost_its_lun(&self, target: &dyn Target) -> bool {
+        self.lun()
+            .is_some_and(|lun| target.size_bytes(lun).is_none())
+    }
+
+    fn rest(&mut self) {
+        self.rest();
+    }
+
+    #[inline]
+    fn wants_tls(&self) -> bool {
+        self.wants_tls()
+    }
+
+    fn tls_begun(&mut self) {
+        self.tls_begun();
+    }
+
+    #[inline]
+    fn wants_place(&self) -> Option<&str> {
+        self.wants_place()
+    }
+
+    fn placed(&mut self, target: &mut dyn Target) {
+        self.placed(target);
+    }
+
+    fn moved(&mut self, token_base: Token, common: &Common<Self>) {
+        self.moved(token_base, &common.metrics, &common.memory);
+    }
+
+    #[inline]
+    fn wants_memory(&self) -> Option<Held> {
+        self.wants_memory()
+    }
+
+    fn resume(&mut self, target: &mut dyn Target) {
+        self.resume(target);
+    }
+
+    fn yield_memory(&mut self, takes_nothing: bool, sends_nothing: bool, target: &mut dyn Target) {
+        self.yield_memory(takes_nothing, sends_nothing, target);
+    }
+
+    #[inline]
+    fn payload_in_flight(&self) -> u64 {
+        self.payload_in_flight()
+    }
+
+    fn holds_payload(&self) -> bool {
+        self.holds_payload()
+    }
+
+    #[inline]
+    fn waits_for_peer(&self) -> bool {
+        self.waits_for_peer()
+    }
+
+    #[inline]
+    fn peer_may_take(&mut self, target: &mut dyn Target) {
+        self.peer_may_take(target);
+    }
+}

@@ -1,0 +1,23 @@
+//! The allow-lists of protocols, as administrators meet them: by the key that they have in the
+//! configuration.
+
+use crate::config::Rules;
+use crate::fronts::Protocol;
+
+/// The allow-list of a protocol that has one.
+pub(super) struct Allow {
+    /// `nbd.allow`.
+    pub(super) key: String,
+    pub(super) rules: Rules,
+}
+
+impl Allow {
+    /// Those that restrict anything.
+    pub(super) fn of(protocols: &[Box<dyn Protocol>]) -> Vec<Allow> {
+        let each = protocols.iter().map(|protocol| Allow {
+            key: format!("{}.allow", protocol.name()),
+            rules: protocol.callers().allow.clone(),
+        });
+        each.filter(|allow| !allow.rules.is_empty()).collect()
+    }
+}

@@ -1,0 +1,161 @@
+//! Doors: the sockets where clients of protocols come in, bound before the engine starts so that a
+//! busy port costs nothing but a message.
+//!
+//! Clients that connect early wait in the kernel's queue until the reactors accept.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixListener;
+
+use everglade_env::net::Listener;
+
+use super::front::{Door, Protocol};
+use super::socket::Socket;
+use crate::StartError;
+use crate::config::Tls;
+use crate::datadir::{Address, Endpoint, Endpoints};
+use crate::listen;
+
+/// The open doors of all protocols, in blocking mode until the reactors change that.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    open: Vec<Open>,
+    endpoints: Endpoints,
+}
+
+/// An open door.
+#[derive(Debug)]
+pub(crate) struct Open {
+    /// Number of the protocol whose clients come in here.
+    pub(crate) front: usize,
+    /// That protocol, for messages.
+    pub(crate) title: &'static str,
+    socket: Listening,
+}
+
+#[derive(Debug)]
+enum Listening {
+    Tcp(TcpListener),
+    Unix {
+        socket: UnixListener,
+        /// Removes the socket's name when nobody listens any more, so that clients see "no such
+        /// file" at once.
+        _name: Listener,
+    },
+}
+
+impl Listeners {
+    /// Binds what is configured. Call under the lock of the data directory.
+    ///
+    /// # Errors
+    /// A place is taken or cannot be reached.
+    pub fn bind(protocols: &[Box<dyn Protocol>]) -> Result<Listeners, StartError> {
+        let mut listeners = Listeners::default();
+        for (front, protocol) in protocols.iter().enumerate() {
+            for door in protocol.doors() {
+                listeners.open_door(front, &**protocol, door)?;
+            }
+        }
+        Ok(listeners)
+    }
+
+    fn open_door(
+        &mut self,
+        front: usize,
+        protocol: &dyn Protocol,
+        door: Door,
+    ) -> Result<(), StartError> {
+        let (title, callers) = (protocol.title(), protocol.callers());
+        let is_tls_required = callers.tls == Some(Tls::Required);
+        let (at, socket) = match door.at {
+            None => (None, None),
+            Some(Address::Tcp(address)) => {
+                let is_secured = is_tls_required || !callers.allow.is_empty();
+                if !address.ip().is_loopback() && !is_secured {
+                    tracing::warn!(
+                        "{title} on {address} is open to the network without encryption or a check \
+                         of who connects"
+                    );
+                }
+                let (socket, address) = listen::bind_tcp(address, door.flag)?;
+                (Some(Address::Tcp(address)), Some(Listening::Tcp(socket)))
+            }
+            Some(Address::Unix(path)) => {
+                let name = listen::bind_unix(&path, door.flag)?;
+                let socket = shared(&name)?;
+                let socket = Listening::Unix {
+                    socket,
+                    _name: name,
+                };
+                (Some(Address::Unix(path)), Some(socket))
+            }
+        };
+        self.open.extend(socket.map(|socket| Open {
+            front,
+            title,
+            socket,
+        }));
+        let is_tcp = matches!(at, Some(Address::Tcp(_)));
+        self.endpoints.doors.push(Endpoint {
+            name: door.name,
+            at,
+            is_tls_required: is_tls_required && is_tcp,
+        });
+        Ok(())
+    }
+
+    /// Where clients find them, with the ports that were picked.
+    #[must_use]
+    pub fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
+    }
+
+    /// Those that are open.
+    pub(crate) fn open(&self) -> &[Open] {
+        &self.open
+    }
+}
+
+impl Open {
+    /// From now on accepting does not wait.
+    pub(crate) fn begin(&self) -> io::Result<()> {
+        match &self.socket {
+            Listening::Tcp(socket) => socket.set_nonblocking(true),
+            Listening::Unix { socket, .. } => socket.set_nonblocking(true),
+        }
+    }
+
+    /// The next client that waits here.
+    pub(crate) fn accept(&self) -> io::Result<Socket> {
+        match &self.socket {
+            Listening::Tcp(socket) => {
+                let (stream, from) = socket.accept()?;
+                Socket::tcp(stream, from)
+            }
+            Listening::Unix { socket, .. } => {
+                let (stream, _) = socket.accept()?;
+                Socket::unix(stream)
+            }
+        }
+    }
+}
+
+impl AsFd for Open {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Listening::Tcp(socket) => socket.as_fd(),
+            Listening::Unix { socket, .. } => socket.as_fd(),
+        }
+    }
+}
+
+/// The same socket, as the reactors accept from it.
+fn shared(listener: &Listener) -> Result<UnixListener, StartError> {
+    let duplicate = listener.as_fd().try_clone_to_owned();
+    let duplicate = duplicate.map_err(|source| StartError::System {
+        action: "duplicate a socket",
+        source,
+    })?;
+    Ok(UnixListener::from(duplicate))
+}

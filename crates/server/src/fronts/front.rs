@@ -1,0 +1,311 @@
+//! What the data plane asks of a protocol.
+//!
+//! | trait | there is one | asked |
+//! | --- | --- | --- |
+//! | [`Protocol`] | per protocol of the daemon | at the start: doors, callers, settings |
+//! | [`Front`] | per protocol and reactor | in every turn: its sessions |
+//!
+//! The plane owns the sockets and the order of a turn; a front owns the sessions. A session is known
+//! by its number in both. A turn of a connection is one call of a front, which moves bytes both ways
+//! between socket and session, and says what to wait for.
+//!
+//! [`Front`] is implemented once, for [`Sessions`] of any protocol. So a protocol that implements
+//! [`Session`] has its turns, its part of the network memory, its time limits, its moves between
+//! reactors and its counters without a line here.
+
+use std::any::Any;
+use std::io::Write as _;
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+use everglade_env::Nanos;
+use everglade_target::sessions::{
+    self, Caller, Interest, Memory, MemorySnapshot, Metrics, Owner, Received, Session, SessionId,
+    Sessions, Snapshot,
+};
+use everglade_target::{Completion, Export, Target};
+
+use super::socket::Socket;
+use crate::config::Callers;
+use crate::datadir::{Address, Endpoints};
+
+/// A protocol as it is configured: the same for all reactors. Making one opens nothing.
+pub trait Protocol: Send + Sync {
+    /// Its table in the configuration, and the word for it in names of metrics: `nbd`.
+    fn name(&self) -> &'static str;
+
+    /// As people write it: `NBD`.
+    fn title(&self) -> &'static str;
+
+    /// Where its clients may come in, those that are shut among them.
+    fn doors(&self) -> Vec<Door>;
+
+    /// Clients at a time; one more is closed at once. 0 if the protocol is off.
+    fn connections_max(&self) -> u32;
+
+    /// What its clients must do and may use.
+    fn callers(&self) -> &Callers;
+
+    /// Its sessions of one reactor, none yet, with tokens of `owner`. Together they hold at most
+    /// `memory_bytes` for their peers.
+    fn front(&self, owner: Owner, memory_bytes: u64) -> Box<dyn Front>;
+
+    /// What a person may try once the daemon serves; nothing if nobody could.
+    fn commands(&self, endpoints: &Endpoints, exports: &[Export]) -> String {
+        let _ = (endpoints, exports);
+        String::new()
+    }
+}
+
+/// A door as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Door {
+    /// In `endpoints.json`: `nbd_tcp`. One that ends in `_tcp` is called without that in the ready
+    /// line.
+    pub name: &'static str,
+    /// What could have put it elsewhere, for messages.
+    pub flag: &'static str,
+    /// `None` if it is shut.
+    pub at: Option<Address>,
+}
+
+impl Door {
+    /// How many it takes while it is open. The name of a Unix socket is kept beside the socket that
+    /// is accepted from.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        match self.at {
+            None => 0,
+            Some(Address::Tcp(_)) => 1,
+            Some(Address::Unix(_)) => 2,
+        }
+    }
+}
+
+/// The sessions of one protocol on one reactor. See [`Sessions`] for what the methods do.
+pub trait Front: Send {
+    /// The time at which things happen from now on.
+    fn tick(&self, now: Nanos);
+
+    /// A new connection. `None` if there are too many.
+    fn attach(&mut self, now: Nanos, caller: Caller) -> Option<SessionId>;
+
+    /// The socket has bytes.
+    fn receive(&mut self, session: SessionId, socket: &mut Socket, target: &mut dyn Target)
+    -> Turn;
+
+    /// The session may have bytes for the socket. `takes_again` says that the socket has become
+    /// writable.
+    fn transmit(
+        &mut self,
+        session: SessionId,
+        socket: &mut Socket,
+        takes_again: bool,
+        target: &mut dyn Target,
+    ) -> Interest;
+
+    /// What to wait for.
+    fn interest(&self, session: SessionId) -> Interest;
+
+    /// The connection is encrypted from here on.
+    fn tls_begun(&mut self, session: SessionId);
+
+    /// The export that a session is about to open, if it asks where.
+    fn wants_place(&self, session: SessionId) -> Option<&str>;
+
+    /// A session that asked stays here.
+    fn place_here(&mut self, session: SessionId, target: &mut dyn Target);
+
+    /// A session that asked goes to the front of its protocol on another reactor.
+    fn release(&mut self, session: SessionId) -> Moving;
+
+    /// A session comes from another reactor. `None` if there are too many.
+    fn adopt(&mut self, now: Nanos, moving: Moving, target: &mut dyn Target) -> Option<SessionId>;
+
+    /// Forgets a closed session.
+    fn detach(&mut self, session: SessionId);
+
+    /// The socket is broken.
+    fn abandon(&mut self, session: SessionId, target: &mut dyn Target);
+
+    /// An operation of one of the sessions finished.
+    fn complete(&mut self, completion: Completion, target: &mut dyn Target);
+
+    /// A session that may have bytes to send, may have closed, or may want to read again.
+    fn next_ready(&mut self) -> Option<SessionId>;
+
+    /// How many there are, about.
+    fn ready_count(&self) -> usize;
+
+    /// Ends sessions whose time is over.
+    fn sweep(&mut self, now: Nanos, target: &mut dyn Target);
+
+    /// The server stops: all sessions end.
+    fn stop(&mut self, target: &mut dyn Target);
+
+    /// All sessions.
+    fn ids(&self) -> Vec<SessionId>;
+
+    /// There are no sessions.
+    fn is_empty(&self) -> bool;
+
+    /// What was counted, for other threads.
+    fn counters(&self) -> Arc<dyn Counted>;
+}
+
+/// A session on its way to another reactor. Only the front of its protocol there knows what it is.
+pub type Moving = Box<dyn Any + Send>;
+
+/// How a turn of reading ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// There may be more to read, but it is the others' turn.
+    pub has_more: bool,
+    /// What to wait for.
+    pub interest: Interest,
+}
+
+/// Counters of one front, read from any thread.
+pub trait Counted: Send + Sync {
+    /// Their values.
+    fn counts(&self) -> Counts;
+}
+
+/// What the sessions of a protocol did, and what they hold. Those of several reactors add up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// What they did.
+    pub sessions: Snapshot,
+    /// What they hold of the network memory.
+    pub memory: MemorySnapshot,
+}
+
+impl AddAssign<&Counts> for Counts {
+    fn add_assign(&mut self, other: &Counts) {
+        self.sessions += &other.sessions;
+        self.memory += other.memory;
+    }
+}
+
+struct Counters<M> {
+    metrics: Arc<M>,
+    memory: Arc<Memory>,
+}
+
+impl<M: Metrics> Counted for Counters<M> {
+    fn counts(&self) -> Counts {
+        Counts {
+            sessions: self.metrics.snapshot(),
+            memory: MemorySnapshot::from(&*self.memory),
+        }
+    }
+}
+
+impl<S: Session> Front for Sessions<S> {
+    fn tick(&self, now: Nanos) {
+        self.tick(now);
+    }
+
+    fn attach(&mut self, now: Nanos, caller: Caller) -> Option<SessionId> {
+        self.attach_caller(now, caller)
+    }
+
+    fn receive(
+        &mut self,
+        session: SessionId,
+        socket: &mut Socket,
+        target: &mut dyn Target,
+    ) -> Turn {
+        let received = self.receive(session, socket, target);
+        Turn {
+            has_more: received == Received::More,
+            interest: self.interest(session),
+        }
+    }
+
+    fn transmit(
+        &mut self,
+        session: SessionId,
+        socket: &mut Socket,
+        takes_again: bool,
+        target: &mut dyn Target,
+    ) -> Interest {
+        if takes_again {
+            self.writable(session, target);
+        }
+        socket.may_hold(self.memory().buffer_bytes());
+        self.transmit(session, socket, target);
+        // What was encrypted and not sent yet; an error is met by the next read.
+        let _ = socket.flush();
+        self.interest(session)
+    }
+
+    fn interest(&self, session: SessionId) -> Interest {
+        self.interest(session)
+    }
+
+    fn tls_begun(&mut self, session: SessionId) {
+        self.tls_begun(session);
+    }
+
+    fn wants_place(&self, session: SessionId) -> Option<&str> {
+        self.session(session).wants_place()
+    }
+
+    fn place_here(&mut self, session: SessionId, target: &mut dyn Target) {
+        self.place_here(session, target);
+    }
+
+    fn release(&mut self, session: SessionId) -> Moving {
+        Box::new(self.release(session))
+    }
+
+    fn adopt(&mut self, now: Nanos, moving: Moving, target: &mut dyn Target) -> Option<SessionId> {
+        let moving = moving.downcast::<sessions::Moving<S>>();
+        let moving = moving.expect("a session moves between fronts of its protocol");
+        self.adopt(now, *moving, target)
+    }
+
+    fn detach(&mut self, session: SessionId) {
+        self.detach(session);
+    }
+
+    fn abandon(&mut self, session: SessionId, target: &mut dyn Target) {
+        self.abandon(session, target);
+    }
+
+    fn complete(&mut self, completion: Completion, target: &mut dyn Target) {
+        self.complete(completion, target);
+    }
+
+    fn next_ready(&mut self) -> Option<SessionId> {
+        self.next_ready()
+    }
+
+    fn ready_count(&self) -> usize {
+        self.ready_count()
+    }
+
+    fn sweep(&mut self, now: Nanos, target: &mut dyn Target) {
+        self.sweep(now, target);
+    }
+
+    fn stop(&mut self, target: &mut dyn Target) {
+        self.stop(target);
+    }
+
+    fn ids(&self) -> Vec<SessionId> {
+        self.ids()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn counters(&self) -> Arc<dyn Counted> {
+        Arc::new(Counters {
+            metrics: Arc::clone(self.metrics()),
+            memory: Arc::clone(self.memory()),
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! NBD as a front: its doors, its settings, and what a person may try.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use everglade_env::Nanos;
+use everglade_nbd::{Sessions, Settings};
+use everglade_target::Export;
+use everglade_target::sessions::Owner;
+
+use super::front::{Door, Front, Protocol};
+use crate::Size;
+use crate::config::{self, Callers};
+use crate::datadir::{Address, Endpoint, Endpoints};
+
+/// Names of its doors.
+const TCP: &str = "nbd_tcp";
+const UNIX: &str = "nbd_unix";
+
+/// NBD as it is configured.
+pub struct Nbd {
+    config: config::Nbd,
+}
+
+impl Nbd {
+    /// Opens nothing.
+    #[must_use]
+    pub fn new(config: &config::Nbd) -> Nbd {
+        Nbd {
+            config: config.clone(),
+        }
+    }
+}
+
+impl Protocol for Nbd {
+    fn name(&self) -> &'static str {
+        "nbd"
+    }
+
+    fn title(&self) -> &'static str {
+        "NBD"
+    }
+
+    fn doors(&self) -> Vec<Door> {
+        let config::Nbd { tcp, unix, .. } = &self.config;
+        vec![
+            Door {
+                name: TCP,
+                flag: "--nbd-tcp",
+                at: tcp.map(Address::Tcp),
+            },
+            Door {
+                name: UNIX,
+                flag: "--nbd-unix",
+                at: unix.clone().map(Address::Unix),
+            },
+        ]
+    }
+
+    fn connections_max(&self) -> u32 {
+        self.config.connections_max
+    }
+
+    fn callers(&self) -> &Callers {
+        &self.config.callers
+    }
+
+    fn front(&self, owner: Owner, memory_bytes: u64) -> Box<dyn Front> {
+        let idle_max = self.config.callers.idle_timeout.map(|time| {
+            let nanos = time.duration().as_nanos();
+            Nanos::try_from(nanos).unwrap_or(Nanos::MAX)
+        });
+        let settings = Settings {
+            idle_max,
+            asks_for_place: true,
+            ..Settings::default()
+        };
+        Box::new(Sessions::of_owner(owner, settings, memory_bytes))
+    }
+
+    fn commands(&self, endpoints: &Endpoints, exports: &[Export]) -> String {
+        commands(endpoints, exports)
+    }
+}
+
+/// Address of one export, by TCP where that is open.
+#[must_use]
+pub fn uri(endpoints: &Endpoints, export: &str) -> Option<String> {
+    uri_at(endpoints.door(TCP), endpoints.door(UNIX), export)
+}
+
+fn uri_at(tcp: Option<&Endpoint>, unix: Option<&Endpoint>, export: &str) -> Option<String> {
+    if let Some(Endpoint {
+        at: Some(Address::Tcp(address)),
+        is_tls_required,
+        ..
+    }) = tcp
+    {
+        let scheme = if *is_tls_required { "nbds" } else { "nbd" };
+        return Some(format!("{scheme}://{}/{export}", reachable(*address)));
+    }
+    match unix.and_then(|door| door.at.as_ref()) {
+        Some(Address::Unix(path)) => {
+            Some(format!("nbd+unix:///{export}?socket={}", path.display()))
+        }
+        _ => None,
+    }
+}
+
+/// A client on this machine reaches a server that listens everywhere on the loopback.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        });
+    }
+    address
+}
+
+/// The exact commands to try on the first export.
+fn commands(endpoints: &Endpoints, exports: &[Export]) -> String {
+    let mut text = String::new();
+    let Some(export) = exports.first() else {
+        return text;
+    };
+    // What needs certificates is not tried with a line that was copied.
+    let tcp = endpoints.door(TCP).filter(|door| !door.is_tls_required);
+    let unix = endpoints.door(UNIX);
+    let Some(uri) = uri_at(tcp, unix, &export.name) else {
+        return text;
+    };
+    let name = &export.name;
+    // A URI with a socket has characters that a shell would take.
+    let quoted = if uri.contains('?') {
+        format!("'{uri}'")
+    } else {
+        uri
+    };
+    let mut lines = vec![
+        format!("nbdinfo {quoted}"),
+        format!("nbdcopy disk.img {quoted}"),
+        format!("nbdcopy {quoted} disk.img"),
+        format!("qemu-img convert -n -O raw disk.qcow2 {quoted}"),
+    ];
+    let place = |door: Option<&Endpoint>| door.and_then(|door| door.at.clone());
+    match place(tcp).or_else(|| place(unix)) {
+        Some(Address::Tcp(address)) => {
+            let address = reachable(address);
+            let (ip, port) = (address.ip(), address.port());
+            lines.push(format!("nbd-client -N {name} {ip} {port} /dev/nbd0"));
+        }
+        Some(Address::Unix(path)) => lines.push(format!(
+            "nbd-client -N {name} -u {} /dev/nbd0",
+            path.display()
+        )),
+        None => {}
+    }
+    lines.push(format!(
+        "fio --name=try --ioengine=nbd --uri={quoted} --rw=randrw --bs=4k --size=256M --iodepth=16"
+    ));
+    // Writing to a String cannot fail.
+    let size = Size(export.size_bytes);
+    let _ = writeln!(
+        text,
+        "\n{name} is a {size} disk. Try, in another terminal:\n"
+    );
+    for line in lines {
+        let _ = writeln!(text, "  {line}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoints(tcp: Option<&str>, unix: Option<&str>) -> Endpoints {
+        let door = |name, at| Endpoint {
+            name,
+            at,
+            is_tls_required: false,
+        };
+        let tcp = tcp.map(|text| Address::Tcp(text.parse().expect("an address")));
+        let unix = unix.map(|path| Address::Unix(path.into()));
+        Endpoints {
+            doors: vec![door(TCP, tcp), door(UNIX, unix)],
+            ..Endpoints::default()
+        }
+    }
+
+    fn export() -> Export {
+        Export {
+            name: "vol0/lun0".to_owned(),
+            size_bytes: 16 << 30,
+            read_only: false,
+        }
+    }
+
+    #[test]
+    fn commands_name_the_export_and_the_address() {
+        let text = commands(&endpoints(Some("0.0.0.0:99"), None), &[export()]);
+        assert!(text.contains("vol0/lun0 is a 16.0 GiB disk"), "{text}");
+        assert!(
+            text.contains("nbdinfo nbd://127.0.0.1:99/vol0/lun0\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("nbd-client -N vol0/lun0 127.0.0.1 99 /dev/nbd0"),
+            "{text}"
+        );
+        let text = commands(&endpoints(None, Some("/s")), &[export()]);
+        assert!(
+            text.contains("nbdinfo 'nbd+unix:///vol0/lun0?socket=/s'"),
+            "{text}"
+        );
+        assert!(text.contains("-u /s /dev/nbd0"), "{text}");
+        assert_eq!(commands(&endpoints(None, Some("/s")), &[]), "");
+    }
+
+    #[test]
+    fn where_encryption_is_required_the_address_says_so() {
+        let mut secure = endpoints(Some("10.0.0.1:9"), Some("/s"));
+        secure.doors[0].is_tls_required = true;
+        assert_eq!(
+            uri(&secure, "v/l").as_deref(),
+            Some("nbds://10.0.0.1:9/v/l")
+        );
+        let text = commands(&secure, &[export()]);
+        assert!(
+            !text.contains("10.0.0.1") && text.contains("socket=/s"),
+            "{text}"
+        );
+    }
+}

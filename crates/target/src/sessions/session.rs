@@ -1,0 +1,180 @@
+//! One connection of a protocol as a state machine without I/O: what [`Sessions`](super::Sessions)
+//! asks of it.
+//!
+//! A session says where received bytes are to go and which bytes are to be sent, submits operations
+//! to the target and takes their completions. Each call does everything that has become possible,
+//! so between calls a session waits for exactly the things it says: bytes, room for bytes,
+//! operations in flight, TLS, a place, memory.
+//!
+//! Only the first group of methods is needed. Those of the others have answers for a protocol that
+//! does not know what they are about: no TLS in the middle of a connection, any reactor is as good
+//! as another, nothing of the network memory is held.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+
+use everglade_env::Nanos;
+
+use super::caller::Caller;
+use super::memory::{Held, Memory};
+use super::metrics::Metrics;
+use crate::{Error, Reply, Target, Token};
+
+/// What the sessions of a table share.
+pub struct Common<S: Session> {
+    /// Bounds of each.
+    pub settings: S::Settings,
+    /// What they have done.
+    pub metrics: Arc<S::Metrics>,
+    /// What they hold for their peers.
+    pub memory: Arc<Memory>,
+}
+
+/// See the module's documentation.
+pub trait Session: Sized + Send + 'static {
+    /// Bounds of a session, the same for all of a table.
+    type Settings: Send;
+    /// What the sessions of a table count.
+    type Metrics: Metrics;
+
+    /// A new connection, with what the server says first ready to be sent. Tokens of its operations
+    /// are `token_base` plus a number below 2³².
+    fn begin(token_base: Token, caller: Caller, common: &Common<Self>) -> Self;
+
+    /// Names the memory the next bytes should be received into, in order, and returns how many of
+    /// `buffers` were set. At least one, unless the session does not want to read.
+    fn receive_buffers<'a>(&'a mut self, buffers: &mut [IoSliceMut<'a>]) -> usize;
+
+    /// `bytes` bytes were received into the buffers named last.
+    fn received(&mut self, bytes: usize, target: &mut dyn Target);
+
+    /// The peer will send nothing more. What it asked for is still answered.
+    fn received_end(&mut self, target: &mut dyn Target);
+
+    /// Names the bytes to send next, in order, and returns how many of `buffers` were set.
+    fn transmit_buffers<'a>(&'a self, buffers: &mut [IoSlice<'a>]) -> usize;
+
+    /// The first `bytes` bytes of those named last were sent.
+    fn transmitted(&mut self, bytes: usize, target: &mut dyn Target);
+
+    /// Bytes sent since the session began.
+    fn bytes_sent(&self) -> u64;
+
+    /// An operation of this session finished.
+    fn completed(&mut self, token: Token, result: Result<Reply, Error>, target: &mut dyn Target);
+
+    /// There is room for bytes from the peer. Otherwise the socket is not read now.
+    fn wants_read(&self) -> bool;
+
+    /// There are bytes for the peer.
+    fn wants_write(&self) -> bool;
+
+    /// Operations submitted to the target and not completed.
+    fn operations_in_flight(&self) -> usize;
+
+    /// The client has not yet chosen what to use; it has ten seconds for that.
+    fn is_in_handshake(&self) -> bool;
+
+    /// The session is ending, and waits for operations in flight or for its peer to take replies.
+    fn is_draining(&self) -> bool;
+
+    /// The session is over: nothing is in flight or open, the connection may be dropped.
+    fn is_closed(&self) -> bool;
+
+    /// The server stops, or wants to be rid of this session: as if the peer had disconnected.
+    fn stop(&mut self, target: &mut dyn Target);
+
+    /// The stream is broken: nothing can be received or sent any more.
+    fn abandon(&mut self, target: &mut dyn Target);
+
+    // ---- ends by time and by deletion ----
+
+    /// A session from which nothing came for so long, and for which nothing is under way, is ended.
+    fn idle_max(settings: &Self::Settings) -> Option<Nanos> {
+        let _ = settings;
+        None
+    }
+
+    /// The only LUN that the session is about is gone. One that reaches many tells its client about
+    /// each of them instead.
+    fn has_lost_its_lun(&self, target: &dyn Target) -> bool {
+        let _ = target;
+        false
+    }
+
+    /// Nothing has come for a second: no buffer needs to be kept for it.
+    fn rest(&mut self) {}
+
+    // ---- TLS that begins in the middle of a connection ----
+
+    /// The stream is to be encrypted from here on, which [`Session::tls_begun`] reports. Nothing is
+    /// received before.
+    fn wants_tls(&self) -> bool {
+        false
+    }
+
+    /// What is received and sent from now on goes through TLS.
+    fn tls_begun(&mut self) {
+        panic!("a session that never wants TLS is told that it began");
+    }
+
+    // ---- the reactor that serves a session (decision 0023) ----
+
+    /// The export that the client is about to open, and nothing else: [`Session::placed`] is to be
+    /// called, perhaps after the session was moved to another table. Nothing is received before. A
+    /// session that reaches many LUNs has none to name and stays where it was accepted.
+    fn wants_place(&self) -> Option<&str> {
+        None
+    }
+
+    /// The session is where its export is to be opened.
+    fn placed(&mut self, target: &mut dyn Target) {
+        let _ = target;
+        panic!("a session that never asks for its place is told it");
+    }
+
+    /// From now on the session belongs to another table. It has nothing open, in flight or to send.
+    fn moved(&mut self, token_base: Token, common: &Common<Self>) {
+        let _ = (token_base, common);
+        panic!("a session moves when it asks for its place");
+    }
+
+    // ---- network memory (decision 0028) ----
+
+    /// What the session waits for, if that is memory.
+    fn wants_memory(&self) -> Option<Held> {
+        None
+    }
+
+    /// It is this session's turn to take memory.
+    fn resume(&mut self, target: &mut dyn Target) {
+        let _ = target;
+    }
+
+    /// Others wait for memory: gives up what can be had again. `takes_nothing` says that the peer
+    /// does not take what is sent, `sends_nothing` that nothing comes from it.
+    fn yield_memory(&mut self, takes_nothing: bool, sends_nothing: bool, target: &mut dyn Target) {
+        let _ = (takes_nothing, sends_nothing, target);
+    }
+
+    /// Bytes held for requests and replies: received, being read, or waiting to be sent.
+    fn payload_in_flight(&self) -> u64 {
+        0
+    }
+
+    /// The peer is expected to send the rest of a request for which memory is held.
+    fn holds_payload(&self) -> bool {
+        false
+    }
+
+    /// There will be bytes for the peer as soon as it may take some: what a reply owes is not read
+    /// before.
+    fn waits_for_peer(&self) -> bool {
+        false
+    }
+
+    /// The peer may take bytes again.
+    fn peer_may_take(&mut self, target: &mut dyn Target) {
+        let _ = target;
+    }
+}
