@@ -6,11 +6,12 @@
 //!    touched.
 //! 2. [`datadir`]: the directory is recognised and locked, or refused without writing a byte to it.
 //!    The limit of open files is shared out ([`descriptors`]), or is too small.
-//! 3. [`listen`]: sockets are bound, so that a busy port is found before the engine starts.
+//! 3. [`fronts`]: the protocols of clients; their sockets are bound, so that a busy port is found
+//!    before the engine starts.
 //! 4. [`start`]: the engine opens its devices and the data plane (`plane`) runs, one thread per
 //!    core.
-//! 5. [`rest`]: one more thread carries the requests of administrators to the [`administrator`], which reaches the
-//!    data plane by messages only.
+//! 5. [`rest`]: one more thread carries the requests of administrators to the [`administrator`],
+//!    which reaches the data plane by messages only.
 //! 6. [`ready`]: the ready line is printed; clients may connect.
 //! 7. [`signal`]: SIGTERM or SIGINT asks for an orderly stop through [`stop`]; the reactors finish
 //!    a consistency point and return; the lock goes last, with the process.
@@ -19,7 +20,8 @@
 //! well.
 //!
 //! This crate knows how to *reach* the engine and nothing of what it does: engine types enter in
-//! `plane`, [`administrator`] and [`start`] only. Errors of start-up are values and become one line: what happened, what was
+//! `plane`, [`administrator`] and [`start`] only. Types of a protocol enter in its file of
+//! [`fronts`] only. Errors of start-up are values and become one line: what happened, what was
 //! expected, what to do.
 
 pub mod administrator;
