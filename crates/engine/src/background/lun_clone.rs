@@ -589,7 +589,7 @@ fn finish(home: &mut Home, id: FileId) {
     let lun = Lun::new(to, &entry.name, volume.shared.clone(), size, root);
     fs.directory.add(entry);
     let run = home.run.as_mut().expect("under way");
-    run.new_luns.push(NewLun {
+    run.publication.new_luns.push(NewLun {
         volume: volume.shared.clone(),
         lun: Arc::new(lun),
     });

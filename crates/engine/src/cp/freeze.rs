@@ -18,6 +18,7 @@ use crate::admin::execute as admin;
 use crate::background::split;
 use crate::change;
 use crate::home::aggregate::Home;
+use crate::home::publication::Publication;
 use crate::home::run::{Job, Phase, Run};
 use crate::media::writer::Writer;
 use crate::pool::aggregate::State;
@@ -94,14 +95,10 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
         reclaim_budget: context.reclaim_budget,
         cloned_regions: 0,
         cloning_waits: false,
-        new_luns: Vec::new(),
         split_budget: split::budget(context.reclaim_regions),
         splitting: None,
         create_scan: context.create_scan,
-        roots: Vec::new(),
-        images: Vec::new(),
-        restored: Vec::new(),
-        views: Vec::new(),
+        publication: Publication::default(),
         answers,
         writer: Writer::default(),
         pending: 0,

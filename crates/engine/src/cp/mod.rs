@@ -15,7 +15,7 @@
 //! | repair | [`crate::mend::repair`] | if that was asked for, some of what can be derived is read, so that it is mended |
 //! | drain | [`drain`] | blocks in the overflow files are freed for real (E-08) |
 //! | reclaim | [`crate::background`] | deleted files and snapshots shrink a little (E-11, F-10); clones that are split copy a little (B-10) |
-//! | clean | [`clean`] | overlay entries become blocks and pointers |
+//! | clean | [`clean`], [`cleaner`] | overlay entries become blocks and pointers |
 //! | finish | [`finish`], [`maps`] | everything changed gets a place, then tags from the leaves up |
 //! | write … superblock | [`crate::media::writer`], [`commit`] | nothing is committed before all of it is on stable media |
 //! | publish | [`commit`] | clients see the new roots; frozen overlays are dropped |
@@ -47,6 +47,7 @@ use crate::read::load::{LoadCx, Stop};
 use crate::tree::Content;
 
 pub(crate) mod clean;
+mod cleaner;
 pub(crate) mod commit;
 pub(crate) mod drain;
 pub(crate) mod finish;

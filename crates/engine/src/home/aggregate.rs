@@ -69,6 +69,11 @@ pub(crate) struct Home {
 }
 
 impl Home {
+    /// The consistency point under way.
+    pub(crate) fn under_way(&mut self) -> &mut Run {
+        self.run.as_mut().expect("under way")
+    }
+
     /// Begins a repair; one that is under way goes on.
     pub(crate) fn start_repair(&mut self) {
         if self.repair.is_none() {
