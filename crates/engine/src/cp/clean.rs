@@ -66,27 +66,52 @@ struct Loaded<'a> {
 
 /// Returns how many regions are done.
 fn clean_some(site: &mut Site<'_>, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, Stop> {
-    let (lun, regions) = (job.lun, some_regions(job));
+    let regions = some_regions(job);
     let count = regions.len();
+    let (loaded, fragments) = load(site, cx, job.lun, regions)?;
+    clean_all(site, cx, job.lun, (loaded, fragments));
+    Ok(count)
+}
 
-    // Load.
+/// Loads and prepares what cleaning regions takes.
+fn load<'a>(
+    site: &mut Site<'_>,
+    cx: &mut LoadCx<'_>,
+    lun: FileId,
+    regions: Vec<(u64, &'a Region)>,
+) -> Result<(Vec<Loaded<'a>>, Fragments), Stop> {
     let mut loaded = load_blocks(site, cx, lun, regions)?;
     let fragments = load_replaced(site, cx, lun, &mut loaded)?;
     let end = site.file(lun).inode.block_count();
-    let blocks = |it: &Loaded<'_>| {
+    site.ensure(cx, Purpose::Data, places_for(&loaded, end))?;
+    Ok((loaded, fragments))
+}
+
+/// The most places that regions need: one for each leaf that has content, and for each level-1
+/// block.
+fn places_for(loaded: &[Loaded<'_>], end: u64) -> usize {
+    let leaves = |it: &Loaded<'_>| {
         let changes = within(it.region, it.changes, end);
         changes.filter(|(_, change)| change.is_block()).count()
     };
-    let needed = loaded.len() + loaded.iter().map(blocks).sum::<usize>();
-    site.ensure(cx, Purpose::Data, needed)?;
+    loaded.len() + loaded.iter().map(leaves).sum::<usize>()
+}
 
-    // Nothing stops from here on.
+/// Cleans regions of which everything was loaded, prepared and ensured: nothing stops.
+fn clean_all(
+    site: &mut Site<'_>,
+    cx: &mut LoadCx<'_>,
+    lun: FileId,
+    (loaded, fragments): (Vec<Loaded<'_>>, Fragments),
+) {
     site.note_lost(lun, fragments.unreadable);
+    let end = site.file(lun).inode.block_count();
+    let places = places_for(&loaded, end);
     let mut cleaner = Cleaner {
         cp: site.cp,
         key: &site.aggregate.key,
         file: lun,
-        supply: Supply::draw(&mut site.volume.fs, site.below, Purpose::Data, needed),
+        supply: Supply::draw(&mut site.volume.fs, site.below, Purpose::Data, places),
     };
     for Loaded {
         region,
@@ -107,7 +132,6 @@ fn clean_some(site: &mut Site<'_>, cx: &mut LoadCx<'_>, job: &Job) -> Result<usi
     }
     let rest = cleaner.supply;
     rest.put_back(&mut site.volume.fs, site.below, Purpose::Data);
-    Ok(count)
 }
 
 /// The first regions of a job that fit one step.
@@ -281,3 +305,6 @@ fn apply(site: &mut Site<'_>, cx: &mut LoadCx<'_>, lun: FileId, cleaned: Cleaned
         site.free(old.vvbn);
     }
 }
+
+#[cfg(test)]
+mod tests;

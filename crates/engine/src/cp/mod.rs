@@ -51,6 +51,8 @@ mod cleaner;
 pub(crate) mod commit;
 pub(crate) mod drain;
 pub(crate) mod finish;
+#[cfg(test)]
+mod fixture;
 pub(crate) mod freeze;
 pub(crate) mod maps;
 pub(crate) mod place;

@@ -52,6 +52,32 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// One that has nothing to do yet.
+    pub(crate) fn new(number: CpNumber, position: Position) -> Run {
+        Run {
+            number,
+            position,
+            frees_log: false,
+            phase: Phase::Plan,
+            frozen: Vec::new(),
+            plan: VecDeque::new(),
+            cleaned: 0,
+            active: BTreeSet::new(),
+            reclaim_budget: 0,
+            reclaim_regions: 0,
+            cloned_regions: 0,
+            cloning_waits: false,
+            split_budget: 0,
+            splitting: None,
+            create_scan: false,
+            publication: Publication::default(),
+            answers: Vec::new(),
+            writer: Writer::default(),
+            pending: 0,
+            last: false,
+        }
+    }
+
     /// Administrators' changes that were executed turned out to be impossible.
     pub(crate) fn refuse(&mut self, is_meant: impl Fn(&Change) -> bool, reason: &Error) {
         for (request, answer) in &mut self.answers {
