@@ -64,49 +64,56 @@ struct Loaded<'a> {
     replaced: Vec<Pointer>,
 }
 
+/// Regions of which everything is loaded and prepared that cleaning them takes.
+struct Ready<'a> {
+    regions: Vec<Loaded<'a>>,
+    fragments: Fragments,
+    /// Places that they need at most. So many are in stock.
+    places: usize,
+}
+
 /// Returns how many regions are done.
 fn clean_some(site: &mut Site<'_>, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, Stop> {
     let regions = some_regions(job);
     let count = regions.len();
-    let (loaded, fragments) = load(site, cx, job.lun, regions)?;
-    clean_all(site, cx, job.lun, (loaded, fragments));
+    let ready = load(site, cx, job.lun, regions)?;
+    clean_all(site, cx, job.lun, ready);
     Ok(count)
 }
 
-/// Loads and prepares what cleaning regions takes.
+/// Load phase of [`clean_all`].
 fn load<'a>(
     site: &mut Site<'_>,
     cx: &mut LoadCx<'_>,
     lun: FileId,
     regions: Vec<(u64, &'a Region)>,
-) -> Result<(Vec<Loaded<'a>>, Fragments), Stop> {
-    let mut loaded = load_blocks(site, cx, lun, regions)?;
-    let fragments = load_replaced(site, cx, lun, &mut loaded)?;
+) -> Result<Ready<'a>, Stop> {
+    let mut regions = load_blocks(site, cx, lun, regions)?;
+    let fragments = load_replaced(site, cx, lun, &mut regions)?;
+    // One for each leaf that has content, and for each level-1 block.
     let end = site.file(lun).inode.block_count();
-    site.ensure(cx, Purpose::Data, places_for(&loaded, end))?;
-    Ok((loaded, fragments))
-}
-
-/// The most places that regions need: one for each leaf that has content, and for each level-1
-/// block.
-fn places_for(loaded: &[Loaded<'_>], end: u64) -> usize {
     let leaves = |it: &Loaded<'_>| {
         let changes = within(it.region, it.changes, end);
         changes.filter(|(_, change)| change.is_block()).count()
     };
-    loaded.len() + loaded.iter().map(leaves).sum::<usize>()
+    let places = regions.len() + regions.iter().map(leaves).sum::<usize>();
+    site.ensure(cx, Purpose::Data, places)?;
+    Ok(Ready {
+        regions,
+        fragments,
+        places,
+    })
 }
 
-/// Cleans regions of which everything was loaded, prepared and ensured: nothing stops.
-fn clean_all(
-    site: &mut Site<'_>,
-    cx: &mut LoadCx<'_>,
-    lun: FileId,
-    (loaded, fragments): (Vec<Loaded<'_>>, Fragments),
-) {
+/// Cleans regions, and applies what comes of it.
+fn clean_all(site: &mut Site<'_>, cx: &mut LoadCx<'_>, lun: FileId, ready: Ready<'_>) {
+    let Ready {
+        regions,
+        fragments,
+        places,
+    } = ready;
     site.note_lost(lun, fragments.unreadable);
     let end = site.file(lun).inode.block_count();
-    let places = places_for(&loaded, end);
     let mut cleaner = Cleaner {
         cp: site.cp,
         key: &site.aggregate.key,
@@ -117,7 +124,7 @@ fn clean_all(
         region,
         changes,
         replaced,
-    } in loaded
+    } in regions
     {
         let (page, old) = site.file(lun).take_out((1, region));
         let dirty = Dirty {

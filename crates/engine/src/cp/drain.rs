@@ -60,7 +60,7 @@ fn overflowed(fs: &mut FileSystem, cx: &mut LoadCx<'_>) -> Result<Vec<Pointer>, 
     if file.inode.blocks == 0 {
         Ok(Vec::new())
     } else {
-        file.clear(cx)
+        file.all_blocks(cx)
     }
 }
 

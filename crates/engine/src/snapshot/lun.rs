@@ -45,7 +45,7 @@ use crate::background::shrink::CHANGED_MAX;
 use crate::change::{Change, Error};
 use crate::holders::alone::alone_with;
 use crate::holders::history::Node;
-use crate::holders::lun_restore::{Bits, LunRestore, Pair, Side, Stage, Walk};
+use crate::holders::lun_restore::{Bits, LunRestore, Stage, Walk};
 use crate::holders::table::Created;
 use crate::home::aggregate::Home;
 use crate::home::find::{check_new, check_room, find, live};
@@ -54,6 +54,8 @@ use crate::home::site::Site;
 use crate::pool::image;
 use crate::pool::volume::{Lun, Volume};
 use crate::read::load::{Gather, LoadCx, Stop};
+use crate::read::root::Root;
+use crate::read::walk::Pair;
 use crate::tree::{File, Lost};
 
 /// Pairs of blocks compared in one step.
@@ -265,20 +267,12 @@ fn first_pair(
         return Err(Damage::new("inode levels", "at least 1", 0).into());
     }
     let counts = image::find_inode(&inodes, cx, REFCOUNTS)?;
-    let now = fs
-        .files
-        .get(&file)
-        .map_or(Side::NONE, |file| Side::of(&file.inode));
-    let then = Side::of(&inode);
-    let level = now.level.max(then.level);
+    let now = fs.files.get(&file);
+    let now = now.map_or(Root::EMPTY, |file| Root::of(&file.inode));
+    let then = Root::of(&inode);
     Ok(Walk {
         inode,
-        pairs: vec![Pair {
-            level,
-            index: 0,
-            now,
-            then,
-        }],
+        pairs: vec![Pair::of(now, then, 0)],
         maps: BTreeMap::new(),
         may_share: fs.has_counts || counts.is_some(),
         looked_at: (0, 0),
@@ -307,18 +301,11 @@ fn compare_some(walk: &mut Walk, cx: &mut LoadCx<'_>, file: FileId) -> Result<()
 
 /// Compares one pair; what is below comes later.
 fn compare(walk: &mut Walk, cx: &mut LoadCx<'_>, file: FileId, pair: Pair) -> Result<(), Stop> {
-    let Pair {
-        level,
-        index,
-        now,
-        then,
-    } = pair;
-    let is_same = now.level == then.level
-        && (now.pointer.vvbn, now.pointer.tag) == (then.pointer.vvbn, then.pointer.tag);
-    if is_same {
+    if pair.is_same() {
         return Ok(());
     }
-    let (before, after) = (now.at(level), then.at(level));
+    let (level, index) = (pair.level, pair.index);
+    let [before, after] = pair.blocks();
     let mut children = Vec::new();
     if level > 0 {
         let mut gather = Gather::default();
@@ -355,17 +342,11 @@ fn compare(walk: &mut Walk, cx: &mut LoadCx<'_>, file: FileId, pair: Pair) -> Re
             }
         };
         for slot in 0..SPAN {
-            let now = now.child(level, slot, index, before_page.as_deref())?;
-            let then = then.child(level, slot, index, after_page.as_deref())?;
-            if now.pointer.is_hole() && then.pointer.is_hole() {
-                continue;
+            let pages = [before_page.as_ref(), after_page.as_ref()];
+            let child = pair.child(slot, pages, Layer::Volume)?;
+            if !child.nodes.iter().all(|node| node.pointer.is_hole()) {
+                children.push(child);
             }
-            children.push(Pair {
-                level: level - 1,
-                index: index * SPAN + slot,
-                now,
-                then,
-            });
         }
     }
     // From here on nothing stops.

@@ -24,7 +24,8 @@ use everglade_format::{
     CpNumber, FileId, Header, Indirect, IndirectMut, Inode, Kind, Layer, Pointer, SPAN, Tag, TagKey,
 };
 
-use crate::read::load::{LoadCx, Place, Stop};
+use crate::read::load::{Gather, LoadCx, Place, Stop};
+use crate::read::root::Root;
 use crate::tree::changed::Blocks;
 use crate::tree::position::Position;
 
@@ -450,37 +451,30 @@ impl File {
         freed
     }
 
-    /// Empties the tree. Returns every block it had, leaves and indirect ones.
-    pub(crate) fn clear(&mut self, cx: &mut LoadCx<'_>) -> Result<Vec<Pointer>, Stop> {
+    /// Every block of the tree, leaves and indirect ones, before any of it is changed.
+    pub(crate) fn all_blocks(&self, cx: &mut LoadCx<'_>) -> Result<Vec<Pointer>, Stop> {
         assert!(
             self.changed.is_empty(),
-            "{:?} is cleared before it is changed",
+            "blocks of {:?} are listed before it is changed",
             self.inode.id
         );
-        let mut blocks = Vec::new();
-        let mut row = vec![(0, self.inode.root)];
-        for level in (0..=self.inode.levels).rev() {
-            row.retain(|(_, pointer)| !pointer.is_hole());
-            blocks.extend(row.iter().map(|(_, pointer)| *pointer));
-            if level > 0 {
-                let mut next = Vec::new();
-                for (index, pointer) in row {
-                    let place = self.place_of((level, index));
-                    let below = |stop: Stop| stop.at(place, pointer);
-                    let page = self.node(cx, (level, index), pointer).map_err(below)?;
-                    for slot in 0..SPAN {
-                        let child = Indirect(&page).pointer(slot, self.layer);
-                        let child = child.map_err(|damage| below(damage.into()))?;
-                        next.push((index * SPAN + slot, child));
-                    }
-                }
-                row = next;
-            }
-        }
+        let (mut blocks, mut gather) = (Vec::new(), Gather::default());
+        let see = |pointer| {
+            blocks.push(pointer);
+            true
+        };
+        Root::of(&self.inode).each_block(
+            self.layer,
+            &mut gather,
+            |position| self.place_of(position),
+            |position, pointer| self.node(cx, position, pointer),
+            see,
+        )?;
+        gather.finish()?;
         Ok(blocks)
     }
 
-    /// Forgets the tree after its blocks were taken over with [`File::clear`].
+    /// Forgets the tree after its blocks were taken over ([`File::all_blocks`]).
     pub(crate) fn reset(&mut self) {
         assert!(
             self.changed.is_empty(),

@@ -40,18 +40,14 @@ fn job(scene: &Scene, overlay: Overlay) -> Job {
 }
 
 /// The reference: the same without a cleaner, and each block of the trees changed where it is.
-fn leaf_by_leaf(
-    site: &mut Site<'_>,
-    cx: &mut LoadCx<'_>,
-    lun: FileId,
-    (loaded, fragments): (Vec<Loaded<'_>>, Fragments),
-) {
+fn leaf_by_leaf(site: &mut Site<'_>, cx: &mut LoadCx<'_>, lun: FileId, ready: Ready<'_>) {
+    let fragments = ready.fragments;
     site.note_lost(lun, fragments.unreadable);
     for Loaded {
         region,
         changes,
         replaced,
-    } in loaded
+    } in ready.regions
     {
         if changes.punched_whole {
             for (leaf, _) in leaves_of(site.file(lun), region).expect("decoded") {
@@ -105,7 +101,7 @@ fn leaf_by_leaf(
     }
 }
 
-type Modify = fn(&mut Site<'_>, &mut LoadCx<'_>, FileId, (Vec<Loaded<'_>>, Fragments));
+type Modify = fn(&mut Site<'_>, &mut LoadCx<'_>, FileId, Ready<'_>);
 
 impl Scene {
     /// Cleans what an overlay has, and begins the next consistency point.
