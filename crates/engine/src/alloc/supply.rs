@@ -1,4 +1,4 @@
-//! Supply: the block numbers that one cleaner owns (D-03: GET, USE and PUT).
+//! Supply: the block numbers that one cleaner owns (D-01: it gets, uses and puts back).
 //!
 //! ```text
 //! stock ──draw()──▶ supply ──take()──▶ a place ──FileSystem::mark_used()──▶ in use

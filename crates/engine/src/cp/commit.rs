@@ -88,7 +88,7 @@ pub(crate) fn superblock(home: &mut Home) -> Result<bool, Stop> {
     run.writer.finish(&home.aggregate.media)?;
     home.tell_usage();
     let pending = home.pending_blocks();
-    home.run.as_mut().expect("under way").pending = pending;
+    home.under_way().pending = pending;
     Ok(true)
 }
 
