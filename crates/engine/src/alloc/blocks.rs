@@ -53,7 +53,7 @@ impl FileSystem {
         Ok(())
     }
 
-    fn cursor(&mut self, purpose: Purpose) -> &mut super::Cursor {
+    pub(super) fn cursor(&mut self, purpose: Purpose) -> &mut super::Cursor {
         match purpose {
             Purpose::Data => &mut self.data,
             Purpose::Metadata => &mut self.meta,
@@ -452,6 +452,12 @@ impl FileSystem {
     /// Takes a number that [`FileSystem::ensure`] made ready.
     pub(crate) fn take(&mut self, purpose: Purpose) -> u64 {
         let number = self.cursor(purpose).stock.pop_front().expect("ensured");
+        self.mark_used(number);
+        number
+    }
+
+    /// A number that was in stock is in use now.
+    pub(crate) fn mark_used(&mut self, number: u64) {
         let map = self
             .files
             .get_mut(&ACTIVE_MAP)
@@ -461,7 +467,6 @@ impl FileSystem {
         if self.snapshots.any() {
             self.snapshots.add_exclusive(Node::Active, 1);
         }
-        number
     }
 
     /// Takes a number that a snapshot holds back into the active image; its map block was prepared.

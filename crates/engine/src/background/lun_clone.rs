@@ -347,8 +347,8 @@ fn read(fs: &mut FileSystem, cx: &mut LoadCx<'_>, most: usize) -> Result<Vec<Reg
     let mut places = Vec::new();
     let mut next = cloning.next;
     while places.len() < most {
-        let top = (inode.levels, 0);
-        match next_region(cx, inode.id, top, inode.root, next) {
+        let root = Root::of(&inode);
+        match root.next_checked(cx, Layer::Volume, inode.id, 1, next) {
             Ok(Some((region, pointer))) if region * SPAN < end => {
                 places.push((region, pointer));
                 next = region + 1;
@@ -396,44 +396,6 @@ fn read(fs: &mut FileSystem, cx: &mut LoadCx<'_>, most: usize) -> Result<Vec<Reg
 fn source_vvbns(fs: &FileSystem, cloning: &LunCloning) -> u64 {
     let map = &fs.snapshots.get(cloning.source).active_map;
     map.block_count().saturating_mul(BITS_PER_BLOCK)
-}
-
-/// The first level-1 block of a tree from `from` on.
-fn next_region(
-    cx: &mut LoadCx<'_>,
-    file: FileId,
-    (level, index): (u8, u64),
-    pointer: Pointer,
-    from: u64,
-) -> Result<Option<(u64, Pointer)>, Stop> {
-    if pointer.is_hole() {
-        return Ok(None);
-    }
-    if level == 1 {
-        return Ok((index >= from).then_some((index, pointer)));
-    }
-    let page = cx.page(pointer)?;
-    Header::expect(
-        &page,
-        BlockKind::indirect(Layer::Volume),
-        level,
-        file,
-        index,
-    )?;
-    // Level-1 blocks below each slot.
-    let below = Inode::reach(level - 2);
-    let mut slot = (from / below).saturating_sub(index * SPAN);
-    while slot < SPAN
-        && let Some(used) = Indirect(&page).next_used(slot)
-    {
-        let child = Indirect(&page).pointer(used, Layer::Volume)?;
-        let place = (level - 1, index * SPAN + used);
-        if let Some(found) = next_region(cx, file, place, child, from)? {
-            return Ok(Some(found));
-        }
-        slot = used + 1;
-    }
-    Ok(None)
 }
 
 /// What is known of the vvbns of one map block.
@@ -589,7 +551,7 @@ fn finish(home: &mut Home, id: FileId) {
     let lun = Lun::new(to, &entry.name, volume.shared.clone(), size, root);
     fs.directory.add(entry);
     let run = home.run.as_mut().expect("under way");
-    run.new_luns.push(NewLun {
+    run.publication.new_luns.push(NewLun {
         volume: volume.shared.clone(),
         lun: Arc::new(lun),
     });

@@ -38,8 +38,8 @@ use everglade_format::planted::{self, Bug};
 use everglade_format::snapshot::State;
 use everglade_format::volume::Scan;
 use everglade_format::{
-    BITS_PER_BLOCK, BLOCK_SIZE, Block, Entry, EntryKind, FileId, Indirect, Inode, Kind, Layer,
-    SPAN, SnapshotId, SnapshotRecord, bitmap, release,
+    BITS_PER_BLOCK, BLOCK_SIZE, Block, Entry, EntryKind, FileId, Inode, Kind, Layer, Pointer, SPAN,
+    SnapshotId, SnapshotRecord, bitmap, release,
 };
 
 use crate::alloc::filesystem::FileSystem;
@@ -53,6 +53,7 @@ use crate::home::aggregate::Home;
 use crate::home::volume::VolumeHome;
 use crate::pool::info::{self, ScanInfo};
 use crate::read::load::{Gather, LoadCx, Stop};
+use crate::read::root::Root;
 use crate::tree::{Content, File};
 
 /// Blocks released in one step.
@@ -452,31 +453,18 @@ fn blocks_of_snapmaps(
     let mut gather = Gather::default();
     for victim in victims {
         let map = &volume.snapshots.get(*victim).active_map;
-        let mut row = vec![(0, map.root)];
-        for level in (0..=map.levels).rev() {
-            let mut next = Vec::new();
-            for (index, pointer) in row.into_iter().filter(|(_, it)| it.has_block()) {
-                // What an elder victim shares was looked at with it.
-                if found.insert(pointer.vvbn.0, *victim).is_some() || level == 0 {
-                    continue;
-                }
-                let place = crate::read::load::Place {
-                    volume: volume.container,
-                    file: map.id,
-                    level,
-                    index,
-                };
-                let page = cx.page(pointer).map_err(|stop| stop.at(place, pointer));
-                let Some(page) = gather.add(page) else {
-                    continue;
-                };
-                for slot in 0..SPAN {
-                    let below = Indirect(&page).pointer(slot, Layer::Volume)?;
-                    next.push((index * SPAN + slot, below));
-                }
-            }
-            row = next;
-        }
+        let place = |(level, index)| crate::read::load::Place {
+            volume: volume.container,
+            file: map.id,
+            level,
+            index,
+        };
+        // What an elder victim shares was looked at with it.
+        let see = |pointer: Pointer| {
+            pointer.has_block() && found.insert(pointer.vvbn.0, *victim).is_none()
+        };
+        let read = |_, pointer| cx.page(pointer);
+        Root::of(map).each_block(Layer::Volume, &mut gather, place, read, see)?;
     }
     gather.finish()?;
     Ok(found.into_iter().collect())

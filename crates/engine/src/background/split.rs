@@ -39,7 +39,6 @@ use crate::holders::snapmap::snapmap_block;
 use crate::holders::table::Snapshots;
 use crate::home::aggregate::Home;
 use crate::home::find::find;
-use crate::home::site::enter;
 use crate::home::volume::VolumeHome;
 use crate::pool::aggregate::Aggregate;
 use crate::pool::bases::BASE;
@@ -235,7 +234,7 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<u
             pvbn: Pvbn(home.fs.take(Purpose::Data)),
             tag: slot.tag,
         };
-        enter(home, id, pointer, page);
+        home.site(id).0.enter(pointer, page);
     }
     let seconds = home.wall_seconds;
     let snapshots = &mut home

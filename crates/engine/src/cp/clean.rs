@@ -2,22 +2,23 @@
 //! client data.
 //!
 //! Works on a few dozen regions (level-1 blocks) of one LUN at a time. Load: the level-1 blocks,
-//! then everything that freeing the replaced blocks changes, then enough numbers. Modify: for each
-//! entry a vvbn and a pvbn, the pointer, the container slot, the context; then the level-1 block
-//! itself is placed and sealed at once, since a region is cleaned once per consistency point.
+//! then everything that freeing the replaced blocks changes, then enough numbers. Clean: each
+//! region is turned into blocks and pointers ([`super::cleaner`]), without a look at anything that
+//! was not handed over. Apply: what came of it goes into the trees and maps of the volume and of
+//! the aggregate, and to the writer.
 
 use std::collections::HashMap;
 
 use everglade_env::PageRef;
-use everglade_format::planted::{self, Bug};
-use everglade_format::{FileId, Pointer, SPAN};
+use everglade_format::{FileId, Pointer};
 
-use crate::alloc::blocks::{Purpose, free_virtual, prepare_free_virtual};
-use crate::alloc::references::{prepare_release, release};
+use crate::alloc::blocks::Purpose;
+use crate::alloc::supply::Supply;
 use crate::background::shrink::leaves_of;
+use crate::cp::cleaner::{Cleaned, Cleaner, Dirty, within};
 use crate::home::aggregate::Home;
 use crate::home::run::Job;
-use crate::home::site::{record, store, take_virtual};
+use crate::home::site::Site;
 use crate::pool::overlay::{Change, Region};
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::{Content, File, Lost};
@@ -31,13 +32,12 @@ const STEP_BLOCKS: usize = 128;
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.throttle(&home.aggregate.media)?;
-    let Some(job) = run.plan.pop_front() else {
+    let Some(mut job) = run.plan.pop_front() else {
         return Ok(true);
     };
     // Put back whatever happens: a stopped step runs again from here.
-    let outcome = clean_some(home, cx, &job);
-    let run = home.run.as_mut().expect("under way");
-    let mut job = job;
+    let outcome = clean_some(&mut home.site(job.volume).0, cx, &job);
+    let run = home.under_way();
     match outcome {
         Ok(done) => {
             let lun = job.lun;
@@ -57,121 +57,88 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     }
 }
 
-fn clean_some(home: &mut Home, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, Stop> {
+/// A region whose level-1 block is loaded, and the blocks that its changes replace.
+struct Loaded<'a> {
+    region: u64,
+    changes: &'a Region,
+    replaced: Vec<Pointer>,
+}
+
+/// Regions of which everything is loaded and prepared that cleaning them takes.
+struct Ready<'a> {
+    regions: Vec<Loaded<'a>>,
+    fragments: Fragments,
+    /// Places that they need at most. So many are in stock.
+    places: usize,
+}
+
+/// Returns how many regions are done.
+fn clean_some(site: &mut Site<'_>, cx: &mut LoadCx<'_>, job: &Job) -> Result<usize, Stop> {
     let regions = some_regions(job);
     let count = regions.len();
-    let volume = home
-        .volumes
-        .get_mut(&job.volume)
-        .expect("planned volumes exist");
-
-    // Load: the level-1 blocks. A region that only punches what is not there needs none.
-    let file = volume.fs.file(job.lun);
-    let mut gather = Gather::default();
-    let mut wanted = Vec::with_capacity(count);
-    for (region, changes) in regions {
-        let pointer = match file.pointer(cx, 1, region) {
-            // A damaged block on the way: whether it becomes lost is decided below.
-            Err(Stop::Damaged(_) | Stop::Failed(_)) => Pointer::LOST,
-            found => match gather.add(found) {
-                Some(pointer) => pointer,
-                None => continue,
-            },
-        };
-        let end = file.inode.block_count();
-        let has_data = within(region, changes, end).any(|(_, change)| change.is_block());
-        if !has_data && pointer.is_hole() && file.peek(1, region).is_none() {
-            continue;
-        }
-        if gather
-            .add(file.modify(cx, 1, region, Content::Keep).map(|_| ()))
-            .is_some()
-        {
-            wanted.push((region, changes, Vec::new()));
-        }
-    }
-    let lost = std::mem::take(&mut file.lost);
-    volume.note_lost(&home.aggregate, job.lun, lost);
-    gather.finish()?;
-
-    // Load: what freeing changes.
-    let mut gather = Gather::default();
-    let (mut leaves, mut placed) = (0, 0);
-    let mut merged: HashMap<u64, PageRef> = HashMap::new();
-    let mut unreadable = Vec::new();
-    for (region, changes, olds) in &mut wanted {
-        let file = volume.fs.file(job.lun);
-        *olds = replaced(file, *region, changes)?;
-        let above = file.path(1, *region).next().filter(Pointer::has_block);
-        for old in olds.iter() {
-            gather.add(prepare_release(
-                &mut home.fs,
-                &mut volume.fs,
-                job.volume,
-                cx,
-                old.vvbn,
-            ));
-        }
-        if let Some(old) = above {
-            gather.add(prepare_free_virtual(
-                &mut home.fs,
-                &mut volume.fs,
-                job.volume,
-                cx,
-                old.vvbn,
-            ));
-        }
-        let end = volume.fs.file(job.lun).inode.block_count();
-        let blocks = within(*region, changes, end).filter(|(_, change)| change.is_block());
-        leaves += blocks.count();
-        placed += 1;
-        // Fragments that were not merged in time go over the blocks they belong to.
-        for (leaf, change) in within(*region, changes, end) {
-            let Change::Fragment(fragment) = change else {
-                continue;
-            };
-            let pointer = match changes.punched_whole {
-                true => Pointer::HOLE,
-                false => volume.fs.file(job.lun).leaf_pointer(leaf)?,
-            };
-            if pointer.is_hole() {
-                merged.insert(leaf, fragment.over(&PageRef::zero()));
-                continue;
-            }
-            match gather.add(cx.page_or_damage(pointer)) {
-                Some(Ok(base)) => {
-                    merged.insert(leaf, fragment.over(&base));
-                }
-                // The block is lost: what it had beside the fragment is not known.
-                Some(Err(reason)) if !pointer.is_lost() => unreadable.push(Lost {
-                    level: 0,
-                    index: leaf,
-                    reason,
-                }),
-                _ => {}
-            }
-        }
-    }
-    gather.finish()?;
-
-    // Load: numbers.
-    let needed = leaves + placed;
-    let below = Some(&mut home.fs);
-    volume
-        .fs
-        .ensure(below, cx, &mut home.host, Purpose::Data, needed)?;
-    home.fs
-        .ensure(None, cx, &mut home.host, Purpose::Data, needed)?;
-
-    let volume = home
-        .volumes
-        .get_mut(&job.volume)
-        .expect("planned volumes exist");
-    volume.note_lost(&home.aggregate, job.lun, unreadable);
-    for (region, changes, olds) in wanted {
-        clean_region(home, cx, job, (region, changes, olds), &merged)?;
-    }
+    let ready = load(site, cx, job.lun, regions)?;
+    clean_all(site, cx, job.lun, ready);
     Ok(count)
+}
+
+/// Load phase of [`clean_all`].
+fn load<'a>(
+    site: &mut Site<'_>,
+    cx: &mut LoadCx<'_>,
+    lun: FileId,
+    regions: Vec<(u64, &'a Region)>,
+) -> Result<Ready<'a>, Stop> {
+    let mut regions = load_blocks(site, cx, lun, regions)?;
+    let fragments = load_replaced(site, cx, lun, &mut regions)?;
+    // One for each leaf that has content, and for each level-1 block.
+    let end = site.file(lun).inode.block_count();
+    let leaves = |it: &Loaded<'_>| {
+        let changes = within(it.region, it.changes, end);
+        changes.filter(|(_, change)| change.is_block()).count()
+    };
+    let places = regions.len() + regions.iter().map(leaves).sum::<usize>();
+    site.ensure(cx, Purpose::Data, places)?;
+    Ok(Ready {
+        regions,
+        fragments,
+        places,
+    })
+}
+
+/// Cleans regions, and applies what comes of it.
+fn clean_all(site: &mut Site<'_>, cx: &mut LoadCx<'_>, lun: FileId, ready: Ready<'_>) {
+    let Ready {
+        regions,
+        fragments,
+        places,
+    } = ready;
+    site.note_lost(lun, fragments.unreadable);
+    let end = site.file(lun).inode.block_count();
+    let mut cleaner = Cleaner {
+        cp: site.cp,
+        key: &site.aggregate.key,
+        file: lun,
+        supply: Supply::draw(&mut site.volume.fs, site.below, Purpose::Data, places),
+    };
+    for Loaded {
+        region,
+        changes,
+        replaced,
+    } in regions
+    {
+        let (page, old) = site.file(lun).take_out((1, region));
+        let dirty = Dirty {
+            region,
+            changes,
+            end,
+            page,
+            old,
+            replaced,
+        };
+        apply(site, cx, lun, cleaner.clean(dirty, &fragments.merged));
+    }
+    let rest = cleaner.supply;
+    rest.put_back(&mut site.volume.fs, site.below, Purpose::Data);
 }
 
 /// The first regions of a job that fit one step.
@@ -192,18 +159,115 @@ fn some_regions(job: &Job) -> Vec<(u64, &Region)> {
     regions
 }
 
-/// The changes of a region, without those beyond the file's end: the file was cut short after they
-/// were made.
-fn within(region: u64, changes: &Region, end: u64) -> impl Iterator<Item = (u64, &Change)> {
-    let leaf = move |slot: u8| region * SPAN + u64::from(slot);
-    let entries = changes.entries().iter();
-    entries
-        .map(move |(slot, change)| (leaf(*slot), change))
-        .filter(move |(leaf, _)| *leaf < end)
+/// Loads the level-1 blocks. A region that only punches what is not there needs none, and is left
+/// out.
+fn load_blocks<'a>(
+    site: &mut Site<'_>,
+    cx: &mut LoadCx<'_>,
+    lun: FileId,
+    regions: Vec<(u64, &'a Region)>,
+) -> Result<Vec<Loaded<'a>>, Stop> {
+    let file = site.file(lun);
+    let end = file.inode.block_count();
+    let mut gather = Gather::default();
+    let mut loaded = Vec::with_capacity(regions.len());
+    for (region, changes) in regions {
+        let pointer = match file.pointer(cx, 1, region) {
+            // A damaged block on the way: whether it becomes lost is decided below.
+            Err(Stop::Damaged(_) | Stop::Failed(_)) => Pointer::LOST,
+            found => match gather.add(found) {
+                Some(pointer) => pointer,
+                None => continue,
+            },
+        };
+        let has_data = within(region, changes, end).any(|(_, change)| change.is_block());
+        if !has_data && pointer.is_hole() && file.peek(1, region).is_none() {
+            continue;
+        }
+        if gather
+            .add(file.modify(cx, 1, region, Content::Keep).map(|_| ()))
+            .is_some()
+        {
+            loaded.push(Loaded {
+                region,
+                changes,
+                replaced: Vec::new(),
+            });
+        }
+    }
+    let lost = std::mem::take(&mut file.lost);
+    site.note_lost(lun, lost);
+    gather.finish()?;
+    Ok(loaded)
 }
 
-/// The blocks that the changes of a region replace.
-fn replaced(file: &File, region: u64, changes: &Region) -> Result<Vec<Pointer>, Stop> {
+/// Fragments that were not merged in time.
+#[derive(Default)]
+struct Fragments {
+    /// They go over the blocks that they belong to: whole leaves.
+    merged: HashMap<u64, PageRef>,
+    /// Leaves of which the rest cannot be read.
+    unreadable: Vec<Lost>,
+}
+
+/// Loads what freeing changes, and what fragments go over.
+fn load_replaced(
+    site: &mut Site<'_>,
+    cx: &mut LoadCx<'_>,
+    lun: FileId,
+    loaded: &mut [Loaded<'_>],
+) -> Result<Fragments, Stop> {
+    let mut gather = Gather::default();
+    let mut fragments = Fragments::default();
+    for Loaded {
+        region,
+        changes,
+        replaced,
+    } in loaded
+    {
+        let file = site.file(lun);
+        *replaced = blocks_replaced(file, *region, changes)?;
+        let above = file.path(1, *region).next().filter(Pointer::has_block);
+        for old in replaced.iter() {
+            gather.add(site.prepare_release(cx, old.vvbn));
+        }
+        if let Some(old) = above {
+            gather.add(site.prepare_free(cx, old.vvbn));
+        }
+        let file = site.file(lun);
+        for (leaf, change) in within(*region, changes, file.inode.block_count()) {
+            let Change::Fragment(fragment) = change else {
+                continue;
+            };
+            let pointer = match changes.punched_whole {
+                true => Pointer::HOLE,
+                false => file.leaf_pointer(leaf)?,
+            };
+            if pointer.is_hole() {
+                let whole = fragment.over(&PageRef::zero());
+                fragments.merged.insert(leaf, whole);
+                continue;
+            }
+            match gather.add(cx.page_or_damage(pointer)) {
+                Some(Ok(base)) => {
+                    fragments.merged.insert(leaf, fragment.over(&base));
+                }
+                // The block is lost: what it had beside the fragment is not known.
+                Some(Err(reason)) if !pointer.is_lost() => fragments.unreadable.push(Lost {
+                    level: 0,
+                    index: leaf,
+                    reason,
+                }),
+                _ => {}
+            }
+        }
+    }
+    gather.finish()?;
+    Ok(fragments)
+}
+
+/// The blocks that the changes of a region replace. Every slot that changes can be decoded.
+fn blocks_replaced(file: &File, region: u64, changes: &Region) -> Result<Vec<Pointer>, Stop> {
     let mut pointers = Vec::new();
     if changes.punched_whole {
         let leaves = leaves_of(file, region)?;
@@ -218,100 +282,36 @@ fn replaced(file: &File, region: u64, changes: &Region) -> Result<Vec<Pointer>, 
     Ok(pointers)
 }
 
-/// Modify phase for one region and the blocks that its changes replace; everything it needs was
-/// ensured.
-fn clean_region(
-    home: &mut Home,
-    cx: &mut LoadCx<'_>,
-    job: &Job,
-    (region, changes, olds): (u64, &Region, Vec<Pointer>),
-    merged: &HashMap<u64, PageRef>,
-) -> Result<(), Stop> {
-    let volume = home
-        .volumes
-        .get_mut(&job.volume)
-        .expect("planned volumes exist");
-    if changes.punched_whole {
-        for (leaf, _) in leaves_of(volume.fs.file(job.lun), region)? {
-            volume.fs.file(job.lun).set_leaf(leaf, Pointer::HOLE)?;
-        }
+/// Makes it so: everything was ensured and prepared, so nothing stops.
+fn apply(site: &mut Site<'_>, cx: &mut LoadCx<'_>, lun: FileId, cleaned: Cleaned) {
+    let Cleaned {
+        region,
+        data,
+        block,
+        old,
+        replaced,
+    } = cleaned;
+    let file = site.file(lun);
+    file.inode.blocks += data.len() as u64;
+    file.inode.blocks -= replaced.len() as u64;
+    file.put_in((1, region), block.as_ref().map(|(pointer, _)| *pointer));
+    for (pointer, page) in &data {
+        site.mark_used(*pointer);
+        site.enter(*pointer, page.clone());
     }
-    let end = volume.fs.file(job.lun).inode.block_count();
-    let mut stored = Vec::with_capacity(changes.entries().len());
-    for (leaf, change) in within(region, changes, end) {
-        match change {
-            Change::Data(_) | Change::Fragment(_) => {
-                let page = match change {
-                    Change::Data(page) => Some(page),
-                    _ => merged
-                        .get(&leaf)
-                        .filter(|_| !planted::is_now(Bug::LostWithoutReason)),
-                };
-                let pointer = match page {
-                    Some(page) => {
-                        let pointer = store(home, job.volume, Purpose::Data, page);
-                        stored.push((pointer, page.clone()));
-                        pointer
-                    }
-                    None => Pointer::LOST,
-                };
-                let volume = home
-                    .volumes
-                    .get_mut(&job.volume)
-                    .expect("planned volumes exist");
-                volume.fs.file(job.lun).set_leaf(leaf, pointer)?;
-            }
-            Change::Punched => {
-                let volume = home
-                    .volumes
-                    .get_mut(&job.volume)
-                    .expect("planned volumes exist");
-                volume.fs.file(job.lun).set_leaf(leaf, Pointer::HOLE)?;
-            }
-        }
+    cx.keep_data(data);
+    if let Some((pointer, page)) = block {
+        site.mark_used(pointer);
+        cx.replaced(old);
+        site.record(cx, pointer, page);
     }
-    cx.keep_data(stored);
-    let volume = home
-        .volumes
-        .get_mut(&job.volume)
-        .expect("planned volumes exist");
-    let file = volume.fs.file(job.lun);
-    file.inode_changed = true;
-    let old = match file.remove_if_empty(1, region) {
-        Some(old) => old,
-        None => place_and_seal(home, cx, job.volume, job.lun, region),
-    };
-    let volume = home
-        .volumes
-        .get_mut(&job.volume)
-        .expect("planned volumes exist");
-    for old in olds {
-        release(&mut home.fs, &mut volume.fs, job.volume, old.vvbn);
+    for old in replaced {
+        site.release(old.vvbn);
     }
     if old.has_block() {
-        free_virtual(&mut home.fs, &mut volume.fs, job.volume, old.vvbn);
+        site.free(old.vvbn);
     }
-    Ok(())
 }
 
-/// Gives the level-1 block of a cleaned region its place and writes it. Returns its old place.
-fn place_and_seal(
-    home: &mut Home,
-    cx: &mut LoadCx<'_>,
-    volume_id: FileId,
-    lun: FileId,
-    region: u64,
-) -> Pointer {
-    let volume = home
-        .volumes
-        .get_mut(&volume_id)
-        .expect("planned volumes exist");
-    let new = take_virtual(&mut home.fs, &mut volume.fs, Purpose::Data);
-    let file = volume.fs.file(lun);
-    let old = file.place((1, region), new);
-    cx.replaced(old);
-    let cp = home.run.as_ref().expect("under way").number;
-    let (pointer, page) = file.seal((1, region), cp, &home.aggregate.key);
-    record(home, cx, volume_id, pointer, page);
-    old
-}
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,6 @@ use everglade_format::{FileId, Superblock};
 use crate::alloc::filesystem::FileSystem;
 use crate::background::{lun_clone, scan, split};
 use crate::home::aggregate::Home;
-use crate::home::publication::NewLun;
 use crate::home::run::Run;
 use crate::home::volume::VolumeHome;
 use crate::mend::Mender;
@@ -89,7 +88,7 @@ pub(crate) fn superblock(home: &mut Home) -> Result<bool, Stop> {
     run.writer.finish(&home.aggregate.media)?;
     home.tell_usage();
     let pending = home.pending_blocks();
-    home.run.as_mut().expect("under way").pending = pending;
+    home.under_way().pending = pending;
     Ok(true)
 }
 
@@ -101,22 +100,7 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
         run.writer.is_idle(),
         "published before everything was written"
     );
-    for (lun, root) in run.roots.drain(..) {
-        if planted::is_now(Bug::StalePointerAccepted) {
-            continue;
-        }
-        lun.set_root(root);
-    }
-    for restored in run.restored.drain(..) {
-        restored.publish();
-    }
-    run.new_luns.drain(..).for_each(NewLun::publish);
-    for (volume, name, image) in run.images.drain(..) {
-        volume.images_mut().insert(name, image);
-    }
-    for (volume, view) in &mut run.views {
-        volume.swap_snapshots(view);
-    }
+    run.publication.publish();
     for (volume, index, overlay) in &run.frozen {
         // A volume deleted in the freeze has left the tree with its stripes.
         if home.volumes.contains_key(&volume.id) {

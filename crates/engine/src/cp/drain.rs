@@ -8,9 +8,9 @@ use everglade_format::metafile::OVERFLOW;
 use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Pointer};
 
-use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
 use crate::alloc::filesystem::FileSystem;
 use crate::home::aggregate::Home;
+use crate::home::site::Site;
 use crate::read::load::{Gather, LoadCx, Stop};
 
 pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
@@ -19,16 +19,11 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
         home.search_wanted = false;
         home.host.searched = true;
     }
-    let active: Vec<FileId> = home
-        .run
-        .as_ref()
-        .expect("under way")
-        .active
-        .iter()
-        .copied()
-        .collect();
+    let active: Vec<FileId> = home.under_way().active.iter().copied().collect();
     for id in active {
-        drain_volume(home, cx, id)?;
+        if home.volumes.contains_key(&id) {
+            drain_volume(&mut home.site(id).0, cx)?;
+        }
     }
     let blocks = overflowed(&mut home.fs, cx)?;
     let mut gather = Gather::default();
@@ -46,26 +41,17 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-fn drain_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), Stop> {
-    let Some(volume) = home.volumes.get_mut(&id) else {
-        return Ok(());
-    };
-    let blocks = overflowed(&mut volume.fs, cx)?;
+fn drain_volume(site: &mut Site<'_>, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    let blocks = overflowed(&mut site.volume.fs, cx)?;
     let mut gather = Gather::default();
     for block in &blocks {
-        gather.add(prepare_free_virtual(
-            &mut home.fs,
-            &mut volume.fs,
-            id,
-            cx,
-            block.vvbn,
-        ));
+        gather.add(site.prepare_free(cx, block.vvbn));
     }
     gather.finish()?;
     for block in blocks {
-        free_virtual(&mut home.fs, &mut volume.fs, id, block.vvbn);
+        site.free(block.vvbn);
     }
-    forget(&mut volume.fs);
+    forget(&mut site.volume.fs);
     Ok(())
 }
 
@@ -74,7 +60,7 @@ fn overflowed(fs: &mut FileSystem, cx: &mut LoadCx<'_>) -> Result<Vec<Pointer>, 
     if file.inode.blocks == 0 {
         Ok(Vec::new())
     } else {
-        file.clear(cx)
+        file.all_blocks(cx)
     }
 }
 

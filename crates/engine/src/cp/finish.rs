@@ -15,14 +15,15 @@ use everglade_format::snapshot::State;
 use everglade_format::volume::SUPERBLOCK_VVBN;
 use everglade_format::{FileId, Pointer, Pvbn, SnapshotRecord, TopAreas, VolumeSuperblock};
 
-use crate::alloc::blocks::{Purpose, free_virtual, prepare_free_virtual};
+use crate::alloc::blocks::Purpose;
 use crate::alloc::filesystem::FileSystem;
 use crate::background::lun_clone;
 use crate::cp::place::place_physical;
 use crate::cp::{maps, prune};
 use crate::home::aggregate::Home;
+use crate::home::publication::Publication;
 use crate::home::run::Part;
-use crate::home::site::{record, take_virtual};
+use crate::home::site::Site;
 use crate::pool::image::Image;
 use crate::pool::info::SnapshotInfo;
 use crate::read::load::{Gather, LoadCx, Stop};
@@ -75,41 +76,35 @@ pub(crate) fn volume(
     id: FileId,
     part: Part,
 ) -> Result<Option<Part>, Stop> {
-    home.run
-        .as_ref()
-        .expect("under way")
-        .writer
-        .throttle(&home.aggregate.media)?;
+    let (mut site, _) = home.site(id);
+    site.throttle()?;
     match part {
         Part::Prepare => {
             clone::prepare(home, cx, id)?;
             restore::prepare(home, cx, id)?;
-            prepare_superblock(home, cx, id)?;
-            prune::prune(home, cx, id)?;
-            prune_volume(home, cx, id)?;
-            let fs = &mut home.volumes.get_mut(&id).expect("active volumes exist").fs;
+            let (mut site, _) = home.site(id);
+            prepare_superblock(&mut site, cx)?;
+            prune::prune(&mut site, cx)?;
+            prune_volume(&mut site, cx)?;
+            let fs = &mut site.volume.fs;
             prune::remove_if_empty(fs);
             fs.write_names(cx)?;
             fs.prepare_inodes(cx)?;
             Ok(Some(Part::Place))
         }
         Part::Place => {
-            let blocks = unplaced(&home.volumes.get(&id).expect("active volumes exist").fs);
+            let blocks = unplaced(&site.volume.fs);
             if blocks.is_empty() {
                 return Ok(Some(Part::Maps));
             }
-            place_volume_blocks(home, cx, id, &blocks)?;
+            place_volume_blocks(&mut site, cx, &blocks)?;
             Ok(Some(Part::Place))
         }
         Part::Maps => {
-            if !maps::volume(home, cx, id)? {
+            if !maps::volume(&mut site, cx)? {
                 return Ok(Some(Part::Maps));
             }
-            home.volumes
-                .get_mut(&id)
-                .expect("active volumes exist")
-                .fs
-                .put_back();
+            site.volume.fs.put_back();
             Ok(Some(Part::Seal))
         }
         Part::Seal => {
@@ -124,16 +119,15 @@ pub(crate) fn volume(
         }
         Part::Walk => {
             // As for sealing.
-            home.fs
-                .ensure(None, cx, &mut home.host, Purpose::Metadata, 1)?;
+            site.below
+                .ensure(None, cx, site.host, Purpose::Metadata, 1)?;
             match lun::walk(home, cx, id)? {
                 lun::Step::Again => Ok(Some(Part::Walk)),
                 lun::Step::Done => {
-                    let cp = home.run.as_ref().expect("under way").number;
-                    take_snapshots(home, cp, id);
-                    lun::begin_swap(
-                        &mut home.volumes.get_mut(&id).expect("active volumes exist").fs,
-                    );
+                    let create_scan = home.under_way().create_scan;
+                    let (mut site, publication) = home.site(id);
+                    take_snapshots(&mut site, publication, create_scan);
+                    lun::begin_swap(&mut site.volume.fs);
                     Ok(Some(Part::Swap))
                 }
                 lun::Step::Nothing => {
@@ -151,37 +145,34 @@ pub(crate) fn volume(
 
 /// The superblock's vvbn is the only one that is rewritten: it keeps its number and gets a new
 /// pvbn.
-fn prepare_superblock(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), Stop> {
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
-    if volume.is_new {
-        volume.fs.allocate_superblock(cx, SUPERBLOCK_VVBN.0)?;
-        volume.is_new = false;
+fn prepare_superblock(site: &mut Site<'_>, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    if site.volume.is_new {
+        site.volume.fs.allocate_superblock(cx, SUPERBLOCK_VVBN.0)?;
+        site.volume.is_new = false;
     }
-    let container = home.fs.file(id);
+    let container = site.below.file(site.id);
     container.modify(cx, 1, 0, Content::Keep)?;
     let old = container.leaf_pointer(SUPERBLOCK_VVBN.0)?;
     if !old.is_hole() {
-        home.fs.prepare_free(cx, old.pvbn.0)?;
-        home.fs
-            .file(id)
+        site.below.prepare_free(cx, old.pvbn.0)?;
+        site.below
+            .file(site.id)
             .set_leaf(SUPERBLOCK_VVBN.0, Pointer::HOLE)?;
-        home.fs.free(old.pvbn.0);
+        site.below.free(old.pvbn.0);
     }
     Ok(())
 }
 
-fn prune_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), Stop> {
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
-    let luns: Vec<FileId> = volume
-        .fs
-        .files
+fn prune_volume(site: &mut Site<'_>, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
+    let files = &site.volume.fs.files;
+    let luns: Vec<FileId> = files
         .values()
         .filter(|f| !is_map(f.id()) && f.is_changed())
         .map(|f| f.id())
         .collect();
     let mut gather = Gather::default();
     for lun in &luns {
-        let file = volume.fs.file(*lun);
+        let file = site.file(*lun);
         let olds: Vec<Pointer> = file
             .unplaced()
             .filter(|(level, _)| *level > 0)
@@ -189,58 +180,38 @@ fn prune_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), 
             .filter(|old| !old.is_hole())
             .collect();
         for old in olds {
-            gather.add(prepare_free_virtual(
-                &mut home.fs,
-                &mut volume.fs,
-                id,
-                cx,
-                old.vvbn,
-            ));
+            gather.add(site.prepare_free(cx, old.vvbn));
         }
     }
     gather.finish()?;
     for lun in luns {
-        for old in volume.fs.file(lun).prune() {
-            free_virtual(&mut home.fs, &mut volume.fs, id, old.vvbn);
+        for old in site.file(lun).prune() {
+            site.free(old.vvbn);
         }
     }
     Ok(())
 }
 
-pub(crate) fn place_volume_blocks(
-    home: &mut Home,
+fn place_volume_blocks(
+    site: &mut Site<'_>,
     cx: &mut LoadCx<'_>,
-    id: FileId,
     blocks: &[(FileId, Position)],
 ) -> Result<(), Stop> {
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
     let mut gather = Gather::default();
     for (file, position) in blocks {
-        let old = any_file(&mut volume.fs, *file).old_place(*position);
+        let old = any_file(&mut site.volume.fs, *file).old_place(*position);
         if !old.is_hole() {
-            gather.add(prepare_free_virtual(
-                &mut home.fs,
-                &mut volume.fs,
-                id,
-                cx,
-                old.vvbn,
-            ));
+            gather.add(site.prepare_free(cx, old.vvbn));
         }
     }
     gather.finish()?;
-    let purpose = Purpose::Metadata;
-    let below = Some(&mut home.fs);
-    volume
-        .fs
-        .ensure(below, cx, &mut home.host, purpose, blocks.len())?;
-    home.fs
-        .ensure(None, cx, &mut home.host, purpose, blocks.len())?;
+    site.ensure(cx, Purpose::Metadata, blocks.len())?;
     for (file, position) in blocks {
-        let new = take_virtual(&mut home.fs, &mut volume.fs, purpose);
-        let old = any_file(&mut volume.fs, *file).place(*position, new);
+        let new = site.take(Purpose::Metadata);
+        let old = any_file(&mut site.volume.fs, *file).place(*position, new);
         cx.replaced(old);
         if !old.is_hole() {
-            free_virtual(&mut home.fs, &mut volume.fs, id, old.vvbn);
+            site.free(old.vvbn);
         }
     }
     Ok(())
@@ -248,19 +219,19 @@ pub(crate) fn place_volume_blocks(
 
 /// Seals some blocks. True when the volume's image is written.
 fn seal_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<bool, Stop> {
-    let cp = home.run.as_ref().expect("under way").number;
+    let (mut site, publication) = home.site(id);
     // The superblock's pvbn: taking it is the last thing that may stop.
-    home.fs
-        .ensure(None, cx, &mut home.host, Purpose::Metadata, 1)?;
+    site.below
+        .ensure(None, cx, site.host, Purpose::Metadata, 1)?;
     for _ in 0..STEP_BLOCKS {
-        let volume = home.volumes.get_mut(&id).expect("active volumes exist");
-        let Some((file, position)) = next_to_seal(&volume.fs) else {
-            finish_image(home, cx, id);
+        let fs = &mut site.volume.fs;
+        let Some((file, position)) = next_to_seal(fs) else {
+            finish_image(&mut site, publication, cx);
             return Ok(true);
         };
-        volume.fs.account_before_seal(file, position);
-        let (pointer, page) = volume.fs.file(file).seal(position, cp, &home.aggregate.key);
-        record(home, cx, id, pointer, page);
+        fs.account_before_seal(file, position);
+        let (pointer, page) = fs.file(file).seal(position, site.cp, &site.aggregate.key);
+        site.record(cx, pointer, page);
     }
     Ok(false)
 }
@@ -271,50 +242,41 @@ fn next_to_seal(fs: &FileSystem) -> Option<(FileId, Position)> {
     files.find_map(|file| file.first_changed().map(|position| (file.id(), position)))
 }
 
-fn finish_image(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+fn finish_image(site: &mut Site<'_>, publication: &mut Publication, cx: &mut LoadCx<'_>) {
+    let volume = &mut *site.volume;
     volume.fs.set_inline_top_areas();
-    let run = home.run.as_mut().expect("under way");
     for lun in volume.shared.all_luns() {
         let file = &volume.fs.files[&lun.file];
         if file.inode_changed {
             lun.set_used_blocks(file.inode.blocks);
-            run.roots.push((lun, Root::of(&file.inode)));
+            publication.roots.push((lun, Root::of(&file.inode)));
         }
     }
-    lun_clone::set_roots(&run.new_luns, &volume.shared, &volume.fs);
+    lun_clone::set_roots(&publication.new_luns, &volume.shared, &volume.fs);
     volume.fs.write_inodes();
-    finish_inode_file(home, cx, id);
-}
-
-fn finish_inode_file(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
-    let cp = home.run.as_ref().expect("under way").number;
-    loop {
-        let volume = home.volumes.get_mut(&id).expect("active volumes exist");
-        let Some(position) = volume.fs.inode_file.first_changed() else {
-            break;
-        };
-        let (pointer, page) = volume.fs.inode_file.seal(position, cp, &home.aggregate.key);
-        record(home, cx, id, pointer, page);
+    while let Some(position) = site.volume.fs.inode_file.first_changed() {
+        let inodes = &mut site.volume.fs.inode_file;
+        let (pointer, page) = inodes.seal(position, site.cp, &site.aggregate.key);
+        site.record(cx, pointer, page);
     }
 }
 
 /// The image is written: snapshots of it, and the superblock.
 fn close_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
-    let cp = home.run.as_ref().expect("under way").number;
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
-    if volume.next.is_some() {
+    let create_scan = home.under_way().create_scan;
+    let (mut site, publication) = home.site(id);
+    if site.volume.next.is_some() {
         // It was part of the image that is not active any more.
-        lun_clone::end(&mut volume.fs, "the volume was restored meanwhile");
+        lun_clone::end(&mut site.volume.fs, "the volume was restored meanwhile");
     }
-    take_snapshots(home, cp, id);
-    restore::switch(home, id);
-    lun::finish(home, id);
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    take_snapshots(&mut site, publication, create_scan);
+    restore::switch(&mut site, publication);
+    lun::finish(&mut site, publication);
+    let volume = &mut *site.volume;
     let superblock = VolumeSuperblock {
         volume: id,
-        cp,
-        uuid: home.aggregate.config.uuid,
+        cp: site.cp,
+        uuid: site.aggregate.config.uuid,
         blocks_used: volume.fs.used,
         frontier: volume.fs.areas[0].frontier(),
         next_file: volume.fs.next_file,
@@ -326,24 +288,22 @@ fn close_volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) {
     let snapshots = &volume.fs.snapshots;
     if snapshots.is_changed() {
         let view = Arc::new(snapshots.live().map(SnapshotInfo::of).collect());
-        let run = home.run.as_mut().expect("under way");
-        run.views.push((volume.shared.clone(), view));
+        publication.views.push((volume.shared.clone(), view));
     }
     volume.fs.finish_cp();
     volume.discarding.clear();
     let page = everglade_env::Page::copy_of(&superblock.encode()).freeze();
-    let pvbn = Pvbn(home.fs.take(Purpose::Metadata));
     let pointer = Pointer {
         vvbn: SUPERBLOCK_VVBN,
-        pvbn,
-        tag: home.aggregate.key.tag(&page),
+        pvbn: Pvbn(site.below.take(Purpose::Metadata)),
+        tag: site.aggregate.key.tag(&page),
     };
-    record(home, cx, id, pointer, page);
+    site.record(cx, pointer, page);
 }
 
 /// Snapshots of this consistency point are of the image that was just sealed (F-01).
-fn take_snapshots(home: &mut Home, cp: everglade_format::CpNumber, id: FileId) {
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+fn take_snapshots(site: &mut Site<'_>, publication: &mut Publication, create_scan: bool) {
+    let (volume, cp) = (&mut *site.volume, site.cp);
     if volume.fs.snapshots.created.is_empty() {
         return;
     }
@@ -370,8 +330,7 @@ fn take_snapshots(home: &mut Home, cp: everglade_format::CpNumber, id: FileId) {
         holds: Vec::new(),
     });
     let luns = fs.luns();
-    let run = home.run.as_mut().expect("under way");
-    if let (true, Some(newest)) = (run.create_scan, ids.last()) {
+    if let (true, Some(newest)) = (create_scan, ids.last()) {
         snapshots.begin_create_scan(*newest);
     }
     for id in ids {
@@ -381,7 +340,9 @@ fn take_snapshots(home: &mut Home, cp: everglade_format::CpNumber, id: FileId) {
         }
         let name = snapshots.get(id).name.clone();
         let image = Image::new(&volume.shared, &name, &luns);
-        run.images.push((volume.shared.clone(), name, image));
+        publication
+            .images
+            .push((volume.shared.clone(), name, image));
     }
     volume.fs.snapshots = snapshots;
 }

@@ -5,7 +5,7 @@
 //! requests are executed here as well, so they are atomic with everything else and durable at
 //! commit (docs/design/design.md §6).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -18,8 +18,7 @@ use crate::admin::execute as admin;
 use crate::background::split;
 use crate::change;
 use crate::home::aggregate::Home;
-use crate::home::run::{Job, Phase, Run};
-use crate::media::writer::Writer;
+use crate::home::run::{Job, Run};
 use crate::pool::aggregate::State;
 use crate::pool::overlay::Overlay;
 use crate::read::load::Stop;
@@ -82,30 +81,16 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
             .map(|(id, _)| *id),
     );
     home.run = Some(Run {
-        number,
-        cleaned: 0,
-        position,
         frees_log: home.replaying.is_none() && home.aggregate.log.is_some(),
-        phase: Phase::Plan,
         frozen,
-        plan: VecDeque::new(),
         active,
         reclaim_regions: context.reclaim_regions,
         reclaim_budget: context.reclaim_budget,
-        cloned_regions: 0,
-        cloning_waits: false,
-        new_luns: Vec::new(),
         split_budget: split::budget(context.reclaim_regions),
-        splitting: None,
         create_scan: context.create_scan,
-        roots: Vec::new(),
-        images: Vec::new(),
-        restored: Vec::new(),
-        views: Vec::new(),
         answers,
-        writer: Writer::default(),
-        pending: 0,
         last: home.aggregate.state() == State::Stopping,
+        ..Run::new(number, position)
     });
 }
 

@@ -18,7 +18,7 @@ use crate::alloc::blocks::Purpose;
 use crate::alloc::filesystem::FileSystem;
 use crate::cp::place::place_physical;
 use crate::home::aggregate::Home;
-use crate::home::site::take_virtual;
+use crate::home::site::Site;
 use crate::read::load::{LoadCx, Stop};
 use crate::tree::Content;
 use crate::tree::position::Position;
@@ -68,26 +68,20 @@ fn give(fs: &mut FileSystem, cx: &mut LoadCx<'_>, old: Pointer) -> Result<(), St
 }
 
 /// Places some blocks of a volume's maps. True when all have places.
-pub(crate) fn volume(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<bool, Stop> {
+pub(crate) fn volume(site: &mut Site<'_>, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
     for _ in 0..STEP_BLOCKS {
-        let volume = home.volumes.get_mut(&id).expect("active volumes exist");
-        if next(&volume.fs).is_none() {
+        if next(&site.volume.fs).is_none() {
             return Ok(true);
         }
-        prepare_give(&mut volume.fs, cx)?;
-        let below = Some(&mut home.fs);
-        volume
-            .fs
-            .ensure(below, cx, &mut home.host, Purpose::Metadata, 1)?;
-        home.fs
-            .ensure(None, cx, &mut home.host, Purpose::Metadata, 1)?;
+        prepare_give(&mut site.volume.fs, cx)?;
+        site.ensure(cx, Purpose::Metadata, 1)?;
         let (file, position) =
-            next(&volume.fs).expect("there was one, and ensuring adds only more");
-        let new = take_virtual(&mut home.fs, &mut volume.fs, Purpose::Metadata);
-        let old = volume.fs.file(file).place(position, new);
+            next(&site.volume.fs).expect("there was one, and ensuring adds only more");
+        let new = site.take(Purpose::Metadata);
+        let old = site.file(file).place(position, new);
         cx.replaced(old);
         if !old.is_hole() {
-            give(&mut volume.fs, cx, old)?;
+            give(&mut site.volume.fs, cx, old)?;
         }
     }
     Ok(false)

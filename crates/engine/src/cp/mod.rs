@@ -15,7 +15,7 @@
 //! | repair | [`crate::mend::repair`] | if that was asked for, some of what can be derived is read, so that it is mended |
 //! | drain | [`drain`] | blocks in the overflow files are freed for real (E-08) |
 //! | reclaim | [`crate::background`] | deleted files and snapshots shrink a little (E-11, F-10); clones that are split copy a little (B-10) |
-//! | clean | [`clean`] | overlay entries become blocks and pointers |
+//! | clean | [`clean`], [`cleaner`] | overlay entries become blocks and pointers |
 //! | finish | [`finish`], [`maps`] | everything changed gets a place, then tags from the leaves up |
 //! | write … superblock | [`crate::media::writer`], [`commit`] | nothing is committed before all of it is on stable media |
 //! | publish | [`commit`] | clients see the new roots; frozen overlays are dropped |
@@ -47,9 +47,12 @@ use crate::read::load::{LoadCx, Stop};
 use crate::tree::Content;
 
 pub(crate) mod clean;
+mod cleaner;
 pub(crate) mod commit;
 pub(crate) mod drain;
 pub(crate) mod finish;
+#[cfg(test)]
+mod fixture;
 pub(crate) mod freeze;
 pub(crate) mod maps;
 pub(crate) mod place;
@@ -76,7 +79,7 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
 
 /// What cannot be read is mended, if there is a way.
 fn catch(home: &mut Home, stop: Stop) -> Result<Step, Stop> {
-    let is_repairing = home.run.as_ref().expect("under way").phase == Phase::Repair;
+    let is_repairing = home.under_way().phase == Phase::Repair;
     let repair = home.repair.as_ref().filter(|_| is_repairing);
     if let (Some(repair), Stop::Damaged(damaged)) = (repair, &stop)
         && let Some((place, page)) = repair.copy_of(damaged)
@@ -95,7 +98,7 @@ fn catch(home: &mut Home, stop: Stop) -> Result<Step, Stop> {
         Err(Stop::Failed(error)) if is_repairing && !writer_failed(home) => {
             let repair = home.repair.take().expect("it is under way");
             repair.tell_stopped(home.wall_seconds, Some(error.to_string()));
-            home.run.as_mut().expect("under way").phase = Phase::Drain;
+            home.under_way().phase = Phase::Drain;
             Ok(Step::Again)
         }
         Err(stop) => Err(stop),
@@ -104,8 +107,7 @@ fn catch(home: &mut Home, stop: Stop) -> Result<Step, Stop> {
 
 /// What the consistency point wrote may not be on the devices.
 fn writer_failed(home: &mut Home) -> bool {
-    let run = home.run.as_mut().expect("under way");
-    run.writer.check().is_err()
+    home.under_way().writer.check().is_err()
 }
 
 /// Mends a little of what the consistency point stopped for.
@@ -206,7 +208,7 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
         Phase::Publish => return Ok(Step::Publish),
     }?;
     if let Some(phase) = next {
-        home.run.as_mut().expect("still under way").phase = phase;
+        home.under_way().phase = phase;
     }
     Ok(Step::Again)
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use everglade_format::{Block, FileId, Indirect, Inode, Layer, Pointer, SnapshotId};
+use everglade_format::{Block, FileId, Inode, SnapshotId};
 
-use crate::read::load::Stop;
+use crate::read::walk::Pair;
 use crate::tree::Lost;
 
 /// A LUN that is being restored with this consistency point.
@@ -39,6 +39,7 @@ pub(crate) struct Bits {
 
 pub(crate) struct Walk {
     pub(crate) inode: Inode,
+    /// Places in the tree of now and in the one of then, yet to be compared.
     pub(crate) pairs: Vec<Pair>,
     pub(crate) maps: BTreeMap<u64, Bits>,
     /// Blocks of the LUN may be shared, now or in the snapshot.
@@ -48,62 +49,4 @@ pub(crate) struct Walk {
     pub(crate) looked_at: (u64, usize),
     /// Blocks of the present tree below which nothing can be read.
     pub(crate) unreadable: Vec<Lost>,
-}
-
-/// The same place in both trees.
-#[derive(Clone, Copy)]
-pub(crate) struct Pair {
-    pub(crate) level: u8,
-    pub(crate) index: u64,
-    pub(crate) now: Side,
-    pub(crate) then: Side,
-}
-
-/// A block, or what is left of a tree that is less high.
-#[derive(Clone, Copy)]
-pub(crate) struct Side {
-    pub(crate) level: u8,
-    pub(crate) pointer: Pointer,
-}
-
-impl Side {
-    pub(crate) const NONE: Side = Side {
-        level: 0,
-        pointer: Pointer::HOLE,
-    };
-
-    pub(crate) fn of(inode: &Inode) -> Side {
-        Side {
-            level: inode.levels,
-            pointer: inode.root,
-        }
-    }
-
-    /// The block at `level`; none in a tree that is less high.
-    pub(crate) fn at(&self, level: u8) -> Option<Pointer> {
-        (self.level == level && self.pointer.has_block()).then_some(self.pointer)
-    }
-
-    pub(crate) fn child(
-        self,
-        level: u8,
-        slot: u64,
-        index: u64,
-        page: Option<&Block>,
-    ) -> Result<Side, Stop> {
-        if self.level < level {
-            return Ok(match (index, slot) {
-                (0, 0) => self,
-                _ => Side::NONE,
-            });
-        }
-        let pointer = match page {
-            Some(page) => Indirect(page).pointer(slot, Layer::Volume)?,
-            None => Pointer::HOLE,
-        };
-        Ok(Side {
-            level: level - 1,
-            pointer,
-        })
-    }
 }

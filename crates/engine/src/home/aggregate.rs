@@ -69,6 +69,40 @@ pub(crate) struct Home {
 }
 
 impl Home {
+    /// Nothing is under way, and no volume is known.
+    pub(crate) fn new(aggregate: Arc<Aggregate>, fs: FileSystem, mender: Mender) -> Home {
+        Home {
+            aggregate,
+            fs,
+            volumes: BTreeMap::new(),
+            host: Host::default(),
+            requests: VecDeque::new(),
+            arrived: VecDeque::new(),
+            run: None,
+            replaying: None,
+            is_pressed: false,
+            last_begin: 0,
+            last_reclaim: 0,
+            leaving: Leaving::default(),
+            is_entering: false,
+            preparing: None,
+            prepare_after: 0,
+            search_wanted: false,
+            wall_seconds: 0,
+            punching: None,
+            healing: Healing::default(),
+            mender,
+            installed: Vec::new(),
+            repair: None,
+            derived: Vec::new(),
+        }
+    }
+
+    /// The consistency point under way.
+    pub(crate) fn under_way(&mut self) -> &mut Run {
+        self.run.as_mut().expect("under way")
+    }
+
     /// Begins a repair; one that is under way goes on.
     pub(crate) fn start_repair(&mut self) {
         if self.repair.is_none() {

@@ -1,4 +1,5 @@
-//! What a consistency point shows clients when it is published: restored volumes and new LUNs.
+//! What a consistency point shows clients when it is published: roots, snapshots, restored volumes
+//! and new LUNs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,8 +7,47 @@ use std::sync::atomic::Ordering;
 use everglade_format::planted::{self, Bug};
 
 use crate::alloc::filesystem::FileSystem;
+use crate::pool::image::Image;
+use crate::pool::info::SnapshotInfo;
 use crate::pool::volume::{Lun, Volume};
 use crate::read::root::Root;
+
+/// What the consistency point under way has for clients, until it is published.
+#[derive(Default)]
+pub(crate) struct Publication {
+    pub(crate) roots: Vec<(Arc<Lun>, Root)>,
+    /// Clones of LUNs that are complete.
+    pub(crate) new_luns: Vec<NewLun>,
+    /// New snapshots.
+    pub(crate) images: Vec<(Arc<Volume>, String, Image)>,
+    /// Restored volumes.
+    pub(crate) restored: Vec<Restored>,
+    /// What people are told of volumes' snapshots.
+    pub(crate) views: Vec<(Arc<Volume>, Arc<Vec<SnapshotInfo>>)>,
+}
+
+impl Publication {
+    /// Shows all of it. Inside the Aggregate affinity; pointer swaps only. What clients had before
+    /// stays here, so that its memory can be let go outside.
+    pub(crate) fn publish(&mut self) {
+        for (lun, root) in self.roots.drain(..) {
+            if planted::is_now(Bug::StalePointerAccepted) {
+                continue;
+            }
+            lun.set_root(root);
+        }
+        for restored in self.restored.drain(..) {
+            restored.publish();
+        }
+        self.new_luns.drain(..).for_each(NewLun::publish);
+        for (volume, name, image) in self.images.drain(..) {
+            volume.images_mut().insert(name, image);
+        }
+        for (volume, view) in &mut self.views {
+            volume.swap_snapshots(view);
+        }
+    }
+}
 
 /// A new LUN, which clients will see when the consistency point is published.
 pub(crate) struct NewLun {

@@ -6,15 +6,12 @@ use std::sync::Arc;
 use everglade_format::{CpNumber, FileId};
 use everglade_journal::Position;
 
-use crate::change;
-use crate::home::publication::{NewLun, Restored};
+use crate::change::{Change, Error, Request};
+use crate::home::publication::Publication;
 use crate::media::writer::Writer;
-use crate::pool::image::Image;
-use crate::pool::info::SnapshotInfo;
 use crate::pool::overlay::{Overlay, RegionId};
 use crate::pool::space::{Space, WHOLE};
-use crate::pool::volume::{Lun, Volume};
-use crate::read::root::Root;
+use crate::pool::volume::Volume;
 
 /// One consistency point under way.
 pub(crate) struct Run {
@@ -39,22 +36,14 @@ pub(crate) struct Run {
     pub(crate) cloned_regions: u64,
     /// Clones of LUNs wait for space.
     pub(crate) cloning_waits: bool,
-    /// Those that are complete.
-    pub(crate) new_luns: Vec<NewLun>,
     /// Blocks that may still be copied for clones that are being split.
     pub(crate) split_budget: u64,
     /// The clone that blocks were copied for.
     pub(crate) splitting: Option<FileId>,
     /// New snapshots are scanned.
     pub(crate) create_scan: bool,
-    pub(crate) roots: Vec<(Arc<Lun>, Root)>,
-    /// New snapshots, for clients.
-    pub(crate) images: Vec<(Arc<Volume>, String, Image)>,
-    /// Restored volumes.
-    pub(crate) restored: Vec<Restored>,
-    /// What people are told of volumes' snapshots.
-    pub(crate) views: Vec<(Arc<Volume>, Arc<Vec<SnapshotInfo>>)>,
-    pub(crate) answers: Vec<(change::Request, Result<(), change::Error>)>,
+    pub(crate) publication: Publication,
+    pub(crate) answers: Vec<(Request, Result<(), Error>)>,
     pub(crate) writer: Writer,
     /// Blocks that deletions have yet to give back after this one.
     pub(crate) pending: u64,
@@ -63,6 +52,41 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// One that has nothing to do yet.
+    pub(crate) fn new(number: CpNumber, position: Position) -> Run {
+        Run {
+            number,
+            position,
+            frees_log: false,
+            phase: Phase::Plan,
+            frozen: Vec::new(),
+            plan: VecDeque::new(),
+            cleaned: 0,
+            active: BTreeSet::new(),
+            reclaim_budget: 0,
+            reclaim_regions: 0,
+            cloned_regions: 0,
+            cloning_waits: false,
+            split_budget: 0,
+            splitting: None,
+            create_scan: false,
+            publication: Publication::default(),
+            answers: Vec::new(),
+            writer: Writer::default(),
+            pending: 0,
+            last: false,
+        }
+    }
+
+    /// Administrators' changes that were executed turned out to be impossible.
+    pub(crate) fn refuse(&mut self, is_meant: impl Fn(&Change) -> bool, reason: &Error) {
+        for (request, answer) in &mut self.answers {
+            if is_meant(&request.change) && answer.is_ok() {
+                *answer = Err(reason.clone());
+            }
+        }
+    }
+
     /// The volume whose trees the present phase follows, if it is just one.
     pub(crate) fn volume(&self) -> Option<FileId> {
         match self.phase {

@@ -32,7 +32,6 @@ use crate::holders::table::Snapshots;
 use crate::home::aggregate::Home;
 use crate::home::volume::VolumeHome;
 use crate::media::heal::Healing;
-use crate::media::host::Host;
 use crate::mend::{self, Mender};
 use crate::mount::search::Search;
 use crate::pool::aggregate::Aggregate;
@@ -279,39 +278,12 @@ impl Mounting {
         {
             return Err(Stop::Damaged(first.damaged));
         }
-        let mut home = Home {
-            aggregate: self.aggregate.clone(),
-            fs,
-            volumes: BTreeMap::new(),
-            host: Host::default(),
-            requests: VecDeque::new(),
-            arrived: VecDeque::new(),
-            run: None,
-            replaying: None,
-            is_pressed: false,
-            last_begin: 0,
-            last_reclaim: 0,
-            leaving: Default::default(),
-            is_entering: false,
-            preparing: None,
-            prepare_after: 0,
-            search_wanted: false,
-            wall_seconds: 0,
-            punching: None,
-            healing: std::mem::take(&mut self.healing),
-            mender: Mender::new(
-                &self.aggregate,
-                self.superblock.inode_file.clone(),
-                self.superblock.cp,
-            ),
-            installed: Vec::new(),
-            repair: None,
-            derived: self
-                .derived
-                .drain(..)
-                .map(|(_, pvbn, page)| (pvbn, page))
-                .collect(),
-        };
+        let (inode_file, cp) = (&self.superblock.inode_file, self.superblock.cp);
+        let mender = Mender::new(&self.aggregate, inode_file.clone(), cp);
+        let mut home = Home::new(self.aggregate.clone(), fs, mender);
+        home.healing = std::mem::take(&mut self.healing);
+        let derived = self.derived.drain(..);
+        home.derived = derived.map(|(_, pvbn, page)| (pvbn, page)).collect();
         for loaded in volumes {
             let id = loaded.superblock.volume;
             let affinities = match self.affinities.entry(id) {

@@ -20,14 +20,33 @@ use crate::pool::overlay::Found;
 use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Pinned, Stop};
 
+/// What is known of a region's level-1 block.
+enum Level1 {
+    /// Nobody has looked for it.
+    Unknown,
+    /// It is yet to be loaded.
+    Awaited,
+    Hole,
+    Block(PageRef),
+}
+
+impl Level1 {
+    /// What a look-up found; nothing if it stopped.
+    fn of(found: Option<Option<PageRef>>) -> Level1 {
+        match found {
+            None => Level1::Awaited,
+            Some(None) => Level1::Hole,
+            Some(Some(block)) => Level1::Block(block),
+        }
+    }
+}
+
 /// What is known of a region while its leaves are read.
 struct Below {
     region: u64,
     /// By an overlay.
     is_mentioned: bool,
-    /// Once it was looked for: its level-1 block, unless that is yet to be loaded; nothing in it
-    /// for a hole.
-    level1: Option<Option<Option<PageRef>>>,
+    level1: Level1,
 }
 
 impl Below {
@@ -35,7 +54,7 @@ impl Below {
         Below {
             region,
             is_mentioned: is_mentioned(cx, lun, region),
-            level1: None,
+            level1: Level1::Unknown,
         }
     }
 }
@@ -145,12 +164,11 @@ fn blocks(
             }
             Found::Older => {
                 // After the overlays, as above.
-                if below.level1.is_none() {
-                    let found = cx.level1(lun, region);
-                    below.level1 = Some(gather.add(found));
+                if let Level1::Unknown = below.level1 {
+                    below.level1 = Level1::of(gather.add(cx.level1(lun, region)));
                 }
                 match &below.level1 {
-                    Some(Some(Some(block))) => {
+                    Level1::Block(block) => {
                         let pointer = Indirect(block).pointer(leaf % SPAN, Layer::Volume)?;
                         if pointer.is_hole() {
                             Some(PageRef::zero())
@@ -160,8 +178,8 @@ fn blocks(
                             None
                         }
                     }
-                    Some(Some(None)) => Some(PageRef::zero()),
-                    Some(None) | None => None,
+                    Level1::Hole => Some(PageRef::zero()),
+                    Level1::Awaited | Level1::Unknown => None,
                 }
             }
         };

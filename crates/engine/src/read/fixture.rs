@@ -5,7 +5,7 @@ use everglade_format::indirect::BlockKind;
 use everglade_format::{FileId, Header, IndirectMut, Layer, Pointer, Pvbn, Tag, Vvbn};
 use everglade_pagecache::PageCache;
 
-use crate::read::load::{LoadCx, Pinned, key};
+use crate::read::load::{LoadCx, Missing, Pinned, key};
 use crate::read::redirects::Redirects;
 
 /// See the module's documentation.
@@ -68,6 +68,15 @@ impl Shelf {
             IndirectMut(&mut page).set(*slot, Layer::Volume, *pointer);
         }
         self.put(page)
+    }
+
+    /// Nobody can read this block any more.
+    pub(crate) fn damage(&mut self, pointer: Pointer) {
+        let missing = Missing::Damaged {
+            reason: "the test damaged it".to_owned(),
+            content: None,
+        };
+        self.pinned.insert(pointer, Err(missing));
     }
 
     /// Runs a load phase. Returns its outcome and the pointers it asked for.

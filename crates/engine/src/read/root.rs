@@ -8,3 +8,11 @@ pub(crate) struct Root {
     pub(crate) pointer: Pointer,
     pub(crate) levels: u8,
 }
+
+impl Root {
+    /// Of a tree without any block.
+    pub(crate) const EMPTY: Root = Root {
+        pointer: Pointer::HOLE,
+        levels: 0,
+    };
+}

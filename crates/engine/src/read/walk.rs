@@ -1,9 +1,18 @@
-//! Following pointers from a committed root.
+//! Following pointers from a committed root: to one block, to the next one there is, through all
+//! of them, and through two trees at once.
+//!
+//! | walk | for |
+//! | --- | --- |
+//! | [`Root::pointer`], [`Root::level1`] | a block whose place is known |
+//! | [`Root::next_mapped`], [`Root::next_checked`] | the next block that is no hole |
+//! | [`Root::each_block`] | everything that a tree consists of |
+//! | [`Root::next_different`], [`Pair`] | what two trees do not share |
 
 use everglade_env::PageRef;
-use everglade_format::{Indirect, Inode, Layer, Pointer, SPAN};
+use everglade_format::indirect::BlockKind;
+use everglade_format::{FileId, Header, Indirect, Inode, Layer, Pointer, SPAN};
 
-use crate::read::load::{LoadCx, Stop};
+use crate::read::load::{Gather, LoadCx, Place, Stop};
 use crate::read::root::Root;
 
 impl Root {
@@ -52,7 +61,8 @@ impl Root {
         }
     }
 
-    /// The first block of `level` at or after `index` that is not a hole.
+    /// The first block of `level` at or after `index` that is not a hole. All below what is lost
+    /// counts, so that whoever reads it is told.
     pub(crate) fn next_mapped(
         self,
         cx: &mut LoadCx<'_>,
@@ -63,46 +73,35 @@ impl Root {
         if level > self.levels {
             return Ok((index == 0 && !self.pointer.is_hole()).then_some(0));
         }
-        next_below(cx, layer, self.pointer, self.levels, 0, level, index)
-    }
-}
-
-/// A block of a tree, or a place above the root of one that has fewer levels than another.
-#[derive(Clone, Copy)]
-struct Node {
-    pointer: Pointer,
-    /// Levels above the root.
-    above: u8,
-}
-
-impl Node {
-    fn is_same(self, other: Node) -> bool {
-        let (a, b) = (self.pointer, other.pointer);
-        // Vvbns are written once, so the same one is the same content, all the way down.
-        a.is_hole() && b.is_hole() || self.above == other.above && a.vvbn == b.vvbn && !a.is_lost()
-    }
-
-    /// The node below in `slot`.
-    fn child(self, page: Option<&PageRef>, slot: u64, layer: Layer) -> Result<Node, Stop> {
-        let pointer = match (self.above, page) {
-            (0, Some(page)) => Indirect(page).pointer(slot, layer)?,
-            (0, None) => Pointer::HOLE,
-            _ if slot == 0 => self.pointer,
-            _ => Pointer::HOLE,
+        let search = Search {
+            layer,
+            checked: None,
+            level,
+            index,
         };
-        let above = self.above.saturating_sub(1);
-        Ok(Node { pointer, above })
+        let found = search.below(cx, (self.levels, 0), self.pointer)?;
+        Ok(found.map(|(found, _)| found))
     }
 
-    fn page(self, cx: &mut LoadCx<'_>) -> Result<Option<PageRef>, Stop> {
-        match self.above == 0 && self.pointer.has_block() {
-            true => cx.page(self.pointer).map(Some),
-            false => Ok(None),
-        }
+    /// The same for a level that the tree of `file` has, with the pointer. On the way down every
+    /// block must say that it is the file's, and what is lost is damage.
+    pub(crate) fn next_checked(
+        self,
+        cx: &mut LoadCx<'_>,
+        layer: Layer,
+        file: FileId,
+        level: u8,
+        index: u64,
+    ) -> Result<Option<(u64, Pointer)>, Stop> {
+        let search = Search {
+            layer,
+            checked: Some(file),
+            level,
+            index,
+        };
+        search.below(cx, (self.levels, 0), self.pointer)
     }
-}
 
-impl Root {
     /// The first block of `level` at or after `index` that is not the same in another tree of the
     /// same file system, as far as pointers tell. Subtrees that are shared are not looked into.
     pub(crate) fn next_different(
@@ -113,106 +112,233 @@ impl Root {
         level: u8,
         index: u64,
     ) -> Result<Option<u64>, Stop> {
-        let top = self.levels.max(other.levels).max(level);
-        let node = |root: Root| Node {
-            pointer: root.pointer,
-            above: top - root.levels,
-        };
-        differs_below(
-            cx,
-            layer,
-            (node(self), node(other)),
-            (top, 0),
-            (level, index),
-        )
+        let pair = Pair::of(self, other, level);
+        differs_below(cx, layer, pair, (level, index))
+    }
+
+    /// Goes through all blocks of the tree, level by level from the root. `see` gets each, and says
+    /// whether what is below it is to be seen, too; `read` loads a node, and `place` says what it
+    /// is called. What is missing is gathered; then not all was seen.
+    pub(crate) fn each_block(
+        self,
+        layer: Layer,
+        gather: &mut Gather,
+        place: impl Fn((u8, u64)) -> Place,
+        mut read: impl FnMut((u8, u64), Pointer) -> Result<PageRef, Stop>,
+        mut see: impl FnMut(Pointer) -> bool,
+    ) -> Result<(), Stop> {
+        let mut row = vec![(0, self.pointer)];
+        for level in (0..=self.levels).rev() {
+            let mut below = Vec::new();
+            for (index, pointer) in row {
+                if pointer.is_hole() || !see(pointer) || level == 0 {
+                    continue;
+                }
+                let at = |stop: Stop| stop.at(place((level, index)), pointer);
+                let page = read((level, index), pointer).map_err(at);
+                let Some(page) = gather.add(page) else {
+                    continue;
+                };
+                for slot in 0..SPAN {
+                    let child = Indirect(&page).pointer(slot, layer);
+                    let child = child.map_err(|damage| at(damage.into()))?;
+                    if !child.is_hole() {
+                        below.push((index * SPAN + slot, child));
+                    }
+                }
+            }
+            row = below;
+        }
+        Ok(())
     }
 }
 
+/// What is searched for: a block of `level` that is not a hole, and not before `index`.
+struct Search {
+    layer: Layer,
+    /// The file that every block on the way must be of, if that is not taken for granted.
+    checked: Option<FileId>,
+    level: u8,
+    index: u64,
+}
+
+impl Search {
+    /// Searches the subtree of a block.
+    fn below(
+        &self,
+        cx: &mut LoadCx<'_>,
+        (at, number): (u8, u64),
+        pointer: Pointer,
+    ) -> Result<Option<(u64, Pointer)>, Stop> {
+        if pointer.is_hole() {
+            return Ok(None);
+        }
+        if at == self.level {
+            return Ok((number >= self.index).then_some((number, pointer)));
+        }
+        if pointer.is_lost() && self.checked.is_none() {
+            // All below it is, and something.
+            let next = first_below((at, number), (self.level, self.index));
+            return Ok(next.map(|next| (next, pointer)));
+        }
+        let page = cx.page(pointer)?;
+        if let Some(file) = self.checked {
+            Header::expect(&page, BlockKind::indirect(self.layer), at, file, number)?;
+        }
+        let reach = Inode::reach(at - 1 - self.level);
+        let first_child = number * SPAN;
+        let mut slot = (self.index / reach).saturating_sub(first_child);
+        while slot < SPAN
+            && let Some(used) = Indirect(&page).next_used(slot)
+        {
+            let child = Indirect(&page).pointer(used, self.layer)?;
+            let found = self.below(cx, (at - 1, first_child + used), child)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+            slot = used + 1;
+        }
+        Ok(None)
+    }
+}
+
+/// The first block of `level`, not before `index`, in the subtree of block (`at`, `number`).
+fn first_below((at, number): (u8, u64), (level, index): (u8, u64)) -> Option<u64> {
+    let reach = Inode::reach(at - level);
+    let next = index.max(number.saturating_mul(reach));
+    (next / reach == number).then_some(next)
+}
+
+/// A block at a place of a tree. Where the tree is less high than the place, it is the root, which
+/// is further down; or nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct Node {
+    /// Of the block.
+    level: u8,
+    pub(crate) pointer: Pointer,
+}
+
+impl Node {
+    const NONE: Node = Node {
+        level: 0,
+        pointer: Pointer::HOLE,
+    };
+
+    /// The block, if it is at this level.
+    pub(crate) fn at(self, level: u8) -> Option<Pointer> {
+        (self.level == level && self.pointer.has_block()).then_some(self.pointer)
+    }
+
+    /// What is in a slot below a place of `level`; `page` is the block there, if there is one.
+    fn child(
+        self,
+        level: u8,
+        slot: u64,
+        page: Option<&PageRef>,
+        layer: Layer,
+    ) -> Result<Node, Stop> {
+        if self.level < level {
+            return Ok(if slot == 0 { self } else { Node::NONE });
+        }
+        let pointer = match page {
+            Some(page) => Indirect(page).pointer(slot, layer)?,
+            None => Pointer::HOLE,
+        };
+        let level = level - 1;
+        Ok(Node { level, pointer })
+    }
+}
+
+/// The same place in two trees.
+#[derive(Clone, Copy)]
+pub(crate) struct Pair {
+    pub(crate) level: u8,
+    pub(crate) index: u64,
+    pub(crate) nodes: [Node; 2],
+}
+
+impl Pair {
+    /// The top of two trees, at `level` at least.
+    pub(crate) fn of(one: Root, other: Root, level: u8) -> Pair {
+        let node = |root: Root| Node {
+            level: root.levels,
+            pointer: root.pointer,
+        };
+        Pair {
+            level: one.levels.max(other.levels).max(level),
+            index: 0,
+            nodes: [node(one), node(other)],
+        }
+    }
+
+    /// Both are the same, all the way down.
+    pub(crate) fn is_same(&self) -> bool {
+        let [one, other] = self.nodes;
+        let (a, b) = (one.pointer, other.pointer);
+        // Vvbns are written once, so the same one is the same content.
+        let is_shared = one.level == other.level && (a.vvbn, a.tag) == (b.vvbn, b.tag);
+        a.is_hole() && b.is_hole() || is_shared && !a.is_lost()
+    }
+
+    /// The blocks, where the trees have them.
+    pub(crate) fn blocks(&self) -> [Option<Pointer>; 2] {
+        self.nodes.map(|node| node.at(self.level))
+    }
+
+    /// The place in a slot below. `pages` are the blocks.
+    pub(crate) fn child(
+        &self,
+        slot: u64,
+        pages: [Option<&PageRef>; 2],
+        layer: Layer,
+    ) -> Result<Pair, Stop> {
+        let ([one, other], level) = (self.nodes, self.level);
+        let nodes = [
+            one.child(level, slot, pages[0], layer)?,
+            other.child(level, slot, pages[1], layer)?,
+        ];
+        Ok(Pair {
+            level: level - 1,
+            index: self.index * SPAN + slot,
+            nodes,
+        })
+    }
+}
+
+/// Searches below a pair for a block of `level` that differs, and is not before `index`.
 fn differs_below(
     cx: &mut LoadCx<'_>,
     layer: Layer,
-    (one, other): (Node, Node),
-    (at, number): (u8, u64),
+    pair: Pair,
     (level, index): (u8, u64),
 ) -> Result<Option<u64>, Stop> {
-    if one.is_same(other) {
+    if pair.is_same() {
         return Ok(None);
     }
+    let (at, number) = (pair.level, pair.index);
     if at == level {
         return Ok((number >= index).then_some(number));
     }
-    let reach = Inode::reach(at - 1 - level);
-    if one.pointer.is_lost() || other.pointer.is_lost() {
-        let below = Inode::reach(at - level);
-        let next = index.max(number.saturating_mul(below));
-        return Ok((next / below == number).then_some(next));
+    if pair.nodes.iter().any(|node| node.pointer.is_lost()) {
+        return Ok(first_below((at, number), (level, index)));
     }
-    let pages = (one.page(cx)?, other.page(cx)?);
-    let first_child = number * SPAN;
-    let first = (index / reach).saturating_sub(first_child);
+    let [one, other] = pair.blocks();
+    let one = one.map(|pointer| cx.page(pointer)).transpose()?;
+    let other = other.map(|pointer| cx.page(pointer)).transpose()?;
+    let reach = Inode::reach(at - 1 - level);
+    let first = (index / reach).saturating_sub(number * SPAN);
     for slot in first..SPAN {
-        let pair = (
-            one.child(pages.0.as_ref(), slot, layer)?,
-            other.child(pages.1.as_ref(), slot, layer)?,
-        );
-        let found = differs_below(
-            cx,
-            layer,
-            pair,
-            (at - 1, first_child + slot),
-            (level, index),
-        )?;
+        let child = pair.child(slot, [one.as_ref(), other.as_ref()], layer)?;
+        let found = differs_below(cx, layer, child, (level, index))?;
         if found.is_some() {
             return Ok(found);
         }
-    }
-    Ok(None)
-}
-
-/// Searches the subtree of block (`at`, `number`) for a mapped block of `level` not before `index`.
-fn next_below(
-    cx: &mut LoadCx<'_>,
-    layer: Layer,
-    pointer: Pointer,
-    at: u8,
-    number: u64,
-    level: u8,
-    index: u64,
-) -> Result<Option<u64>, Stop> {
-    if pointer.is_hole() {
-        return Ok(None);
-    }
-    if at == level {
-        return Ok((number >= index).then_some(number));
-    }
-    if pointer.is_lost() {
-        // All below it is, and something.
-        let reach = Inode::reach(at - level);
-        let next = index.max(number.saturating_mul(reach));
-        return Ok((next / reach == number).then_some(next));
-    }
-    let page = cx.page(pointer)?;
-    let reach = Inode::reach(at - 1 - level);
-    let first_child = number * SPAN;
-    let mut slot = (index / reach).saturating_sub(first_child);
-    while slot < SPAN {
-        let Some(used) = Indirect(&page).next_used(slot) else {
-            break;
-        };
-        let child = Indirect(&page).pointer(used, layer)?;
-        let found = next_below(cx, layer, child, at - 1, first_child + used, level, index)?;
-        if found.is_some() {
-            return Ok(found);
-        }
-        slot = used + 1;
     }
     Ok(None)
 }
 
 #[cfg(test)]
 mod tests {
-    use everglade_format::FileId;
-
     use super::*;
     use crate::read::fixture::Shelf;
 
@@ -269,6 +395,85 @@ mod tests {
         let (outcome, wants) = shelf.load(|cx| root.pointer(cx, LAYER, 0, 4 * SPAN));
         assert!(matches!(outcome, Err(Stop::Load)));
         assert_eq!(wants, [absent]);
+    }
+
+    #[test]
+    fn below_what_is_lost_everything_counts_as_mapped_unless_it_is_checked() {
+        let mut shelf = Shelf::new();
+        let leaf = shelf.put_bytes(1);
+        let first = shelf.put_indirect(FILE, (1, 0), &[(7, leaf)]);
+        let slots = [(0, first), (2, Pointer::LOST)];
+        let pointer = shelf.put_indirect(FILE, (2, 0), &slots);
+        let root = Root { pointer, levels: 2 };
+        let next = |index| found(&shelf, |cx| root.next_mapped(cx, LAYER, 0, index));
+        assert_eq!(next(8), Some(2 * SPAN));
+        assert_eq!(next(2 * SPAN + 9), Some(2 * SPAN + 9));
+        assert_eq!(next(3 * SPAN), None);
+        let checked = |index| {
+            shelf
+                .load(|cx| root.next_checked(cx, LAYER, FILE, 0, index))
+                .0
+        };
+        assert_eq!(checked(0).expect("whole so far"), Some((7, leaf)));
+        assert!(matches!(checked(8), Err(Stop::Damaged(_))));
+    }
+
+    #[test]
+    fn a_checked_search_refuses_blocks_of_another_file() {
+        let mut shelf = Shelf::new();
+        let (root, _) = two_levels(&mut shelf);
+        let next = |file| shelf.load(|cx| root.next_checked(cx, LAYER, file, 1, 1)).0;
+        let (region, _) = next(FILE).expect("its own").expect("there is one");
+        assert_eq!(region, 2);
+        assert!(matches!(next(FileId(10)), Err(Stop::Damaged(_))));
+    }
+
+    /// What is seen of a tree, and what is asked for.
+    fn seen(shelf: &Shelf, root: Root, skipped: Pointer) -> (Vec<Pointer>, Vec<Pointer>) {
+        let place = |(level, index)| Place {
+            volume: None,
+            file: FILE,
+            level,
+            index,
+        };
+        let mut seen = Vec::new();
+        let (outcome, wants) = shelf.load(|cx| {
+            let mut gather = Gather::default();
+            let read = |_, pointer| cx.page(pointer);
+            let see = |pointer| {
+                seen.push(pointer);
+                pointer != skipped
+            };
+            root.each_block(LAYER, &mut gather, place, read, see)?;
+            gather.finish()
+        });
+        assert_eq!(outcome.is_ok(), wants.is_empty());
+        (seen, wants)
+    }
+
+    #[test]
+    fn all_blocks_of_a_tree_are_seen_level_by_level_but_not_below_what_is_skipped() {
+        let mut shelf = Shelf::new();
+        let (root, leaves) = two_levels(&mut shelf);
+        let (all, _) = seen(&shelf, root, Pointer::HOLE);
+        assert_eq!(all[0], root.pointer);
+        let [first, third] = [all[1], all[2]];
+        assert_eq!(all, [&[root.pointer, first, third], &leaves[..]].concat());
+        let (some, _) = seen(&shelf, root, first);
+        assert_eq!(some, [root.pointer, first, third, leaves[2]]);
+        let (none, _) = seen(&shelf, Root::EMPTY, Pointer::HOLE);
+        assert_eq!(none, []);
+    }
+
+    #[test]
+    fn all_that_is_missing_of_a_level_is_asked_for_at_once() {
+        let mut shelf = Shelf::new();
+        let absent = [shelf.vacant(), shelf.vacant()];
+        let slots = [(0, absent[0]), (9, absent[1])];
+        let pointer = shelf.put_indirect(FILE, (2, 0), &slots);
+        let root = Root { pointer, levels: 2 };
+        let (_, wants) = seen(&shelf, root, Pointer::HOLE);
+        assert_eq!(wants, absent);
     }
 
     #[test]

@@ -69,7 +69,8 @@ fn begin(home: &mut Home, id: FileId, mut fs: FileSystem, base: SnapshotRecord) 
     home.fs
         .file(id)
         .grow(fs.areas[0].count() * VOLUME_AREA_BLOCKS);
-    let volume = home.volumes.get_mut(&id).expect("it is being made");
+    let (site, publication) = home.site(id);
+    let volume = site.volume;
     let mut snapshots = std::mem::take(&mut volume.fs.snapshots);
     snapshots.cloning = None;
     let name = base.name.clone();
@@ -89,15 +90,12 @@ fn begin(home: &mut Home, id: FileId, mut fs: FileSystem, base: SnapshotRecord) 
     let luns = fs.luns();
     volume.fs = fs;
     volume.is_new = false;
-    let run = home.run.as_mut().expect("under way");
     let shared = volume.shared.clone();
     shared.set_base(volume.fs.snapshots.roots.base);
-    run.images.push((
-        shared.clone(),
-        name.clone(),
-        Image::new(&shared, &name, &luns),
-    ));
-    run.restored.push(Restored::new(&shared, &volume.fs));
+    let image = Image::new(&shared, &name, &luns);
+    publication.images.push((shared.clone(), name, image));
+    let restored = Restored::new(&shared, &volume.fs);
+    publication.restored.push(restored);
 }
 
 /// The base cannot be read: the volume, which is empty, goes again with the next consistency point.
@@ -106,16 +104,11 @@ fn give_up(home: &mut Home, id: FileId, reason: &str) {
     volume.fs.snapshots.cloning = None;
     volume.fs.snapshots.roots.base = None;
     let name = volume.shared.name.to_string();
-    let run = home.run.as_mut().expect("under way");
     let is_ours =
         |change: &Change| matches!(change, Change::CloneVolume { name: made, .. } if *made == name);
-    for (request, answer) in &mut run.answers {
-        if is_ours(&request.change) && answer.is_ok() {
-            *answer = Err(Error::Unavailable(format!(
-                "the snapshot cannot be read, and nothing was cloned: {reason}"
-            )));
-        }
-    }
+    let reason = format!("the snapshot cannot be read, and nothing was cloned: {reason}");
+    home.under_way()
+        .refuse(is_ours, &Error::Unavailable(reason));
     // First, before somebody gives it another name.
     home.requests
         .push_front(Request::of_nobody(Change::DeleteVolume { name }));

@@ -40,20 +40,22 @@ use everglade_format::{
 };
 
 use crate::alloc::filesystem::FileSystem;
-use crate::alloc::references::{prepare_release, release};
 use crate::background::lun_clone;
 use crate::background::shrink::CHANGED_MAX;
 use crate::change::{Change, Error};
 use crate::holders::alone::alone_with;
 use crate::holders::history::Node;
-use crate::holders::lun_restore::{Bits, LunRestore, Pair, Side, Stage, Walk};
+use crate::holders::lun_restore::{Bits, LunRestore, Stage, Walk};
 use crate::holders::table::Created;
 use crate::home::aggregate::Home;
 use crate::home::find::{check_new, check_room, find, live};
-use crate::home::publication::Restored;
+use crate::home::publication::{Publication, Restored};
+use crate::home::site::Site;
 use crate::pool::image;
 use crate::pool::volume::{Lun, Volume};
 use crate::read::load::{Gather, LoadCx, Stop};
+use crate::read::root::Root;
+use crate::read::walk::Pair;
 use crate::tree::{File, Lost};
 
 /// Pairs of blocks compared in one step.
@@ -142,13 +144,13 @@ pub(crate) fn begin(
 
 /// Compares the two trees, once the volume's image is sealed. Changes nothing.
 pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<Step, Stop> {
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    let (site, _) = home.site(id);
+    let volume = site.volume;
     let Some(restore) = &mut volume.fs.snapshots.lun else {
         return Ok(Step::Nothing);
     };
     // What was just written is read again, perhaps from the devices.
-    let run = home.run.as_mut().expect("under way");
-    run.writer.finish(&home.aggregate.media)?;
+    site.writer.finish(&site.aggregate.media)?;
     let (target, file) = (restore.target, restore.file);
     let mut walk = match std::mem::replace(&mut restore.stage, Stage::Asked) {
         Stage::Walk(walk) => walk,
@@ -157,8 +159,9 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
             Err(stop) => return give_up_if_failed(home, id, stop),
         },
     };
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
-    let mut limit = maps_max(home.aggregate.space.reserve());
+    let (mut site, _) = home.site(id);
+    let fs = &mut site.volume.fs;
+    let mut limit = maps_max(site.aggregate.space.reserve());
     if walk.may_share {
         limit = (limit / COUNTS_OF_MAP).max(1);
     }
@@ -174,16 +177,16 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
         return Ok(Step::Nothing);
     }
     if let Err(stop) = outcome {
-        let restore = volume.fs.snapshots.lun.as_mut().expect("found above");
+        let restore = fs.snapshots.lun.as_mut().expect("found above");
         restore.stage = Stage::Walk(walk);
         return give_up_if_failed(home, id, stop);
     }
     let is_counted = walk.pairs.is_empty() && walk.may_share;
     if walk.pairs.is_empty()
         && !is_counted
-        && let Err(stop) = number_counts(&mut walk, &volume.fs, cx)
+        && let Err(stop) = number_counts(&mut walk, fs, cx)
     {
-        let restore = volume.fs.snapshots.lun.as_mut().expect("found above");
+        let restore = fs.snapshots.lun.as_mut().expect("found above");
         restore.stage = Stage::Walk(walk);
         return give_up_if_failed(home, id, stop);
     }
@@ -195,7 +198,7 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
         return Ok(Step::Nothing);
     }
     let has_more = walk.maps.range(walk.looked_at.0..).next().is_some();
-    let restore = volume.fs.snapshots.lun.as_mut().expect("found above");
+    let restore = fs.snapshots.lun.as_mut().expect("found above");
     if !walk.pairs.is_empty() || !is_counted && has_more {
         restore.stage = Stage::Walk(walk);
         return Ok(Step::Again);
@@ -206,7 +209,7 @@ pub(crate) fn walk(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
         inode: walk.inode,
         maps: walk.maps,
     };
-    volume.note_lost(&home.aggregate, file, walk.unreadable);
+    site.note_lost(file, walk.unreadable);
     Ok(Step::Done)
 }
 
@@ -264,20 +267,12 @@ fn first_pair(
         return Err(Damage::new("inode levels", "at least 1", 0).into());
     }
     let counts = image::find_inode(&inodes, cx, REFCOUNTS)?;
-    let now = fs
-        .files
-        .get(&file)
-        .map_or(Side::NONE, |file| Side::of(&file.inode));
-    let then = Side::of(&inode);
-    let level = now.level.max(then.level);
+    let now = fs.files.get(&file);
+    let now = now.map_or(Root::EMPTY, |file| Root::of(&file.inode));
+    let then = Root::of(&inode);
     Ok(Walk {
         inode,
-        pairs: vec![Pair {
-            level,
-            index: 0,
-            now,
-            then,
-        }],
+        pairs: vec![Pair::of(now, then, 0)],
         maps: BTreeMap::new(),
         may_share: fs.has_counts || counts.is_some(),
         looked_at: (0, 0),
@@ -306,18 +301,11 @@ fn compare_some(walk: &mut Walk, cx: &mut LoadCx<'_>, file: FileId) -> Result<()
 
 /// Compares one pair; what is below comes later.
 fn compare(walk: &mut Walk, cx: &mut LoadCx<'_>, file: FileId, pair: Pair) -> Result<(), Stop> {
-    let Pair {
-        level,
-        index,
-        now,
-        then,
-    } = pair;
-    let is_same = now.level == then.level
-        && (now.pointer.vvbn, now.pointer.tag) == (then.pointer.vvbn, then.pointer.tag);
-    if is_same {
+    if pair.is_same() {
         return Ok(());
     }
-    let (before, after) = (now.at(level), then.at(level));
+    let (level, index) = (pair.level, pair.index);
+    let [before, after] = pair.blocks();
     let mut children = Vec::new();
     if level > 0 {
         let mut gather = Gather::default();
@@ -354,17 +342,11 @@ fn compare(walk: &mut Walk, cx: &mut LoadCx<'_>, file: FileId, pair: Pair) -> Re
             }
         };
         for slot in 0..SPAN {
-            let now = now.child(level, slot, index, before_page.as_deref())?;
-            let then = then.child(level, slot, index, after_page.as_deref())?;
-            if now.pointer.is_hole() && then.pointer.is_hole() {
-                continue;
+            let pages = [before_page.as_ref(), after_page.as_ref()];
+            let child = pair.child(slot, pages, Layer::Volume)?;
+            if !child.nodes.iter().all(|node| node.pointer.is_hole()) {
+                children.push(child);
             }
-            children.push(Pair {
-                level: level - 1,
-                index: index * SPAN + slot,
-                now,
-                then,
-            });
         }
     }
     // From here on nothing stops.
@@ -409,20 +391,15 @@ fn give_up_if_failed(home: &mut Home, id: FileId, stop: Stop) -> Result<Step, St
 
 /// Ends the restore as if nothing had been asked for.
 fn give_up(home: &mut Home, id: FileId, reason: Error) {
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    let volume = home.site(id).0.volume;
     volume.fs.snapshots.lun = None;
     let safety = volume.fs.snapshots.created.pop();
     assert!(safety.is_some(), "a restore takes a safety snapshot");
     let name = volume.shared.name.to_string();
     volume.shared.is_paused.store(false, Ordering::Release);
-    let run = home.run.as_mut().expect("under way");
     let is_ours =
         |change: &Change| matches!(change, Change::RestoreLun { volume, .. } if *volume == name);
-    for (request, answer) in &mut run.answers {
-        if is_ours(&request.change) && answer.is_ok() {
-            *answer = Err(reason.clone());
-        }
-    }
+    home.under_way().refuse(is_ours, &reason);
 }
 
 /// The safety snapshot is complete: what is known of blocks of the active map is not true any more.
@@ -433,8 +410,9 @@ pub(crate) fn begin_swap(fs: &mut FileSystem) {
 
 /// Changes some map blocks, and in the end gives the LUN its tree.
 pub(crate) fn swap(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<Step, Stop> {
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
-    let restore = volume.fs.snapshots.lun.as_mut().expect("it was walked");
+    let seconds = home.wall_seconds;
+    let (mut site, _) = home.site(id);
+    let restore = lun_of(&mut site);
     let mut stage = std::mem::replace(&mut restore.stage, Stage::Swapped);
     let Stage::Swap {
         inode,
@@ -445,44 +423,49 @@ pub(crate) fn swap(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
         unreachable!("swapping comes after walking")
     };
     let target = restore.target;
-    let outcome = swap_some(home, cx, id, target, maps);
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
-    let restore = volume.fs.snapshots.lun.as_mut().expect("it was walked");
+    let outcome = swap_some(&mut site, cx, seconds, target, maps);
+    let restore = lun_of(&mut site);
     if outcome.is_err() || !maps.is_empty() {
         restore.stage = stage;
         return outcome.map(|()| Step::Again);
     }
     let name = restore.name.clone();
     let (inode, has_gained) = (inode.clone(), *has_gained);
-    put(&mut volume.fs, inode, name);
+    let fs = &mut site.volume.fs;
+    put(fs, inode, name);
     if has_gained && !planted::is(Bug::LunRestoreForgetsEdge) {
-        let has_room = volume.fs.snapshots.descend_from(target);
+        let has_room = fs.snapshots.descend_from(target);
         assert!(has_room, "the safety snapshot took over all edges but one");
     }
-    volume.fs.snapshots.set_changed();
+    fs.snapshots.set_changed();
     Ok(Step::Done)
 }
 
+fn lun_of<'a>(site: &'a mut Site<'_>) -> &'a mut LunRestore {
+    let restore = site.volume.fs.snapshots.lun.as_mut();
+    restore.expect("it was walked")
+}
+
 fn swap_some(
-    home: &mut Home,
+    site: &mut Site<'_>,
     cx: &mut LoadCx<'_>,
-    id: FileId,
+    seconds: u64,
     target: SnapshotId,
     maps: &mut BTreeMap<u64, Bits>,
 ) -> Result<(), Stop> {
-    let run = home.run.as_ref().expect("under way");
-    let stamp = (run.number, home.wall_seconds);
+    let stamp = (site.cp, seconds);
     // Load.
     let mut gather = Gather::default();
     let mut alone = Vec::new();
     for (block, bits) in maps.iter().take(STEP_MAPS) {
-        let fs = &mut home.volumes.get_mut(&id).expect("active volumes exist").fs;
+        let fs = &mut site.volume.fs;
         fs.map().grow(block + 1);
-        gather.add(fs.prepare_map(Some(&mut home.fs), cx, *block));
+        gather.add(fs.prepare_map(Some(site.below), cx, *block));
         for bit in bitmap::ones(&bits.lost) {
             let vvbn = Vvbn(block * BITS_PER_BLOCK + bit);
-            gather.add(prepare_release(&mut home.fs, fs, id, cx, vvbn));
+            gather.add(site.prepare_release(cx, vvbn));
         }
+        let fs = &mut site.volume.fs;
         // What another LUN has already is shared with it.
         let active = gather.add(fs.images().active_bits(cx, *block));
         for bit in active.iter().flat_map(|active| shared(bits, active)) {
@@ -496,13 +479,18 @@ fn swap_some(
     // Modify.
     for alone in alone {
         let (block, bits) = maps.pop_first().expect("looked at above");
-        let fs = &mut home.volumes.get_mut(&id).expect("active volumes exist").fs;
-        let active = fs.map().peek(0, block).map(|page| Box::new(**page));
+        let active = site
+            .volume
+            .fs
+            .map()
+            .peek(0, block)
+            .map(|page| Box::new(**page));
         let active = active.expect("the map block was prepared");
         for bit in bitmap::ones(&bits.lost) {
             let vvbn = Vvbn(block * BITS_PER_BLOCK + bit);
-            release(&mut home.fs, fs, id, vvbn);
+            site.release(vvbn);
         }
+        let fs = &mut site.volume.fs;
         let mut gained = 0;
         for bit in bitmap::ones(&bits.gained) {
             let vvbn = block * BITS_PER_BLOCK + bit;
@@ -548,8 +536,8 @@ fn put(fs: &mut FileSystem, inode: Inode, name: String) {
 }
 
 /// Nothing of a restore is left to do but to show it to clients.
-pub(crate) fn finish(home: &mut Home, id: FileId) {
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+pub(crate) fn finish(site: &mut Site<'_>, publication: &mut Publication) {
+    let volume = &mut *site.volume;
     let Some(restore) = volume.fs.snapshots.lun.take() else {
         return;
     };
@@ -557,8 +545,8 @@ pub(crate) fn finish(home: &mut Home, id: FileId) {
         matches!(restore.stage, Stage::Swapped),
         "a LUN was restored by halves"
     );
-    let run = home.run.as_mut().expect("under way");
-    run.restored.push(Restored::new(&volume.shared, &volume.fs));
+    let restored = Restored::new(&volume.shared, &volume.fs);
+    publication.restored.push(restored);
 }
 
 /// True while the first of the two images is being sealed.

@@ -30,13 +30,14 @@ use crate::alloc::filesystem::FileSystem;
 use crate::alloc::named::load_file_system;
 use crate::change::{Change, Error};
 use crate::home::aggregate::Home;
-use crate::home::publication::Restored;
+use crate::home::publication::{Publication, Restored};
+use crate::home::site::Site;
 use crate::read::load::{LoadCx, Stop};
 
 /// Reads the target's inodes, once in the consistency point. A target that cannot be read ends the
 /// restore.
 pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<(), Stop> {
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+    let volume = home.site(id).0.volume;
     let Some(target) = volume.fs.snapshots.restoring else {
         return Ok(());
     };
@@ -62,20 +63,15 @@ pub(crate) fn prepare(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Resul
             volume.shared.images_mut().extend(kept);
             let name = volume.shared.name.to_string();
             volume.shared.is_paused.store(false, Ordering::Release);
-            let run = home.run.as_mut().expect("under way");
-            let refused = |change: &Change| match change {
+            let is_ours = |change: &Change| match change {
                 Change::RestoreVolume { volume, .. } | Change::RollBackVolume { volume, .. } => {
                     *volume == name
                 }
                 _ => false,
             };
-            for (request, answer) in &mut run.answers {
-                if refused(&request.change) && answer.is_ok() {
-                    *answer = Err(Error::Unavailable(format!(
-                        "the snapshot cannot be read, and nothing was changed: {error}"
-                    )));
-                }
-            }
+            let reason = format!("the snapshot cannot be read, and nothing was changed: {error}");
+            home.under_way()
+                .refuse(is_ours, &Error::Unavailable(reason));
             Ok(())
         }
         Err(stop) => Err(stop),
@@ -108,8 +104,8 @@ pub(crate) fn load(
 }
 
 /// The restored image takes the place of the one that was just sealed.
-pub(crate) fn switch(home: &mut Home, id: FileId) {
-    let volume = home.volumes.get_mut(&id).expect("active volumes exist");
+pub(crate) fn switch(site: &mut Site<'_>, publication: &mut Publication) {
+    let volume = &mut *site.volume;
     let Some(mut next) = volume.next.take() else {
         return;
     };
@@ -137,6 +133,6 @@ pub(crate) fn switch(home: &mut Home, id: FileId) {
     next.areas = vec![Areas::new(now.count(), VOLUME_AREA_BLOCKS, now.frontier())];
     // Areas lent to the cursors of the image before are known to nobody now, and will be searched.
     volume.fs = *next;
-    let run = home.run.as_mut().expect("under way");
-    run.restored.push(Restored::new(&volume.shared, &volume.fs));
+    let restored = Restored::new(&volume.shared, &volume.fs);
+    publication.restored.push(restored);
 }

@@ -1,8 +1,9 @@
 //! A file inside a consistency point: its inode and the blocks changed so far (C-07, D-25).
 //!
 //! ```text
-//! clean ──modify()──▶ changed ──assign()──▶ placed ──seal()──▶ written, clean
-//!                        └──prune()/punch()──▶ gone (its old place is the caller's to free)
+//! clean ──modify()──▶ changed ──place()──▶ placed ──seal()──▶ written, clean
+//!                        ├──take_out()──▶ a cleaner's ──put_in()──▶ written, clean, or gone
+//!                        └──prune()/remove_…()──▶ gone (its old place is the caller's to free)
 //! ```
 //!
 //! 1. If a block is changed, so are all its ancestors; so sealing in ascending (level, index) order
@@ -20,10 +21,11 @@ use everglade_env::{BLOCK_SIZE, Page, PageRef};
 use everglade_format::indirect::BlockKind;
 use everglade_format::metafile::{self, METAFILES, NOTES, TOP_AREAS};
 use everglade_format::{
-    CpNumber, FileId, Header, Indirect, IndirectMut, Inode, Kind, Layer, Pointer, SPAN, TagKey,
+    CpNumber, FileId, Header, Indirect, IndirectMut, Inode, Kind, Layer, Pointer, SPAN, Tag, TagKey,
 };
 
-use crate::read::load::{LoadCx, Place, Stop};
+use crate::read::load::{Gather, LoadCx, Place, Stop};
+use crate::read::root::Root;
 use crate::tree::changed::Blocks;
 use crate::tree::position::Position;
 
@@ -449,37 +451,30 @@ impl File {
         freed
     }
 
-    /// Empties the tree. Returns every block it had, leaves and indirect ones.
-    pub(crate) fn clear(&mut self, cx: &mut LoadCx<'_>) -> Result<Vec<Pointer>, Stop> {
+    /// Every block of the tree, leaves and indirect ones, before any of it is changed.
+    pub(crate) fn all_blocks(&self, cx: &mut LoadCx<'_>) -> Result<Vec<Pointer>, Stop> {
         assert!(
             self.changed.is_empty(),
-            "{:?} is cleared before it is changed",
+            "blocks of {:?} are listed before it is changed",
             self.inode.id
         );
-        let mut blocks = Vec::new();
-        let mut row = vec![(0, self.inode.root)];
-        for level in (0..=self.inode.levels).rev() {
-            row.retain(|(_, pointer)| !pointer.is_hole());
-            blocks.extend(row.iter().map(|(_, pointer)| *pointer));
-            if level > 0 {
-                let mut next = Vec::new();
-                for (index, pointer) in row {
-                    let place = self.place_of((level, index));
-                    let below = |stop: Stop| stop.at(place, pointer);
-                    let page = self.node(cx, (level, index), pointer).map_err(below)?;
-                    for slot in 0..SPAN {
-                        let child = Indirect(&page).pointer(slot, self.layer);
-                        let child = child.map_err(|damage| below(damage.into()))?;
-                        next.push((index * SPAN + slot, child));
-                    }
-                }
-                row = next;
-            }
-        }
+        let (mut blocks, mut gather) = (Vec::new(), Gather::default());
+        let see = |pointer| {
+            blocks.push(pointer);
+            true
+        };
+        Root::of(&self.inode).each_block(
+            self.layer,
+            &mut gather,
+            |position| self.place_of(position),
+            |position, pointer| self.node(cx, position, pointer),
+            see,
+        )?;
+        gather.finish()?;
         Ok(blocks)
     }
 
-    /// Forgets the tree after its blocks were taken over with [`File::clear`].
+    /// Forgets the tree after its blocks were taken over ([`File::all_blocks`]).
     pub(crate) fn reset(&mut self) {
         assert!(
             self.changed.is_empty(),
@@ -558,21 +553,37 @@ impl File {
             .remove(position)
             .expect("only changed blocks are sealed");
         let mut pointer = new.expect("a block is sealed after it was placed");
-        if let Some(kind) = self.header_kind(level) {
-            let index =
-                u32::try_from(index).expect("a tree has fewer than 2^32 blocks with headers");
-            Header {
-                kind,
-                level,
-                cp,
-                file: self.inode.id,
-                index,
-            }
-            .encode(&mut page);
-        }
-        pointer.tag = key.tag(&page);
+        pointer.tag = match self.header_kind(level) {
+            Some(kind) => seal_headed(&mut page, kind, (self.inode.id, position), cp, key),
+            None => key.tag(&page),
+        };
         self.set_parent(level, index, pointer);
         (pointer, page.freeze())
+    }
+
+    /// Moves an indirect block that is changed and has no place out of the file, to a cleaner, with
+    /// its old place. Before anything else happens to the file it comes back with
+    /// [`File::put_in`].
+    pub(crate) fn take_out(&mut self, position: Position) -> (Page, Pointer) {
+        assert!(position.0 > 0, "cleaners get indirect blocks");
+        let changed = self.changed.remove(position);
+        let Changed { page, old, new } = changed.expect("the caller made the block changed");
+        assert!(
+            new.is_none(),
+            "{position:?} of {:?} is cleaned after it was placed",
+            self.inode.id
+        );
+        (page, old)
+    }
+
+    /// What a cleaner made of a block: it is sealed and this is its pointer, or nothing is left
+    /// below it.
+    pub(crate) fn put_in(&mut self, (level, index): Position, pointer: Option<Pointer>) {
+        self.inode_changed = true;
+        if pointer.is_none() {
+            self.inode.blocks -= 1;
+        }
+        self.set_parent(level, index, pointer.unwrap_or(Pointer::HOLE));
     }
 
     fn set_parent(&mut self, level: u8, index: u64, pointer: Pointer) {
@@ -612,6 +623,36 @@ impl File {
     pub(crate) fn id(&self) -> FileId {
         self.inode.id
     }
+}
+
+/// Finishes an indirect block whose slots are complete. Returns its tag.
+pub(crate) fn seal_indirect(
+    page: &mut Page,
+    layer: Layer,
+    place: (FileId, Position),
+    cp: CpNumber,
+    key: &TagKey,
+) -> Tag {
+    seal_headed(page, BlockKind::indirect(layer), place, cp, key)
+}
+
+fn seal_headed(
+    page: &mut Page,
+    kind: BlockKind,
+    (file, (level, index)): (FileId, Position),
+    cp: CpNumber,
+    key: &TagKey,
+) -> Tag {
+    let index = u32::try_from(index).expect("a tree has fewer than 2^32 blocks with headers");
+    let header = Header {
+        kind,
+        level,
+        cp,
+        file,
+        index,
+    };
+    header.encode(page);
+    key.tag(page)
 }
 
 impl File {
