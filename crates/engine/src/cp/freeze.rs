@@ -15,9 +15,10 @@ use everglade_format::{FileId, SPAN};
 use everglade_journal::Position;
 
 use crate::admin::execute as admin;
-use crate::background::split;
+use crate::background::turns;
 use crate::change;
 use crate::home::aggregate::Home;
+use crate::home::ledger::Target;
 use crate::home::run::{Job, Phase, Run};
 use crate::media::writer::Writer;
 use crate::pool::aggregate::State;
@@ -81,6 +82,8 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
             .filter(|(_, v)| v.fs.is_changed() || v.is_new)
             .map(|(id, _)| *id),
     );
+    home.ledger
+        .begin(context.reclaim_regions, context.reclaim_budget);
     home.run = Some(Run {
         number,
         cleaned: 0,
@@ -90,13 +93,7 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
         frozen,
         plan: VecDeque::new(),
         active,
-        reclaim_regions: context.reclaim_regions,
-        reclaim_budget: context.reclaim_budget,
-        cloned_regions: 0,
-        cloning_waits: false,
         new_luns: Vec::new(),
-        split_budget: split::budget(context.reclaim_regions),
-        splitting: None,
         create_scan: context.create_scan,
         roots: Vec::new(),
         images: Vec::new(),
@@ -146,15 +143,10 @@ pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
             regions: regions.into(),
         });
     }
-    // Volumes with deleted LUNs or snapshots, and those being split, are worked on in every
-    // consistency point until those are gone.
-    let is_short = home.aggregate.space.is_short();
-    let may_copy = split::may_copy(&home.aggregate.space, home.fs.area_blocks);
-    run.active.extend(
-        home.volumes
-            .iter()
-            .filter(|(_, v)| v.fs.has_leftovers(is_short, may_copy))
-            .map(|(id, _)| *id),
-    );
+    // Volumes that background passes have work for take part in every consistency point.
+    let volumes = home.volumes.keys().copied();
+    let due = volumes.filter(|id| turns::has_work_for(home, Target::Volume(*id)));
+    let due: Vec<FileId> = due.collect();
+    home.run.as_mut().expect("under way").active.extend(due);
     Ok(())
 }

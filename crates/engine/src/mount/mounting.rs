@@ -287,6 +287,7 @@ impl Mounting {
             requests: VecDeque::new(),
             arrived: VecDeque::new(),
             run: None,
+            ledger: Default::default(),
             replaying: None,
             is_pressed: false,
             last_begin: 0,
