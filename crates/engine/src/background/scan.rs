@@ -24,9 +24,9 @@
 //! entries go a few at a time.
 //!
 //! **Pace.** A consistency point has a budget for background passes ([`crate::background::turns`]).
-//! An operator may hold the scans of a volume back to a part of that, or let them rest. The volume's
-//! superblock says so, so it lasts. While the pool is short of space, scans run at full pace
-//! regardless: clients wait for the space that scans free.
+//! An operator may hold the scans of a volume back to a part of that, or let them rest. The
+//! volume's superblock says so, so it lasts. While the pool is short of space, scans run at full
+//! pace regardless: clients wait for the space that scans free.
 //!
 //! 1. Cursor and effects are committed together, so a pass goes on after a restart where it was.
 //! 2. A vvbn that was released in a consistency point is not allocated in it.

@@ -3,10 +3,10 @@
 //!
 //! | pass | gives space back | budget |
 //! | --- | --- | --- |
-//! | [`lun_clone`] | no | its own: half of the purse beside it |
-//! | [`shrink`] | yes | the purse |
+//! | [`lun_clone`](crate::background::lun_clone) | no | its own: half of the purse beside it |
+//! | [`shrink`](crate::background::shrink) | yes | the purse |
 //! | [`scan`] | yes | the purse, by the pace of the volume |
-//! | [`split`] | no | the purse, and at most [`split::budget`] blocks |
+//! | [`split`](crate::background::split) | no | the purse, and at most a sixteenth of its blocks, or 32 MiB |
 //!
 //! 1. Passes with a budget of their own come first, in the order of the table.
 //! 2. The others share the purse in equal parts, step by step, as far as each has something to do:
@@ -27,8 +27,6 @@ use crate::background::pass::{Budget, Pass, Room};
 use crate::background::scan::{self, Scans};
 use crate::background::shrink::Shrink;
 use crate::background::split::Splits;
-#[cfg(doc)]
-use crate::background::{lun_clone, shrink, split};
 use crate::home::aggregate::Home;
 use crate::home::ledger::{Ledger, Target};
 use crate::read::load::{LoadCx, Stop};

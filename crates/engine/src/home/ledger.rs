@@ -7,11 +7,12 @@
 //! anything is left, so the purse is exceeded by less than one step.
 //!
 //! **Fairness.** Start-time fair queueing, once between passes and once between the targets of each
-//! pass. A key's *start* is what it was charged so far, but not less than the queue's clock, and the
-//! clock is the start of whoever was served last. The lowest start is next; of equal ones, the first
-//! in the caller's order.
+//! pass. The *start* of a key is what the key was charged so far, but at least the queue's clock.
+//! The clock is the start of the key that was served last. The lowest start is next; of equal
+//! starts, the first in the caller's order.
 //!
-//! 1. Of two keys that both want all the time, neither is ahead of the other by more than one step.
+//! 1. Of two keys that both want all the time, neither is ahead of the other by more than one step
+//!    of each.
 //! 2. A key that did not want for a while begins at the clock: it has saved nothing up.
 //! 3. The queues outlive the consistency point. So turns rotate even if a consistency point has
 //!    budget for one step.
