@@ -199,7 +199,9 @@ mod tests {
     proptest! {
         /// Lemma 1 and definition 1, against sets of numbers.
         #[test]
-        fn a_number_is_allocatable_if_it_is_free_now_and_was_at_the_last_commit(events in events()) {
+        fn a_number_is_allocatable_if_it_is_free_and_was_at_the_last_commit(
+            events in events(),
+        ) {
             let (mut map, mut safe) = (map(), SafeCopies::default());
             let (mut used, mut withheld) = (BTreeSet::new(), BTreeSet::new());
             for event in events {
@@ -208,7 +210,8 @@ mod tests {
                         let to = (from / BITS_PER_BLOCK + 1) * BITS_PER_BLOCK;
                         let to = to.min(BITS_PER_BLOCK + 12);
                         let found = safe.first_free(&map, from, to);
-                        let mut free = (from..to).filter(|it| !used.contains(it) && !withheld.contains(it));
+                        let is_free = |it: &u64| !used.contains(it) && !withheld.contains(it);
+                        let mut free = (from..to).filter(is_free);
                         prop_assert_eq!(found, free.next());
                         if let Some(number) = found {
                             safe.allocate(&mut map, number);
@@ -216,7 +219,8 @@ mod tests {
                         }
                     }
                     Event::Free(which) if !used.is_empty() => {
-                        let number = *used.iter().nth(which % used.len()).expect("below the length");
+                        let number = used.iter().nth(which % used.len());
+                        let number = *number.expect("below the length");
                         safe.free(&mut map, number);
                         used.remove(&number);
                         withheld.insert(number);
@@ -237,8 +241,10 @@ mod tests {
                         withheld.clear();
                     }
                 }
-                let bits = |block| map.peek(0, block).expect("changed");
-                let in_map = |it: &u64| bitmap::is_set(bits(it / BITS_PER_BLOCK), it % BITS_PER_BLOCK);
+                let in_map = |it: &u64| {
+                    let page = map.peek(0, it / BITS_PER_BLOCK).expect("changed");
+                    bitmap::is_set(page, it % BITS_PER_BLOCK)
+                };
                 let numbers = (BITS_PER_BLOCK - 12)..(BITS_PER_BLOCK + 12);
                 prop_assert_eq!(numbers.filter(in_map).collect::<BTreeSet<_>>(), used.clone());
             }

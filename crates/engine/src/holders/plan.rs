@@ -302,6 +302,24 @@ mod tests {
     }
 
     #[test]
+    fn a_branch_of_victims_is_not_skipped_for_what_is_at_its_ends() {
+        // 1 ← 2 ← {3, active}: 2 and 3 go, and 3 has blocks that nobody else has.
+        let tree = [(1, None), (2, Some(1)), (3, Some(2))];
+        let tree = tree.map(|(id, parent)| (SnapshotId(id), parent.map(SnapshotId)));
+        let history = History::new(tree, [], Some(SnapshotId(2)));
+        let place = |node| match node {
+            Node::Snapshot(SnapshotId(3)) => Some(Place::At(8)),
+            _ => Some(Place::At(7)),
+        };
+        for plan in [
+            Plan::subtraction(&history, &ids([2, 3])),
+            Plan::addition(&history, &ids([2, 3])),
+        ] {
+            assert!(!plan.changes_nothing(2, place), "{:?}", plan.way);
+        }
+    }
+
+    #[test]
     fn a_victim_without_bits_changes_nothing_by_subtraction() {
         let plan = Plan::subtraction(&chain(3), &ids([2]));
         let empty = |node| match node {

@@ -83,17 +83,22 @@ fn extents_take_turns_by_the_chunk() {
 #[test]
 fn what_was_freed_behind_a_cursor_is_found_before_the_aggregate_is_full() {
     let mut fs = file_system(Layer::Aggregate, 1024, &[(0, 1)]);
-    let first = take(&mut fs, Purpose::Data, 600).expect("there is space");
+    let first = take(&mut fs, Purpose::Data, 300).expect("there is space");
     for number in &first[10..30] {
         free(&mut fs, *number);
     }
-    let rest = take(&mut fs, Purpose::Data, 1023 - 600).expect("there is space");
-    assert_eq!(rest.len(), 423);
-    let full = take(&mut fs, Purpose::Data, 1);
-    assert!(matches!(full, Err(Stop::Failed(Error::NoSpace))), "not yet");
     end_cp(&mut fs);
-    let again = take(&mut fs, Purpose::Metadata, 20).expect("they are free now");
-    assert_eq!(again, first[10..30]);
+    let rest = take(&mut fs, Purpose::Data, 723 + 20).expect("the area is looked through again");
+    assert_eq!(rest[723..], first[10..30]);
+    free(&mut fs, 500);
+    let full = take(&mut fs, Purpose::Data, 1);
+    assert!(
+        matches!(full, Err(Stop::Failed(Error::NoSpace))),
+        "not in this consistency point"
+    );
+    end_cp(&mut fs);
+    let again = take(&mut fs, Purpose::Metadata, 1).expect("it is free now");
+    assert_eq!(again, [500]);
 }
 
 #[test]
@@ -262,7 +267,7 @@ proptest! {
                         Err(Stop::Failed(Error::NoSpace)) => {
                             let other = if data { &fs.meta } else { &fs.data };
                             let left = total - 1 - used.len() - freed.len() - other.stock.len();
-                            prop_assert!(left < count, "{} are free, and {} were refused", left, count);
+                            prop_assert!(left < count, "{} of {} are free", left, count);
                         }
                         Err(stop) => prop_assert!(false, "{:?}", stop),
                     }
