@@ -27,7 +27,7 @@
 //! | `alloc` | the file system under change; which numbers are used and freed |
 //! | `mend` | damaged metadata is derived from the rest |
 //! | `home` | what one aggregate's consistency points own: `Home`, `Run`, publication |
-//! | `background` | passes that follow a request: shrink, scan, split, LUN clone |
+//! | `background` | passes that follow a request: shrink, scan, split, LUN clone; their turns |
 //! | `snapshot` | what a consistency point does to images: restore, LUN restore, clone |
 //! | `admin` | the verbs of administrators, executed in the freeze |
 //! | `ops` | client operations |

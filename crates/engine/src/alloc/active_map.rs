@@ -88,8 +88,12 @@ impl SafeCopies {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use everglade_format::metafile::ACTIVE_MAP;
     use everglade_format::{CpNumber, Inode, Kind, Layer};
+
+    use proptest::prelude::*;
 
     use super::*;
     use crate::read::fixture::Shelf;
@@ -165,5 +169,85 @@ mod tests {
     fn a_search_stays_in_one_map_block() {
         let (map, safe) = (map(), SafeCopies::default());
         safe.first_free(&map, BITS_PER_BLOCK - 1, BITS_PER_BLOCK + 1);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Event {
+        /// The first free number from here on.
+        Allocate(u64),
+        /// One of those in use.
+        Free(usize),
+        Adopt(u64),
+        /// A snapshot that held it is released.
+        Withhold(u64),
+        Commit,
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        // Both sides of the border of two map blocks.
+        let number = (BITS_PER_BLOCK - 12)..(BITS_PER_BLOCK + 12);
+        let event = prop_oneof![
+            4 => number.clone().prop_map(Event::Allocate),
+            3 => any::<usize>().prop_map(Event::Free),
+            1 => number.clone().prop_map(Event::Adopt),
+            1 => number.prop_map(Event::Withhold),
+            1 => Just(Event::Commit),
+        ];
+        prop::collection::vec(event, 0..80)
+    }
+
+    proptest! {
+        /// Lemma 1 and definition 1, against sets of numbers.
+        #[test]
+        fn a_number_is_allocatable_if_it_is_free_and_was_at_the_last_commit(
+            events in events(),
+        ) {
+            let (mut map, mut safe) = (map(), SafeCopies::default());
+            let (mut used, mut withheld) = (BTreeSet::new(), BTreeSet::new());
+            for event in events {
+                match event {
+                    Event::Allocate(from) => {
+                        let to = (from / BITS_PER_BLOCK + 1) * BITS_PER_BLOCK;
+                        let to = to.min(BITS_PER_BLOCK + 12);
+                        let found = safe.first_free(&map, from, to);
+                        let is_free = |it: &u64| !used.contains(it) && !withheld.contains(it);
+                        let mut free = (from..to).filter(is_free);
+                        prop_assert_eq!(found, free.next());
+                        if let Some(number) = found {
+                            safe.allocate(&mut map, number);
+                            used.insert(number);
+                        }
+                    }
+                    Event::Free(which) if !used.is_empty() => {
+                        let number = used.iter().nth(which % used.len());
+                        let number = *number.expect("below the length");
+                        safe.free(&mut map, number);
+                        used.remove(&number);
+                        withheld.insert(number);
+                    }
+                    // Only what a snapshot holds is adopted, and nobody can have freed that.
+                    Event::Adopt(number) if !withheld.contains(&number) => {
+                        prop_assert_eq!(safe.adopt(&mut map, number), used.insert(number));
+                    }
+                    Event::Withhold(number) if !used.contains(&number) => {
+                        let block = number / BITS_PER_BLOCK;
+                        let bits = **map.peek(0, block).expect("changed");
+                        safe.withhold(&bits, block, number);
+                        withheld.insert(number);
+                    }
+                    Event::Free(_) | Event::Adopt(_) | Event::Withhold(_) => {}
+                    Event::Commit => {
+                        safe.drop_all();
+                        withheld.clear();
+                    }
+                }
+                let in_map = |it: &u64| {
+                    let page = map.peek(0, it / BITS_PER_BLOCK).expect("changed");
+                    bitmap::is_set(page, it % BITS_PER_BLOCK)
+                };
+                let numbers = (BITS_PER_BLOCK - 12)..(BITS_PER_BLOCK + 12);
+                prop_assert_eq!(numbers.filter(in_map).collect::<BTreeSet<_>>(), used.clone());
+            }
+        }
     }
 }

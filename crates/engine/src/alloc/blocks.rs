@@ -740,3 +740,6 @@ fn used_by_area(bits: &Block, area_blocks: u64) -> Vec<u64> {
         .map(|index| bitmap::count(bits, index * area_blocks, (index + 1) * area_blocks))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

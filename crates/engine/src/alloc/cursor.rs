@@ -77,6 +77,8 @@ pub(crate) fn chunk_end(number: u64, volume: bool) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -114,5 +116,36 @@ mod tests {
         cursor.stock.extend([300, 590]);
         assert_eq!(cursor.put_back(256), [(0, 1)]);
         assert_eq!(cursor.open[0].map(|area| area.next), Some(590));
+    }
+
+    #[test]
+    fn the_lowest_number_in_stock_is_looked_at_again_and_those_ahead_stay() {
+        let mut cursor = Cursor::new(2);
+        let area = |extent, next, end| OpenArea {
+            extent,
+            area: 0,
+            next,
+            end,
+        };
+        cursor.open = vec![Some(area(0, 512, 1024)), Some(area(1, 4096, 5120))];
+        cursor.stock.extend([400, 300, 310, 4096]);
+        assert_eq!(cursor.put_back(1024), []);
+        let next = cursor.open.iter().flatten().map(|area| area.next);
+        assert_eq!(next.collect::<Vec<_>>(), [300, 4096]);
+        assert!(cursor.stock.is_empty());
+        assert_eq!(cursor.put_back(1024), [], "nothing goes back twice");
+    }
+
+    proptest! {
+        #[test]
+        fn a_chunk_is_described_by_one_block_of_each_map(number in 0..1_u64 << 40, volume: bool) {
+            let (end, unit) = (chunk_end(number, volume), if volume { 255 } else { 256 });
+            prop_assert!(end > number);
+            for described in [unit, BITS_PER_BLOCK] {
+                prop_assert_eq!(number / described, (end - 1) / described);
+            }
+            let is_end = [unit, BITS_PER_BLOCK].into_iter().any(|it| end % it == 0);
+            prop_assert!(is_end, "a chunk is as long as it may be");
+        }
     }
 }

@@ -165,15 +165,6 @@ impl FileSystem {
             || self.files.values().any(File::is_changed)
     }
 
-    /// True if something deleted, or cut off, still has blocks, or a scan has anything else to do
-    /// and does not rest, or a split may copy and has not done so.
-    pub(crate) fn has_leftovers(&self, is_short: bool, may_copy: bool) -> bool {
-        let is_splitting = may_copy && self.snapshots.is_splitting();
-        let has_scan = self.snapshots.has_scan() && !self.snapshots.rests(is_short);
-        let is_cloning = self.snapshots.roots.lun_clone.is_some();
-        !self.hidden.is_empty() || !self.cut.is_empty() || has_scan || is_cloning || is_splitting
-    }
-
     /// Files that were deleted, lowest id first. One that is only being made has its name among
     /// theirs, and is none.
     pub(crate) fn deleted(&self) -> impl Iterator<Item = FileId> + '_ {

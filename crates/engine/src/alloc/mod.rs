@@ -11,6 +11,8 @@ pub(crate) mod active_map;
 pub(crate) mod blocks;
 pub(crate) mod cursor;
 pub(crate) mod filesystem;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub(crate) mod named;
 pub(crate) mod references;
 pub(crate) mod supply;

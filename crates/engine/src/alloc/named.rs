@@ -321,3 +321,6 @@ fn load_top_areas(fs: &FileSystem, cx: &mut LoadCx<'_>) -> Result<TopAreas, Stop
         Err(stop) => Err(stop),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,3 +127,6 @@ pub(crate) fn release(
         free_virtual(aggregate, volume, container, vvbn);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,6 +52,7 @@ use everglade_format::{
 };
 
 use crate::alloc::filesystem::FileSystem;
+use crate::background::pass::{Budget, Pass, Room};
 use crate::change::Error;
 use crate::holders::alone::alone_with;
 use crate::holders::history::Node;
@@ -59,10 +60,11 @@ use crate::holders::lun_clone::Job;
 use crate::holders::table::Created;
 use crate::home::aggregate::Home;
 use crate::home::find::{check_name, check_room, ensure_side_files, find, live, set_size};
+use crate::home::ledger::{Target, Turn};
 use crate::home::publication::NewLun;
 use crate::home::volume::VolumeHome;
 use crate::pool::image;
-use crate::pool::info::{LunCloneInfo, eta_seconds};
+use crate::pool::info::{LunCloneInfo, Progress};
 use crate::pool::volume::{Lun, Volume};
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::read::root::Root;
@@ -225,94 +227,124 @@ pub(crate) fn check_loaded(fs: &mut FileSystem) {
 }
 
 /// What people are told.
-pub(crate) fn describe(wall_seconds: u64, fs: &FileSystem) -> Option<LunCloneInfo> {
-    let job = &fs.snapshots.lun_clone;
-    let (Some(cloning), Some(entry)) = (fs.snapshots.roots.lun_clone, entry(fs)) else {
-        let (name, reason) = job.failed.clone()?;
+pub(crate) fn describe(home: &Home, id: FileId) -> Option<LunCloneInfo> {
+    let fs = &home.volumes.get(&id)?.fs;
+    let progress = LunClones.progress(home, Target::Volume(id));
+    let (Some(progress), Some(entry)) = (progress, entry(fs)) else {
+        let (name, reason) = fs.snapshots.lun_clone.failed.clone()?;
         return Some(LunCloneInfo {
             name,
             failed: Some(reason),
             ..LunCloneInfo::default()
         });
     };
-    let total = fs.files[&cloning.to].inode.size_bytes;
-    let bytes = |regions: u64| regions.saturating_mul(SPAN * BLOCK_SIZE as u64).min(total);
-    let done = bytes(cloning.next);
-    let eta = |(since, from): (u64, u64)| {
-        eta_seconds(wall_seconds.saturating_sub(since), bytes(from), done, total)
-    };
     Some(LunCloneInfo {
         name: entry.name.clone(),
-        done_bytes: done,
-        total_bytes: total,
-        eta_seconds: job.since.and_then(eta),
+        done_bytes: progress.done,
+        total_bytes: progress.total,
+        eta_seconds: progress.eta_seconds(home.wall_seconds),
         failed: None,
     })
 }
 
-/// The volume whose clone gets on now, if one does: clones have half of what a consistency point
-/// may do in the background. `changed` blocks are in memory, and `most` may be.
-fn next_volume(home: &Home, changed: usize, most: usize) -> Option<FileId> {
-    let run = home.run.as_ref().expect("under way");
-    let is_begun = run.cloned_regions > 0;
-    if run.cloning_waits || run.cloned_regions >= run.reclaim_regions.div_ceil(2) {
-        return None;
+/// See the module's documentation.
+pub(crate) struct LunClones;
+
+impl Pass<Home> for LunClones {
+    fn name(&self) -> &'static str {
+        "lun_clone"
     }
-    if is_begun && changed >= most / 2 {
-        return None;
+
+    fn has_work(&self, home: &Home, target: Target) -> bool {
+        file_system(home, target).is_some_and(|fs| fs.snapshots.roots.lun_clone.is_some())
     }
-    let is_due = |fs: &FileSystem| {
-        let cloning = fs.snapshots.roots.lun_clone;
-        let is_staying = fs.snapshots.restoring.is_none();
-        is_staying && cloning.is_some_and(|cloning| fs.snapshots.has(cloning.source))
-    };
-    let mut volumes = home
-        .volumes
-        .iter()
-        .filter(|(id, _)| run.active.contains(*id));
-    volumes
-        .find(|(_, volume)| is_due(&volume.fs))
-        .map(|(id, _)| *id)
+
+    fn wants(&self, home: &Home) -> Vec<Target> {
+        let is_due = |fs: &FileSystem| {
+            let cloning = fs.snapshots.roots.lun_clone;
+            let is_staying = fs.snapshots.restoring.is_none();
+            is_staying && cloning.is_some_and(|cloning| fs.snapshots.has(cloning.source))
+        };
+        let run = home.run.as_ref().expect("under way");
+        let planned = run.active.iter().map(|id| Target::Volume(*id));
+        let due = planned.filter(|target| file_system(home, *target).is_some_and(is_due));
+        due.collect()
+    }
+
+    fn step(
+        &self,
+        home: &mut Home,
+        cx: &mut LoadCx<'_>,
+        target: Target,
+        room: Room,
+    ) -> Result<Turn, Stop> {
+        let id = target.volume().expect("it wants volumes only");
+        step(home, cx, id, room)
+    }
+
+    /// In bytes of the LUN.
+    fn progress(&self, home: &Home, target: Target) -> Option<Progress> {
+        let fs = file_system(home, target)?;
+        let cloning = fs.snapshots.roots.lun_clone?;
+        let total = fs.files.get(&cloning.to)?.inode.size_bytes;
+        let bytes = |regions: u64| regions.saturating_mul(SPAN * BLOCK_SIZE as u64).min(total);
+        let since = fs.snapshots.lun_clone.since;
+        Some(Progress {
+            done: bytes(cloning.next),
+            total,
+            since: since.map(|(since, from)| (since, bytes(from))),
+        })
+    }
+
+    fn budget(&self, regions: u64) -> Budget {
+        let regions = regions.div_ceil(2);
+        Budget::Own { regions }
+    }
+
+    fn frees(&self) -> bool {
+        false
+    }
 }
 
-/// Does a little for a clone. False if there is none that could get on now.
-pub(crate) fn step(
-    home: &mut Home,
-    cx: &mut LoadCx<'_>,
-    (changed, most): (usize, usize),
-) -> Result<bool, Stop> {
-    let Some(id) = next_volume(home, changed, most) else {
-        return Ok(false);
-    };
+fn file_system(home: &Home, target: Target) -> Option<&FileSystem> {
+    let volume = home.volumes.get(&target.volume()?)?;
+    Some(&volume.fs)
+}
+
+/// Does a little for the clone of a volume.
+fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, room: Room) -> Result<Turn, Stop> {
     let used = home.fs.used;
     let space = &home.aggregate.space;
-    let needed = (changed + STEP_REGIONS * 2) as u64;
-    if !space.fits_beside_reserve(used, needed) {
-        if space.is_growing() {
-            home.run.as_mut().expect("under way").cloning_waits = true;
-        } else {
-            let fs = &mut home.volumes.get_mut(&id).expect("found above").fs;
-            end(fs, &Error::NoSpace.to_string());
-        }
-        return Ok(true);
+    let needed = (room.changed + STEP_REGIONS * 2) as u64;
+    let is_growing = space.is_growing();
+    let fits = space.fits_beside_reserve(used, needed);
+    let fs = &mut home.volumes.get_mut(&id).expect("wanted just now").fs;
+    match (fits, is_growing) {
+        (true, _) => {}
+        (false, true) => return Ok(Turn::Waits),
+        (false, false) => return Ok(give_up(fs, &Error::NoSpace.to_string())),
     }
-    let regions = (most / 2 / REGION_BLOCKS).clamp(1, STEP_REGIONS);
-    let fs = &mut home.volumes.get_mut(&id).expect("found above").fs;
+    let regions = (room.changed_max / 2 / REGION_BLOCKS).clamp(1, STEP_REGIONS);
     let leaves = match read(fs, cx, regions).map_err(Stop::settled) {
         Ok(leaves) => leaves,
         Err(Stop::Failed(error)) => {
-            end(fs, &format!("the LUN cannot be read: {error}"));
-            return Ok(true);
+            return Ok(give_up(fs, &format!("the LUN cannot be read: {error}")));
         }
         Err(stop) => return Err(stop),
     };
-    let cloned = leaves.len() as u64;
     match leaves.is_empty() {
-        true => finish(home, id),
-        false => share(home, cx, id, leaves)?,
+        true => {
+            finish(home, id);
+            Ok(Turn::Moved(0))
+        }
+        false => share(home, cx, id, leaves),
     }
-    home.run.as_mut().expect("under way").cloned_regions += cloned.max(1);
-    Ok(true)
+}
+
+/// The clone ends as if it was cancelled.
+fn give_up(fs: &mut FileSystem, reason: &str) -> Turn {
+    end(fs, reason);
+    Turn::GaveUp
 }
 
 /// A level-1 block of the source: its index, and its leaves.
@@ -411,7 +443,7 @@ fn share(
     cx: &mut LoadCx<'_>,
     id: FileId,
     regions: Vec<Region>,
-) -> Result<(), Stop> {
+) -> Result<Turn, Stop> {
     let run = home.run.as_ref().expect("under way");
     let stamp = (run.number, home.wall_seconds);
     let fs = &mut home.volumes.get_mut(&id).expect("found above").fs;
@@ -454,18 +486,17 @@ fn share(
     gather.finish()?;
     if let Some(reason) = contradiction(home, id, &cloning, &regions)? {
         let fs = &mut home.volumes.get_mut(&id).expect("found above").fs;
-        end(fs, &reason);
-        return Ok(());
+        return Ok(give_up(fs, &reason));
     }
     let fs = &mut home.volumes.get_mut(&id).expect("found above").fs;
     if is_full {
         let most = u64::from(refcount::CLONE_MAX) + 1;
         let reason = format!("a block of it is in {most} LUNs already, the most there can be");
-        end(fs, &reason);
-        return Ok(());
+        return Ok(give_up(fs, &reason));
     }
 
     // Modify.
+    let blocks = regions.len() as u64 * SPAN;
     let last = regions
         .last()
         .map_or(cloning.next, |(region, _)| region + 1);
@@ -483,7 +514,7 @@ fn share(
     fs.snapshots.lun_clone_is_at(last + skipped);
     let since = (home.wall_seconds, cloning.next);
     fs.snapshots.lun_clone.since.get_or_insert(since);
-    Ok(())
+    Ok(Turn::Moved(blocks))
 }
 
 /// Why these level-1 blocks, which are changed ones by now, cannot be shared: what is on media

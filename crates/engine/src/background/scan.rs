@@ -23,10 +23,10 @@
 //! removes the victims, those among them that nobody holds are listed in the *release file*, whose
 //! entries go a few at a time.
 //!
-//! **Pace.** A consistency point does so much for deleted files and scans
-//! ([`crate::background::shrink`]). An operator may hold the scans of a volume back to a part of
-//! that, or let them rest; the volume's superblock says so, so it lasts. Whatever was said, scans
-//! go on at full pace while the pool is short of space: who waits for it waits for them.
+//! **Pace.** A consistency point has a budget for background passes ([`crate::background::turns`]).
+//! An operator may hold the scans of a volume back to a part of that, or let them rest. The
+//! volume's superblock says so, so it lasts. While the pool is short of space, scans run at full
+//! pace regardless: clients wait for the space that scans free.
 //!
 //! 1. Cursor and effects are committed together, so a pass goes on after a restart where it was.
 //! 2. A vvbn that was released in a consistency point is not allocated in it.
@@ -43,6 +43,7 @@ use everglade_format::{
 };
 
 use crate::alloc::filesystem::FileSystem;
+use crate::background::pass::{Pass, Room};
 use crate::holders::count;
 use crate::holders::fold::{self, maps_of, unite_summary};
 use crate::holders::history::Node;
@@ -50,8 +51,8 @@ use crate::holders::plan::{Place, Plan, Way};
 use crate::holders::snapmap::{snapmap_block, snapmap_place};
 use crate::holders::table::Snapshots;
 use crate::home::aggregate::Home;
-use crate::home::volume::VolumeHome;
-use crate::pool::info::{self, ScanInfo};
+use crate::home::ledger::{Target, Turn};
+use crate::pool::info::{Progress, ScanInfo};
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::read::root::Root;
 use crate::tree::{Content, File};
@@ -61,64 +62,109 @@ const STEP_RELEASES: usize = 512;
 /// Map blocks looked at in one step that has nothing to release.
 const STEP_MAPS: u64 = 16;
 
-/// The first volume with anything to do in the background now.
-pub(crate) fn next_volume(home: &Home) -> Option<FileId> {
-    let is_short = home.aggregate.space.is_short();
-    let run = home.run.as_ref().expect("under way");
-    let regions = run.reclaim_regions;
-    let is_due = |snapshots: &Snapshots| {
-        let is_held_back =
-            snapshots.rests(is_short) || snapshots.has_done_its_share(regions, is_short);
-        snapshots.has_scan() && !is_held_back
-    };
-    // Space may have become short since the consistency point was planned.
-    let mut volumes = home
-        .volumes
-        .iter()
-        .filter(|(id, _)| run.active.contains(*id));
-    volumes
-        .find(|(_, volume)| is_due(&volume.fs.snapshots))
-        .map(|(id, _)| *id)
+/// See the module's documentation.
+pub(crate) struct Scans;
+
+impl Pass<Home> for Scans {
+    fn name(&self) -> &'static str {
+        "scan"
+    }
+
+    fn has_work(&self, home: &Home, target: Target) -> bool {
+        snapshots(home, target).is_some_and(Snapshots::has_scan)
+    }
+
+    fn wants(&self, home: &Home) -> Vec<Target> {
+        // Space may have become short since the consistency point was planned.
+        let run = home.run.as_ref().expect("under way");
+        let planned = run.active.iter().map(|id| Target::Volume(*id));
+        planned
+            .filter(|target| self.has_work(home, *target))
+            .collect()
+    }
+
+    fn step(
+        &self,
+        home: &mut Home,
+        cx: &mut LoadCx<'_>,
+        target: Target,
+        _room: Room,
+    ) -> Result<Turn, Stop> {
+        let id = target.volume().expect("it wants volumes only");
+        step(home, cx, id).map(|blocks| Turn::Moved(blocks as u64))
+    }
+
+    /// In blocks of vvbn space or, of a release, entries.
+    fn progress(&self, home: &Home, target: Target) -> Option<Progress> {
+        let snapshots = snapshots(home, target)?;
+        let space = |maps: &mut dyn Iterator<Item = &SnapshotRecord>| {
+            let ends = maps.map(|record| record.active_map.block_count());
+            ends.max().unwrap_or(0).saturating_mul(BITS_PER_BLOCK)
+        };
+        let (done, total) = match snapshots.roots.scan {
+            Scan::None => return None,
+            Scan::Fold { next } => {
+                let mut all = snapshots.all().filter(|record| record.is_unfolded).take(1);
+                (next, space(&mut all))
+            }
+            Scan::Delete { next } => {
+                let mut all = snapshots.all().filter(|record| record.is_in_pass);
+                (next, space(&mut all))
+            }
+            Scan::Release { next } => {
+                let release = snapshots.roots.release;
+                let release = release.and_then(|id| home.fs.files.get(&id));
+                let blocks = release.map_or(0, |file| file.inode.block_count());
+                (next, blocks * release::RELEASES_PER_BLOCK as u64)
+            }
+        };
+        Some(Progress {
+            done,
+            total,
+            since: snapshots.since,
+        })
+    }
+
+    fn pace(&self, home: &Home, target: Target) -> u8 {
+        let held_back = snapshots(home, target).map_or(0, |it| it.roots.held_back);
+        match home.aggregate.space.is_short() {
+            true => 100,
+            false => 100 - held_back.min(100),
+        }
+    }
+
+    fn frees(&self) -> bool {
+        true
+    }
+}
+
+fn snapshots(home: &Home, target: Target) -> Option<&Snapshots> {
+    let volume = home.volumes.get(&target.volume()?)?;
+    Some(&volume.fs.snapshots)
 }
 
 /// What people are told.
-pub(crate) fn describe(home: &Home, volume: &VolumeHome) -> ScanInfo {
-    let snapshots = &volume.fs.snapshots;
-    let space = |maps: &mut dyn Iterator<Item = &SnapshotRecord>| {
-        let ends = maps.map(|record| record.active_map.block_count());
-        ends.max().unwrap_or(0).saturating_mul(BITS_PER_BLOCK)
+pub(crate) fn describe(home: &Home, id: FileId) -> ScanInfo {
+    let target = Target::Volume(id);
+    let Some(snapshots) = snapshots(home, target) else {
+        return ScanInfo::default();
     };
-    let (kind, done, total) = match snapshots.roots.scan {
-        Scan::None => ("none", 0, 0),
-        Scan::Fold { next } => {
-            let mut all = snapshots.all().filter(|record| record.is_unfolded).take(1);
-            ("fold", next, space(&mut all))
-        }
-        Scan::Delete { next } => {
-            let mut all = snapshots.all().filter(|record| record.is_in_pass);
-            ("delete", next, space(&mut all))
-        }
-        Scan::Release { next } => {
-            let release = snapshots
-                .roots
-                .release
-                .and_then(|id| home.fs.files.get(&id));
-            let blocks = release.map_or(0, |file| file.inode.block_count());
-            ("release", next, blocks * release::RELEASES_PER_BLOCK as u64)
-        }
+    let kind = match snapshots.roots.scan {
+        Scan::None => "none",
+        Scan::Fold { .. } => "fold",
+        Scan::Delete { .. } => "delete",
+        Scan::Release { .. } => "release",
     };
+    let progress = Scans.progress(home, target).unwrap_or_default();
+    let eta_seconds = progress.eta_seconds(home.wall_seconds);
     let victims = snapshots.victims().len() as u64;
-    let eta_seconds = snapshots.since.and_then(|(since, from)| {
-        let took = home.wall_seconds.saturating_sub(since);
-        info::eta_seconds(took, from, done, total)
-    });
     let is_deleting = kind == "delete" && victims > 0;
     ScanInfo {
         kind,
         way: is_deleting.then(|| snapshots.plan().way.name()),
-        done,
-        total,
-        eta_seconds: eta_seconds.filter(|_| kind != "none" && snapshots.roots.held_back < 100),
+        done: progress.done,
+        total: progress.total,
+        eta_seconds: eta_seconds.filter(|_| snapshots.roots.held_back < 100),
         victims,
         waiting: (snapshots.deleting().count() as u64).saturating_sub(victims),
         pace_percent: 100 - snapshots.roots.held_back.min(100),
@@ -144,7 +190,7 @@ pub(crate) fn refresh(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> 
 
 /// Does a little for a volume that has something to do. Returns what it cost, in blocks that
 /// changed hands.
-pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<usize, Stop> {
+fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<usize, Stop> {
     let volume = &mut home.volumes.get_mut(&id).expect("found by its id").fs;
     let scan = volume.snapshots.roots.scan;
     if let Scan::Fold { next } | Scan::Delete { next } | Scan::Release { next } = scan {

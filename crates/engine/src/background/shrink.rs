@@ -7,9 +7,6 @@
 //! goes on after a restart. When nothing is left the inode is erased and the name removed. Of a LUN
 //! that was cut short all from its end on goes, in the same steps; its inode says so until nothing
 //! is left there, and nobody makes it longer before, so that what was cut off is never seen again.
-//!
-//! Comes before cleaning, which may leave empty indirect blocks for the end of the consistency
-//! point to prune: [`File::last_region`] finds its way by blocks that are not empty.
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN};
@@ -17,72 +14,76 @@ use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN};
 use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
 use crate::alloc::filesystem::FileSystem;
 use crate::alloc::references::{prepare_release, release};
-use crate::background::{lun_clone, scan, split};
+use crate::background::pass::{Pass, Room};
 use crate::home::aggregate::Home;
+use crate::home::ledger::{Target, Turn};
+use crate::pool::info::Progress;
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::{Content, File};
 
-/// Changed metadata blocks in memory at which a consistency point has done its share: 32 MiB. The
-/// blocks of one region may be described by as many blocks of the container and its maps. Never
-/// more than a quarter of the reserve, where they find their places.
-pub(crate) const CHANGED_MAX: usize = 8192;
+/// See the module's documentation.
+pub(crate) struct Shrink;
 
-/// Frees one level-1 block of a deleted file, or erases an empty one. True when this consistency
-/// point has done its share.
-pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, Stop> {
-    let run = home.run.as_ref().expect("under way");
-    run.writer.throttle(&home.aggregate.media)?;
-    scan::refresh(home, cx)?;
-    let volumes = home
-        .volumes
-        .values()
-        .map(|volume| volume.fs.changed_count());
-    let changed = home.fs.changed_count() + volumes.sum::<usize>();
-    let quarter = usize::try_from(home.aggregate.space.reserve() / 4).unwrap_or(usize::MAX);
-    if lun_clone::step(home, cx, (changed, CHANGED_MAX.min(quarter)))? {
-        return Ok(false);
+impl Pass<Home> for Shrink {
+    fn name(&self) -> &'static str {
+        "shrink"
     }
-    let run = home.run.as_ref().expect("under way");
-    // At least one, so that deletions end.
-    let is_begun = run.reclaim_budget < run.reclaim_regions;
-    if run.reclaim_budget == 0 || (is_begun && changed >= CHANGED_MAX.min(quarter)) {
-        return Ok(true);
+
+    fn has_work(&self, home: &Home, target: Target) -> bool {
+        next_file(home, target).is_some()
     }
-    // LUNs first: their volumes may be deleted next.
-    let victim = home.volumes.iter().find_map(|(id, volume)| {
-        let file = volume.fs.deleted().next();
-        let file = file.or_else(|| volume.fs.cut.first().copied())?;
-        Some((Some(*id), file))
-    });
-    if victim.is_none()
-        && let Some(volume) = scan::next_volume(home)
-    {
-        let cost = scan::step(home, cx, volume)?;
-        let regions = (cost as u64).div_ceil(SPAN).max(1);
-        home.volumes
-            .get_mut(&volume)
-            .expect("found above")
-            .fs
-            .snapshots
-            .spent += regions;
-        let run = home.run.as_mut().expect("under way");
-        run.reclaim_budget = run.reclaim_budget.saturating_sub(regions);
-        return Ok(false);
+
+    fn wants(&self, home: &Home) -> Vec<Target> {
+        let volumes = home.volumes.keys().map(|id| Target::Volume(*id));
+        let targets = volumes.chain([Target::Aggregate]);
+        targets
+            .filter(|target| self.has_work(home, *target))
+            .collect()
     }
-    let victim = victim.or_else(|| home.fs.hidden.first().map(|file| (None, file)));
-    let Some((volume, file)) = victim else {
-        let Some(clone) = split::next_volume(home) else {
-            return Ok(true);
-        };
-        let copied = split::step(home, cx, clone)?;
-        let regions = (copied as u64).div_ceil(SPAN).max(1);
-        let run = home.run.as_mut().expect("under way");
-        run.reclaim_budget = run.reclaim_budget.saturating_sub(regions);
-        return Ok(false);
-    };
-    shrink(home, cx, volume, file)?;
-    home.run.as_mut().expect("under way").reclaim_budget -= 1;
-    Ok(false)
+
+    /// Frees one level-1 block of a deleted file, or erases an empty one.
+    fn step(
+        &self,
+        home: &mut Home,
+        cx: &mut LoadCx<'_>,
+        target: Target,
+        _room: Room,
+    ) -> Result<Turn, Stop> {
+        let file = next_file(home, target).expect("wanted just now");
+        shrink(home, cx, target.volume(), file).map(|()| Turn::Moved(SPAN))
+    }
+
+    /// A deleted file does not say how large it was, so this is the rest only.
+    fn progress(&self, home: &Home, target: Target) -> Option<Progress> {
+        next_file(home, target)?;
+        let fs = known(home, target)?;
+        let of = |id: FileId| fs.files.get(&id).map_or(0, |file| file.inode.blocks);
+        let deleted = fs.deleted().map(of).sum::<u64>();
+        let cut = fs.cut.iter().map(|id| fs.files[id].blocks_beyond_least());
+        Some(Progress {
+            done: 0,
+            total: deleted + cut.sum::<u64>(),
+            since: None,
+        })
+    }
+
+    fn frees(&self) -> bool {
+        true
+    }
+}
+
+/// The file system of a target.
+fn known(home: &Home, target: Target) -> Option<&FileSystem> {
+    match target {
+        Target::Volume(id) => home.volumes.get(&id).map(|volume| &volume.fs),
+        Target::Aggregate => Some(&home.fs),
+    }
+}
+
+/// The next file to shrink: deleted ones come before those that were cut short.
+fn next_file(home: &Home, target: Target) -> Option<FileId> {
+    let fs = known(home, target)?;
+    fs.deleted().next().or_else(|| fs.cut.first().copied())
 }
 
 fn shrink(

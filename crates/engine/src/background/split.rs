@@ -10,7 +10,7 @@
 //! For each vvbn of the base, ascending, the content is copied to a new block, and (pvbn, tag) go
 //! into the clone's own slot of that vvbn. Nothing in the clone's trees changes: a vvbn says what
 //! it always said, and the pvbns beside it are hints ([`crate::read::redirects`]). A little is done
-//! in each consistency point, after deletions, and nothing while space is short.
+//! in each consistency point, beside deletions, and nothing while space is short.
 //!
 //! All of the base is copied, not only what the active image or a later snapshot has of it. So it
 //! does not matter what is freed, restored, snapshotted or cloned meanwhile; the base itself stays,
@@ -34,15 +34,16 @@ use everglade_format::volume::{SUPERBLOCK_VVBN, Split};
 use everglade_format::{BITS_PER_BLOCK, FileId, Pointer, Pvbn, SPAN, SnapshotRecord, Vvbn, bitmap};
 
 use crate::alloc::blocks::Purpose;
+use crate::background::pass::{Budget, Pass, Room};
 use crate::change::Error;
 use crate::holders::snapmap::snapmap_block;
 use crate::holders::table::Snapshots;
 use crate::home::aggregate::Home;
 use crate::home::find::find;
-use crate::home::volume::VolumeHome;
+use crate::home::ledger::{Target, Turn};
 use crate::pool::aggregate::Aggregate;
 use crate::pool::bases::BASE;
-use crate::pool::info::{SplitInfo, SplitState, eta_seconds};
+use crate::pool::info::{Progress, SplitInfo, SplitState};
 use crate::pool::space::Space;
 use crate::read::load::{Gather, LoadCx, Stop};
 use crate::tree::Content;
@@ -55,7 +56,7 @@ const STEP_MAPS: u64 = 16;
 const CP_BLOCKS_MAX: u64 = 8192;
 
 /// Blocks that a consistency point may copy which may do so many regions for deletions.
-pub(crate) fn budget(regions: u64) -> u64 {
+fn budget(regions: u64) -> u64 {
     (regions.saturating_mul(SPAN) / 16).clamp(1, CP_BLOCKS_MAX)
 }
 
@@ -71,7 +72,7 @@ fn step_blocks(area_blocks: u64) -> usize {
 }
 
 /// True if there is space for a step. Clients that wait for space come first.
-pub(crate) fn may_copy(space: &Space, area_blocks: u64) -> bool {
+fn may_copy(space: &Space, area_blocks: u64) -> bool {
     space.has_room_beside(cost(step_blocks(area_blocks)))
 }
 
@@ -125,31 +126,77 @@ fn base_of(snapshots: &Snapshots) -> Option<&SnapshotRecord> {
     snapshots.all().find(|record| record.id == BASE)
 }
 
-/// The volume that a step is to be done for now.
-pub(crate) fn next_volume(home: &Home) -> Option<FileId> {
-    let run = home.run.as_ref().expect("under way");
-    let mut volumes = home.volumes.iter().filter(|(id, volume)| {
-        run.active.contains(*id)
-            && run.splitting.is_none_or(|other| other == **id)
-            && volume.fs.snapshots.is_splitting()
-    });
-    let (id, _) = volumes.next()?;
-    let (space, area_blocks) = (&home.aggregate.space, home.fs.area_blocks);
-    // What this consistency point has taken by itself counts too, such as for clones of LUNs.
-    let may_copy = may_copy(space, area_blocks)
-        && space.fits_beside_reserve(home.fs.used, cost(step_blocks(area_blocks)));
-    (run.split_budget > 0 && may_copy).then_some(*id)
+/// See the module's documentation.
+pub(crate) struct Splits;
+
+impl Pass<Home> for Splits {
+    fn name(&self) -> &'static str {
+        "split"
+    }
+
+    fn has_work(&self, home: &Home, target: Target) -> bool {
+        let volume = target.volume().and_then(|id| home.volumes.get(&id));
+        volume.is_some_and(|it| it.fs.snapshots.is_splitting())
+            && may_copy(&home.aggregate.space, home.fs.area_blocks)
+    }
+
+    /// At most one clone, the oldest first.
+    fn wants(&self, home: &Home) -> Vec<Target> {
+        let (space, area_blocks) = (&home.aggregate.space, home.fs.area_blocks);
+        // What this consistency point has taken by itself counts too, such as for clones of LUNs.
+        if !space.fits_beside_reserve(home.fs.used, cost(step_blocks(area_blocks))) {
+            return Vec::new();
+        }
+        let run = home.run.as_ref().expect("under way");
+        let mut planned = run.active.iter().map(|id| Target::Volume(*id));
+        let first = planned.find(|target| {
+            self.has_work(home, *target) && !home.ledger.has_moved_for_other(self.name(), *target)
+        });
+        first.into_iter().collect()
+    }
+
+    fn step(
+        &self,
+        home: &mut Home,
+        cx: &mut LoadCx<'_>,
+        target: Target,
+        room: Room,
+    ) -> Result<Turn, Stop> {
+        let id = target.volume().expect("it wants volumes only");
+        step(home, cx, id, room.blocks)
+    }
+
+    /// In vvbns of the base.
+    fn progress(&self, home: &Home, target: Target) -> Option<Progress> {
+        let snapshots = &home.volumes.get(&target.volume()?)?.fs.snapshots;
+        snapshots.roots.base?;
+        let map = &base_of(snapshots)?.active_map;
+        let total = map.block_count().saturating_mul(BITS_PER_BLOCK);
+        Some(Progress {
+            done: snapshots.roots.split.next().unwrap_or(0).min(total),
+            total,
+            since: snapshots.split_since,
+        })
+    }
+
+    fn budget(&self, regions: u64) -> Budget {
+        let blocks = budget(regions);
+        Budget::PurseUpTo { blocks }
+    }
+
+    fn frees(&self) -> bool {
+        false
+    }
 }
 
-/// Copies a little. Returns how many blocks.
-pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<usize, Stop> {
-    let run = home.run.as_ref().expect("under way");
-    let most = step_blocks(home.fs.area_blocks);
-    let most = most.min(usize::try_from(run.split_budget).unwrap_or(most));
+/// Copies a little, and at most so many blocks.
+fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, most: u64) -> Result<Turn, Stop> {
+    let step = step_blocks(home.fs.area_blocks);
+    let most = step.min(usize::try_from(most).unwrap_or(step));
     let snapshots = &home.volumes[&id].fs.snapshots;
     let (Some(base), Split::Copying { next }) = (base_of(snapshots), snapshots.roots.split) else {
         give_up(home, id, "the clone has no record of what it is based on");
-        return Ok(0);
+        return Ok(Turn::GaveUp);
     };
     let map = base.active_map.clone();
     let end = map.block_count();
@@ -166,7 +213,7 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<u
                     id,
                     &format!("the map of its base cannot be read: {error}"),
                 );
-                return Ok(0);
+                return Ok(Turn::GaveUp);
             }
             bits => bits?,
         };
@@ -189,7 +236,7 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<u
     let mut sources = match sources(home, cx, id, &vvbns).map_err(Stop::settled) {
         Err(Stop::Failed(error)) => {
             give_up(home, id, &format!("a container cannot be read: {error}"));
-            return Ok(0);
+            return Ok(Turn::GaveUp);
         }
         sources => sources?,
     };
@@ -200,7 +247,7 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<u
             let text =
                 format!("vvbn {done} of its base is in use, but no container has a block for it");
             give_up(home, id, &text);
-            return Ok(0);
+            return Ok(Turn::GaveUp);
         }
     }
     let copies: Vec<(u64, Pointer)> = vvbns
@@ -218,9 +265,7 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<u
         .ensure(None, cx, &mut home.host, Purpose::Data, copies.len())?;
 
     // Modify.
-    let run = home.run.as_mut().expect("under way");
-    run.splitting = Some(id);
-    run.split_budget = run.split_budget.saturating_sub(copies.len() as u64);
+    let run = home.run.as_ref().expect("under way");
     let space = &home.aggregate.space;
     space.charge_again(cost(copies.len()), run.number);
     for ((vvbn, slot), page) in copies.iter().zip(pages) {
@@ -251,7 +296,7 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<u
     } else {
         snapshots.set_split(Split::Copying { next: done });
     }
-    Ok(copies.len())
+    Ok(Turn::Moved(copies.len() as u64))
 }
 
 /// Always, but for a mistake that was planted: then only what the active image has.
@@ -351,8 +396,8 @@ fn give_up(home: &mut Home, id: FileId, reason: &str) {
 }
 
 /// What people are told.
-pub(crate) fn describe(home: &Home, id: FileId, volume: &VolumeHome) -> SplitInfo {
-    let snapshots = &volume.fs.snapshots;
+pub(crate) fn describe(home: &Home, id: FileId) -> SplitInfo {
+    let snapshots = &home.volumes[&id].fs.snapshots;
     let is_first = || {
         let mut splitting = home.volumes.iter();
         let first = splitting.find(|(_, other)| other.fs.snapshots.is_splitting());
@@ -365,21 +410,17 @@ pub(crate) fn describe(home: &Home, id: FileId, volume: &VolumeHome) -> SplitInf
         Split::Copying { .. } if !is_first() => SplitState::WaitingForOther,
         Split::Copying { .. } => SplitState::Copying,
     };
-    let (Some(base), true) = (base_of(snapshots), snapshots.roots.base.is_some()) else {
+    let progress = Splits.progress(home, Target::Volume(id));
+    let (Some(base), Some(progress)) = (base_of(snapshots), progress) else {
         return SplitInfo {
             state,
             ..SplitInfo::default()
         };
     };
-    let end = base.active_map.block_count().saturating_mul(BITS_PER_BLOCK);
-    let next = snapshots.roots.split.next().unwrap_or(0).min(end);
     let total_blocks = base.blocks_used;
-    let done = u128::from(total_blocks) * u128::from(next);
-    let done = done.checked_div(u128::from(end)).unwrap_or(0);
-    let eta_seconds = snapshots.split_since.and_then(|(since, from)| {
-        let took = home.wall_seconds.saturating_sub(since);
-        eta_seconds(took, from, next, end)
-    });
+    let done = u128::from(total_blocks) * u128::from(progress.done);
+    let done = done.checked_div(u128::from(progress.total)).unwrap_or(0);
+    let eta_seconds = progress.eta_seconds(home.wall_seconds);
     SplitInfo {
         state,
         done_blocks: u64::try_from(done).unwrap_or(total_blocks),

@@ -15,12 +15,15 @@ use everglade_format::planted::{self, Bug};
 use everglade_format::volume::Split;
 use everglade_format::{FileId, Superblock};
 
-use crate::alloc::filesystem::FileSystem;
+use crate::background::pass::Pass;
+use crate::background::shrink::Shrink;
 use crate::background::{lun_clone, scan, split};
 use crate::home::aggregate::Home;
+use crate::home::ledger::Target;
 use crate::home::run::Run;
 use crate::home::volume::VolumeHome;
 use crate::mend::Mender;
+use crate::pool::info::Progress;
 use crate::read::load::Stop;
 use crate::read::root::Root;
 
@@ -135,26 +138,19 @@ pub(crate) fn publish(home: &mut Home, permit: &Permit) -> Run {
     run
 }
 
-/// Blocks of files under deletion.
-fn hidden_blocks(fs: &FileSystem) -> u64 {
-    let of = |id: FileId| fs.files.get(&id).map_or(0, |file| file.inode.blocks);
-    fs.deleted().map(of).sum()
-}
-
-impl VolumeHome {
-    /// Blocks that deletions in it have yet to give back.
-    fn pending_blocks(&self) -> u64 {
-        let cut = self.fs.cut.iter();
-        let cut = cut.map(|id| self.fs.files[id].blocks_beyond_least());
-        hidden_blocks(&self.fs) + self.fs.snapshots.pending_blocks() + cut.sum::<u64>()
-    }
-}
-
 impl Home {
     /// Blocks that deletions have yet to give back.
     pub(crate) fn pending_blocks(&self) -> u64 {
-        let volumes = self.volumes.values().map(VolumeHome::pending_blocks);
-        volumes.sum::<u64>() + hidden_blocks(&self.fs)
+        let volumes = self.volumes.iter();
+        let volumes = volumes.map(|(id, volume)| self.pending_in(*id, volume));
+        let containers = Shrink.progress(self, Target::Aggregate);
+        volumes.sum::<u64>() + containers.map_or(0, Progress::left)
+    }
+
+    /// Those of deletions in one volume.
+    fn pending_in(&self, id: FileId, volume: &VolumeHome) -> u64 {
+        let files = Shrink.progress(self, Target::Volume(id));
+        files.map_or(0, Progress::left) + volume.fs.snapshots.pending_blocks()
     }
 
     /// Tells people how much each volume holds.
@@ -172,11 +168,11 @@ impl Home {
             shared
                 .allocated_blocks
                 .store(blocks.sum(), Ordering::Relaxed);
-            let pending = volume.pending_blocks();
+            let pending = self.pending_in(*id, volume);
             shared.pending_blocks.store(pending, Ordering::Relaxed);
-            shared.set_scan(scan::describe(self, volume));
-            shared.set_lun_clone(lun_clone::describe(self.wall_seconds, &volume.fs));
-            shared.set_split(split::describe(self, *id, volume));
+            shared.set_scan(scan::describe(self, *id));
+            shared.set_lun_clone(lun_clone::describe(self, *id));
+            shared.set_split(split::describe(self, *id));
             shared.set_base(roots.base);
         }
     }
@@ -213,14 +209,5 @@ impl Home {
             .map(everglade_freespace::Areas::ready_count)
             .sum();
         (self.fs.areas_used + ready) * self.fs.area_blocks
-    }
-
-    /// True if what was deleted, or cut off, still owns blocks, or a scan has anything else to do
-    /// and does not rest.
-    pub(crate) fn has_hidden(&self) -> bool {
-        let is_short = self.aggregate.space.is_short();
-        let may_copy = split::may_copy(&self.aggregate.space, self.fs.area_blocks);
-        let mut volumes = self.volumes.values();
-        !self.fs.hidden.is_empty() || volumes.any(|v| v.fs.has_leftovers(is_short, may_copy))
     }
 }

@@ -15,9 +15,10 @@ use everglade_format::{FileId, SPAN};
 use everglade_journal::Position;
 
 use crate::admin::execute as admin;
-use crate::background::split;
+use crate::background::turns;
 use crate::change;
 use crate::home::aggregate::Home;
+use crate::home::ledger::Target;
 use crate::home::run::{Job, Run};
 use crate::pool::aggregate::State;
 use crate::pool::overlay::Overlay;
@@ -80,13 +81,12 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
             .filter(|(_, v)| v.fs.is_changed() || v.is_new)
             .map(|(id, _)| *id),
     );
+    home.ledger
+        .begin(context.reclaim_regions, context.reclaim_budget);
     home.run = Some(Run {
         frees_log: home.replaying.is_none() && home.aggregate.log.is_some(),
         frozen,
         active,
-        reclaim_regions: context.reclaim_regions,
-        reclaim_budget: context.reclaim_budget,
-        split_budget: split::budget(context.reclaim_regions),
         create_scan: context.create_scan,
         answers,
         last: home.aggregate.state() == State::Stopping,
@@ -131,15 +131,10 @@ pub(crate) fn plan(home: &mut Home) -> Result<(), Stop> {
             regions: regions.into(),
         });
     }
-    // Volumes with deleted LUNs or snapshots, and those being split, are worked on in every
-    // consistency point until those are gone.
-    let is_short = home.aggregate.space.is_short();
-    let may_copy = split::may_copy(&home.aggregate.space, home.fs.area_blocks);
-    run.active.extend(
-        home.volumes
-            .iter()
-            .filter(|(_, v)| v.fs.has_leftovers(is_short, may_copy))
-            .map(|(id, _)| *id),
-    );
+    // Volumes that background passes have work for take part in every consistency point.
+    let volumes = home.volumes.keys().copied();
+    let due = volumes.filter(|id| turns::has_work_for(home, Target::Volume(*id)));
+    let due: Vec<FileId> = due.collect();
+    home.run.as_mut().expect("under way").active.extend(due);
     Ok(())
 }

@@ -39,7 +39,7 @@ use everglade_format::FileId;
 use everglade_format::metafile::OVERFLOW;
 use everglade_format::planted::{self, Bug};
 
-use crate::background::shrink;
+use crate::background::turns;
 use crate::home::aggregate::Home;
 use crate::home::run::{Part, Phase};
 use crate::mend;
@@ -172,8 +172,8 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
         Phase::Plan => {
             // Like all that goes on in the background: not when clients wait for this one, nor for
             // the last.
-            let is_due = run.reclaim_budget > 0 && !run.last;
-            let blocks = run.reclaim_regions;
+            let is_due = home.ledger.purse() > 0 && !run.last;
+            let blocks = home.ledger.regions();
             freeze::plan(home).map(|()| match &mut home.repair {
                 Some(repair) if is_due => {
                     repair.begin_slice(home.mender.committed().clone(), blocks);
@@ -189,7 +189,7 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
                 .map(|is_over| is_over.then_some(Phase::Drain))
         }
         Phase::Drain => drain::step(home, cx).map(|()| Some(Phase::Reclaim)),
-        Phase::Reclaim => shrink::step(home, cx).map(|done| done.then_some(Phase::Clean)),
+        Phase::Reclaim => turns::step(home, cx).map(|done| done.then_some(Phase::Clean)),
         Phase::Clean => clean::step(home, cx).map(|done| done.then(|| first_finish(home))),
         Phase::FinishVolume(volume, part) => {
             let next = finish::volume(home, cx, volume, part)?;

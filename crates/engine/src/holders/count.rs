@@ -146,6 +146,7 @@ fn add_up(plan: &Plan, maps: &Maps, summary: &Block, (from, to): (u64, u64)) -> 
 mod tests {
     use super::*;
     use crate::holders::history::History;
+    use crate::holders::plan::Place;
     use everglade_env::Page;
     use everglade_format::SnapshotId;
     use proptest::prelude::*;
@@ -154,6 +155,9 @@ mod tests {
     #[derive(Clone, Default)]
     struct Plain {
         active: u64,
+        /// Where the active image has its map block, and where snapshots have theirs.
+        place: u64,
+        places: BTreeMap<SnapshotId, u64>,
         maps: Vec<(SnapshotId, Option<SnapshotId>, u64)>,
         ghosts: Vec<SnapshotId>,
         parent: Option<SnapshotId>,
@@ -212,6 +216,7 @@ mod tests {
         fn create(&mut self) {
             let id = SnapshotId(u32::try_from(self.maps.len()).expect("a few") + 1);
             self.maps.push((id, self.parent, self.active));
+            self.places.insert(id, self.place);
             self.parent = Some(id);
             self.exclusive.insert(Node::Snapshot(id), 0);
             self.exclusive.insert(Node::Active, 0);
@@ -219,6 +224,8 @@ mod tests {
 
         fn change(&mut self, free: u64, wanted: u64) {
             let history = self.history();
+            // A map block that changes has a new place, which nobody had.
+            self.place = self.places.values().max().unwrap_or(&0).max(&self.place) + 1;
             for bit in (0..64).map(|bit| 1u64 << bit) {
                 if free & self.active & bit != 0 {
                     // What the consistency point does for each block that it frees.
@@ -258,6 +265,17 @@ mod tests {
                 let mut maps = self.maps();
                 maps.retain(|node, _| plan.nodes.contains(node));
                 let effect = effect(&plan, &maps, &summary, range);
+                let place = |node| {
+                    Some(Place::At(match node {
+                        Node::Active => self.place,
+                        Node::Snapshot(id) => self.places[&id],
+                    }))
+                };
+                if plan.changes_nothing(2, place) {
+                    let is_idle = effect.exclusive.values().all(|gain| *gain == 0);
+                    let is_kept = bitmap::ones(&effect.cleared).next().is_none();
+                    assert!(is_idle && is_kept, "{way:?} may not be skipped");
+                }
                 cleared |= everglade_format::bytes::u64_at(&effect.cleared[..], 0);
                 for (node, gain) in effect.exclusive {
                     *self.exclusive.entry(node).or_default() += gain;
@@ -288,6 +306,7 @@ mod tests {
             let safety = self.parent.expect("just created");
             self.exclusive.insert(Node::Snapshot(safety), own);
             self.parent = Some(target);
+            self.place = self.places[&target];
             self.active = self
                 .live()
                 .into_iter()
@@ -338,6 +357,25 @@ mod tests {
                     plain.exclusive.insert(Node::Active, i64::from(plain.active.count_ones()));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_range_of_a_map_block_leaves_the_rest_alone() {
+        let mut plain = Plain::default();
+        plain.change(0, 0b1111);
+        plain.create();
+        plain.change(0b1111, 0);
+        let victims = [SnapshotId(1)];
+        let summary = *page(plain.held()).expect("a page");
+        let maps = plain.maps();
+        for plan in [
+            Plan::subtraction(&plain.history(), &victims),
+            Plan::addition(&plain.history(), &victims),
+        ] {
+            let effect = effect(&plan, &maps, &summary, (1, 3));
+            let cleared: Vec<u64> = bitmap::ones(&effect.cleared).collect();
+            assert_eq!(cleared, [1, 2], "{:?}", plan.way);
         }
     }
 }

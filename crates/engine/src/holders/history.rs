@@ -362,4 +362,65 @@ mod tests {
         }
         history
     }
+
+    #[test]
+    fn a_ghost_stays_while_two_children_need_it_and_goes_with_the_first() {
+        let line = |parent: u32| Line {
+            parent: Some(id(parent)),
+            also: Vec::new(),
+        };
+        let mut lines =
+            BTreeMap::from([(id(1), Line::default()), (id(2), line(1)), (id(3), line(2))]);
+        let mut ghosts = BTreeSet::from([id(2)]);
+        let mut active = line(2);
+        assert_eq!(prune(&mut lines, &mut ghosts, &mut active), []);
+        lines.remove(&id(3));
+        assert_eq!(prune(&mut lines, &mut ghosts, &mut active), [id(2)]);
+        assert_eq!(
+            active,
+            line(1),
+            "the active image descends from its parent now"
+        );
+        assert_eq!(lines.keys().copied().collect::<Vec<_>>(), [id(1)]);
+    }
+
+    #[test]
+    fn a_ghost_stays_if_its_ancestors_are_too_many_for_a_record() {
+        let many = u32::try_from(ALSO_MAX).expect("a few");
+        let older = (1..=many + 1).map(|number| (id(number), Line::default()));
+        let mut lines: BTreeMap<SnapshotId, Line> = older.collect();
+        let ghost = id(many + 5);
+        let of_all = Line {
+            parent: Some(id(1)),
+            also: (2..=many + 1).map(id).collect(),
+        };
+        lines.insert(ghost, of_all);
+        let mut active = Line {
+            parent: Some(ghost),
+            also: vec![id(many + 2)],
+        };
+        lines.insert(id(many + 2), Line::default());
+        let (before, mut ghosts) = (lines.clone(), BTreeSet::from([ghost]));
+        assert_eq!(prune(&mut lines, &mut ghosts, &mut active), []);
+        assert_eq!(lines, before, "nothing is changed");
+        assert!(ghosts.contains(&ghost));
+        active.also.clear();
+        assert_eq!(prune(&mut lines, &mut ghosts, &mut active), [ghost]);
+        assert_eq!(active.also.len(), ALSO_MAX);
+    }
+
+    #[test]
+    fn an_edge_is_known_from_both_ends_once_and_only_to_what_is_there() {
+        let chain = [(id(1), None), (id(2), Some(id(1))), (id(3), Some(id(2)))];
+        let mut history = History::new(chain, [], Some(id(3)));
+        history.join(Node::Active, id(1));
+        history.join(Node::Active, id(1));
+        history.join(Node::Active, id(9));
+        assert_eq!(history.neighbours(Node::Active), [snapshot(1), snapshot(3)]);
+        assert_eq!(history.neighbours(snapshot(1)), [Node::Active, snapshot(2)]);
+        assert_eq!(history.nodes().count(), 4);
+        history.bury(id(2));
+        let nodes: Vec<Node> = history.nodes().collect();
+        assert_eq!(nodes, [Node::Active, snapshot(1), snapshot(3)]);
+    }
 }

@@ -220,6 +220,8 @@ pub(crate) enum Place {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn chain(count: u32) -> History {
@@ -289,5 +291,96 @@ mod tests {
             _ => Some(Place::At(7)),
         };
         assert!(!plan.changes_nothing(2, other), "the victim has another");
+    }
+
+    #[test]
+    fn a_victim_at_the_end_of_a_chain_has_no_two_sides_to_share_with() {
+        let history = chain(3);
+        let alike = |_| Some(Place::At(7));
+        assert!(!Plan::subtraction(&history, &ids([1])).changes_nothing(2, alike));
+        assert!(!Plan::addition(&history, &ids([1])).changes_nothing(2, alike));
+    }
+
+    #[test]
+    fn a_branch_of_victims_is_not_skipped_for_what_is_at_its_ends() {
+        // 1 ← 2 ← {3, active}: 2 and 3 go, and 3 has blocks that nobody else has.
+        let tree = [(1, None), (2, Some(1)), (3, Some(2))];
+        let tree = tree.map(|(id, parent)| (SnapshotId(id), parent.map(SnapshotId)));
+        let history = History::new(tree, [], Some(SnapshotId(2)));
+        let place = |node| match node {
+            Node::Snapshot(SnapshotId(3)) => Some(Place::At(8)),
+            _ => Some(Place::At(7)),
+        };
+        for plan in [
+            Plan::subtraction(&history, &ids([2, 3])),
+            Plan::addition(&history, &ids([2, 3])),
+        ] {
+            assert!(!plan.changes_nothing(2, place), "{:?}", plan.way);
+        }
+    }
+
+    #[test]
+    fn a_victim_without_bits_changes_nothing_by_subtraction() {
+        let plan = Plan::subtraction(&chain(3), &ids([2]));
+        let empty = |node| match node {
+            Node::Snapshot(SnapshotId(2)) => Some(Place::Empty),
+            _ => Some(Place::At(7)),
+        };
+        assert!(plan.changes_nothing(2, empty));
+    }
+
+    /// Snapshots whose parents are older, and which of them are ghosts and victims.
+    fn histories() -> impl Strategy<Value = (History, Vec<SnapshotId>)> {
+        let snapshot = (any::<prop::sample::Index>(), 0..4_u8);
+        prop::collection::vec(snapshot, 1..14).prop_map(|snapshots| {
+            let number = |place: usize| SnapshotId(u32::try_from(place).expect("a few") + 1);
+            let parent = |place: usize, index: prop::sample::Index| {
+                (place > 0).then(|| number(index.index(place)))
+            };
+            let parents: Vec<_> = snapshots
+                .iter()
+                .enumerate()
+                .map(|(place, (index, _))| (number(place), parent(place, *index)))
+                .collect();
+            let of = |wanted: u8| {
+                let kinds = snapshots.iter().enumerate();
+                let some = kinds.filter(move |(_, (_, kind))| *kind == wanted);
+                some.map(|(place, _)| number(place)).collect::<Vec<_>>()
+            };
+            let active = Some(number(snapshots.len() - 1));
+            (History::new(parents, of(0), active), of(1))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_way_that_is_chosen_loads_the_fewer_maps((history, victims) in histories()) {
+            let (plan, ways) = (
+                Plan::new(&history, &victims),
+                [Plan::subtraction(&history, &victims), Plan::addition(&history, &victims)],
+            );
+            let fewest = ways.iter().map(|way| way.nodes.len()).min();
+            prop_assert_eq!(Some(plan.nodes.len()), fewest, "{:?}", plan.way);
+        }
+
+        #[test]
+        fn a_plan_names_every_map_that_it_needs((history, victims) in histories()) {
+            let down = |node: &Node| matches!(node, Node::Snapshot(id) if victims.contains(id));
+            let subtraction = Plan::subtraction(&history, &victims);
+            let gone: Vec<Node> = subtraction.eliminations.iter().map(|it| it.victim).collect();
+            prop_assert_eq!(gone, victims.iter().map(|id| Node::Snapshot(*id)).collect::<Vec<_>>());
+            let near = subtraction.eliminations.iter().flat_map(|it| &it.near);
+            let needed = near.flat_map(|(node, others)| others.iter().chain([node]));
+            prop_assert!(needed.clone().all(|node| subtraction.nodes.contains(node)));
+            let addition = Plan::addition(&history, &victims);
+            prop_assert!(addition.survivors.iter().all(|node| addition.nodes.contains(node)));
+            prop_assert!(!addition.survivors.iter().any(down));
+            for (heir, near) in &addition.heirs {
+                prop_assert!(addition.survivors.contains(heir) && near.iter().all(down));
+                prop_assert!(near.iter().all(|node| addition.nodes.contains(node)));
+                let beside = history.neighbours(*heir);
+                prop_assert_eq!(near.len(), beside.iter().filter(|node| down(node)).count());
+            }
+        }
     }
 }

@@ -70,8 +70,6 @@ pub(crate) struct Snapshots {
     pub(crate) protected: Option<Vec<(u64, SnapshotId)>>,
     /// What delete passes did since the volume was opened.
     pub(crate) counts: Counts,
-    /// What scans did in this consistency point, as its budget has it.
-    pub(crate) spent: u64,
     /// When the pass under way, or the volume, was begun, seconds since 1970 UTC, and how far it
     /// was then.
     pub(crate) since: Option<(u64, u64)>,
@@ -349,19 +347,6 @@ impl Snapshots {
                 || self.unfolded().is_some()
                 || self.deleting().next().is_some()
         })
-    }
-
-    /// True while scans are not to do anything: they were told to rest. Not when space is short,
-    /// because then clients wait for what they give back.
-    pub(crate) fn rests(&self, is_short: bool) -> bool {
-        self.roots.held_back == 100 && !is_short
-    }
-
-    /// True if scans have done their share of a consistency point that may do so much. At least one
-    /// step each, so that they end.
-    pub(crate) fn has_done_its_share(&self, regions: u64, is_short: bool) -> bool {
-        let share = regions * u64::from(100 - self.roots.held_back) / 100;
-        !is_short && self.roots.held_back > 0 && self.spent >= share.max(1)
     }
 
     /// True if the consistency point has anything to write for the snapshots.
@@ -670,7 +655,6 @@ impl Snapshots {
         assert!(self.cloning.is_none(), "a clone has no image");
         assert!(self.lun.is_none(), "a LUN was not restored");
         self.restoring = None;
-        self.spent = 0;
         self.is_changed = false;
     }
 

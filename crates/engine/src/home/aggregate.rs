@@ -12,6 +12,7 @@ use everglade_journal::Position;
 use crate::alloc::filesystem::FileSystem;
 use crate::change;
 use crate::home::leaving::Leaving;
+use crate::home::ledger::Ledger;
 use crate::home::run::Run;
 use crate::home::volume::VolumeHome;
 use crate::media::heal::Healing;
@@ -33,6 +34,8 @@ pub(crate) struct Home {
     /// Requests that have yet to be admitted.
     pub(crate) arrived: VecDeque<change::Request>,
     pub(crate) run: Option<Run>,
+    /// What background passes have done, in the running consistency point and before.
+    pub(crate) ledger: Ledger,
     /// While the journal is being replayed: where the replay would have to begin again. Superblocks
     /// go on saying so until all of it is committed.
     pub(crate) replaying: Option<Position>,
@@ -68,6 +71,18 @@ pub(crate) struct Home {
     pub(crate) derived: Vec<(Pvbn, PageRef)>,
 }
 
+impl AsRef<Ledger> for Home {
+    fn as_ref(&self) -> &Ledger {
+        &self.ledger
+    }
+}
+
+impl AsMut<Ledger> for Home {
+    fn as_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+}
+
 impl Home {
     /// Nothing is under way, and no volume is known.
     pub(crate) fn new(aggregate: Arc<Aggregate>, fs: FileSystem, mender: Mender) -> Home {
@@ -79,6 +94,7 @@ impl Home {
             requests: VecDeque::new(),
             arrived: VecDeque::new(),
             run: None,
+            ledger: Ledger::default(),
             replaying: None,
             is_pressed: false,
             last_begin: 0,

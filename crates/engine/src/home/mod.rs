@@ -4,6 +4,7 @@ pub(crate) mod aggregate;
 pub(crate) mod bases;
 pub(crate) mod find;
 pub(crate) mod leaving;
+pub(crate) mod ledger;
 pub(crate) mod publication;
 pub(crate) mod run;
 pub(crate) mod site;

@@ -28,18 +28,6 @@ pub(crate) struct Run {
     pub(crate) cleaned: u64,
     /// Volumes that have anything to write.
     pub(crate) active: BTreeSet<FileId>,
-    /// Level-1 blocks of deleted files that may still be freed in this consistency point.
-    pub(crate) reclaim_budget: u64,
-    /// What it began with.
-    pub(crate) reclaim_regions: u64,
-    /// Level-1 blocks that were given to clones of LUNs.
-    pub(crate) cloned_regions: u64,
-    /// Clones of LUNs wait for space.
-    pub(crate) cloning_waits: bool,
-    /// Blocks that may still be copied for clones that are being split.
-    pub(crate) split_budget: u64,
-    /// The clone that blocks were copied for.
-    pub(crate) splitting: Option<FileId>,
     /// New snapshots are scanned.
     pub(crate) create_scan: bool,
     pub(crate) publication: Publication,
@@ -63,12 +51,6 @@ impl Run {
             plan: VecDeque::new(),
             cleaned: 0,
             active: BTreeSet::new(),
-            reclaim_budget: 0,
-            reclaim_regions: 0,
-            cloned_regions: 0,
-            cloning_waits: false,
-            split_budget: 0,
-            splitting: None,
             create_scan: false,
             publication: Publication::default(),
             answers: Vec::new(),

@@ -39,7 +39,7 @@ use everglade_format::{Block, Damage, FileId, Indirect, Inode, Kind, Pointer, SP
 use super::view::View;
 use crate::holders::table::Snapshots;
 use crate::pool::aggregate::Aggregate;
-use crate::pool::info;
+use crate::pool::info::Progress;
 use crate::pool::mended::{LINES_MAX, RepairInfo, RepairState};
 use crate::read::load::{Damaged, Gather, LoadCx, Place, Stop};
 use crate::tree::names::Names;
@@ -243,8 +243,12 @@ impl Repair {
             true => self.total_blocks.max(self.read_blocks),
             false => self.read_blocks,
         };
-        let took = seconds.saturating_sub(self.began_seconds);
-        let eta = info::eta_seconds(took, 0, self.read_blocks, total);
+        let progress = Progress {
+            done: self.read_blocks,
+            total,
+            since: Some((self.began_seconds, 0)),
+        };
+        let eta = progress.eta_seconds(seconds);
         let mended = self.aggregate.mended.info().total();
         self.aggregate.mended.tell_repair(RepairInfo {
             state,

@@ -28,10 +28,39 @@ pub struct ScanInfo {
     pub counts: Counts,
 }
 
+/// How far work in the background is, in units of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// What is done; 0 where only the rest is known.
+    pub(crate) done: u64,
+    /// All of it.
+    pub(crate) total: u64,
+    /// When it began, or its volume was opened, in seconds since 1970 UTC, and how much was done
+    /// then.
+    pub(crate) since: Option<(u64, u64)>,
+}
+
+impl Progress {
+    pub(crate) fn left(self) -> u64 {
+        self.total.saturating_sub(self.done)
+    }
+
+    /// Seconds until it ends, if it goes on as it did so far; unknown before it got on.
+    pub(crate) fn eta_seconds(self, now_seconds: u64) -> Option<u64> {
+        let (since, from) = self.since?;
+        eta_seconds(
+            now_seconds.saturating_sub(since),
+            from,
+            self.done,
+            self.total,
+        )
+    }
+}
+
 /// Seconds until `done` is `total`, if it goes on as it did since it was `from`, so many seconds
 /// ago; unknown where it did not get on. Less than a second counts as one, both of what it took and
 /// of what is left: that is not nothing.
-pub(crate) fn eta_seconds(took: u64, from: u64, done: u64, total: u64) -> Option<u64> {
+fn eta_seconds(took: u64, from: u64, done: u64, total: u64) -> Option<u64> {
     let rest = u128::from(total.saturating_sub(done)) * u128::from(took.max(1));
     let did = u128::from(done.checked_sub(from).filter(|did| *did > 0)?);
     u64::try_from(rest.div_ceil(did)).ok()

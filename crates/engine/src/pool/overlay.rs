@@ -209,6 +209,7 @@ impl Overlay {
 mod tests {
     use super::*;
     use everglade_env::Page;
+    use proptest::prelude::*;
 
     const FILE: FileId = FileId(70);
 
@@ -305,5 +306,69 @@ mod tests {
             matches!(overlay.find(FILE, 255), Found::Older),
             "the next region"
         );
+    }
+
+    #[derive(Clone, Debug)]
+    enum Event {
+        Write(Range<u64>),
+        Punch(u64),
+        PunchRegion(u64),
+    }
+
+    fn events() -> impl Strategy<Value = Vec<Event>> {
+        let event = prop_oneof![
+            4 => (0..900_u64, 0..300_u64).prop_map(|(from, len)| Event::Write(from..from + len)),
+            2 => (0..1200_u64).prop_map(Event::Punch),
+            1 => (0..5_u64).prop_map(Event::PunchRegion),
+        ];
+        prop::collection::vec(event, 0..25)
+    }
+
+    proptest! {
+        /// Against a plain table: what a leaf is, if anything is known of it.
+        #[test]
+        fn an_overlay_knows_the_newest_change_and_what_it_costs(events in events()) {
+            const LEAVES: u64 = 5 * SPAN;
+            let mut overlay = Overlay::default();
+            let mut table: BTreeMap<u64, Option<u8>> = BTreeMap::new();
+            let mut holes: BTreeMap<u64, bool> = BTreeMap::new();
+            let mut grown = 0;
+            for (byte, event) in (1..).zip(events) {
+                match event {
+                    Event::Write(leaves) => {
+                        let mut changes = leaves.clone().map(|_| data(byte));
+                        grown += overlay.insert_all(FILE, leaves.clone(), &mut changes).pages;
+                        table.extend(leaves.map(|leaf| (leaf, Some(byte))));
+                    }
+                    Event::Punch(leaf) => {
+                        grown += overlay.insert(FILE, leaf, Change::Punched).pages;
+                        table.insert(leaf, None);
+                    }
+                    Event::PunchRegion(region) => {
+                        grown += overlay.punch_region(FILE, region).pages;
+                        let leaves = region * SPAN..(region + 1) * SPAN;
+                        table.extend(leaves.map(|leaf| (leaf, None)));
+                        holes.insert(region, true);
+                    }
+                }
+            }
+            for leaf in 0..LEAVES {
+                match (overlay.find(FILE, leaf), table.get(&leaf)) {
+                    (Found::Older, None) | (Found::Hole, Some(None)) => {}
+                    (Found::Data(page), Some(Some(byte))) => prop_assert_eq!(page[0], *byte),
+                    (_, expected) => prop_assert!(false, "leaf {} is not {:?}", leaf, expected),
+                }
+            }
+            for from in (0..LEAVES).step_by(97) {
+                let blocks = table.range(from..from + 200).filter(|(_, it)| it.is_some());
+                let found = overlay.blocks_among(FILE, from..from + 200);
+                prop_assert_eq!(found, blocks.count() as u64);
+            }
+            let data = table.values().flatten().count() as i64;
+            for (leaf, _) in table.iter().filter(|(_, it)| it.is_none()) {
+                holes.insert(leaf / SPAN, true);
+            }
+            prop_assert_eq!(grown, data + holes.len() as i64, "one page for the holes of a region");
+        }
     }
 }

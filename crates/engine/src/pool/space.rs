@@ -546,4 +546,84 @@ mod tests {
         space.note_backed(100);
         assert!(space.charge(Class::Grow, 101, CpNumber(1)));
     }
+
+    #[test]
+    fn a_charge_ends_with_its_own_consistency_point_and_counts_until_then() {
+        let space = Space::new(1000, 100, 0, 1000);
+        let (first, second) = (CpNumber(4), CpNumber(5));
+        assert!(space.charge(Class::Grow, 400, first));
+        assert!(space.charge(Class::Grow, 300, second));
+        assert_eq!(space.free_backed(), 300);
+        // Half of what it was charged turned out to be overwrites.
+        space.commit(first, 200, 1000, 0);
+        assert_eq!(
+            space.free_backed(),
+            500,
+            "those of the second are still charged"
+        );
+        assert!(space.has_charges());
+        space.charge_again(50, second);
+        space.commit(second, 450, 1000, 7);
+        assert!(!space.has_charges());
+        assert_eq!(
+            (space.free_backed(), space.usage().pending_blocks),
+            (550, 7)
+        );
+    }
+
+    #[test]
+    fn half_of_the_limit_is_passed_once_by_each_consistency_point() {
+        let space = Space::new(100_000, 6_000, 0, 14_000);
+        space.set_dirty_memory(1_000);
+        let (one, next) = (CpNumber(2), CpNumber(3));
+        assert!(!space.note_dirty(499, one));
+        assert!(!space.is_dirty_enough());
+        assert!(space.note_dirty(1, one), "that was the half");
+        assert!(!space.note_dirty(100, one), "it is known already");
+        assert!(space.is_dirty_enough());
+        assert!(!space.note_dirty(499, next), "the next counts for itself");
+        assert!(space.note_dirty(300, next));
+        space.commit(one, 0, 14_000, 0);
+        assert_eq!((space.dirty_in(one), space.dirty_in(next)), (0, 799));
+    }
+
+    #[test]
+    fn after_writers_had_to_wait_a_quarter_of_the_limit_is_enough_to_begin() {
+        let space = Space::new(100_000, 6_000, 0, 14_000);
+        space.set_dirty_memory(1_000);
+        space.note_dirty(200, CpNumber(2));
+        space.note_dirty(50, CpNumber(3));
+        assert!(!space.is_dirty_enough());
+        assert!(!space.has_room(1_000, CpNumber(3)));
+        assert!(space.is_dirty_enough());
+        space.begin_progress();
+        assert!(!space.is_dirty_enough(), "nobody waited since");
+    }
+
+    #[test]
+    fn hunger_is_told_once_for_each_refusal() {
+        let space = Space::new(1000, 100, 0, 1000);
+        assert!(!space.take_hunger());
+        assert!(!space.charge(Class::Grow, 901, CpNumber(1)));
+        assert!(space.take_hunger());
+        assert!(!space.take_hunger());
+        assert!(
+            space.charge(Class::Grow, 900, CpNumber(1)),
+            "nothing was charged for it"
+        );
+        assert!(!space.take_hunger());
+    }
+
+    #[test]
+    fn waiting_for_space_is_in_vain_when_nothing_comes_back_and_the_host_is_full() {
+        let space = Space::new(1000, 100, 500, 600);
+        assert!(space.is_growing(), "the host may give 400 more");
+        assert!(space.set_host_full(true), "that is news");
+        assert!(!space.set_host_full(true));
+        assert!(!space.is_growing());
+        space.set_pending(1);
+        assert!(space.is_growing(), "a deletion gives a block back");
+        space.commit(CpNumber(1), 500, 600, 0);
+        assert!(!space.is_growing() && !space.is_asking_host());
+    }
 }

@@ -224,4 +224,52 @@ mod tests {
         counts.enter_phase(None, 20_000);
         assert_eq!(counts.read().waits, [("load", 500), ("device", 7)]);
     }
+
+    #[test]
+    fn a_duration_is_in_the_first_bucket_whose_bound_it_does_not_exceed() {
+        let counts = Counts::default();
+        for took in [0, 100_000, 100_001, 10_000_000_000, 10_000_000_001] {
+            counts.note_phase("freeze", took);
+        }
+        let phases: BTreeMap<_, _> = counts.read().phases.into_iter().collect();
+        assert_eq!(phases["freeze"].buckets, [2, 1, 0, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn consistency_points_are_counted_by_what_made_them_begin() {
+        let counts = Counts::default();
+        for (times, trigger) in (1..).zip(Trigger::ALL) {
+            (0..times).for_each(|_| counts.note(trigger, trigger == Trigger::Dirty));
+        }
+        let read = counts.read();
+        let expected = [
+            ("timer", 1),
+            ("journal", 2),
+            ("dirty", 3),
+            ("wanted", 4),
+            ("change", 5),
+            ("reclaim", 6),
+            ("stop", 7),
+        ];
+        assert_eq!(read.by_trigger, expected);
+        assert_eq!(read.back_to_back, 3);
+    }
+
+    #[test]
+    fn only_buffers_that_fill_up_are_pressure() {
+        let under = Trigger::ALL.into_iter().filter(|it| it.is_pressure());
+        let names: Vec<_> = under.map(Trigger::name).collect();
+        assert_eq!(names, ["journal", "dirty"]);
+    }
+
+    #[test]
+    fn a_wait_counts_for_nothing_before_it_ends() {
+        let counts = Counts::default();
+        counts.enter_phase(Some("clean"), 1_000);
+        counts.begin_wait(Wait::Load, 2_000);
+        assert_eq!(counts.read().waits, [("load", 0), ("device", 0)]);
+        counts.enter_phase(None, 2_300);
+        counts.enter_phase(None, 9_000);
+        assert_eq!(counts.read().waits, [("load", 300), ("device", 0)], "once");
+    }
 }

@@ -6,6 +6,7 @@ use everglade_format::planted::{self, Bug};
 use everglade_journal::Position;
 use everglade_target::Error;
 
+use crate::background::turns;
 use crate::change;
 use crate::cp::{Step, commit, freeze};
 use crate::home::aggregate::Home;
@@ -182,7 +183,7 @@ impl<O: Outside> Core<O> {
             };
             return Some((home.last_begin + rest, Trigger::Change));
         }
-        if (home.has_hidden() || home.repair.is_some()) && !is_mounting {
+        if (turns::has_work(home) || home.repair.is_some()) && !is_mounting {
             let rest = match aggregate.has_changes() {
                 true => RECLAIM_REST_BUSY,
                 false => RECLAIM_REST,

@@ -41,7 +41,7 @@ use everglade_format::{
 
 use crate::alloc::filesystem::FileSystem;
 use crate::background::lun_clone;
-use crate::background::shrink::CHANGED_MAX;
+use crate::background::turns::CHANGED_MAX;
 use crate::change::{Change, Error};
 use crate::holders::alone::alone_with;
 use crate::holders::history::Node;

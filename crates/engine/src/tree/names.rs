@@ -66,15 +66,6 @@ impl Names {
         self.entries.contains_key(&file)
     }
 
-    /// The entry with the lowest file id.
-    pub(crate) fn first(&self) -> Option<FileId> {
-        self.entries.keys().next().copied()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     pub(crate) fn is_changed(&self) -> bool {
         !self.changed.is_empty()
     }
@@ -194,7 +185,7 @@ mod tests {
         assert_eq!(read_again(&mut names, &mut file).len(), 100);
         let blocks = 100_u64.div_ceil(ENTRIES_PER_BLOCK as u64);
         assert_eq!(file.inode.block_count(), blocks);
-        assert_eq!(names.first(), Some(FileId(100)));
+        assert_eq!(names.iter().next().map(|it| it.file), Some(FileId(100)));
     }
 
     #[test]

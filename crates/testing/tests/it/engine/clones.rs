@@ -194,6 +194,11 @@ impl Rig {
         self.system.split(volume)
     }
 
+    /// Blocks that deletions in a volume have yet to give back.
+    pub(super) fn pending(&self, volume: &str) -> u64 {
+        self.system.pending_blocks(volume)
+    }
+
     /// Blocks that were found elsewhere than a pointer says.
     pub(super) fn stale_reads(&self) -> u64 {
         self.system.stale_reads()

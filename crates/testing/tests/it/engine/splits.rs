@@ -192,6 +192,32 @@ fn a_split_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_split_and_a_deletion_get_on_side_by_side() {
+    let mut rig = Rig::of(SLOW).with_clone();
+    rig.fill("w", 7_000);
+    let (volume, name) = (own("w"), own("l"));
+    rig.change(Change::DeleteLun { volume, name })
+        .expect("it is there");
+    rig.start("c").expect("it is a clone");
+    let mut left = rig.pending("w");
+    while rig.split("c").done_blocks == 0 {
+        assert!(left > 0, "the split waits until nothing is deleted");
+        rig.nudge();
+        left = rig.pending("w");
+    }
+    let copied = rig.split("c").done_blocks;
+    while rig.pending("w") == left {
+        assert_eq!(rig.split("c").state, SplitState::Copying, "{copied} before");
+        rig.nudge();
+    }
+    rig.rest();
+    rig.rest();
+    assert_eq!(rig.split("c").state, SplitState::Done);
+    assert_eq!(rig.pending("w"), 0);
+    rig.expect_clone();
+}
+
+#[test]
 fn whatever_is_done_to_a_clone_while_it_is_split_is_right() {
     let mut rig = Rig::of(SLOW).with_clone();
     rig.start("c").expect("it is a clone");
