@@ -62,6 +62,19 @@ const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'stat
     }
 }
 
+const fn histogram(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric {
+        name,
+        kind: Kind::Histogram,
+        labels,
+        help,
+    }
+}
+
 /// All, in the order of a page.
 #[rustfmt::skip]
 pub const METRICS: &[Metric] = &[
@@ -88,7 +101,8 @@ pub const METRICS: &[Metric] = &[
         an error."),
     counter("everglade_nbd_bytes_total", &["op"], "Bytes of the ranges of NBD requests without an \
         error."),
-    Metric { name: "everglade_nbd_request_duration_seconds", kind: Kind::Histogram, labels: &["op"], help: "Time from the header of an NBD request to its answer." },
+    histogram("everglade_nbd_request_duration_seconds", &["op"], "Time from the header of an NBD \
+        request to its answer."),
     counter("everglade_nbd_requests_refused_total", &[], "NBD requests of an unknown kind."),
     gauge("everglade_nbd_connections", &[], "NBD connections now."),
     gauge("everglade_reactor_connections", &["reactor"], "Connections of each reactor (a thread of \
@@ -122,7 +136,8 @@ pub const METRICS: &[Metric] = &[
     gauge("everglade_recovery_seconds", &["aggregate"], "Duration of that replay."),
     counter("everglade_metadata_mended_total", &["aggregate", "file"], "Blocks of metadata that \
         could not be read and were derived from others since the aggregate was opened."),
-    Metric { name: "everglade_cp_phase_seconds", kind: Kind::Histogram, labels: &["aggregate", "phase"], help: "How long each phase of the consistency points took; clients wait for freeze and publish only." },
+    histogram("everglade_cp_phase_seconds", &["aggregate", "phase"], "How long each phase of the \
+        consistency points took; clients wait for freeze and publish only."),
     counter("everglade_cp_wait_seconds_total", &["aggregate", "cause"], "How long consistency \
         points waited: load (blocks that were not in memory), device (their own writes; only so \
         many may be in flight)."),
