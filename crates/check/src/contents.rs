@@ -1,4 +1,4 @@
-//! Contents: blocks that only their tags describe, read in the order of the device.
+//! Contents: blocks that have a tag but no header, read in the order of the device.
 
 use everglade_format::{BLOCK_SIZE, Block, Pvbn, Tag};
 

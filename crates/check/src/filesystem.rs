@@ -1,4 +1,4 @@
-//! The two file systems behind one face: an aggregate, and a volume inside its container.
+//! One interface for both kinds of file system: an aggregate, and a volume inside its container.
 
 use std::rc::Rc;
 use std::sync::Arc;

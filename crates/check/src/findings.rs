@@ -1,4 +1,4 @@
-//! Findings: problems as they turn up, a bounded number of each kind kept.
+//! Findings: the problems found so far, with a limit for each kind.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

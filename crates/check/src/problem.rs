@@ -1,4 +1,4 @@
-//! Problems: what is wrong, with which object, where, what was expected and what was found.
+//! Problems: the object, the place, what was expected, what was found.
 
 use std::fmt;
 use std::sync::Arc;

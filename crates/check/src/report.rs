@@ -1,4 +1,4 @@
-//! Report: what was looked at and everything that is wrong.
+//! Report: what the verifier read, and all problems that it found.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! Trees of blocks: a walk over a file, and the way to one of its leaves.
 //!
 //! Block (level l, index i) covers the leaves from i × 255^l on; slot s of it is (l − 1, i × 255 +
-//! s). Depth is at most six, and a block is descended from only if its header names just this
-//! place.
+//! s). The depth is at most six. The walk descends from a block only if its header names the
+//! expected place.
 
 use crate::filesystem::pointer_at;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Why nothing can be said about an aggregate.
+//! The reasons why the verifier cannot check an aggregate at all.
 
 use everglade_env::{DeviceId, DiskError};
 

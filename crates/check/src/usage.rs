@@ -1,8 +1,8 @@
 //! Usage: references, the active map and (in volumes) the container, merged by block number (O-03).
 //!
 //! Definition 1: a bit of the active map is set exactly if its block has a reference, and no block
-//! has two, but for leaves of LUNs that share it: those are one more than the block's count in the
-//! refcount file. In a volume the container has a block exactly where the bit is set.
+//! has two references, except leaves that LUNs share: such a leaf has one reference more than its
+//! count in the refcount file. In a volume the container has a block exactly where the bit is set.
 
 use std::ops::Range;
 use std::rc::Rc;

@@ -1,7 +1,8 @@
-//! A column: one block of everybody's maps, 32,768 vvbns side by side. Pure functions of bits.
+//! A column: one block of the maps of all images, 32,768 vvbns side by side. Pure functions of
+//! bits.
 //!
-//! Neighbours in the history whose map block is the very same one are one *station*, so a column is
-//! as long as the block has versions. Stations are in the order of the history, parents before
+//! Neighbours in the history that share their map block are one *station*, so a column has one
+//! station for each version of the block. Stations are in the order of the history, parents before
 //! their children.
 
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! Holders: everybody's maps side by side, one block of the maps at a time, with summary map and
-//! container.
+//! Holders: the maps of all images side by side, one block of the maps at a time, with summary map
+//! and container.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;

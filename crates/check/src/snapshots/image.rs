@@ -1,15 +1,15 @@
-//! Images of snapshots, each compared with one that was verified before.
+//! Images of snapshots, each compared with an image that is verified already.
 //!
 //! Where `c(v)` counts the references of an image to v, and `m(v)` is its map's bit plus the count
-//! of its refcount file, Definition 1 says that the difference `c − m` is 0 everywhere. Where it is
-//! not, v is a *stray*. Two images that share most blocks have the same strays but for those among
-//! the blocks in which they differ, so these are all that is looked at:
+//! of its refcount file, Definition 1 says that the difference `c − m` is 0 everywhere. If the
+//! difference is not 0, v is a *stray*. Two images have the same strays except among the blocks in
+//! which they differ, so only these blocks are examined:
 //!
 //! strays(new) = strays(old) + references(new ∖ old) − references(old ∖ new) − (bits(new) −
 //! bits(old)) − (counts(new) − counts(old))
 //!
-//! Without another image, the same is true of an empty one. What cannot be read counts for nothing,
-//! in both.
+//! If there is no other image, an empty image takes its place. Blocks that cannot be read are left
+//! out of both images.
 
 use std::collections::{BTreeMap, BTreeSet};
 

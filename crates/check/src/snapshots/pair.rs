@@ -1,8 +1,8 @@
-//! Pairs of trees: what a file has in one image and not in another.
+//! Pairs of trees: the blocks that a file has in one image and not in another.
 //!
-//! Both are walked side by side from their roots. Blocks are written once, so where the two
-//! pointers are the same so is everything below, and neither is followed: a thousand snapshots cost
-//! what they differ by.
+//! The verifier walks both trees side by side from their roots. Blocks are written once, so equal
+//! pointers mean equal subtrees, and neither pointer is followed. So the cost of a thousand
+//! snapshots is the sum of their differences.
 
 use std::ops::Range;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Blocks of victims' snapmaps: while the delete pass goes on, and afterwards in the release file.
+//! Blocks of victims' snapmaps: during the delete pass, and afterwards in the release file.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The snapshot table: records, each by itself, and the history that they make up.
+//! The snapshot table: each record by itself, and the history that the records form.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,8 +1,8 @@
-//! What a block of the active map needs to know before it changes: who holds its vvbns besides the
-//! active image.
+//! The other holders of the vvbns in a block of the active map. They must be known before the block
+//! changes.
 //!
-//! Loaded together with the block itself, once in a consistency point, for volumes with snapshots
-//! only.
+//! They are loaded together with the block itself, once in a consistency point, for volumes with
+//! snapshots only.
 
 use everglade_env::PageRef;
 use everglade_format::planted::{self, Bug};

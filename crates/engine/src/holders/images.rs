@@ -1,4 +1,5 @@
-//! The active image of a volume and its snapshots, as far as their active maps say who holds what.
+//! The images of a volume, reduced to what their active maps say about holders: the active image
+//! and its snapshots.
 
 use everglade_env::PageRef;
 use everglade_format::{FileId, Pointer};

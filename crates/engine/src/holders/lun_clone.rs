@@ -1,4 +1,4 @@
-//! A LUN's clone under way, as far as the volume's image keeps it.
+//! The state of a LUN's clone under way, as the volume's image keeps it.
 
 use everglade_format::Inode;
 

@@ -1,4 +1,4 @@
-//! A LUN's restore under way: where its comparison of two images stands.
+//! The state of a LUN's restore under way: how far the comparison of the two images is.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Space on the host, and when a new area is better than what is left of an old one (D-13, decision
+//! Space on the host, and when a new area is better than the rest of an old one (D-13, decision
 //! 0020).
 //!
 //! An area that is half full of blocks at random places is written three blocks at a time; a new
@@ -12,15 +12,16 @@
 //! | less than that | 1/2 |
 //! | nothing: it refused | any part |
 //!
-//! 1. Whoever watches the host is not alarmed by what could have been avoided: `status` warns at a
-//!    twentieth.
-//! 2. What is free beyond what may be asked for soon goes back: promptly while the host has not
-//!    plenty, else only what is more than a few areas, because what is soon rewritten is not worth
-//!    punching.
-//! 3. A full host keeps what it gave. After a start nobody knows which free areas have their space,
-//!    so each is asked for once, refused or not; the reserve is among them.
-//! 4. An area that is worth preferring is worth knowing: maps are searched for old areas only when
-//!    no new one is better than what a search may find.
+//! 1. The pool does not use so much of the host that `status` warns (at a twentieth left) while it
+//!    could have reused old areas.
+//! 2. Free areas that are not needed soon are returned to the host. While the host is short of
+//!    space they are returned promptly; otherwise the pool keeps a few areas, because punching an
+//!    area that is rewritten soon is wasted work.
+//! 3. Areas that the pool has from a full host stay. After a start it is not known which free areas
+//!    have their space, so the pool asks for each of them once, whether the host refuses or not;
+//!    the reserve is among them.
+//! 4. Maps are searched for old areas only if the best area that a search could find would be
+//!    better than a new area.
 
 /// Part of an aggregate that its host must have left for new areas to be preferred: one in so many.
 const PLENTY_PART: u64 = 10;

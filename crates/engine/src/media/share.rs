@@ -1,16 +1,16 @@
-//! How much of the devices a consistency point may use at once, set from what clients' reads meet
-//! (docs/design/design.md §6).
+//! How much of the devices a consistency point may use at once, set from the latency of clients'
+//! reads (docs/design/design.md §6).
 //!
-//! A consistency point writes as much as devices take while nobody reads. Reads that wait behind
-//! those writes take longer; when one takes several times what they take without, the writes under
-//! way are halved, down to [`LEAST_BLOCKS`], once in a [`PERIOD`] at most, so that the effect is
-//! seen before the next. After a [`CALM`] in which none did, a step is given back. One slow read
-//! among many fast ones counts: clients feel the tail. Where nobody reads any more, a consistency
-//! point that begins [`QUIET`] after the last slow read takes all of it.
+//! While there are no reads, a consistency point writes as much as the devices take. Reads that
+//! wait behind these writes take longer. When a read takes several times as long as without writes,
+//! the share is halved, down to [`LEAST_BLOCKS`], at most once in a [`PERIOD`], so that the effect
+//! is seen before the next step. After a [`CALM`] without a slow read, the share grows by a step.
+//! One slow read among many fast ones counts, because clients feel the tail. A consistency point
+//! that begins [`QUIET`] after the last slow read begins with the largest share.
 //!
-//! 1. Between [`LEAST_BLOCKS`] for each device and [`MOST_BLOCKS`], always: a consistency point
-//!    never stands still.
-//! 2. Races between reactors cost a step more or less, nothing else.
+//! 1. The share is always between [`LEAST_BLOCKS`] for each device and [`MOST_BLOCKS`], so a
+//!    consistency point never stands still.
+//! 2. A race between reactors changes the share by one step at most.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

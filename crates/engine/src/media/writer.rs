@@ -4,7 +4,7 @@
 //! push ─▶ collected ─▶ a batch, sorted into runs ─▶ queued ─▶ under way, within the device share
 //! ```
 //!
-//! 1. Nothing is reported done before every write submitted here has completed.
+//! 1. The writer reports that it is done only when every submitted write has completed.
 //! 2. The first failure is remembered and fails the consistency point (docs/design/design.md §5).
 //! 3. At most one write may exceed the device share. A queued write is submitted when another one
 //!    completes, without waiting for the next step. So a share smaller than a batch is kept, too,

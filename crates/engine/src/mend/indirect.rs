@@ -1,18 +1,18 @@
-//! An indirect block of the aggregate, from what the context map says of the blocks below it.
+//! An indirect block of the aggregate, from the contexts of the blocks below it.
 //!
-//! Each block in use knows its owner: file, level and index, or container and vvbn. So the children
-//! of a block that cannot be read are found by looking through all contexts; a leaf of a container
-//! has its tag there, of the others the content is read and its tag computed. What is left to know
-//! of the block is the consistency point in its header, which is tried. Nothing is believed before
-//! the whole block has the tag that its pointer expects.
+//! The context of each block in use names its owner: file, level and index, or container and vvbn.
+//! So a search through all contexts finds the children of an unreadable block. The context of a
+//! container's leaf has the leaf's tag; for other children the content is read and its tag
+//! computed. Then only the consistency point in the block's header is unknown, and the mender tries
+//! all of them. The derived block is used only if it has the tag that its pointer expects.
 //!
-//! Two files need another way, because the contexts cannot be read without them: the children of
+//! Two files need another way, because the contexts cannot be read without them. The children of
 //!
-//! * the **context map** are the blocks in use that nothing refers to any more, each found out by
-//!   its content: it agrees with the contexts that a survey gives for the numbers that it is about;
-//! * the **active map** are among the blocks that any context, even one that is out of date, calls
-//!   its leaves: the one whose content has a bit for all that a survey finds, and for nothing else
-//!   but blocks of that kind.
+//! * the **context map** are the blocks in use that nothing refers to any more, each recognised by
+//!   its content: it agrees with the contexts that a survey finds for its block numbers;
+//! * the **active map** are among the blocks that any context, even an outdated one, calls leaves
+//!   of the map. The right block has a bit for every block that a survey finds, and otherwise only
+//!   for blocks of this kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 

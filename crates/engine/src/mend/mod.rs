@@ -17,21 +17,23 @@
 //! | summary map | the maps of the snapshots | [`summary`] |
 //! | indirect block of an overflow file | what is in use and belongs to nobody | [`orphans`] |
 //!
-//! **How it is known to be right.** Of the blocks in the first four rows there is only one content
-//! that agrees with the rest of the image. It is compared with the tag in the pointer to the
-//! damaged block, and what has another tag is thrown away. So it goes where the damaged one is, and
-//! nothing else changes: no pointer, no count, nothing that the running consistency point knows. A
-//! cut while it is written leaves it damaged, or mended. The content of the last three cannot be
-//! known to the bit, only what it means; the running consistency point takes the derived one in its
-//! place and writes it elsewhere, like any block that it changes ([`crate::tree::File::install`]).
+//! **How it is known to be right.** For the blocks in the first four rows only one content agrees
+//! with the rest of the image. The derived content is compared with the tag in the pointer to the
+//! damaged block, and dropped if its tag differs. A content that passes is written in the place of
+//! the damaged block, and nothing else changes: no pointer, no count, no state of the running
+//! consistency point. A power cut during this write leaves the block damaged or mended. The content
+//! of the last three rows cannot be derived to the bit, only its meaning. So the running
+//! consistency point takes the derived content for that of the block, and writes it elsewhere, like
+//! any block that it changes ([`crate::tree::File::install`]).
 //!
-//! 1. Everything is read from what the last consistency point committed ([`survey`], [`view`]),
-//!    never from what the running one has in memory.
-//! 2. What is derived comes from blocks that are whole. One that is damaged as well is mended
-//!    first, if it can be.
-//! 3. Memory is bounded: a survey has the indirect blocks yet to be looked into, an orphan search a
-//!    window of 16 MiB, an indirect block of a map its 255 leaves.
-//! 4. Who cannot be helped gets the error that it had, with what stood in the way of mending.
+//! 1. Everything is read from the last committed consistency point ([`survey`], [`view`]), never
+//!    from the memory of the running one.
+//! 2. A block is derived from whole blocks only. If one of these is damaged as well, it is mended
+//!    first, if that is possible.
+//! 3. Memory is bounded: a survey keeps the indirect blocks that it has not read yet, a search for
+//!    orphans a window of 16 MiB, and an indirect block of a map its 255 leaves.
+//! 4. A step whose block cannot be derived fails with its own error, and with the reason why the
+//!    block could not be derived.
 
 mod below;
 mod indirect;

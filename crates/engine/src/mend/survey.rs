@@ -1,10 +1,10 @@
 //! Surveys: every block that the trees of a committed image refer to, a few indirect blocks at a
 //! time.
 //!
-//! What is read is what the last consistency point committed, whatever the running one has changed
-//! in memory since: nothing of that is overwritten before the next one is committed (Lemma 1). So a
-//! survey is a function of the media alone, may take as many steps as it likes, and keeps no more
-//! in memory than the indirect blocks it has yet to look into.
+//! A survey reads the last committed consistency point, whatever the running one has changed in
+//! memory: no committed block is overwritten before the next commit (Lemma 1). So a survey depends
+//! on the media alone, may take any number of steps, and keeps only the indirect blocks in memory
+//! that it has not read yet.
 
 use everglade_format::indirect::BlockKind;
 use everglade_format::inode::INODES_PER_BLOCK;

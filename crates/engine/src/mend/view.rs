@@ -1,4 +1,4 @@
-//! Looking things up in what the last consistency point committed.
+//! Looking up blocks in the last committed consistency point.
 
 use everglade_format::snapshot::State;
 use everglade_format::volume::SUPERBLOCK_VVBN;

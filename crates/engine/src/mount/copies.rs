@@ -1,19 +1,18 @@
 //! Copies of the label's config record: each device has two, at its front and at its end, and one
-//! is enough to open it. A copy that was lost is written anew from what the aggregate was opened
-//! with, so that the next loss finds a copy again.
+//! is enough to open it. A lost copy is written anew from the record that the aggregate was opened
+//! with, so that another loss is survived, too.
 //!
 //! 1. A copy is lost if it cannot be read, does not decode, is absent, or is of an older epoch. A
-//!    whole record of the same epoch that says something else is left alone: that is for the
-//!    verifier and for people.
+//!    whole record of the same epoch with other content is not overwritten: the verifier reports
+//!    it, and people decide.
 //! 2. The slot for the next epoch is filled with zeros if it has neither a record nor zeros, for
 //!    the same reason.
-//! 3. What says what it should is never written. A device that is open has a good copy, so a power
-//!    cut during a write leaves that one, and a torn copy that the next start finds lost.
-//! 4. A copy that cannot be written costs nothing but itself: the aggregate serves, and people are
-//!    told.
+//! 3. A good copy is never written. An open device has a good copy, so a power cut during the write
+//!    leaves the good copy, and a torn copy that the next start writes again.
+//! 4. If a copy cannot be written, the aggregate serves anyway, and people are told.
 //!
-//! Called once the aggregate is online, because of one that cannot be mounted nothing is written.
-//! Blocks the caller.
+//! This code runs when the aggregate is online, because nothing may be written to an aggregate that
+//! cannot be mounted. It blocks its caller.
 
 use everglade_env::{DeviceId, DiskError, Storage};
 use everglade_format::config::CONFIG_BYTES;

@@ -1,4 +1,5 @@
-//! Making an aggregate: labels and an empty superblock. The first consistency point does the rest.
+//! Making an aggregate: labels and an empty superblock. The first consistency point writes
+//! everything else.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
 use everglade_format::config::{CONFIG_BYTES, JournalRegion, name_is_valid};

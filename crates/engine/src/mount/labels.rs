@@ -1,5 +1,5 @@
-//! Reading the labels of a set of devices: which aggregate is this, and is it whole?
-//! (docs/design/design.md §4)
+//! Reading the labels of a set of devices: which aggregate they belong to, and whether all its
+//! members are there (docs/design/design.md §4).
 //!
 //! Every refusal says what was found, what was expected and what to do; nothing is written here.
 

@@ -1,9 +1,9 @@
 //! Discard: blocks inside the range become holes, all together up to 1 MiB, else one file stripe at
 //! a time.
 //!
-//! A release: always admitted, also in a full aggregate (docs/design/design.md §8). Whole regions
-//! cost one overlay entry; regions that have nothing, neither in overlays nor in the tree, cost
-//! nothing.
+//! A discard is a release: it is always admitted, also in a full aggregate
+//! (docs/design/design.md §8). A whole region costs one overlay entry. A region without blocks, in
+//! overlays and in the tree, costs nothing.
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::{Layer, SPAN};

@@ -1,10 +1,10 @@
-//! Extents: what of a range takes space, as overlays and the committed tree know it; no leaf is
-//! loaded. And changes: what of a range is stored elsewhere than in an earlier image, which is the
+//! Extents: which parts of a range take space, by overlays and committed tree; no leaf is loaded.
+//! Changes: which parts of a range are stored in other blocks than in an earlier image. This is the
 //! same walk through two trees.
 //!
-//! One file stripe at a time, as other long operations; behind a stripe's end, where nobody has
-//! changed anything, it goes on at the next level-1 block there is, so a thin LUN costs little
-//! however large it is. The answer ends when there are as many extents as were wanted, or after a
+//! The walk visits one file stripe at a time, like other long operations. After a stripe without
+//! changes in memory it continues at the next existing level-1 block, so a thin LUN costs little
+//! whatever its size. The answer ends when it has as many extents as the client wants, or after a
 //! bounded number of stripes.
 
 use everglade_env::PageRef;

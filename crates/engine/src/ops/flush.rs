@@ -1,7 +1,8 @@
 //! Flush: everything acknowledged so far, on any session, becomes durable.
 //!
-//! By a group of the journal if the aggregate has one (docs/design/design.md §5), else by the
-//! consistency point that has all of it. A commit that comes first is as good.
+//! A flush waits for a group of the journal if the aggregate has a journal
+//! (docs/design/design.md §5), otherwise for the consistency point that contains all of it. A
+//! commit that comes first ends the wait, too.
 
 use everglade_format::planted::{self, Bug};
 use everglade_target::Reply;

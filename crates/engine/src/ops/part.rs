@@ -1,9 +1,9 @@
-//! Parts of blocks: what is written over a block whose other bytes may not be in memory
+//! Parts of blocks: a write of some bytes of a block whose other bytes may not be in memory
 //! (docs/design/design.md §5).
 //!
-//! Load phase: the present content, if it takes no reading ([`Base`]). Modify phase: bytes and
-//! content are merged, or the bytes stay as a fragment. A new fragment is merged in the background
-//! ([`merge`]), so that the consistency point seldom finds one.
+//! Load phase: the present content of the block, if it is in memory ([`Base`]). Modify phase: bytes
+//! and content are merged, or the bytes stay as a fragment. A new fragment is merged in the
+//! background ([`merge`]), so that the consistency point seldom finds one.
 
 use std::ops::Range;
 

@@ -1,10 +1,10 @@
 //! Read: overlays, then the committed tree.
 //!
-//! A read that misses nothing but data has found out, inside its stripes, where each of its blocks
-//! is, and does not look again when they are here ([`Rest`]): what it returns is what was there at
-//! that moment, which lies between its submission and its completion (contracts 1 and 2 of
-//! `everglade_target`). Only if a consistency point was committed meanwhile, or something did not
-//! come, it runs again from the top.
+//! A read that misses only data has found the place of each block, inside its stripes. When the
+//! data has arrived, it does not look up the places again ([`Rest`]). It returns the contents of
+//! the moment of the look-up, which lies between its submission and its completion (contracts 1 and
+//! 2 of `everglade_target`). The read runs again from the top only if a consistency point was
+//! committed meanwhile, or if a block did not arrive.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Write: whole blocks go into the overlay as they are, edges over what is there ([`part`]).
+//! Write: whole blocks go into the overlay as they are; parts of blocks at the edges are merged
+//! ([`part`]).
 
 use std::ops::Range;
 use std::slice;

@@ -1,4 +1,4 @@
-//! Bases: the snapshots that clones began as, for people.
+//! Bases: the snapshots that clones began as. This is what administrators see of them.
 
 use std::sync::Arc;
 

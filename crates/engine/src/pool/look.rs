@@ -1,4 +1,4 @@
-//! What people are told of a volume's snapshots, as they are now.
+//! The present state of a volume's snapshots, as administrators see it.
 
 use crate::pool::bases;
 use crate::pool::info::SnapshotInfo;

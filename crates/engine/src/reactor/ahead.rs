@@ -1,16 +1,16 @@
 //! Reading ahead of clients that read in order (T-20).
 //!
-//! Each open LUN remembers where its last read ended. When what began there adds up to
-//! [`STREAM_BYTES`], the blocks after it are loaded into the page cache, so far ahead that the
-//! client finds them: the level-1 blocks first, then what they point at, in runs of a device read.
-//! Nobody waits for them, and nobody is told if they cannot be read: whoever wants such a block
-//! reads it again and hears why.
+//! Each open LUN remembers where its last read ended. When consecutive reads add up to
+//! [`STREAM_BYTES`], the blocks after them are loaded into the page cache, far enough ahead that
+//! the client finds them there: first the level-1 blocks, then their leaves, in runs of a device
+//! read. No operation waits for these loads, and an unreadable block is not reported: an operation
+//! that needs the block reads it again and gets the error.
 //!
-//! 1. What is under way for nobody is bounded by a share of the memory for requests, per reactor.
-//! 2. Only committed trees are looked at, and no affinity is entered: a page in the cache is found
-//!    by place and content, so one that is loaded needlessly is wasted and never wrong.
-//! 3. Blocks that are in the cache already push the horizon on; a stream through them asks once a
-//!    window.
+//! 1. The memory of these loads is bounded by a share of the reactor's memory for requests.
+//! 2. Reading ahead uses committed trees only, and enters no affinity. A page in the cache is found
+//!    by place and tag, so a page that is loaded needlessly is wasted, but never wrong.
+//! 3. Blocks that are in the cache already also move the horizon, so a stream through cached blocks
+//!    looks ahead only once in a window.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Loads: pages that operations wait for, read once however many wait, in long runs where they
-//! touch.
+//! Loads: pages that operations wait for, each read once for all operations that wait for it, and
+//! in long runs where pages are neighbours.
 //!
-//! A page is verified against the tag it was asked for before anyone sees it (O-09). One that does
-//! not match, or cannot be read, is an error for those who asked with that pointer, and for nobody
-//! else.
+//! A page is compared with the tag in the pointer before any operation sees it (O-09). A page that
+//! does not match, or cannot be read, is an error for the operations that use this pointer, and for
+//! no others.
 
 use std::collections::hash_map::Entry;
 

@@ -6,12 +6,12 @@
 //!                               └─────────────────────┘
 //! ```
 //!
-//! 1. Who waits has asked (`Log::want`) before it looks whether a group can begin; the leader looks
-//!    whether somebody asked after it ended a group. Both look under the queue's mutex, so nobody
-//!    waits in vain.
-//! 2. A group that cannot be written halts the aggregate: what was acknowledged and not flushed
-//!    would be missing from the journal for good, and everything after it (docs/design/design.md
-//!    §5). A halted aggregate begins no group.
+//! 1. An operation asks for a group (`Log::want`) before it checks whether a group can begin. The
+//!    leader checks for such requests after it has ended a group. Both checks are made under the
+//!    queue's mutex, so no request is missed.
+//! 2. A group that cannot be written halts the aggregate: otherwise its operations, and all later
+//!    ones, would be missing from the journal (docs/design/design.md §5). A halted aggregate begins
+//!    no group.
 
 use std::sync::Arc;
 

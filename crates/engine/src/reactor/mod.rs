@@ -10,12 +10,12 @@
 //!                └──────────┴─────────────────────────────────┘
 //! ```
 //!
-//! A read is tried when it is submitted, and becomes an operation if it is not answered then
-//! (`read.rs`).
+//! A read is tried when it is submitted, and becomes an operation only if this attempt does not
+//! answer it (`read.rs`).
 //!
 //! 1. An operation is in exactly one of these places. It holds a permit only while it runs.
-//! 2. One turn does a bounded amount of work ([`TURN_OPERATIONS`]); what is left waits for the
-//!    next.
+//! 2. One turn does a bounded amount of work ([`TURN_OPERATIONS`]); the rest waits for the next
+//!    turn.
 //! 3. Memory handed to a device comes back with a completion; nothing here forgets an operation in
 //!    flight.
 

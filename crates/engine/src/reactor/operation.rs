@@ -1,4 +1,5 @@
-//! Running an operation: enter its affinity, run its handler, put it where it belongs next.
+//! Running an operation: enter its affinity, run its handler, and move it to the place where it
+//! waits next.
 
 use std::sync::atomic::Ordering;
 

@@ -4,17 +4,18 @@
 //! mounted ─▶ read ─▶ scan ─▶ repeat, one by one ─▶ read … ─▶ end of the prefix ─▶ commit ─▶ online
 //! ```
 //!
-//! 1. Operations are done again in the order of their sequence numbers, each after the one before
-//!    it.
-//! 2. Blocks get contents, not changes, so doing all of them again on top of some of them gives the
-//!    same. Therefore consistency points may run meanwhile, when memory is short, and a crash in
-//!    between is harmless: their superblocks go on saying where the replay began.
-//! 3. Clients are let in after everything found is committed, under a generation no record has yet.
-//!    If the aggregate halts meanwhile, because a consistency point cannot go on, the replay goes
-//!    on to its end in memory and clients are let in to read. Then the pages of at most the whole
-//!    journal are dirty, whatever the limit says.
-//! 4. Operations on a LUN that is not there are skipped: it came, or grew, with a consistency point
-//!    that was not committed, and nobody was told that they are durable.
+//! 1. Operations are repeated in the order of their sequence numbers, one after the other.
+//! 2. An operation sets contents; it does not modify them. So repeating all operations when some of
+//!    them are already done gives the same result. Therefore consistency points may run during the
+//!    replay, when memory is short, and a crash in between is harmless: their superblocks still
+//!    name the position where the replay began.
+//! 3. Clients are admitted after all replayed operations are committed, and with a generation that
+//!    no record has. If the aggregate halts meanwhile, the replay continues to its end in memory,
+//!    and clients are admitted to read. Then the dirty pages may exceed their limit, up to the size
+//!    of the whole journal.
+//! 4. Operations on a LUN, or on a part of it, that does not exist are skipped: the LUN was created
+//!    or enlarged in a consistency point that was not committed, so these operations were never
+//!    reported durable.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

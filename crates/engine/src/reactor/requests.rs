@@ -7,14 +7,14 @@
 //!              └──────────────────────────────────────▶ refused
 //! ```
 //!
-//! Every change that was accepted is answered once, also if its aggregate stops or fails. If it
-//! fails during a consistency point, the phase says what became of the changes in it ([`Fate`]):
-//! before the superblock is sent nothing is on media; while it is written nobody knows; once all
-//! members have it, the change is made. The journal has no changes, so the next start does not make
-//! them again.
+//! Every accepted change is answered once, also if its aggregate stops or fails. If the aggregate
+//! fails during a consistency point, the phase decides what became of the changes in it ([`Fate`]).
+//! Before the superblock is submitted, they are not made. While it is written, the outcome is
+//! unknown. Once all members have it, they are made. The journal does not contain such changes, so
+//! the next start does not repeat them.
 //!
-//! What grows is admitted like a client's growth (docs/design/design.md §8), or else many small
-//! requests could use up the reserve. Deletions always are.
+//! A change that needs space is admitted like a client's growth (docs/design/design.md §8);
+//! otherwise many small requests could use up the reserve. Deletions are always admitted.
 
 use everglade_env::{Nanos, Outside};
 

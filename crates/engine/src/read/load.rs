@@ -1,13 +1,13 @@
 //! The load phase of a handler: pages it needs, and how it stops when one is missing.
 //!
 //! A handler asks [`LoadCx::page`] for each page; if one is not in memory the request is noted and
-//! the handler returns [`Stop`]. It lets go of everything and runs again from the top when all
+//! the handler returns [`Stop`]. It releases everything, and runs again from the top when all
 //! requested pages are there. The pages it waited for stay pinned until it is done, so that it
 //! makes progress however small the cache is.
 //!
-//! What a pointer of a volume names may have moved since it was written
-//! ([`crate::read::redirects`]). Then it is found here by way of the containers, and no handler
-//! knows.
+//! The block that a pointer of a volume names may have moved since the pointer was written
+//! ([`crate::read::redirects`]). Then the block is found here through the containers, and handlers
+//! do not notice.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

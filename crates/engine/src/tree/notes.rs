@@ -1,21 +1,21 @@
-//! Notes: what administrators' programs keep in the aggregate, such as the snapshot policies of its
-//! volumes (B-16). For the engine it is a text, replaced as a whole.
+//! Notes: a text that administrators' programs keep in the aggregate, such as the snapshot policies
+//! of its volumes (B-16). The engine does not interpret it, and replaces it as a whole.
 //!
 //! ```text
 //! set() in a freeze ─▶ write() while the aggregate is finished ─▶ committed by that superblock
 //! ```
 //!
-//! 1. The text becomes another one together with every other change of the same freeze, or not at
-//!    all. People see it from the freeze on, as they do names.
-//! 2. It has at most [`everglade_format::notes::NOTES_BYTES_MAX`] bytes and is admitted like other
-//!    growth, but refused where that would have to wait for deletions or for other writers: what
-//!    keeps schedules does so under a lock. Blocks that a shorter text leaves behind stay, empty.
-//! 3. One that cannot be read costs nobody any data: the aggregate serves without it, and a new
-//!    text replaces one that is damaged. Only where nobody can say which blocks it has, because the
-//!    indirect block is lost or it or the inode says what cannot be, it cannot be replaced either,
-//!    which is said. Nor can one that is there but was not read, because a device did not answer: a
-//!    later start reads it, and until then a change would lose it.
-//! 4. An aggregate that never had any has no file for it.
+//! 1. A new text is committed together with all other changes of the same freeze. Administrators
+//!    see it from the freeze on, as they see new names.
+//! 2. The text has at most [`everglade_format::notes::NOTES_BYTES_MAX`] bytes. A change is admitted
+//!    like other growth, but it is refused if it would have to wait for deletions or for other
+//!    writers, because the schedule waits for it under a lock. A shorter text leaves empty blocks
+//!    behind.
+//! 3. If the text cannot be read, the aggregate serves without it, and a new text replaces a
+//!    damaged one. Replacing it is refused if its blocks are unknown, because its indirect block or
+//!    its inode is damaged. Replacing it is also refused if it was not read because a device did
+//!    not answer: a later start can read it, and a change would lose it.
+//! 4. An aggregate that never had notes has no file for them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
