@@ -1,4 +1,4 @@
-//! How device I/O is to be done, and how it is done on this host.
+//! The way of device I/O that was asked for, and the way that this host allows.
 
 use crate::ring::RingSetup;
 

@@ -1,10 +1,9 @@
-//! Bugs that tests must find. Compiled only with the feature `planted`, which nothing that is
-//! released has, and even then asleep until `EVERGLADE_PLANTED` names one:
+//! Bugs that tests must find. They are compiled only with the feature `planted`, which no release
+//! has, and are active only if `EVERGLADE_PLANTED` names one:
 //!
 //! * `flush-skipped`: durable writes and flushes are reported without anything being durable.
 //!
-//! A name nobody knows ends the process, because a test that plants it would pass for the wrong
-//! reason.
+//! An unknown name ends the process, because a test that plants it would pass for the wrong reason.
 
 use std::sync::LazyLock;
 

@@ -1,19 +1,20 @@
 //! One reactor's io_uring.
 //!
-//! Best setup first: *deferred* (completions are posted only when the reactor enters the kernel, so
-//! they cost no interruption), else *cooperative*, else plain. Deferred needs a single submitting
-//! thread; the ring is therefore made disabled, and the thread that first uses it owns it.
+//! The ring is set up in the first of these ways that the kernel accepts: *deferred* (completions
+//! are posted only when the reactor enters the kernel, so they cause no interrupts), *cooperative*,
+//! plain. Deferred needs a single submitting thread; the ring is therefore made disabled, and
+//! belongs to the thread that first uses it.
 //!
 //! `push` only fills the submission queue. `turn` enters the kernel if there is anything to submit
 //! or to collect, at most once, and takes what is complete. While the reactor sleeps, the kernel
 //! signals an eventfd for every completion and for deferred work, and the wait point
-//! (`reactor::poller`) watches it, by edges, so that nobody has to read it. (The descriptor of the
-//! ring itself would not do: it does not become readable for deferred work.) `has_completions`
-//! tells real signals from those for what has been collected since.
+//! (`reactor::poller`) watches it edge-triggered, so it need not be read. (The descriptor of the
+//! ring itself does not become readable for deferred work.) `has_completions` tells whether a
+//! signal is for new completions, or for some that were collected already.
 //!
-//! Memory: from `push` until the key has come out of `turn`, file, memory and the array that names
-//! it belong to the kernel, whatever the calls in between return. There is no cancellation, and the
-//! owner waits for everything before it drops anything.
+//! Memory: from `push` until `turn` returns the key, the file, the memory and the array that names
+//! the memory belong to the kernel, whatever the calls in between return. There is no cancellation,
+//! and the owner waits for everything before it drops anything.
 #![expect(
     unsafe_code,
     reason = "the kernel takes raw memory; see the contract of `push`"

@@ -1,4 +1,4 @@
-//! What handles of a world and its reactors share: devices, threads, bells.
+//! State that the handles of a world and its reactors share: devices, threads, bells.
 
 use std::sync::{Arc, OnceLock};
 

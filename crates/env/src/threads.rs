@@ -1,7 +1,7 @@
 //! I/O by threads, where io_uring is forbidden: each transfer is one blocking call on a worker.
 //!
-//! Same contract as `ring`: from `push` until the key has come out of `turn`, file and memory
-//! belong to the worker.
+//! The contract is that of `ring`: from `push` until `turn` returns the key, file and memory belong
+//! to the worker.
 #![expect(
     unsafe_code,
     reason = "runs transfers on memory that the pusher keeps in place"

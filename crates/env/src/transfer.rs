@@ -1,8 +1,8 @@
 //! Transfers: single calls to the host on one open file, and what its error numbers mean.
 //!
-//! A transfer is what both ways of doing I/O (`ring`, `threads`) carry: a file, a position and an
-//! array of memory pieces. Whoever starts one keeps the array and the memory in place until its
-//! result has been seen.
+//! Both ways of doing I/O (`ring`, `threads`) carry transfers: a file, a position and an array of
+//! memory pieces. The owner of a transfer keeps the array and the memory in place until its result
+//! has been seen.
 #![expect(
     unsafe_code,
     reason = "vectored I/O on memory that others keep in place"

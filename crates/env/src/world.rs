@@ -1,8 +1,7 @@
 //! The world outside of one server: its devices, how I/O is done, and the bells of its reactors.
 //!
-//! Devices are opened and closed here, blocking; a reactor is handed out to one owner at a time. A
-//! device number is never given twice, so a late operation on a closed device is refused, not
-//! misdirected.
+//! Devices are opened and closed here, blocking; a reactor has one owner at a time. A device number
+//! is never used twice, so a late operation on a closed device is refused, not misdirected.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};

@@ -1,14 +1,13 @@
-//! What the sessions of one reactor did, counted where it happens and read from any thread (N-02).
+//! Counters of the sessions of one reactor, which any thread can read (N-02).
 //!
-//! One [`SessionMetrics`] belongs to one [`Sessions`](crate::Sessions), which is the only one that
-//! writes: a counter is moved by a plain load and a plain store, without a locked instruction and
-//! on a cache line nobody else writes. Readers take a [`Snapshot`] whenever they like; its numbers
-//! are each right and may be a few requests apart from each other. Snapshots of several reactors
-//! add up.
+//! One [`SessionMetrics`] belongs to one [`Sessions`](crate::Sessions), which alone writes it: it
+//! updates a counter by a plain load and a plain store, without a locked instruction, on a cache
+//! line that no other thread writes. Readers take a [`Snapshot`] at any time. Each of its numbers
+//! is right, but they may be a few requests apart. Snapshots of several reactors add up.
 //!
 //! Durations run from the turn in which a request's header was admitted to the turn in which its
-//! reply was queued. Time comes in through [`SessionMetrics::tick`], once or twice a turn, because
-//! the sessions ask no clock.
+//! reply was queued. The owner passes the time through [`SessionMetrics::tick`], once or twice a
+//! turn, because sessions have no clock.
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! Moves bytes between a session and a non-blocking stream.
 //!
-//! Everything readable is drained before anything is answered, and everything ready is sent with
-//! one gathered write: on loopback this is worth a factor of three to four (measured with 4 KiB).
+//! It reads everything that has arrived before it answers, and sends everything that is ready with
+//! one gathered write. On the loopback this makes requests of 4 KiB three to four times as fast.
 
 use std::array;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};

@@ -1,10 +1,10 @@
-//! All sessions of one reactor: numbers them, routes completions to them by token, ends them in
-//! time.
+//! All sessions of one reactor: gives them numbers, routes completions to them by token, and ends
+//! them in time.
 //!
 //! A token is: 4 bits zero (for the owner of several protocols to tell them apart), 12 bits
 //! generation and 16 bits index of the session, 32 bits for the session's own use. An index is
-//! reused only after its session is closed, which awaits all its operations; the generation turns a
-//! routing mistake into a failed assertion instead of a wrong answer.
+//! reused only after its session is closed, which happens after all its operations have completed;
+//! the generation turns a routing mistake into a failed assertion instead of a wrong answer.
 //!
 //! A reactor's turn:
 //!
@@ -14,11 +14,11 @@
 //!    (for which [`Sessions::writable`] comes first). Sending frees room, which may start more
 //!    operations, and a session that has more to send than its turn allows is ready again: back to
 //!    2 a few times, then look at the sockets before going on;
-//! 4. [`Sessions::interest`] of the sessions touched: what to wait for. A session that is closed is
-//!    to be [detached](Sessions::detach) and its socket dropped. One that asks on which reactor it
-//!    is to [be](Interest::place) waits for nothing else: it stays with [`Sessions::place_here`],
-//!    and has other interests then, or goes to another table: [`Sessions::release`] here,
-//!    [`Sessions::adopt`] there;
+//! 4. [`Sessions::interest`] of the sessions touched: what to wait for. A closed session must be
+//!    [detached](Sessions::detach), and its socket dropped. A session that asks [on which
+//!    reactor](Interest::place) it should run waits for nothing else. [`Sessions::place_here`]
+//!    keeps it here, and it has other interests then; [`Sessions::release`] here and
+//!    [`Sessions::adopt`] there move it to another table;
 //! 5. about once a second, [`Sessions::sweep`].
 
 use std::collections::VecDeque;

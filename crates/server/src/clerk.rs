@@ -1,4 +1,4 @@
-//! The clerk: a thread that makes rounds, and tells what they did.
+//! The clerk: a thread that runs the rounds of the snapshot schedule, and reports what they did.
 //!
 //! It looks at the clock every few seconds rather than sleeping until the next due time, because a
 //! clock can be put forward or back at any moment.

@@ -1,7 +1,7 @@
 //! Opening the devices that `state.toml` records, for the daemon and for offline tools alike.
 //!
-//! What is opened is compared with what was recorded: the kind, and that a device has not become
-//! smaller. Whether it is the *right* device is said by its labels, which others read.
+//! An opened device is compared with the record: it must have the same kind, and must not have
+//! become smaller. Its labels show whether it is the *right* device; they are read elsewhere.
 
 use std::path::Path;
 

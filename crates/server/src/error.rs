@@ -1,4 +1,4 @@
-//! Why serving ended otherwise than cleanly, by what the exit code will be
+//! The reasons why serving did not end cleanly, one for each exit code
 //! (docs/reference/conventions.md#exit-codes).
 
 use std::io;

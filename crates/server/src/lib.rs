@@ -2,23 +2,25 @@
 //!
 //! The life of one `everglade serve`:
 //!
-//! 1. [`config`]: flags, environment and file become one [`Config`], or a refusal. Nothing was
-//!    touched.
-//! 2. [`datadir`]: the directory is recognised and locked, or refused without writing a byte to it.
-//!    The limit of open files is shared out ([`descriptors`]), or is too small.
+//! 1. [`config`]: flags, environment and file become one [`Config`], or a refusal. Nothing is
+//!    changed yet.
+//! 2. [`datadir`]: the directory is recognised and locked, or refused without a write to it. The
+//!    limit of open files is divided ([`descriptors`]), or the start is refused because it is too
+//!    small.
 //! 3. [`listen`]: sockets are bound, so that a busy port is found before the engine starts.
 //! 4. [`reactor`]: the engine opens its devices and the data plane runs, one thread per core.
-//! 5. [`rest`]: one more thread answers administrators, who reach the data plane by messages only.
+//! 5. [`rest`]: one more thread answers administrators, which reaches the data plane by messages
+//!    only.
 //! 6. [`ready`]: the ready line is printed; clients may connect.
-//! 7. [`signal`]: SIGTERM or SIGINT asks for an orderly stop through [`stop`]; the reactors finish
-//!    a consistency point and return; the lock goes last, with the process.
+//! 7. [`signal`]: SIGTERM or SIGINT asks for a clean stop through [`stop`]; the reactors finish a
+//!    consistency point and return; the lock is released last, with the process.
 //!
 //! Offline tools share steps 1 and 2 and [`devices`], by [`offline`]; [`repair`] takes step 4 as
 //! well.
 //!
-//! This crate knows how to *reach* the engine and nothing of what it does: engine types enter in
-//! `reactor` only. Errors of start-up are values and become one line: what happened, what was
-//! expected, what to do.
+//! This crate passes requests to the engine and does none of its work: only `reactor` uses engine
+//! types. Errors of start-up are values and become one line: what happened, what was expected, what
+//! to do.
 
 mod background;
 mod checkup;

@@ -1,4 +1,5 @@
-//! Sockets, bound before the engine starts so that a busy port costs nothing but a message.
+//! Sockets. They are bound before the engine starts, so that a busy port has no other effect than a
+//! message.
 //!
 //! Clients that connect early wait in the kernel's queue until the reactors accept.
 

@@ -1,8 +1,8 @@
-//! `everglade repair` where no daemon runs: the aggregates are opened as for serving, without any
-//! door, and repaired by the same code.
+//! `everglade repair` without a running daemon: the aggregates are opened as for serving, but
+//! without sockets for clients, and repaired by the same code.
 //!
-//! The history of changes says that it was done. An aggregate that cannot be opened or changed is
-//! told of, and the others are repaired.
+//! The history of changes records the repair. An aggregate that cannot be opened or changed is
+//! reported, and the others are repaired.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! One `everglade serve`, from a checked configuration to the end of the process.
 //!
-//! The order matters: the limit of open files is looked at before anything is opened, signals are
-//! heard before anything slow begins, the directory is locked before sockets are touched, sockets
+//! The order matters: the limit of open files is read before anything is opened, signals are
+//! handled before anything slow begins, the directory is locked before sockets are touched, sockets
 //! are bound before the engine opens devices, and the lock outlives all of them. The REST interface
-//! is asked last of all to end, because those it answers wait for the reactors.
+//! ends last, because its callers wait for answers of the reactors.
 
 use crate::config::ApiTcp;
 use crate::datadir::Endpoints;

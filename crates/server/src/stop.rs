@@ -1,11 +1,11 @@
-//! The wish to stop, shared by everybody who may have to hear it.
+//! The request to stop, shared by all threads that must react to it.
 //!
 //! asked → every waker is called once → each reactor sees [`Stop::is_asked`] on its next turn,
 //! refuses new work, finishes a consistency point and returns.
 //!
-//! A waker registered after the wish is called at once, so no order of start and stop loses it.
-//! The lock protects the list of wakers and the order of "asked" against registration; wakers run
-//! outside it and must not block.
+//! A waker that is registered after the request is called at once, so the request is never lost,
+//! whatever the order of start and stop. The lock protects the list of wakers, and orders the
+//! request against registrations; wakers run outside of the lock and must not block.
 
 use everglade_env::lock::Mutex;
 use std::sync::Arc;

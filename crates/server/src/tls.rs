@@ -1,8 +1,9 @@
-//! Certificates, where libnbd, nbdkit and QEMU expect them: a folder with `server-cert.pem`,
-//! `server-key.pem`, and `ca-cert.pem` if clients are to have certificates too.
+//! Certificates, in the files that libnbd, nbdkit and QEMU expect: a folder with `server-cert.pem`,
+//! `server-key.pem`, and `ca-cert.pem` if clients need certificates, too.
 //!
-//! They expire, so they can be read again while connections use them ([`Certificates::read_again`],
-//! at SIGHUP): what is open goes on with what it began with.
+//! Certificates expire, so they can be read again while connections use them
+//! ([`Certificates::read_again`], at SIGHUP): open connections keep the certificates that they
+//! began with.
 
 use everglade_env::lock::RwLock;
 use std::fs;

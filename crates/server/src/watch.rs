@@ -1,12 +1,13 @@
-//! The watch: once a second somebody looks whether all is well, and tells what has changed.
+//! The watch: checks the state of the daemon once a second, and reports what has changed.
 //!
-//! A condition that was not there a second ago is an alert, one that is gone is cleared; jobs that
-//! ended are told of. Everything is read from counters, so an idle daemon stays idle.
+//! A new condition is an alert, and a condition that has ended is cleared; jobs that have ended are
+//! reported. The watch only reads counters, so an idle daemon stays idle.
 //!
-//! Once an hour the data directory notes where the aggregates are.
+//! Once an hour it records the consistency points of the aggregates in the data directory.
 //!
-//! Under systemd with a watchdog, the watch also asks every reactor for a sign of life. Only when
-//! all have given one is systemd told that the daemon is alive, so one that hangs is started again.
+//! Under systemd with a watchdog, the watch also asks every reactor for a sign of life. It tells
+//! systemd that the daemon is alive only when all reactors have answered, so systemd restarts a
+//! daemon that hangs.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,9 +1,9 @@
-//! A directory of segment files: no file-size limit of the host matters, growth is cheap, and space
-//! goes back by punching.
+//! A directory of segment files: no file-size limit of the host matters, growth is cheap, and
+//! punching returns space to the host.
 //!
-//! `DEVICE` says what the directory is: its size and that of its segments, which could not be found
-//! out otherwise while segments are absent. It is also the file whose lock keeps others out. It is
-//! written whole under another name and renamed, so after a crash it is there or not.
+//! The file `DEVICE` has the size of the directory and the size of its segments, which nothing else
+//! tells while segments are absent. Its lock keeps other servers out. It is written whole under
+//! another name and then renamed, so after a crash it is either complete or absent.
 
 use std::fs::{DirBuilder, File};
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! One segment: whether it exists, its open file if there is one, and what a flush owes it.
+//! One segment: whether it exists, its open file if there is one, and which of its writes are not
+//! durable yet.
 
 use std::fs::File;
 use std::sync::Arc;

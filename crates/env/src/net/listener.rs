@@ -1,8 +1,8 @@
 //! Listening on a TCP address or at a path.
 //!
-//! A Unix socket is its owner's alone (mode 0600) from the moment it appears, because the mode is
-//! set before the name is given. A name left behind by a server that was killed is removed first;
-//! whether that server is really gone is for the caller to know (it holds the lock of the data
+//! Only its owner can use a Unix socket (mode 0600), from the moment when it appears, because the
+//! mode is set before the socket gets its name. A socket that a killed server left is removed
+//! first; the caller makes sure that this server has ended (it holds the lock of the data
 //! directory).
 
 use std::net::SocketAddr;

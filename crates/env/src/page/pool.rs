@@ -1,9 +1,9 @@
-//! The memory of all pages of the process, and who holds which.
+//! The memory of all pages of the process, and the counts of their holders.
 //!
 //! Memory comes in chunks of 2 MiB, aligned to 2 MiB. The first 8 KiB of a chunk are its header, a
-//! card for each page with the count of its holders; the other 510 blocks are pages. The header of
-//! a page is therefore found by masking its address, and neither a page nor its count is ever
-//! allocated one by one.
+//! card for each page with the count of its holders; the other 510 blocks are pages. So the card of
+//! a page is found by masking the page's address, and neither pages nor counts are allocated one by
+//! one.
 //!
 //! free: depot (all threads) --64 at a time--> shelf (this thread) --take()--> held, count 1 depot
 //! (all threads) --a run of neighbours--> held, count 1 held --share()--> count + 1 --drop()-->
@@ -12,19 +12,20 @@
 //! 1. A page on a shelf or in the depot has no holder and is named exactly once there.
 //! 2. Only a holder that found itself alone (count 1) writes.
 //! 3. A note is about the present contents: it is wiped when the page is lent, and when its sole
-//!    holder may write again. It is made once; whoever comes second finds it, or finds it being
-//!    made and goes without.
+//!    holder may write again. A note is made once; a second user finds it, or finds it unfinished
+//!    and continues without it.
 //! 4. Chunks are never unmapped, so the header of any page that is held stays valid. The address
-//!    space is as large as the largest number of pages ever in use at once; the memory behind pages
-//!    that nobody uses goes back to the kernel after some seconds ([`give_back_spare`]). The memory
-//!    cap is kept by those who take pages.
+//!    space is as large as the largest number of pages ever in use at once; the memory behind
+//!    unused pages is returned to the kernel after some seconds ([`give_back_spare`]). The users of
+//!    pages keep the memory cap, not this module.
 //!
-//! Memory is always initialised: by the kernel with zeroes, later by the last holder.
+//! Memory is always initialised: first by the kernel, with zeroes, later by its last holder.
 //!
 //! The kernel is asked to back each chunk with one of its large pages. A gigabyte of cached pages
-//! is then 512 entries of the processor's tables instead of 262,144 (every look into the cache
-//! would miss there, twice as dearly in a guest), the memory of a transfer is pinned by one look,
-//! and it is zeroed once for 512 pages. A host that has none to give backs it as usual.
+//! is then 512 entries of the processor's tables instead of 262,144 (otherwise every look into the
+//! cache would miss there, at twice the cost in a guest), the kernel pins the memory of a transfer
+//! with one look-up, and it zeroes 512 pages at once. A host without free large pages uses small
+//! ones.
 #![expect(
     unsafe_code,
     reason = "the pool hands out raw memory under counted handles"

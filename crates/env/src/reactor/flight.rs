@@ -1,11 +1,10 @@
-//! What is in flight: *jobs* (operations as submitted) and their *parts* (what one segment has to
-//! do for them).
+//! Operations in flight: *jobs* (operations as submitted) and their *parts* (one for each segment).
 //!
 //! part: waiting for a worker to open its segment --> queued --> in the lane --> done
 //!                                                      ^--rest of a short transfer--|
 //!
-//! A job completes when its last part is done. Its pages stay in the job until then, and the array
-//! naming them stays in the part, so what the kernel was given does not move: see `ring`.
+//! A job completes when its last part is done. Until then its pages stay in the job, and the array
+//! that names them stays in the part, so memory that the kernel uses does not move (see `ring`).
 
 use std::sync::Arc;
 

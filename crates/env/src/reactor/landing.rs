@@ -1,4 +1,4 @@
-//! Going on with parts until they are done: into the lane, out of it, again if they were cut short.
+//! Moving parts until they are done: into the lane, out of it, and again if a transfer was short.
 #![expect(
     unsafe_code,
     reason = "hands memory to the lane; kept in place by `flight`"

@@ -1,4 +1,4 @@
-//! The two ways of doing transfers behind one face.
+//! One interface for both ways of doing transfers.
 #![expect(unsafe_code, reason = "passes on the contract of `push`")]
 
 use super::Poller;

@@ -3,17 +3,18 @@
 //! The life of a write: `submit` (`launch`) cuts it at segment boundaries into parts and queues
 //! those whose segment is open; for the others a worker opens (or makes) the segment and reports.
 //! `poll` or `wait` pushes queued parts into the lane, which is io_uring or threads, and enters the
-//! kernel once. A later `poll` (`landing`) takes the outcomes, sends what was short on its way
-//! again, and when all parts are done gives the completion to the caller.
+//! kernel once. A later `poll` (`landing`) takes the outcomes, submits the rest of short transfers
+//! again, and returns the completion when all parts are done.
 //!
-//! Nothing here blocks except `wait`. What could block goes to the workers, who put a report into
-//! the reactor's channel and ring its bell.
+//! Nothing here blocks except `wait`. Calls that could block go to the workers, which put a report
+//! into the reactor's channel and ring its bell.
 //!
-//! At most `IN_LANE_MAX` transfers are in the lane, the others wait in `queued`: the kernel's queue
-//! of completions never overflows, whatever the caller submits.
+//! At most `IN_LANE_MAX` transfers are in the lane, the others wait in `queued`: so the kernel's
+//! queue of completions never overflows.
 //!
-//! A `Real` may be made on one thread and used on another; the first `poll` or `wait` settles it.
-//! Its drop waits for everything in the lane, because the kernel owns that memory until then.
+//! A `Real` may be made on one thread and used on another; the first `poll` or `wait` fixes the
+//! thread. Its drop waits for everything in the lane, because the kernel owns that memory until
+//! then.
 
 mod flight;
 mod landing;

@@ -1,8 +1,8 @@
 //! The one place where a reactor waits: sockets, disk completions, wake-ups and timers.
 //!
-//! epoll is the wait point. In it are the reactor's sockets and its bell, level-triggered (what was
-//! not dealt with is reported again), and the eventfd of its ring. Sockets are read and written by
-//! their owner with plain non-blocking calls.
+//! A reactor waits in epoll, for its sockets and its bell, level-triggered (an event that was not
+//! handled is reported again), and for the eventfd of its ring. The owner of a socket reads and
+//! writes it with plain non-blocking calls.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! A slab whose keys are never mistaken for those of earlier occupants: index in the low half,
+//! A slab whose keys are never valid for a later occupant of the same slot: index in the low half,
 //! generation in the high half.
 
 /// Values by key.

@@ -1,5 +1,5 @@
-//! Who is at the other end of a session, and what that decides: whether the connection must be
-//! encrypted first, and which exports there are for it.
+//! The client of a session, and what depends on it: whether the connection must be encrypted first,
+//! and which exports the client may use.
 
 use core::net::IpAddr;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! What one session holds of the network memory of its table.
+//! The network memory that one session holds.
 
 use std::sync::Arc;
 

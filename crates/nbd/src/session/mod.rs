@@ -8,28 +8,32 @@
 //!                                                         nothing left to send ----> closed
 //! ```
 //!
-//! The owner moves bytes: it fills what [`Session::receive_buffers`] names and says how much with
-//! [`Session::received`]; it sends what [`Session::transmit_buffers`] names and says how much with
-//! [`Session::transmitted`]; it passes on completions with [`Session::completed`]. Each of these
-//! calls does everything that has become possible, so between calls a session waits for exactly the
-//! things it says: [`Session::wants_read`], [`Session::wants_write`], [`Session::wants_tls`],
-//! [`Session::wants_place`], operations in flight.
+//! The owner moves bytes: it fills the memory of [`Session::receive_buffers`] and reports the
+//! number of bytes with [`Session::received`]; it sends the bytes of [`Session::transmit_buffers`]
+//! and reports their number with [`Session::transmitted`]; it passes on completions with
+//! [`Session::completed`]. Each of these calls does everything that has become possible. So between
+//! calls a session waits exactly for what these report: [`Session::wants_read`],
+//! [`Session::wants_write`], [`Session::wants_tls`], [`Session::wants_place`], operations in
+//! flight.
 //!
 //! Invariants:
 //!
 //! 1. Bytes are interpreted in the order received; a payload byte is copied at most once, and not
-//!    at all when its slice was already under way when it was received.
-//! 2. Memory is bounded by [`Settings`] and by what sessions of a table have together
+//!    at all if it arrives after its slice has begun.
+//! 2. Memory is bounded by [`Settings`] and by the budget of all sessions of a table
 //!    (`crate::memory`): staging, payload in flight, requests in flight (a request counts until the
-//!    last byte of its reply was sent). At a bound the session stops reading (*stalls*) and goes on
-//!    when something was completed or sent, or when it is its turn (`Session::resume`).
-//! 3. While options are haggled, the next option is not looked at before all replies were sent.
+//!    last byte of its reply was sent). At a bound the session stops reading (*stalls*) and
+//!    continues when something was completed or sent, or at its turn for memory
+//!    (`Session::resume`).
+//! 3. During the handshake, the next option is not processed before all replies were sent.
 //! 4. A simple reply carries its error in front of its data, so the reply of a read is queued when
 //!    all its slices are known to be good; chunks are queued as slices finish. Replies end in the
-//!    order in which requests finish. A reply that has begun and cannot be ended ends the session.
-//! 5. A session that asks for its place has opened nothing, and has nothing in flight or to send.
-//! 6. The LUN, and images it is compared with, are closed after the last operation in flight
-//!    completed, whatever ended the session.
+//!    order in which requests finish. If a reply that has begun cannot be completed, the session
+//!    ends.
+//! 5. A session that asks on which reactor it should run has opened no export, and has nothing in
+//!    flight or to send.
+//! 6. The LUN, and the images that it is compared with, are closed after the last operation in
+//!    flight has completed, however the session ends.
 
 mod caller;
 mod greeting;

@@ -1,4 +1,5 @@
-//! From the name a client sends to an open LUN, or to a text that says why not.
+//! From the name that a client sends to an open LUN, or to a text that gives the reason for a
+//! refusal.
 
 use everglade_target::{Error, Export, LunHandle, Target};
 

@@ -1,16 +1,16 @@
 //! The queue of messages to send, and how they are gathered into one send.
 //!
 //! The data of reads stays in the pages the target returned; a message only refers to them and
-//! drops them when they were sent. Data of a long request may be *owed*: it is not in memory, and
-//! is read when its turn comes ([`Outgoing::owed`], [`Outgoing::pay`]). What is owed from the
-//! beginning did not fit; what the peer does not take becomes owed when others wait for memory
-//! ([`Outgoing::yield_memory`]), also in the middle of a message. The bytes of a request of one
-//! operation are never owed: read again, they would be of another moment.
+//! drops them when they are sent. Data of a long request may be *owed*: it is not in memory, and is
+//! read when it is to be sent ([`Outgoing::owed`], [`Outgoing::pay`]). Data is owed from the
+//! beginning if it did not fit in memory. It becomes owed, also in the middle of a message, if the
+//! client does not take it while other sessions wait for memory ([`Outgoing::yield_memory`]). The
+//! data of a request of one operation is never owed: a second read would show another moment.
 //!
-//! 1. Nothing behind the first byte that is owed is sent before it.
-//! 2. A message is charged the pages of a request of one operation, and the last of a reply its
-//!    request. Parts of the data of longer requests are charged by themselves, until they are sent
-//!    or owed.
+//! 1. Bytes behind the first owed byte are not sent before that byte.
+//! 2. A message holds the charge for the pages of a request of one operation, and the last message
+//!    of a reply holds the charge of the request. Parts of longer requests have charges of their
+//!    own, until they are sent or owed.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

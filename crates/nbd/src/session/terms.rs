@@ -1,4 +1,4 @@
-//! What client and server agreed on before transmission began.
+//! The agreements between client and server from before transmission began.
 
 use everglade_target::LunHandle;
 

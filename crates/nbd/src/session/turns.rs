@@ -1,4 +1,5 @@
-//! How a session waits for memory, goes on when it is its turn, and gives up what others wait for.
+//! How a session waits for memory, continues at its turn, and frees memory that other sessions wait
+//! for.
 
 use everglade_target::Target;
 

@@ -1,4 +1,4 @@
-//! Error values (proto "Error values"), and what each operating error of the target becomes.
+//! Error values (proto "Error values"), and the error value for each operating error of the target.
 
 use everglade_target::Error;
 

@@ -1,7 +1,7 @@
 //! Where to listen: `127.0.0.1:10809`, `[::1]:10809`, `:0` on the loopback, or `off`.
 //!
-//! Host names are not resolved: what a name means may change between two starts, and with it who
-//! can reach unencrypted block storage.
+//! Host names are not resolved: the address of a name may change between two starts, and then other
+//! machines could reach unencrypted block storage.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

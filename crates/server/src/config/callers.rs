@@ -1,5 +1,5 @@
-//! Who may call over NBD, and how: encryption, allow-lists, idle connections. Keys of the file
-//! only, because none of this changes from one start to the next.
+//! Access over NBD: encryption, allow-lists, idle connections. These settings exist only as keys of
+//! the file, not as flags, because they do not change from one start to the next.
 //!
 //! ```toml
 //! [nbd]

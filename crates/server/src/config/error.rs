@@ -1,4 +1,5 @@
-//! Why a configuration cannot be used. Each message is one line: found, expected, what to do.
+//! The reasons why a configuration cannot be used. Each message is one line: what was found, what
+//! was expected, what to do.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! The TOML file: the keys of docs/operating/configuration.md. An unknown key is refused.
 //!
 //! A key that does not exist is an error with a suggestion, because a mistyped `memory` that is
-//! silently dropped shows only under load. A key of the contract that this version cannot honour is
-//! an error too. Errors carry the line.
+//! silently ignored would be noticed only under load. A documented key that this version does not
+//! implement is an error, too. Errors name the line.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,8 +1,8 @@
 //! Configuration: flag > environment > file > default (docs/reference/conventions.md#running).
 //!
-//! Each source is one [`Settings`], a record of what it says and nothing else; [`Config::resolve`]
-//! lays them over each other, fills in defaults and checks every value and every relation between
-//! values. A [`Config`] is therefore always one that can be served. Nothing here touches the data
+//! Each source becomes one [`Settings`], which has only the values that the source sets.
+//! [`Config::resolve`] combines the sources, fills in defaults, and checks every value and every
+//! relation between values. So every [`Config`] can be served. Nothing here touches the data
 //! directory.
 
 pub mod address;

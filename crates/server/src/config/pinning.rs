@@ -1,4 +1,4 @@
-//! Whether reactors keep to processors of their own.
+//! Pinning: whether each reactor stays on a processor of its own.
 
 use std::str::FromStr;
 

@@ -3,11 +3,11 @@
 //! write `NAME.new` with the mode of the file → fsync it → rename over `NAME` → fsync the
 //! directory.
 //!
-//! If power fails before the rename is durable, the old file stands and `NAME.new` is a leftover
-//! that the next start removes; nobody ever reads it. The fsync before the rename is what keeps a
-//! file system from making the name durable before the contents.
+//! If power fails before the rename is durable, the old file stays, and the next start removes
+//! `NAME.new` without reading it. The fsync before the rename is needed because a file system could
+//! otherwise make the name durable before the contents.
 //!
-//! This needs space on the host. What must be written on a full host is a
+//! This needs space on the host. A file that must be written on a full host is a
 //! [`SmallFile`](super::SmallFile).
 
 use std::fs::{self, File, Permissions};

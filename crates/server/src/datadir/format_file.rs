@@ -1,12 +1,12 @@
-//! `FORMAT`: two lines that say whose directory this is and which version made it.
+//! `FORMAT`: two lines that name the program of this directory and its version.
 //!
 //! ```text
 //! everglade data directory
 //! version 0
 //! ```
 //!
-//! The version covers the layout of this directory, not the bytes in the pool, which have their own
-//! in the labels. It is 0 while the layout is not frozen.
+//! The version covers the layout of this directory, not the bytes in the pool; labels have the
+//! version of these. The version is 0 while the layout is not frozen.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

@@ -1,10 +1,9 @@
-//! `LOCK`: one daemon, or any number of offline readers, at a time.
+//! `LOCK`: one daemon at a time, or any number of offline readers.
 //!
-//! The lock is a flock on the open file: the kernel drops it with the process, so a crash never
-//! leaves one behind and a pid in the file proves nothing. The pid is there only so that a refusal
-//! can name the holder, and is checked against what the kernel lists in `/proc/locks` first. It is
-//! written over the last one in place, which needs no space; the daemon starts even if it cannot
-//! write it.
+//! The lock is a flock on the open file: the kernel releases it when the process ends, so a crash
+//! never leaves a lock, and the pid in the file proves nothing. The pid is there only so that a
+//! refusal can name the holder, after a comparison with `/proc/locks`. It overwrites the old pid in
+//! place, which needs no space; the daemon starts even if it cannot write it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek};

@@ -16,17 +16,17 @@
 //!
 //! unknown --recognise()--> blank or ours --lock--> ours alone --prepare()--> open
 //!
-//! 1. What is not ours is never written to: [`recognise`](format_file::recognise) only reads, and
-//!    everything before the lock does nothing else, except to create a directory that was missing.
-//! 2. What was recognised before the lock is recognised again under it: two first starts may race.
-//! 3. `FORMAT` is the first file made and the lock is the only one that may precede it, so a crash
-//!    in a first start leaves either a blank directory or one of ours.
-//! 4. Files are replaced whole: power loss leaves the old or the new one. What a start, a stop or a
-//!    deletion writes is a [`SmallFile`], whose space was set aside before; so none of these fails
-//!    because the host is full. What only a first start writes ([`atomic`]) needs space.
-//! 5. Nobody but the owner of the directory can write to it or its files ([`modes`]).
-//! 6. The lock is the kernel's: it ends with the process, however that ends. The pid in the file is
-//!    never trusted for exclusion.
+//! 1. A directory that is not ours is never written to: [`recognise`](format_file::recognise) only
+//!    reads. Everything before the lock only reads, except that a missing directory is created.
+//! 2. The directory is recognised again under the lock, because two first starts may race.
+//! 3. `FORMAT` is the first file made and only the lock may precede it, so a crash in a first start
+//!    leaves either a blank directory or one of ours.
+//! 4. Files are replaced whole: power loss leaves the old or the new one. The files that a start, a
+//!    stop or a deletion writes are [`SmallFile`]s, whose space is set aside; so none of these
+//!    fails because the host is full. Files that only a first start writes ([`atomic`]) need space.
+//! 5. Only the owner of the directory can write to it and to its files ([`modes`]).
+//! 6. The kernel holds the lock, so it ends with the process, however the process ends. The pid in
+//!    the file is never trusted for exclusion.
 
 pub mod atomic;
 pub mod endpoints;

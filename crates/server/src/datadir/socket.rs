@@ -1,8 +1,8 @@
 //! Socket files that a killed daemon left behind.
 //!
-//! Under the lock nobody of ours listens on a socket of this data directory. A path given by hand
-//! may belong to somebody else, so a socket is removed only if nobody answers on it, and a file
-//! that is not a socket never is.
+//! Under the lock no other daemon listens on a socket of this data directory. But a configured path
+//! may belong to another program. So a socket is removed only if no program answers on it, and a
+//! file that is not a socket is never removed.
 
 use std::fs;
 use std::io;

@@ -20,19 +20,18 @@
 //! ready --record(deleting)--> deleting --devices cleared, record--> absent
 //!
 //! 1. An aggregate is recorded as *creating* before its devices are made. If power fails before it
-//!    is recorded as *ready*, no client has seen it and the next start takes it back, clearing
-//!    devices that carry its UUID. What is *ready* is never formatted. What is recorded as
-//!    *deleting* holds nothing anybody wants: it is never opened, and the next start goes on
-//!    clearing it.
-//! 2. The text ends with a mark, because a torn TOML file is often a shorter valid one, and a state
-//!    with fewer devices than the truth is the one error that could cost data. It is replaced whole
-//!    ([`SmallFile`]), so only a damaged host file system tears it. Spaces follow the mark, so that
-//!    the file keeps its length.
-//! 3. Without the file, directories below `aggregates/` mean that it was lost: refused, since a
-//!    first start would lay a new pool over the old one.
+//!    is recorded as *ready*, no client has seen it, and the next start undoes the creation: it
+//!    clears the devices that carry the UUID. A *ready* aggregate is never formatted. An aggregate
+//!    that is *deleting* is never opened, and the next start continues to clear it.
+//! 2. The text ends with a mark, because a torn TOML file is often a shorter valid file, and a
+//!    state that lacks devices could cost data. The file is replaced whole ([`SmallFile`]), so only
+//!    a damaged host file system can tear it. Spaces follow the mark, so that the file keeps its
+//!    length.
+//! 3. If the file is absent and directories exist below `aggregates/`, the file was lost. Then the
+//!    start is refused, because a first start would create a new pool over the old one.
 //!
-//! The labels on the devices are the truth about identity; this file says where to look and, by its
-//! epoch, whether what is found there is the newest (docs/design/design.md §4, mount).
+//! The labels on the devices are the truth about identity; this file has the paths, and the epoch
+//! that shows whether the labels there are the newest (docs/design/design.md §4, mount).
 
 use std::fmt::Write as _;
 use std::fs;

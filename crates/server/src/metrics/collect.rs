@@ -1,4 +1,4 @@
-//! Fills a page: asks the administrator what there is, and the data plane what it counted.
+//! Fills a page: asks the administrator for the objects, and the data plane for its counters.
 
 use std::fs;
 

@@ -1,6 +1,5 @@
-//! Every metric there is: its name, kind, labels and meaning. What is not here is not shown, and
-//! the dashboard and the alert rules of `dist/` may name nothing else; tests hold all three
-//! together.
+//! The table of all metrics: name, kind, labels and meaning. The daemon shows no other metrics, and
+//! the dashboard and the alert rules of `dist/` may name no others; tests compare all three.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! A client's socket, TCP or Unix, plain or encrypted, and what the reactor waits for on it.
+//! A client's socket, TCP or Unix, plain or encrypted, and the events of it that the reactor waits
+//! for.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};

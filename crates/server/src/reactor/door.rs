@@ -1,4 +1,5 @@
-//! What an NBD caller meets at the door: whether to encrypt, and which exports there are for it.
+//! What the server tells an NBD client before a session: whether the connection must be encrypted,
+//! and which exports the client may use.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! Cloning LUNs inside their volumes, as administrators see and ask for it (B-15).
 //!
-//! A request is answered when the clone has begun, durably: from then on the engine goes on with
-//! it, also after a restart, and clients see the LUN when it is complete.
+//! A request is answered when the beginning of the clone is durable. From then on the engine
+//! continues the clone, also after a restart, and clients see the LUN when it is complete.
 //!
-//! Nobody gets access by it: what `nbd.allow` restricts is not cloned to a name that is for others,
-//! as it is not renamed to one ([`super::renaming`]).
+//! A clone gives no client new access: a LUN that `nbd.allow` restricts can be cloned only to a
+//! name that allows the same clients, as for a rename ([`super::renaming`]).
 
 use everglade_api::{CloneLun, Code, Problem};
 use everglade_engine::admin;

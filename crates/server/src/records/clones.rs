@@ -1,9 +1,9 @@
 //! Jobs that clone LUNs inside their volumes.
 //!
-//! The engine makes the clone, also over a restart; it knows how far it is, and why it ended
-//! without one. The job follows: it is done when the LUN is there, and failed when the engine says
-//! so or knows nothing of it any more. One that the daemon finds under way when it starts gets a
-//! job too.
+//! The engine makes the clone, also across a restart. It knows the progress, and the reason if
+//! cloning has failed. The job follows the engine: it is done when the LUN exists, and has failed
+//! when the engine says so or does not know the clone any more. A clone that is under way when the
+//! daemon starts gets a job, too.
 
 use everglade_api::{Job, Moment};
 use everglade_engine::VolumeId;

@@ -1,5 +1,5 @@
-//! The course of a job: when it began, how far it is, how it ended. What all kinds of jobs have,
-//! and tell alike.
+//! The course of a job: when it began, its progress, how it ended. All kinds of jobs use it and
+//! report it in the same way.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,7 @@
-//! Events: the newest in a ring, and everybody who listens.
+//! Events: a ring of the newest events, and the listeners.
 //!
-//! A listener that does not keep up loses the oldest and is told how many; it holds up nobody.
+//! A listener that does not keep up loses the oldest events and is told how many it lost; it delays
+//! no other listener.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
-//! Jobs that follow what the engine does by itself: it knows how far that is, and goes on with it
-//! also when nobody asks.
+//! Jobs that follow background work of the engine. The engine knows the progress, and continues the
+//! work without a job, too.
 //!
-//! A job begins when somebody asked for the work, or when a look finds work that no job follows,
-//! because an earlier daemon began it. It ends when a look says so.
+//! A job begins when an administrator requests the work, or when a regular check finds work that no
+//! job follows, because an earlier daemon began it. The job ends when a check finds the work ended.
 
 use std::collections::BTreeMap;
 

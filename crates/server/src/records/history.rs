@@ -1,19 +1,19 @@
 //! The history of administrative changes: `log/history.jsonl` in the data directory, one JSON
 //! object a line.
 //!
-//! A line is appended and synced when its change is durable, so the history may lack the last
-//! change after a power cut, and never has one that was not made. A line also has the idempotency
-//! key of its request, if that had one, so that a repetition after a restart is recognised. When
-//! the file has twice as many lines as are kept, it is replaced whole by the newest half; on a full
-//! host that waits, and lines are appended still.
+//! A line is appended and synced when its change is durable, so after a power cut the history may
+//! lack the last change, but it never has a change that was not made. A line also has the
+//! idempotency key of its request, if there was one, so that a repetition after a restart is
+//! recognised. When the file has twice as many lines as are kept, it is replaced as a whole by the
+//! newest half. On a full host the replacement waits, and lines are still appended.
 //!
-//! Behind the last line, space of the host is set aside (`AHEAD`), so that changes on a full host
-//! are written too. When that is used up, they are kept in memory and written with the next change,
-//! or once a second (`History::settle`). A change whose line cannot be written is made all the
-//! same.
+//! Behind the last line, space of the host is set aside (`AHEAD`), so that lines can be written on
+//! a full host, too. When this space is used up, lines are kept in memory and written with the next
+//! change, or once a second (`History::settle`). A change is made even if its line cannot be
+//! written.
 //!
-//! A line that cannot be read (torn by a power cut, or edited) is left out, and the next append
-//! replaces the file, as soon as the host has space for another.
+//! A line that cannot be read (torn by a power cut, or edited) is skipped. The next append then
+//! replaces the file, as soon as the host has space for a second copy.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};

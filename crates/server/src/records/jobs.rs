@@ -1,13 +1,13 @@
-//! Jobs: work that goes on after its request was answered, a part in each consistency point: giving
-//! back the space of what was deleted, splitting clones ([`super::splits`]), cloning LUNs
-//! ([`super::clones`]) and repairing aggregates ([`super::repairs`]). After a restart the engine
-//! goes on with all of it except repairs; the first look finds it.
+//! Jobs: work that continues after its request was answered, a part in each consistency point. Jobs
+//! free the space of deleted objects, split clones ([`super::splits`]), clone LUNs
+//! ([`super::clones`]) and repair aggregates ([`super::repairs`]). After a restart the engine
+//! continues all of them except repairs, and the first check finds them.
 //!
-//! The engine knows how much an aggregate has yet to give back, for all deletions together. They
-//! are served in the order they came, more or less, so a deletion is done when as much was given
-//! back since as there was to give back when it was made; and certainly when there is nothing more.
+//! The engine knows how much space an aggregate has yet to free, for all deletions together. It
+//! serves deletions roughly in their order. So a deletion is done when the aggregate has freed as
+//! much as it had to free at the time of the deletion, and certainly when nothing is left to free.
 //!
-//! Volumes are followed by their numbers, which stay when they get other names.
+//! Jobs know volumes by their numbers, which a rename does not change.
 //!
 //! running ──given back, or all copied──▶ done ├──split stopped, or its volume went──▶ failed; what
 //! was copied stays, and a start goes on with it └──the aggregate failed──▶ failed; the next start

@@ -1,4 +1,4 @@
-//! What was done and what happens, for people who look later: the history of changes, events, jobs.
+//! Records for people who look later: the history of changes, events, jobs.
 //!
 //! | | kept | lost when |
 //! | --- | --- | --- |
@@ -6,9 +6,9 @@
 //! | [`events`] | in memory, the newest thousand | the daemon ends |
 //! | [`jobs`] | in memory, those under way and the newest that ended | the daemon ends; the work itself goes on at the next start |
 //!
-//! There are jobs that clone LUNs ([`clones`]), repair aggregates ([`repairs`]) and split clones
-//! ([`splits`]); they have `follow` and `course` in common. All records are bounded, and none is on
-//! the way of a client's data.
+//! Jobs that clone LUNs ([`clones`]), repair aggregates ([`repairs`]) and split clones ([`splits`])
+//! share `follow` and `course`. All records are bounded, and no client operation waits for a
+//! record.
 
 pub mod clones;
 pub(crate) mod course;

@@ -1,5 +1,5 @@
-//! Jobs that repair aggregates. The engine knows how far each is; a job is what somebody remembers
-//! of it.
+//! Jobs that repair aggregates. The engine knows the progress of each repair; the job shows it to
+//! administrators.
 //!
 //! running ──all was read, and nothing is left damaged──▶ done
 //!    ├──all was read, and something cannot be derived──▶ failed

@@ -1,7 +1,8 @@
-//! When the snapshots of a policy are due, by the clocks of its time zone.
+//! The times when the snapshots of a policy are due, by the clock of its time zone.
 //!
-//! Hourly ones come every sixty minutes, whatever a clock does twice a year. A daily time that a
-//! clock skips is due when it would have been; one that comes twice is due the first time.
+//! Hourly snapshots are due every sixty minutes, also when daylight saving begins or ends. A daily
+//! time that the clock skips is due when it would have been; a daily time that the clock repeats is
+//! due the first time.
 
 use everglade_api::{Policy, TimeOfDay, Weekday};
 use jiff::civil::Date;

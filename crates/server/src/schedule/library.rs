@@ -1,27 +1,27 @@
-//! The library: the book is one, its parts are in the aggregates, each with what its own volumes
-//! need (decision 0017). An aggregate that moves to another daemon takes its part along; one that
-//! comes adds its part to the book.
+//! The library: keeps the book of the schedule in parts, one in each aggregate, with the entries
+//! that the aggregate's volumes need (decision 0017). An aggregate that moves to another daemon
+//! takes its part along, and adds it to the book there.
 //!
 //! ```text
 //! aggregate online ─▶ its part read ─▶ merged into the book
 //! changes of the book ─▶ parts that differ written
 //! ```
 //!
-//! 1. A part is written when it differs from what is there, and only where what is there was read
+//! 1. A part is written when it differs from the stored part, and only if the stored part was read
 //!    before.
 //! 2. A policy that no volume has is in the part of the first aggregate whose part is understood.
-//! 3. An aggregate that is not online keeps the part that it has. What would have been written is
-//!    written once it is online again in this daemon; after a restart it is found out again, as
-//!    after any crash.
-//! 4. The file of the data directory that once was the book is read at the start and put aside once
-//!    everything in it is in a part. Until then it has what is in no part yet, and no more: what
-//!    was in one and was removed there must not come back from it. What a part says of a volume
-//!    wins over it.
-//! 5. A part that is not understood, of a newer daemon perhaps, stays until somebody asks for a
-//!    change of what would be in it, and then the data directory keeps its text. What the daemon
-//!    does by itself replaces nothing.
-//! 6. A part that is there but could not be read, because a device did not answer, is replaced by
-//!    nobody: what would be in it is refused until a restart has read it.
+//! 3. An aggregate that is not online keeps the part that it has. Changes of its part are written
+//!    when the aggregate is online again in this daemon. After a restart the daemon finds such
+//!    differences again, as after any crash.
+//! 4. An old file in the data directory that has the book is read at the start, and renamed when
+//!    all of its entries are in parts. Until then it has only the entries that are in no part: an
+//!    entry that was removed from a part must not return from the file. If a part and the file
+//!    disagree about a volume, the part counts.
+//! 5. A part that is not understood, perhaps of a newer daemon, stays until an administrator
+//!    requests a change of it. Then its text is kept in the data directory. The daemon itself never
+//!    replaces such a part.
+//! 6. A part that could not be read because a device did not answer is never replaced: changes of
+//!    it are refused until a restart has read it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

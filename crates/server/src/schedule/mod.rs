@@ -1,5 +1,4 @@
-//! The schedule: snapshots that volumes get by themselves, and the deletion of those that are old
-//! (issue 6, item 5).
+//! The schedule: takes snapshots of volumes automatically, and deletes old ones.
 //!
 //! ```text
 //! due ─▶ recorded ─▶ taken ─▶ recorded ─▶ too many? ─▶ the oldest deleted, unless held or in use
@@ -7,22 +6,23 @@
 //!  └─ refused ─▶ reported, tried again a minute later
 //! ```
 //!
-//! 1. A schedule of a volume (hourly, daily, weekly) remembers the last due time that it has seen
-//!    to. It is due when there is a later one, so that a daemon that was away takes one snapshot
-//!    and not one for each run it missed.
-//! 2. Snapshots are named by the clocks of the policy's zone, and by when they were really taken if
-//!    that was late: a name never says that an image is older than it is.
-//! 3. A clock that is put back by less than a period changes nothing: what was seen to is not done
-//!    again. If it is put back by more, the schedule goes on from where the clock is. One that is
-//!    put forward is the same as having been away.
-//! 4. Deleted is only what the book says this policy took, by number and name. Count matters, not
-//!    age, so no clock makes it delete more. The newest `keep` always stay; of the older ones those
-//!    that are held or open in a client stay too, which `status` and an event say, and go when they
-//!    are let go.
-//! 5. The book is written before a snapshot is taken and after. A crash between leaves a name in
-//!    it, and what has that name belongs to the policy.
-//! 6. What the book says of a volume is written before the volume is made, and removed after it was
-//!    deleted. A crash between leaves a volume in it that is not there; the next round drops it.
+//! 1. A schedule of a volume (hourly, daily, weekly) remembers the last due time that it has
+//!    handled. It is due when there is a later due time, so a daemon that was down takes one
+//!    snapshot, and not one for each missed time.
+//! 2. Snapshots are named by the clock of the policy's time zone. A snapshot that was taken late is
+//!    named by the time when it was taken, so a name never claims that an image is older than it
+//!    is.
+//! 3. If the clock is set back by less than a period, nothing changes: handled times are not
+//!    handled again. If it is set back further, the schedule continues from the new time. A clock
+//!    that is set forward has the effect of downtime.
+//! 4. A policy deletes only snapshots that the book lists as taken for it, by number and name. It
+//!    deletes by count, not by age, so a wrong clock never makes it delete more. The newest `keep`
+//!    snapshots always stay. Older snapshots that are held or open in a client stay, too; `status`
+//!    and an event report them, and they are deleted when they are released.
+//! 5. The book is written before a snapshot is taken and after. A crash between the two leaves a
+//!    name in the book, and the snapshot with this name belongs to the policy.
+//! 6. The entry of a volume is written before the volume is created, and removed after the volume
+//!    is deleted. A crash in between leaves an entry without a volume; the next round drops it.
 
 mod book;
 mod calendar;

@@ -1,4 +1,5 @@
-//! One round of the schedule: what is due is taken, what is too much is deleted.
+//! One round of the schedule: it takes the snapshots that are due, and deletes those beyond the
+//! policy's number.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
 //! `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT` (proto "Option types", "Metadata
-//! querying"): what else a client may ask about blocks.
+//! querying"): facts about blocks that a client may ask for.
 //!
 //! | context | what | bits |
 //! | --- | --- | --- |
@@ -7,7 +7,7 @@
 //! | `everglade:changed:IMAGE` | what may read differently than in that image of the LUN | 0: it may |
 //!
 //! A session may choose a few of the second kind. Their images are opened with the export, and stay
-//! open as long as it does, so that nobody deletes what a backup compares with.
+//! open as long as it does, so that an image that a backup compares with cannot be deleted.
 
 use everglade_target::{Image, Target};
 

@@ -1,8 +1,9 @@
 //! Option haggling (proto "Fixed newstyle negotiation"): one option, its replies, the next option.
 //!
 //! One file per option. A new option is a new file, its number in `wire::option` and a line in
-//! [`Haggling::answer`]; what it negotiates is kept in [`Haggling`] and handed to transmission with
-//! the export, as [`Terms`]. What we do not know is refused, which clients expect and handle.
+//! [`Haggling::answer`]; [`Haggling`] keeps the agreements, and hands them to the transmission
+//! phase with the export, as [`Terms`]. An unknown option is refused, which clients expect and
+//! handle.
 
 mod contexts;
 mod export_name;

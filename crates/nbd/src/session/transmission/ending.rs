@@ -1,4 +1,4 @@
-//! The end of operations and of requests: what is said, and what memory is free then.
+//! The end of operations and of requests: the reply, and the memory that becomes free.
 
 use everglade_target::{Error, Reply};
 

@@ -10,16 +10,16 @@
 //!                     others: one operation ----------+
 //! ```
 //!
-//! A request of at most 1 MiB is one operation, wherever it lies: it is atomic. Longer ones are cut
-//! into slices (`slices`), each of which takes its memory when it begins and frees it when it ends,
-//! so that a long request needs the memory of one slice at a time. A read whose next slice finds no
-//! memory waits in `reading`; nothing behind it is looked at meanwhile.
+//! A request of at most 1 MiB is one operation, whatever its offset: it is atomic. Longer ones are
+//! cut into slices (`slices`), each of which takes its memory when it begins and frees it when it
+//! ends, so that a long request needs the memory of one slice at a time. A read whose next slice
+//! finds no memory waits in `reading`; later requests of the session wait meanwhile.
 //!
-//! With chunks, a read is answered slice by slice, in the order in which they are there, unless the
-//! client wants one chunk. Otherwise its reply begins with its outcome, and so does not begin
-//! before all slices were read. What there was no memory to keep is read again when it is sent.
-//! Should that fail, which it did not the first time, the connection is ended: proto "Simple reply
-//! message" leaves nothing else.
+//! With chunks, a read is answered slice by slice, in the order in which slices arrive, unless the
+//! client wants one chunk. Otherwise the reply begins with the outcome, so it does not begin before
+//! all slices are read. Data that did not fit in memory is read a second time when it is sent. If
+//! the second read fails, the connection is ended: proto "Simple reply message" leaves no other
+//! choice.
 
 mod ending;
 mod payload;

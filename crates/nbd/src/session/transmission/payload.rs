@@ -6,9 +6,9 @@
 //!                    +------ yield_slice() ---+  submits whole blocks, and returns the rest
 //! ```
 //!
-//! Pages are made for one slice at a time: a header that promises 32 MiB costs no more than one
-//! slice until they arrive. While others wait for memory, pages are made only for bytes that have
-//! arrived, and a slice of a long request whose bytes do not go on arriving is cut short.
+//! Pages are allocated for one slice at a time, so a header that announces 32 MiB costs the memory
+//! of one slice. While other sessions wait for memory, pages are allocated only for bytes that have
+//! arrived, and a slice of a long request is cut short if no more bytes arrive.
 
 use everglade_env::{BLOCK_SIZE, Page};
 use everglade_target::{WriteSpan, span};

@@ -1,5 +1,5 @@
-//! How the outcome of a request is said, in each of the three styles (proto "Simple reply message",
-//! "Structured reply types"; extension `EXTENDED_HEADERS`).
+//! The replies for the outcome of a request, in each of the three styles (proto "Simple reply
+//! message", "Structured reply types"; extension `EXTENDED_HEADERS`).
 //!
 //! | outcome | simple | chunks |
 //! | --- | --- | --- |
@@ -9,9 +9,9 @@
 //! | extents | – | `BLOCK_STATUS` or `BLOCK_STATUS_EXT` |
 //! | refusal | its number | `ERROR` with a text, `ERROR_OFFSET` for a slice |
 //!
-//! Blocks that are not stored come from the target as the shared page of zeroes, which is found by
-//! its address: nobody looks at the bytes. Short runs of them are sent as data, because a chunk
-//! costs the client more than a few blocks.
+//! Blocks that are not stored come from the target as the shared page of zeroes, which is
+//! recognised by its address, without a look at its bytes. Short runs of such blocks are sent as
+//! data, because a chunk costs the client more than a few blocks.
 
 use everglade_env::{BLOCK_SIZE, PageRef};
 use everglade_target::{Allocation, Extent, ReadSpan};

@@ -1,15 +1,16 @@
-//! Requests being carried out, and which completion belongs to which.
+//! Requests under way, and the request of each completion.
 //!
 //! The low half of a token is the request's row (16 bits) and the number of the slice, or of the
 //! context that a block status request asks about (16 bits). A row is reused only after all
-//! operations of its request completed, and the number of a slice after its operation did, so a
+//! operations of its request completed, and a slice number only after its operation completed, so a
 //! token in flight is unique.
 //!
-//! A request of one operation is charged as a whole until its reply was sent. A longer one is
-//! charged for each slice: a slice of a write until its operation is done, one of a read until it
-//! was sent, was dropped, or failed. A long read whose reply begins with its outcome (no chunks, or
-//! one) is read to its end before its reply begins. The data is kept meanwhile if there is memory
-//! for it; otherwise the reply owes it, and it is read once more when it is sent.
+//! A request of one operation is charged as a whole until its reply is sent. A longer request is
+//! charged for each slice: a slice of a write until its operation is done, a slice of a read until
+//! it is sent, is dropped, or has failed. A long read whose reply begins with its outcome (no
+//! chunks, or one) is read to its end before its reply begins. The data is kept meanwhile if there
+//! is memory for it; otherwise the reply owes the data, and the data is read a second time when it
+//! is sent.
 
 use everglade_env::Nanos;
 use everglade_target::{Error, Extent, ReadSpan, Reply};

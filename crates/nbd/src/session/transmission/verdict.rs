@@ -1,4 +1,4 @@
-//! Which requests are carried out, and with which error the others are answered.
+//! The check of a request: it is carried out, or answered with an error.
 
 use everglade_target::{Limits, OP_BYTES_MAX};
 
