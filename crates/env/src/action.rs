@@ -1,4 +1,4 @@
-//! What a thread does to a file descriptor.
+//! The actions of a thread on a file descriptor.
 
 /// What a transfer does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

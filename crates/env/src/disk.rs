@@ -1,8 +1,8 @@
 //! Device operations and their completions.
 //!
-//! Buffers are owned: they go in with the operation and come back with the completion. Once
-//! submitted, memory belongs to the device until the completion has been seen; there is no
-//! cancellation. All offsets and lengths are multiples of [`crate::BLOCK_SIZE`].
+//! Buffers are owned: the operation takes them, and the completion returns them. Once submitted,
+//! memory belongs to the device until the completion has been seen; there is no cancellation. All
+//! offsets and lengths are multiples of [`crate::BLOCK_SIZE`].
 
 use crate::{Page, PageRef};
 

@@ -6,7 +6,7 @@
 //! belongs to the thread that first uses it.
 //!
 //! `push` only fills the submission queue. `turn` enters the kernel if there is anything to submit
-//! or to collect, at most once, and takes what is complete. While the reactor sleeps, the kernel
+//! or to collect, at most once, and takes the completions. While the reactor sleeps, the kernel
 //! signals an eventfd for every completion and for deferred work, and the wait point
 //! (`reactor::poller`) watches it edge-triggered, so it need not be read. (The descriptor of the
 //! ring itself does not become readable for deferred work.) `has_completions` tells whether a

@@ -7,8 +7,8 @@
 //! Three layers, each usable without the one above it:
 //!
 //! * [`wire`] turns messages into values and back. It checks everything, and keeps no state.
-//! * [`session`] is one connection as a state machine: where the next bytes should be received,
-//!   which bytes should be sent, which operations the target should run.
+//! * [`session`] is one connection as a state machine. It says where the next bytes should be
+//!   received, which bytes should be sent, and which operations the target should run.
 //! * [`sessions`] joins the sessions of one reactor to one target, and [`server`] moves bytes
 //!   between them and non-blocking streams. The reactor (crate `server`) owns the sockets and
 //!   decides when this happens.

@@ -13,7 +13,7 @@
 //! 3. [`Sessions::transmit`] for every id from [`Sessions::next_ready`] and every writable socket
 //!    (for which [`Sessions::writable`] comes first). Sending frees room, which may start more
 //!    operations, and a session that has more to send than its turn allows is ready again: back to
-//!    2 a few times, then look at the sockets before going on;
+//!    2 a few times, then look at the sockets before more is sent;
 //! 4. [`Sessions::interest`] of the sessions touched: what to wait for. A closed session must be
 //!    [detached](Sessions::detach), and its socket dropped. A session that asks [on which
 //!    reactor](Interest::place) it should run waits for nothing else. [`Sessions::place_here`]

@@ -26,7 +26,7 @@
 //!    the clone's split all of them have slots, above it none has.
 //! 5. Holders of a vvbn are connected in the history. A snapshot that holds nothing there joins its
 //!    neighbours.
-//! 6. A block with one holder is one of its exclusive blocks; nothing else is.
+//! 6. A block is exclusive to an image exactly if that image is its only holder.
 
 mod column;
 mod holders;

@@ -2,10 +2,10 @@
 //!
 //! Placing a map block takes a number, which sets a bit and writes a context: both may change
 //! further map blocks, which need places too. Numbers come from one chunk at a time, so placing
-//! ends after a round or two. The *old* places of map blocks are not freed in the map, because that
-//! could continue along a chain through the whole map. They become leaves of the overflow file,
-//! which owns them until the next consistency point. The overflow file's own blocks are new (it was
-//! emptied by the drain) and have no old places.
+//! ends after a round or two. The *old* places of map blocks are not freed in the map, because such
+//! frees could continue along a chain through the whole map. They become leaves of the overflow
+//! file, which owns them until the next consistency point. The overflow file's own blocks are new
+//! (it was emptied by the drain) and have no old places.
 //!
 //! Placing ends when every changed block of the three files has a place and the overflow file names
 //! every old one.

@@ -2,7 +2,7 @@
 //! 0020).
 //!
 //! An area that is half full of blocks at random places is written three blocks at a time; a new
-//! one, which the host must be asked for, is written in whole stripes. Taking the rests of old
+//! area, for which the host must give space, is written in whole stripes. Taking the rests of old
 //! areas saves space on the host, taking new ones saves requests to the device, context blocks that
 //! must be read, and the processor's time for both.
 //!

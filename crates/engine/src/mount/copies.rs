@@ -9,7 +9,7 @@
 //!    the same reason.
 //! 3. A good copy is never written. An open device has a good copy, so a power cut during the write
 //!    leaves the good copy, and a torn copy that the next start writes again.
-//! 4. If a copy cannot be written, the aggregate serves anyway, and people are told.
+//! 4. If a copy cannot be written, the aggregate serves anyway, and `status` reports it.
 //!
 //! This code runs when the aggregate is online, because nothing may be written to an aggregate that
 //! cannot be mounted. It blocks its caller.

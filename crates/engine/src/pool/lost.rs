@@ -2,8 +2,8 @@
 //!
 //! A block that cannot be read is an error for the operations that need it, and for no others.
 //! Damaged data stays where it is until it is overwritten. A damaged block that a consistency point
-//! needs in order to go on (pointers above a change, or the rest of a block that was written in
-//! part) becomes *lost*: its place in the tree says so, and the consistency point goes on.
+//! needs (pointers above a change, or the rest of a block that was written in part) becomes *lost*:
+//! its place in the tree says so, and the consistency point continues.
 
 use everglade_env::lock::Mutex;
 use std::collections::BTreeSet;

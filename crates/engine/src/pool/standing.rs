@@ -10,7 +10,7 @@
 //!  └ fail ─────────────────────────▶ Failed
 //! ```
 //!
-//! [`Standing::halt`] is called when a consistency point or a group of the journal cannot go on;
+//! [`Standing::halt`] is called when a consistency point or a group of the journal fails;
 //! [`Standing::fail`] when there is nothing to read. `docs/decisions/0033-read-only.md` has the
 //! reasons and the rejected alternatives.
 //!

@@ -1,4 +1,4 @@
-//! The home reactor asks the host for space ahead of need, and returns it
+//! The home reactor asks the host for space before it is needed, and returns it
 //! (docs/design/design.md §7, decisions 0005 and 0020).
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Nanos, Op, Outside};

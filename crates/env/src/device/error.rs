@@ -1,4 +1,4 @@
-//! Why a device could not be opened, by what the operator can do about it.
+//! The reasons why a device could not be opened, one for each remedy of the operator.
 
 use std::path::{Path, PathBuf};
 

@@ -3,9 +3,9 @@
 //! The data of reads stays in the pages the target returned; a message only refers to them and
 //! drops them when they are sent. Data of a long request may be *owed*: it is not in memory, and is
 //! read when it is to be sent ([`Outgoing::owed`], [`Outgoing::pay`]). Data is owed from the
-//! beginning if it did not fit in memory. It becomes owed, also in the middle of a message, if the
-//! client does not take it while other sessions wait for memory ([`Outgoing::yield_memory`]). The
-//! data of a request of one operation is never owed: a second read would show another moment.
+//! beginning if it did not fit in memory. Data becomes owed, also in the middle of a message, if
+//! the client does not take it while other sessions wait for memory ([`Outgoing::yield_memory`]).
+//! The data of a request of one operation is never owed: a second read would show another moment.
 //!
 //! 1. Bytes behind the first owed byte are not sent before that byte.
 //! 2. A message holds the charge for the pages of a request of one operation, and the last message

@@ -1,5 +1,5 @@
 //! Reply chunks: structured (proto "Structured reply chunk message") and extended (proto, extension
-//! `EXTENDED_HEADERS`, "Extended reply chunk message"), and what they carry.
+//! `EXTENDED_HEADERS`, "Extended reply chunk message"), and their payloads.
 
 use super::fields::{take_u16, take_u32, take_u64};
 

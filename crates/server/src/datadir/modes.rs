@@ -1,4 +1,4 @@
-//! Who may write to the data directory, and who may read which of its files.
+//! The modes of the data directory and of its files.
 //!
 //! A user who can write to the directory can replace `state.toml` and `FORMAT`, and so decide what
 //! the daemon opens. Therefore only the owner may write: if the group or everybody can write to the

@@ -30,8 +30,8 @@
 //!
 //! Where the host cannot exchange names (some network file systems), the spare replaces the file by
 //! `rename`, which needs no space either, and a new spare is made afterwards. A host that never
-//! overwrites in place (Btrfs, ZFS) needs space for every change; there the file is only as good as
-//! the space that the host keeps back for itself.
+//! overwrites in place (Btrfs, ZFS) needs space for every change; there a replacement succeeds only
+//! while the host has a reserve of its own.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read};

@@ -6,7 +6,8 @@
 //!
 //! 1. Decrypted bytes may be waiting here while the socket has none, if the last read filled its
 //!    memory: [`Encryption::may_hold_more`].
-//! 2. Bytes that were written may be waiting here for the socket: [`Encryption::wants_write`].
+//! 2. Encrypted bytes may be waiting here until the socket can take them:
+//!    [`Encryption::wants_write`].
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::sync::{Arc, OnceLock};

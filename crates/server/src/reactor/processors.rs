@@ -1,9 +1,9 @@
 //! Pinning reactors to processors (decision 0025).
 //!
 //! If there is a reactor for each processor of this process, a reactor that the kernel moves shares
-//! a processor with another one. The kernel does this: it wakes a thread near the thread that wakes
-//! it, and it stops looking for an idle processor when processors are busy for more than half of
-//! the time. Then two reactors, or a reactor and its client, take turns on one processor while
+//! a processor with another one. The kernel does this: it runs a woken thread near the thread that
+//! woke it, and does not search for an idle processor when processors are busy for more than half
+//! of the time. Then two reactors, or a reactor and its client, take turns on one processor while
 //! another processor is idle. So each reactor is pinned to its own processor. With fewer reactors
 //! than processors, reactors are not pinned, because there is room to move. They are not pinned
 //! either if there are more reactors than processors, or if the process has a limit of CPU time.
