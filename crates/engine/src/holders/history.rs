@@ -18,10 +18,11 @@
 //! Restoring a LUN gives the active image blocks of a snapshot that its parent may not have (F-15).
 //! Then the active image descends from both. The tree becomes a graph with further edges, called
 //! *also*, and the rules above still hold. Precisely: the snapshots among the holders of a block
-//! are connected without the active image, and if the active image holds the block, too, it is next
-//! to one of them. The next snapshot inherits the edges of the active image, so the active image
-//! becomes a leaf again. Cloning a LUN from a snapshot ([`crate::background::lun_clone`]) gives the
-//! active image blocks in the same way, with the same edge.
+//! are connected without the active image, and if the active image holds the block, too, the active
+//! image is next to one of them. The next snapshot inherits the edges of the active image, so the
+//! active image becomes a leaf again. Cloning a LUN from a snapshot
+//! ([`crate::background::lun_clone`]) gives the active image blocks in the same way, with the same
+//! edge.
 //!
 //! Consequence, used everywhere: if a node holds a block and none of its neighbours does, no other
 //! node does.
