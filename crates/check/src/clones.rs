@@ -39,7 +39,7 @@ fn roots_of(record: &SnapshotRecord) -> Roots {
     (record.inode_file.clone(), record.active_map.clone())
 }
 
-/// A clone, and what it says of its base.
+/// A clone, and its fields about its base.
 struct Wanted {
     object: Object,
     parent: FileId,
@@ -48,7 +48,7 @@ struct Wanted {
     own: Option<Roots>,
 }
 
-/// What volumes say of bases: those that need one, and those that have it.
+/// The bases that volumes name: the clones that need a base, and the volumes that have it.
 #[derive(Default)]
 pub(crate) struct Clones {
     wanted: BTreeMap<FileId, Wanted>,

@@ -28,7 +28,7 @@ impl Findings {
         }
     }
 
-    /// Findings that keep nothing, for reading again what was reported before.
+    /// Findings that keep nothing, for a second read of blocks whose problems were reported before.
     pub(crate) fn deaf() -> Self {
         Findings {
             muted: true,

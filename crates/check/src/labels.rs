@@ -20,7 +20,7 @@ use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
 use crate::unreadable::Unreadable;
 
-/// Where a copy of something is.
+/// The place of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
     pub(crate) device: DeviceId,
@@ -30,7 +30,7 @@ pub(crate) struct Site {
     pub(crate) slot: usize,
 }
 
-/// What is at a site.
+/// The contents of a site.
 #[derive(Debug)]
 pub(crate) enum Copy<T> {
     Absent,

@@ -34,7 +34,7 @@ pub(crate) struct Number<'n> {
     pub(crate) slot_known: bool,
 }
 
-/// What a file system's superblock says about its blocks.
+/// The fields of a file system's superblock about its blocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Claims<'c> {
     pub(crate) blocks_used: u64,
@@ -218,7 +218,7 @@ impl<'u> Usage<'u> {
         }
     }
 
-    /// As many references as the count says, and none without a block in use.
+    /// A block has as many references as its count says; a free block has none.
     fn check_count(&self, number: &Number<'_>, findings: &mut Findings) {
         let Some(count) = number.count.filter(|count| *count > 0) else {
             return;
@@ -267,7 +267,7 @@ impl<'u> Usage<'u> {
                 let geometry = &self.fs.media.geometry;
                 let extent = geometry.extent_of(Pvbn(number))?;
                 let offset = number - geometry.extents()[extent].base;
-                // That one is missing is reported in the end.
+                // A missing reference is reported at the end.
                 let frontier = frontiers.get(extent).copied().unwrap_or(0);
                 (offset / self.claims.area_blocks, u64::from(frontier))
             }

@@ -1,6 +1,6 @@
 //! The actions of a thread on a file descriptor.
 
-/// What a transfer does.
+/// The action of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Read,

@@ -21,7 +21,7 @@ pub enum IoReport {
     Uring(RingSetup),
     /// By threads.
     Threads {
-        /// Why not by io_uring; `None` if threads were asked for.
+        /// The reason why io_uring is not used; `None` if the configuration asks for threads.
         because: Option<String>,
     },
 }

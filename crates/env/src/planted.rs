@@ -15,7 +15,7 @@ static SKIPS_FLUSHES: LazyLock<bool> = LazyLock::new(|| match std::env::var("EVE
     Err(_) => false,
 });
 
-/// What is done in place of this.
+/// The action to take in place of this one.
 pub(crate) fn instead_of(action: Action) -> Action {
     match action {
         Action::WriteDurable if *SKIPS_FLUSHES => Action::Write,

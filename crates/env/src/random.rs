@@ -26,7 +26,7 @@ impl Entropy {
             self.refill();
         }
         self.left -= 1;
-        // What was drawn does not stay in memory.
+        // Numbers that were drawn do not stay in memory.
         std::mem::take(&mut self.numbers[self.left])
     }
 

@@ -145,12 +145,12 @@ impl Ring {
         assert!(pushed.is_ok(), "a queue with room takes an entry");
     }
 
-    /// False if `push` must wait for the kernel to take what is queued.
+    /// False if `push` must wait for the kernel to take queued entries.
     pub(crate) fn has_room(&mut self) -> bool {
         !self.ring.submission().is_full()
     }
 
-    /// Gives the kernel what is queued. What it does not take now stays queued.
+    /// Passes the queued entries to the kernel. Entries that it does not take now stay queued.
     pub(crate) fn submit(&mut self) {
         self.enable();
         self.enter();

@@ -29,7 +29,8 @@ pub(crate) struct Transfer {
     pub(crate) key: u64,
 }
 
-// SAFETY: these are addresses and a number; whoever runs it vouches for them.
+// SAFETY: these are addresses and a number; the code that runs the transfer guarantees that they
+// are valid.
 unsafe impl Send for Transfer {}
 
 /// The result of a transfer: bytes moved, or the negated error number.
@@ -89,7 +90,7 @@ impl Fault {
         self.0.raw_os_error()
     }
 
-    /// What the caller of an operation is told.
+    /// The outcome for the caller of an operation.
     pub(crate) fn disk_error(self) -> DiskError {
         match self.0 {
             Errno::NOSPC | Errno::DQUOT => DiskError::NoSpace,
@@ -191,12 +192,12 @@ impl Gather {
     }
 }
 
-/// What an outcome means for a transfer of which `left` bytes were missing.
+/// The effect of an outcome on a transfer that has `left` bytes to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// All of it is done.
     Done,
-    /// So many bytes are done: go on with the rest.
+    /// So many bytes are done; continue with the rest.
     Rest(u64),
     /// Nothing was tried: repeat.
     Repeat,

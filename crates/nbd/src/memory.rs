@@ -38,9 +38,10 @@ const SMALL_BYTES: u64 = 64 << 10;
 /// The most that one request takes at once: the extents of a block status for 17 contexts. The
 /// pages of one operation are fewer.
 pub(crate) const LARGEST_BYTES: u64 = 3 << 19;
-/// The least budget of a table: what is for long requests suffices for one of them.
+/// The least budget of a table: the part for long requests suffices for one of them.
 const TOTAL_BYTES_MIN: u64 = 3 << 20;
-/// What is cut off a long request while others wait for memory, and what is read again at once.
+/// The length of the pieces of a long request while other sessions wait for memory, and of data
+/// that is read again at once.
 pub(crate) const SHORT_PIECE_BYTES: u32 = 256 << 10;
 /// The part of the budget that buffers of sessions may take: one of so many.
 const BUFFERS_PART: u64 = 8;
@@ -56,7 +57,7 @@ const _: () =
     assert!(SHORT_PIECE_BYTES as u64 + BLOCK_SIZE as u64 <= Parts::of(TOTAL_BYTES_MIN).again);
 const _: () = assert!(OP_BYTES_MAX as u64 + 2 * BLOCK_SIZE as u64 <= LARGEST_BYTES);
 
-/// Who shares with whom.
+/// The classes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Requests that move at most [`SMALL_BYTES`].
@@ -67,7 +68,7 @@ pub(crate) enum Class {
     Again,
 }
 
-/// What each class may use, see invariant 2.
+/// The memory that each class may use, see invariant 2.
 #[derive(Debug)]
 struct Parts {
     small: u64,
@@ -118,7 +119,7 @@ pub struct Memory {
 }
 
 impl Class {
-    /// Of a request that moves so many bytes.
+    /// The class of a request that moves so many bytes.
     pub(crate) fn of(bytes: u64) -> Class {
         if bytes <= SMALL_BYTES {
             Class::Small
@@ -176,7 +177,7 @@ impl Memory {
         true
     }
 
-    /// Whether so much could be taken by the next whose turn it is.
+    /// Whether the next session in the queue could take so much.
     pub(crate) fn fits(&self, bytes: u64, class: Class) -> bool {
         let parts = &self.parts;
         let used = |class: Class| get(&self.used[class as usize]);
@@ -192,7 +193,7 @@ impl Memory {
         }
     }
 
-    /// Gives back what was taken.
+    /// Releases memory that was taken.
     pub(crate) fn give(&self, held: Held) {
         let used = &self.used[held.class as usize];
         let before = get(used);
@@ -267,13 +268,13 @@ impl Memory {
         set(&self.stalled, get(&self.stalled) + 1);
     }
 
-    /// What may be used at most, payloads and buffers together.
+    /// The limit for payloads and buffers together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// What is taken now, without the buffers of sessions.
+    /// The memory in use, without the buffers of sessions.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used.iter().map(get).sum()

@@ -79,7 +79,7 @@ pub struct Snapshot {
     pub sessions_open: u64,
     /// Sessions there have been.
     pub sessions_total: u64,
-    /// Requests with a command nobody knows.
+    /// Requests with an unknown command.
     pub requests_refused: u64,
     /// Sessions that ended before an export was chosen.
     pub handshakes_failed: u64,
@@ -87,7 +87,7 @@ pub struct Snapshot {
     pub memory: MemorySnapshot,
 }
 
-/// What sessions hold for their peers, see [`Memory`].
+/// The memory that sessions hold for their clients, see [`Memory`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemorySnapshot {
     /// The most that sessions may hold.
@@ -129,7 +129,7 @@ impl AddAssign<MemorySnapshot> for MemorySnapshot {
 pub struct OperationSnapshot {
     /// Requests replied to.
     pub requests: u64,
-    /// Those of them replied to with an error.
+    /// The requests among them that were answered with an error.
     pub errors: u64,
     /// Bytes of the ranges of those without an error.
     pub bytes: u64,
@@ -183,7 +183,7 @@ impl SessionMetrics {
         add(&self.sessions_open, 1);
     }
 
-    /// A session goes on in another table.
+    /// A session moves to another table.
     pub(crate) fn session_left(&self) {
         let open = self.sessions_open.load(Ordering::Relaxed);
         assert!(open > 0, "a session that is no more here was here");

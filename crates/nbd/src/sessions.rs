@@ -48,7 +48,7 @@ const SESSIONS_MAX: usize = 1 << INDEX_BITS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionId(u32);
 
-/// What the owner of a session's socket should wait for.
+/// The events that the owner of a session's socket should wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
     /// Readable: then [`Sessions::receive`].
@@ -73,7 +73,7 @@ pub struct Moving {
 pub struct Sessions {
     settings: Settings,
     memory: Arc<Memory>,
-    /// Those that wait for memory, by class.
+    /// The sessions that wait for memory, by class.
     waiting: [VecDeque<SessionId>; CLASSES],
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -100,7 +100,7 @@ struct Seat {
     heard: Nanos,
     /// Already in the list of ready sessions.
     ready: bool,
-    /// The peer has taken nothing since then, of what there is for it.
+    /// Since this time, data was ready and the client has taken none of it.
     blocked_since: Option<Nanos>,
     /// The last receive emptied the socket.
     is_drained: bool,
@@ -167,13 +167,13 @@ impl Sessions {
         }
     }
 
-    /// What the sessions have done. To be told the time with [`SessionMetrics::tick`].
+    /// The counters of the sessions. To be told the time with [`SessionMetrics::tick`].
     #[must_use]
     pub fn metrics(&self) -> &Arc<SessionMetrics> {
         &self.metrics
     }
 
-    /// What the sessions hold for their peers.
+    /// The memory that the sessions hold for their clients.
     #[must_use]
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
@@ -191,7 +191,7 @@ impl Sessions {
         self.len() == 0
     }
 
-    /// A new connection of nobody in particular; see [`Sessions::attach_caller`].
+    /// A new connection of an unknown client; see [`Sessions::attach_caller`].
     pub fn attach(&mut self, now: Nanos) -> Option<SessionId> {
         self.attach_caller(now, Caller::default())
     }
@@ -206,7 +206,7 @@ impl Sessions {
         Some(id)
     }
 
-    /// A session that asked for its place stays here.
+    /// A session that asked on which reactor to run stays here.
     ///
     /// # Panics
     /// If it did not ask.
@@ -215,7 +215,7 @@ impl Sessions {
         self.mark_ready(id);
     }
 
-    /// A session that asked for its place goes elsewhere; its id is no longer used.
+    /// A session that asked on which reactor to run leaves this table; its id is no longer used.
     ///
     /// # Panics
     /// If it did not ask.
@@ -241,7 +241,7 @@ impl Sessions {
         session.moved(id.token_base(), &self.metrics, &self.memory);
         self.metrics.session_came();
         self.seat_session(id, session, now);
-        // The handshake's time goes on.
+        // The time limit of the handshake is not restarted.
         self.seat_mut(id).since = since;
         self.place_here(id, target);
         Some(id)
@@ -311,7 +311,7 @@ impl Sessions {
         &self.seat(id).session
     }
 
-    /// What to wait for.
+    /// The events to wait for.
     #[must_use]
     pub fn interest(&self, id: SessionId) -> Interest {
         let session = self.session(id);
@@ -324,7 +324,7 @@ impl Sessions {
         }
     }
 
-    /// Receives what `stream` has, and starts the operations asked for.
+    /// Receives the bytes of `stream`, and starts the operations that they request.
     pub fn receive(
         &mut self,
         id: SessionId,
@@ -347,8 +347,8 @@ impl Sessions {
         received
     }
 
-    /// Sends what is to be sent, as far as `stream` takes it and it is this session's turn. If
-    /// there is more, the session is ready again, behind the others.
+    /// Sends the session's data, as far as `stream` takes it and the turn allows. If there is more,
+    /// the session is ready again, behind the others.
     pub fn transmit(&mut self, id: SessionId, stream: &mut impl Write, target: &mut dyn Target) {
         let now = self.metrics.now();
         let seat = self.seat_mut(id);
@@ -397,7 +397,7 @@ impl Sessions {
     }
 
     /// Takes all completions from `target` and returns how many there were. For a target that
-    /// serves nobody else; otherwise see [`Sessions::complete`].
+    /// serves only these sessions; otherwise see [`Sessions::complete`].
     pub fn poll(&mut self, target: &mut dyn Target) -> usize {
         let mut completions = std::mem::take(&mut self.completions);
         target.poll(&mut completions);
@@ -442,8 +442,8 @@ impl Sessions {
         }
     }
 
-    /// A session waits for memory. The first that does makes the others give up what they need not
-    /// have.
+    /// A session waits for memory. The first session that waits makes the others release memory
+    /// that they can do without.
     fn enqueue(&mut self, id: SessionId, target: &mut dyn Target) {
         let is_first = !self.memory.is_pressed();
         let seat = self.seat_mut(id);
@@ -474,16 +474,16 @@ impl Sessions {
     /// Gives sessions that wait their turn, first come, first served, while what the first wants is
     /// free.
     fn serve_queues(&mut self, target: &mut dyn Target) {
-        // Who is served may free something for another queue, or go to it.
+        // A session that is served may free memory for another queue, or join that queue.
         while self.serve_each_queue(target) {}
     }
 
-    /// Each session that waits has at most one turn. True if anybody took something or waits no
-    /// more.
+    /// Each session that waits has at most one turn. True if a session took memory or stopped
+    /// waiting.
     fn serve_each_queue(&mut self, target: &mut dyn Target) -> bool {
         let mut progress = false;
         for class in [Class::Again, Class::Small, Class::Large] {
-            // Who wants more afterwards is behind the others.
+            // A session that wants more afterwards is queued behind the others.
             for _ in 0..self.waiting[class as usize].len() {
                 let Some(id) = self.waiting[class as usize].front().copied() else {
                     break;

@@ -155,7 +155,7 @@ impl<'p> Pool<'p> {
         }
     }
 
-    /// Verifies a snapshot's image by its difference to `base`, or by itself.
+    /// Verifies a snapshot's image by its difference to `base`, or alone.
     pub(super) fn check(
         &mut self,
         record: &SnapshotRecord,
@@ -172,7 +172,7 @@ impl<'p> Pool<'p> {
         let mut windows = BTreeSet::from([0]);
         let mut position = 0;
         while let Some(window) = windows.iter().nth(position).copied() {
-            // Walking again must not say again what is wrong.
+            // A second walk must not report the same problems again.
             findings.mute(position > 0);
             let mut difference = self.difference(
                 &fs,
@@ -239,7 +239,7 @@ impl<'p> Pool<'p> {
             .collect();
         for id in ids.into_iter().filter(|id| is_large(*id)) {
             let blocks = base.and_then(|base| base.files.blocks.get(&id));
-            // Where the image's own inode cannot be read, the record still has that of its map.
+            // If the image's own inode cannot be read, the record still has that of its map.
             let kept = (id == ACTIVE_MAP).then_some(map);
             let (old, new) = (known.get(&id), image.files.inodes.all.get(&id).or(kept));
             let before = match old {
@@ -316,7 +316,7 @@ impl<'p> Pool<'p> {
                     findings.add(Kind::MarkedOutside, &object, place, expected, "a block");
                     return;
                 }
-                // Read for its tag, and to say once what is wrong.
+                // This block is read to check its tag, and to report a problem once.
                 if new.has_block() {
                     map_blocks.insert(index);
                     let spot = (file, 0, index);
@@ -553,7 +553,7 @@ fn report_stray(
     findings.add(kind, &object, place, expected, found);
 }
 
-/// What a record says of its image.
+/// The fields of a record about its image.
 fn check_record(
     fs: &FileSystem<'_>,
     record: &SnapshotRecord,

@@ -103,7 +103,7 @@ pub(crate) fn check(
         counts.snapshots_deleting += u64::from(record.state == State::Deleting);
     }
     let map_blocks = check_images(volume, &table, strays, bad, findings);
-    // What follows would only repeat that the maps are not known.
+    // Further checks would only repeat that the maps are not known.
     let (Some(summary), Some(release)) = (
         summary,
         release
@@ -139,7 +139,7 @@ fn check_images(
     let mut unseen = 0;
     loop {
         let Some((node, image)) = waiting.pop() else {
-            // Where the history is broken, the rest has nobody to be compared with.
+            // If the history is broken, the remaining images have no neighbour to be compared with.
             while unseen < seen.len() && seen[unseen] {
                 unseen += 1;
             }
@@ -160,7 +160,8 @@ fn check_images(
                 pool.check_snapmap(record, findings);
                 image
             }
-            // The active image was verified; those that are gone hand on what they were given.
+            // The active image is verified already. Snapshots that are gone pass on the image that
+            // they were given.
             _ => image,
         };
         let next = near[node].iter().filter(|near| !seen[**near]);

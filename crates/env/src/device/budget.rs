@@ -202,15 +202,15 @@ impl Files {
         self.listed.len() + self.leaving.len()
     }
 
-    /// Drops what is closed by now: files whose last operation is done, and those of closed
-    /// devices.
+    /// Drops entries that are closed by now: files whose last operation is done, and files of
+    /// closed devices.
     fn forget_closed(&mut self) {
         self.leaving.retain(|file| Arc::strong_count(file) > 1);
         let is_open = |device: &Weak<Device>| device.upgrade().is_some_and(|it| !it.is_closed());
         self.listed.retain(|(device, _)| is_open(device));
     }
 
-    /// Indices of what is listed, the one that was not used for longest first.
+    /// Indices of the listed files, the least recently used one first.
     fn by_age(&self) -> Vec<usize> {
         let last_used = |index: &usize| {
             let (device, segment) = &self.listed[*index];
@@ -226,7 +226,7 @@ impl Files {
     fn close_idle(&mut self) -> bool {
         let closed = self.by_age().into_iter().find(|index| {
             let (device, segment) = &self.listed[*index];
-            // One that is only being opened has nothing to close and counts as busy.
+            // A file that is just being opened cannot be closed, so it counts as busy.
             let device = device.upgrade();
             device.is_none_or(|device| device.segment(*segment).close_if_idle())
         });

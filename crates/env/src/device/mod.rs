@@ -96,7 +96,7 @@ const KEEPS_DSYNC: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x
 /// In place of a number of free bytes.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What a device is made of.
+/// The parts of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A directory of segment files.
@@ -107,7 +107,7 @@ pub enum DeviceKind {
     Block,
 }
 
-/// What an operator may want to know about an opened device.
+/// Facts about an opened device, for operators.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
     /// What it is.
@@ -221,7 +221,8 @@ impl Device {
         device
     }
 
-    /// Lets go of the device. What is in flight ends as usual; the claim ends with the last of it.
+    /// Lets go of the device. Operations in flight end as usual; the claim ends with the last of
+    /// them.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for segment in &self.segments {
@@ -460,9 +461,9 @@ impl Device {
         }
     }
 
-    /// Reserves host space for a range, whole or not at all: if the host becomes full halfway, it
-    /// gets back what it gave, because a part is of no use. Waits for the host, which may take
-    /// long.
+    /// Reserves host space for a range, whole or not at all: if the host becomes full halfway, the
+    /// part that it gave is freed again, because a part is of no use. Waits for the host, which may
+    /// take long.
     pub(crate) fn allocate(
         self: &Arc<Self>,
         offset: u64,
@@ -540,14 +541,14 @@ impl Device {
     }
 }
 
-/// A file system that does not say what it is is not known to keep it.
+/// A file system without a known type is not trusted to honour the flag.
 fn keeps_dsync(path: &Path) -> bool {
     let magic = rustix::fs::statfs(path).map(|stat| stat.f_type);
     magic.is_ok_and(|magic| u64::try_from(magic).is_ok_and(|magic| KEEPS_DSYNC.contains(&magic)))
 }
 
 /// True if the disk below needs no flush to make a write durable: it has forced writes, or no
-/// volatile cache. One that the host does not describe needs one.
+/// volatile cache. A disk that the host does not describe is flushed.
 fn forces(path: &Path) -> bool {
     let Ok(metadata) = std::fs::metadata(path) else {
         return false;

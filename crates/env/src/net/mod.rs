@@ -10,7 +10,7 @@ mod stream;
 pub use listener::{ListenError, Listener};
 pub use stream::{Peer, Stream};
 
-/// What a non-blocking call did.
+/// The result of a non-blocking call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// So many bytes, at least one.

@@ -58,7 +58,7 @@ const TALLIES: usize = 16;
 
 /// Blocks of a chunk that its header takes.
 const HEADER_BLOCKS: usize = 2;
-/// Nobody has left a note.
+/// The page has no note.
 const NO_NOTE: u32 = 0;
 /// Somebody is about to.
 const WRITING: u32 = 1;
@@ -70,11 +70,11 @@ struct Header {
     cards: [Card; CHUNK_BLOCKS],
 }
 
-/// What is known of a page.
+/// The card of a page.
 #[repr(C)]
 struct Card {
     holders: AtomicU32,
-    /// Who left the note, or `NO_NOTE`, or `WRITING`.
+    /// The author of the note, or `NO_NOTE`, or `WRITING`.
     author: AtomicU32,
     note: AtomicU64,
 }
@@ -135,7 +135,7 @@ impl Memory {
         self.0.as_ptr().cast()
     }
 
-    /// True if this is the only handle; what other holders did before they let go is visible then.
+    /// True if this is the only handle; then the writes of former holders are visible.
     pub(super) fn is_unique(&self) -> bool {
         self.holders().load(Ordering::Acquire) == 1
     }
@@ -160,7 +160,7 @@ impl Memory {
         is_there.then(|| card.note.load(Ordering::Relaxed))
     }
 
-    /// Leaves a note, if nobody has.
+    /// Leaves a note, if there is none yet.
     pub(super) fn leave_note(&self, author: u32, note: u64) {
         assert!(author > WRITING, "the first numbers are ours");
         let card = self.card();
@@ -209,7 +209,7 @@ impl Drop for Memory {
         if self.holders().fetch_sub(1, Ordering::Release) != 1 {
             return;
         }
-        // What all earlier holders did happens before the page is lent again.
+        // All accesses of earlier holders happen before the page is lent again.
         fence(Ordering::Acquire);
         let free = Free(self.0);
         if let Err(free) = put_on_shelf(free) {
@@ -219,10 +219,10 @@ impl Drop for Memory {
     }
 }
 
-/// A page nobody holds.
+/// A free page.
 struct Free(NonNull<[u8; BLOCK_SIZE]>);
 
-// SAFETY: a free page belongs to whoever has the value, on any thread.
+// SAFETY: a free page belongs to the owner of this value, on any thread.
 unsafe impl Send for Free {}
 
 impl Free {
@@ -317,7 +317,7 @@ pub(super) fn pages_in_use() -> usize {
     usize::try_from(sum).unwrap_or(0)
 }
 
-/// What the caller of `give_back_spare` remembers from one call to the next.
+/// The state that the caller of `give_back_spare` keeps from one call to the next.
 #[derive(Default)]
 pub(crate) struct Watch {
     moves: u64,

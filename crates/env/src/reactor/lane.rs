@@ -44,7 +44,7 @@ impl Lane {
         }
     }
 
-    /// Makes sure that what was pushed is on its way. False if some of it is not yet.
+    /// Submits everything that was pushed. False if some of it is not yet.
     pub(super) fn submit(&mut self) -> bool {
         match self {
             Lane::Ring(ring) => {

@@ -115,7 +115,7 @@ impl Real {
         self.poller.register(socket, interest, key)
     }
 
-    /// Changes what is reported of a watched socket.
+    /// Changes the events that are reported for a watched socket.
     ///
     /// # Errors
     /// The host's; the socket is not watched, for example.
@@ -131,9 +131,9 @@ impl Real {
         self.poller.deregister(socket)
     }
 
-    /// Starts what was submitted, then sleeps until a socket is ready, a completion can be polled,
-    /// somebody wakes this reactor, or `timeout` is over (`None`: for ever; zero: just look).
-    /// Appends the sockets that are ready. May return early for no reason.
+    /// Starts submitted operations, then sleeps until a socket is ready, a completion can be
+    /// polled, another thread wakes this reactor, or `timeout` is over (`None`: no limit; zero: no
+    /// sleep). Appends the sockets that are ready. May return early for no reason.
     pub fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) {
         self.settle();
         self.push_queued();
@@ -147,7 +147,8 @@ impl Real {
         let started = Instant::now();
         let before = ready.len();
         let mut left = longest;
-        // A signal of the ring may be for what was polled already; then sleep on.
+        // A signal of the ring may be for completions that were polled already; then the sleep
+        // continues.
         while self.poller.wait(left, ready) == Woken::ByLane
             && ready.len() == before
             && !self.has_something_to_poll()

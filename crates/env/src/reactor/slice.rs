@@ -8,11 +8,11 @@
 //! gets the same time in total, but sooner (`sched_setattr(2)`; since Linux 6.12, before that it is
 //! accepted and ignored).
 
-/// What is asked for. The kernel takes a tenth of a millisecond at least.
+/// The requested length. The kernel takes a tenth of a millisecond at least.
 const SLICE_NANOS: u64 = 500_000;
 
-/// Asks for short turns for the calling thread. What the kernel does not grant is done without: it
-/// is a matter of latency only.
+/// Asks for short turns for the calling thread. If the kernel refuses, the reactor continues
+/// without it: only latency is affected.
 #[expect(unsafe_code, reason = "rustix does not wrap sched_setattr")]
 pub(super) fn ask_for_short_turns() {
     let Ok(nice) = rustix::process::getpriority_process(None) else {

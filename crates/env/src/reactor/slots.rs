@@ -38,7 +38,7 @@ impl<T> Slots<T> {
         u64::from(slot.generation) << 32 | u64::from(index)
     }
 
-    /// Stops the process if the key names nothing: a completion for what is not in flight.
+    /// Stops the process if the key names nothing: a completion without an operation in flight.
     pub(super) fn get(&mut self, key: u64) -> &mut T {
         self.slot(key)
             .value

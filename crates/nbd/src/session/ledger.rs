@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::memory::{CLASSES, Class, Held, Memory};
 
-/// A session's account. Whatever is left in it is given back when it is dropped.
+/// A session's account. The memory that is left in it is released when it is dropped.
 pub(super) struct Ledger {
     memory: Arc<Memory>,
     /// By class.
     held: [u64; CLASSES],
     /// The most that this session may hold, whatever its share is.
     most: u64,
-    /// What could not be taken since [`Ledger::begin`].
+    /// The memory that could not be taken since [`Ledger::begin`].
     wants: Option<Held>,
 }
 
@@ -43,8 +43,8 @@ impl Ledger {
         self.held.iter().sum()
     }
 
-    /// Takes memory, within the session's share and the table's budget. Otherwise it is noted what
-    /// is wanted, unless it is the session itself that has to give something back first.
+    /// Takes memory, within the session's share and the table's budget. Otherwise the wanted memory
+    /// is noted, unless the session itself must release memory first.
     pub(super) fn take(&mut self, bytes: u64, class: Class) -> bool {
         // Data that a begun reply needs is exempt: requests behind it may have used the whole
         // share.
@@ -84,7 +84,7 @@ impl Ledger {
         self.wants = None;
     }
 
-    /// What the session waits for.
+    /// The memory that the session waits for.
     pub(super) fn wants(&self) -> Option<Held> {
         self.wants
     }

@@ -68,7 +68,8 @@ use staging::Staging;
 use terms::Terms;
 use transmission::{Ended, Transmission};
 
-/// What is left of a payload that is not worth copying twice: a call to receive costs less.
+/// The least rest of a payload that is received with a call of its own: below it, copying twice
+/// costs less than a call.
 const LONG_PAYLOAD_BYTES: usize = 16 << 10;
 
 /// A connection.
@@ -79,9 +80,9 @@ pub struct Session {
     ledger: Ledger,
     phase: Phase,
     state: State,
-    /// A bound was met; what is staged waits.
+    /// A bound was met; staged bytes wait.
     stalled: bool,
-    /// What a reply owes is not read before the peer takes something.
+    /// The owed data of a reply is not read before the client takes something.
     waits_for_peer: bool,
     bytes_sent: u64,
     /// Added to the tokens of this session's operations.
@@ -90,7 +91,7 @@ pub struct Session {
     caller: Caller,
     /// Whatever comes next is encrypted, and the owner was not told yet or has not done its part.
     awaits_tls: bool,
-    /// Where the export is to be opened.
+    /// The reactor where the export is to be opened.
     place: Place,
 }
 
@@ -110,7 +111,7 @@ enum State {
     Closed,
 }
 
-/// What one step of a phase came to. Small, because every request is a step.
+/// The result of one step of a phase. Small, because every request is a step.
 enum Step {
     /// Something was done; there may be more in the staging buffer.
     Again,
@@ -130,7 +131,7 @@ enum Step {
     End,
 }
 
-/// What the steps of all phases work with.
+/// The state that the steps of all phases use.
 struct Cx<'a> {
     settings: &'a Settings,
     staging: &'a mut Staging,
@@ -148,7 +149,8 @@ impl Session {
     /// Tokens of a session's operations are `token_base` plus a number below 2³².
     pub const TOKEN_BITS: u32 = 32;
 
-    /// A new connection, with the greeting ready to be sent, that shares its memory with nobody.
+    /// A new connection, with the greeting ready to be sent, that shares its memory with no other
+    /// session.
     ///
     /// # Panics
     /// If the low 32 bits of `token_base` are not zero.
@@ -197,7 +199,7 @@ impl Session {
         }
     }
 
-    /// The same for somebody in particular.
+    /// The same for a known client.
     #[must_use]
     pub fn with_caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
@@ -211,7 +213,7 @@ impl Session {
         self.awaits_tls && self.state == State::Open && self.outgoing.is_empty()
     }
 
-    /// What is received and sent from now on goes through TLS.
+    /// From now on, received and sent bytes go through TLS.
     ///
     /// # Panics
     /// If the session did not ask for that.
@@ -286,7 +288,7 @@ impl Session {
                 buffers[count] = IoSliceMut::new(piece);
                 count += 1;
             }
-            // What follows belongs into pages that do not exist yet.
+            // The next bytes belong into pages that do not exist yet.
             if more_slices {
                 return count;
             }
@@ -325,7 +327,7 @@ impl Session {
         self.advance(target);
     }
 
-    /// The peer will send nothing more. What it asked for is still answered.
+    /// The peer will send nothing more. Its requests are still answered.
     pub fn received_end(&mut self, target: &mut dyn Target) {
         self.drain();
         self.settle(target);
@@ -390,9 +392,9 @@ impl Session {
         let Phase::Transmission(transmission) = &mut self.phase else {
             panic!("an operation completed before transmission began");
         };
-        // The LUN was deleted, or its aggregate failed: what was acknowledged and not flushed may
-        // be lost, and nobody may find that under a connection that goes on (docs/design/design.md
-        // §5).
+        // The LUN was deleted, or its aggregate failed: acknowledged and unflushed data may be
+        // lost, and a client must not notice this on a connection that stays open
+        // (docs/design/design.md §5).
         let gone = result.is_err() && target.size_bytes(transmission.lun()).is_none();
         let gone = gone || matches!(result, Err(Error::Gone));
         let outgoing = if self.state == State::Abandoned {
@@ -471,12 +473,12 @@ impl Session {
         self.ledger.held()
     }
 
-    /// Interprets what is staged until bytes are missing, a bound is met or the session ends.
+    /// Interprets staged bytes until some are missing, a bound is met or the session ends.
     fn advance(&mut self, target: &mut dyn Target) {
         self.stalled = false;
         self.ledger.begin();
         while self.state == State::Open {
-            // Whoever chooses an export sees those it may have; afterwards it has one.
+            // Before it chooses an export, a client sees the exports that it may use.
             let mut allowed;
             let target: &mut dyn Target = if self.is_in_handshake() {
                 allowed = Allowed {

@@ -19,7 +19,7 @@ pub(super) struct OpenExport {
     pub(super) export: Export,
 }
 
-/// Why an export cannot be had.
+/// The reasons why an export cannot be opened.
 pub(super) struct Refusal {
     /// [`replies`].
     pub(super) kind: u32,
@@ -49,7 +49,7 @@ impl OpenExport {
         }
     }
 
-    /// What the client is told.
+    /// The text for the client.
     pub(super) fn parameters(&self, style: Style) -> ExportParameters {
         // A flush covers all sessions (contract 3 of `everglade_target`), so several connections
         // may share the work.

@@ -40,7 +40,7 @@ impl Staging {
         self.end = bytes.len();
     }
 
-    /// What has been received and not yet consumed.
+    /// The bytes that were received and not yet consumed.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }

@@ -47,7 +47,7 @@ pub(super) struct Depot {
     /// The fewest there were since the last look, and between the looks before.
     fewest: usize,
     before: [usize; LOOKS],
-    /// The chunk that is looked at next by [`Depot::give_back`].
+    /// The chunk that [`Depot::give_back`] examines next.
     next: usize,
     /// How often pages were lent or came back.
     moves: u64,
@@ -56,7 +56,7 @@ pub(super) struct Depot {
 struct Chunk {
     start: NonNull<u8>,
     free: [u64; CHUNK_BLOCKS / WORD_BITS],
-    /// Those of `free` that have no memory.
+    /// The pages of `free` that have no memory.
     bare: [u64; CHUNK_BLOCKS / WORD_BITS],
     /// The header has none.
     is_bare: bool,
@@ -120,7 +120,7 @@ impl Depot {
         self.moves += 1;
     }
 
-    /// Pages that nobody has needed during the last looks. To be asked once a second.
+    /// Pages that were not needed since the last checks. To be asked once a second.
     pub(super) fn spare(&mut self) -> usize {
         self.before.rotate_right(1);
         self.before[0] = self.fewest;
@@ -227,7 +227,7 @@ impl Chunk {
         bare
     }
 
-    /// Gives what is free back to the kernel. Returns how many pages.
+    /// Returns free memory to the kernel. Returns how many pages.
     fn give_back(&mut self) -> usize {
         if self.count == CHUNK_BLOCKS - HEADER_BLOCKS {
             let bare: u32 = self.bare.iter().map(|word| word.count_ones()).sum();

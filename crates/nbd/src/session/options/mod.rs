@@ -39,7 +39,7 @@ struct Skip {
     rest: u32,
 }
 
-/// What answering an option came to.
+/// The result of answering an option.
 enum Outcome {
     Reply(Vec<u8>),
     /// The session ends after these bytes.

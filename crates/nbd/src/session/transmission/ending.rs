@@ -11,7 +11,7 @@ use super::{Transmission, count};
 use crate::SessionMetrics;
 use crate::memory::{Class, Held, REQUEST_BYTES, page_bytes};
 
-/// What became of an operation that finished.
+/// The outcome of an operation that has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) enum Ended {
     Well,
@@ -102,8 +102,8 @@ impl Transmission {
         Ended::Well
     }
 
-    /// Queues the reply of a request that is answered as a whole. What it says stays charged until
-    /// it was sent.
+    /// Queues the reply of a request that is answered as a whole. Its message stays charged until
+    /// it is sent.
     fn finish(
         &mut self,
         request: &Admitted,

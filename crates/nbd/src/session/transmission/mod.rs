@@ -47,7 +47,7 @@ use verdict::{Law, Refusal};
 
 /// Extents told in one reply. The protocol wants at most 2²⁰; a client asks again for the rest.
 const EXTENTS_MAX: u32 = 4096;
-/// Reads that a target is told of together, before the first of them is submitted.
+/// Reads that are announced to a target together, before the first of them is submitted.
 const FORESEEN_MAX: usize = 32;
 /// Memory charged for each context of a block status request: its extents, as they are sent at
 /// most.
@@ -64,7 +64,7 @@ pub(super) struct Transmission {
     reading: Option<Reading>,
     /// Data that a reply owes is being read.
     is_refilling: bool,
-    /// Requests at the front of the staging buffer that were looked at together.
+    /// Requests at the front of the staging buffer that were read together.
     foreseen: usize,
 }
 
@@ -74,7 +74,7 @@ struct Reading {
     rest: Slices,
 }
 
-/// What the next received byte belongs to.
+/// The part of the stream that the next received byte belongs to.
 enum Receiving {
     Header,
     /// The payload of a write being executed.
@@ -123,7 +123,7 @@ impl Transmission {
         }
     }
 
-    /// Drops what has been received of an unfinished message.
+    /// Drops the received bytes of an unfinished message.
     pub(super) fn forget_incoming(&mut self, ledger: &mut Ledger) {
         match std::mem::replace(&mut self.receiving, Receiving::Header) {
             Receiving::Header => {}
@@ -136,7 +136,7 @@ impl Transmission {
         self.foreseen = 0;
     }
 
-    /// Nobody is there to be answered.
+    /// No client is left to be answered.
     pub(super) fn forget_replies(&mut self) {
         self.reading = None;
     }
@@ -439,7 +439,7 @@ impl Transmission {
             let (offset, length) = rest.peek(unit).expect("a slice is left");
             let bytes = page_bytes(offset, length);
             if !cx.ledger.take(bytes, Class::Large) {
-                // What is kept for later must not keep the rest from being read.
+                // Data that is kept for later must not take the memory that reading the rest needs.
                 let freed = self.requests.yield_memory();
                 if freed == 0 {
                     return false;
@@ -531,8 +531,8 @@ impl Transmission {
         }
     }
 
-    /// Others wait for memory, and the peer sends nothing now: carries out what is whole of a long
-    /// write, and keeps the rest of a block where it takes no pages.
+    /// Called when other sessions wait for memory and the client sends nothing: writes the whole
+    /// blocks of a long write that have arrived, and keeps the rest of a block in the buffer.
     pub(super) fn yield_incoming(&mut self, cx: &mut Cx<'_>) {
         let Receiving::Payload(payload) = &mut self.receiving else {
             return;
@@ -552,7 +552,7 @@ impl Transmission {
         }
     }
 
-    /// Others wait for memory: drops what was read and need not be kept.
+    /// Called when other sessions wait for memory: drops data that was read and can be read again.
     pub(super) fn yield_kept(&mut self, ledger: &mut Ledger) {
         let freed = self.requests.yield_memory();
         give(ledger, freed);

@@ -28,11 +28,11 @@ pub(in crate::session) struct Payload {
     slice: Option<WriteSpan>,
     /// Bytes of it that are filled.
     filled: u32,
-    /// What comes after it.
+    /// The slices after it.
     rest: Slices,
 }
 
-/// What is done with a slice that gives up its memory.
+/// The parts of a slice that releases its memory.
 pub(in crate::session) struct Yielded {
     /// Whole blocks, to be submitted.
     pub(in crate::session) data: Option<WriteSpan>,
@@ -71,7 +71,7 @@ impl Payload {
         self.class
     }
 
-    /// It is one operation.
+    /// The request is one operation.
     pub(super) fn is_whole(&self) -> bool {
         self.rest.is_whole()
     }
@@ -154,8 +154,8 @@ impl Payload {
         self.slice.take()
     }
 
-    /// Gives up memory that waits for bytes. Nothing, if there is none, or if it has more than a
-    /// block of a request that is one operation.
+    /// Gives up memory that waits for bytes. `None` if there is no slice, or if the slice has more
+    /// than a block and belongs to a request that is one operation.
     pub(in crate::session) fn yield_slice(&mut self) -> Option<Yielded> {
         let whole_blocks_are_enough = !self.is_whole();
         let mut slice = self

@@ -44,7 +44,7 @@ impl Slices {
         self.rest == 0
     }
 
-    /// What the next slice will be, if it ends at a multiple of `unit` at the latest.
+    /// The next slice, if it ends at a multiple of `unit` at the latest.
     pub(super) fn peek(&self, unit: u32) -> Option<(u64, u32)> {
         if self.rest == 0 {
             return None;
