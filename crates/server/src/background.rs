@@ -29,7 +29,7 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
 
 /// For the calling thread. A host that does not want that is a matter of latency only.
 fn step_back() {
-    // To Linux, nobody in particular is the calling thread, not its process.
+    // On Linux, the id 0 means the calling thread, not its process.
     if let Ok(nice) = rustix::process::getpriority_process(None) {
         let _ = rustix::process::setpriority_process(None, (nice + BEHIND).min(NICE_MAX));
     }

@@ -20,14 +20,14 @@ pub struct Listeners {
     pub nbd_tcp: Option<TcpListener>,
     /// NBD over a Unix socket.
     pub nbd_unix: Option<UnixListener>,
-    /// Removes the socket's name when nobody listens any more, so that clients see "no such file"
-    /// at once.
+    /// Removes the socket's name when the listener is closed, so that clients see "no such file" at
+    /// once.
     _name: Option<Listener>,
     endpoints: Endpoints,
 }
 
 impl Listeners {
-    /// Binds what is configured. Call under the lock of the data directory.
+    /// Binds the configured addresses. Call under the lock of the data directory.
     ///
     /// # Errors
     /// A place is taken or cannot be reached.
@@ -54,7 +54,7 @@ impl Listeners {
         })
     }
 
-    /// Where clients find them, with the ports that were picked.
+    /// Their addresses for clients, with the ports that were picked.
     #[must_use]
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints
@@ -93,11 +93,11 @@ pub fn bind_tcp(
     })
 }
 
-/// Binds the address of metrics and health. One that nobody asked for is done without if it is
-/// taken: a second daemon on a host should not fail for that.
+/// Binds the address of metrics and health. If a default address is taken, the daemon continues
+/// without it: a second daemon on a host should not fail for this reason.
 ///
 /// # Errors
-/// One that somebody asked for is taken, or not of this host.
+/// A configured address is taken, or does not belong to this host.
 pub fn bind_metrics(metrics: &Metrics) -> Result<Option<(TcpListener, SocketAddr)>, StartError> {
     let Some(address) = metrics.tcp else {
         return Ok(None);

@@ -127,7 +127,7 @@ fn commands(endpoints: &Endpoints, exports: &[Export]) -> String {
     let Some(export) = exports.first() else {
         return text;
     };
-    // What needs certificates is not tried with a line that was copied.
+    // Commands that need certificates are not shown, because a copied line would fail.
     let mut open = endpoints.clone();
     if endpoints.nbd_tls_required {
         open.nbd_tcp = None;

@@ -119,7 +119,7 @@ fn run(
             ready::announce(output, endpoints, reactors.exports());
             stop.on_ask(ready::announce_stopping);
         }
-        // Scripts could not find us; what was mounted is still put away properly.
+        // Scripts could not find the daemon; the mounted aggregates are still stopped cleanly.
         Err(_) => stop.ask(),
     }
     let ended = reactors.wait();
@@ -197,7 +197,7 @@ fn begin(
     })
 }
 
-/// What is written down and told at every start.
+/// The records and messages of every start.
 fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_first: bool) {
     let administrator = reactors.administrator();
     let now = administrator.now();

@@ -20,7 +20,7 @@ use everglade_env::lock::Mutex;
 /// Exit code of a process ended by a second signal: not clean, not refused, not broken.
 const EXIT_CUT_SHORT: i32 = 1;
 
-/// What is to be read again. Clones share it.
+/// The files to read again. Clones share the list.
 #[derive(Clone, Debug, Default)]
 pub struct Again(Arc<Mutex<Vec<Arc<Certificates>>>>);
 

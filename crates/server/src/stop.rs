@@ -27,7 +27,7 @@ struct Shared {
 }
 
 impl Stop {
-    /// Nobody has asked yet.
+    /// No stop is requested yet.
     #[must_use]
     pub fn new() -> Stop {
         Stop::default()
@@ -45,13 +45,13 @@ impl Stop {
         }
     }
 
-    /// Whether somebody has asked. One relaxed-cost load; fit for every turn of a reactor.
+    /// Whether a stop is requested. One relaxed-cost load; fit for every turn of a reactor.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.shared.asked.load(Ordering::SeqCst)
     }
 
-    /// Calls `wake` once when somebody asks, or now if somebody already has.
+    /// Calls `wake` once when a stop is requested, or now if it is requested already.
     pub fn on_ask(&self, wake: impl FnOnce() + Send + 'static) {
         {
             let mut wakers = self.shared.wakers.lock();

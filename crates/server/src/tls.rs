@@ -22,7 +22,7 @@ const CERTIFICATE: &str = "server-cert.pem";
 const KEY: &str = "server-key.pem";
 const AUTHORITY: &str = "ca-cert.pem";
 
-/// Why there can be no TLS.
+/// The reasons why there can be no TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be used.
@@ -30,7 +30,7 @@ pub enum TlsError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it. Never what is in it.
+        /// The problem with the file. The message never has contents of the file.
         problem: String,
     },
     /// The files do not belong together.

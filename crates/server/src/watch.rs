@@ -24,7 +24,7 @@ use crate::ready;
 use crate::records::Records;
 use crate::records::events::Told;
 
-/// How often somebody looks.
+/// The time between two checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How often it is written down where the aggregates are (decision 0031).
@@ -79,7 +79,7 @@ impl Watch {
 struct Watcher {
     administrator: Arc<Administrator>,
     records: Arc<Records>,
-    /// What holds now, by object and code.
+    /// The present conditions, by object and code.
     conditions: BTreeMap<(String, String), Condition>,
     /// How often systemd wants to hear that we are alive.
     watchdog: Option<Duration>,
@@ -147,7 +147,7 @@ impl Watcher {
     }
 }
 
-/// What is to be told when these conditions have become those.
+/// The events for a change from these conditions to those.
 fn changes(
     before: &BTreeMap<(String, String), Condition>,
     after: &BTreeMap<(String, String), Condition>,
@@ -176,7 +176,7 @@ fn changes(
     begun.chain(over).collect()
 }
 
-/// What is to be told of a job that ended.
+/// The event for a job that has ended.
 fn ended(job: &Job) -> Told {
     let severity = match job.state {
         JobState::Failed => Severity::Error,

@@ -16,7 +16,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::callers::Rules;
 use super::{ConfigError, Settings, suggest};
 
-/// Nobody's configuration is longer; a path given by mistake (a disk image) is not read whole.
+/// No configuration is longer; a path that is given by mistake (a disk image) is not read whole.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
@@ -141,7 +141,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// A key nobody honours.
+    /// Refuses an unknown key.
     fn refuse(&self, key: &str, at: &Spanned<DeString<'_>>) -> ConfigError {
         let (path, line, key) = (self.path.to_owned(), self.line(&at.span()), key.to_owned());
         let suggestion = match suggest::nearest(&key, KEYS) {
@@ -221,7 +221,7 @@ impl Source<'_> {
     }
 }
 
-/// What a person calls a value of this kind.
+/// The name of this kind of value for people.
 fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",

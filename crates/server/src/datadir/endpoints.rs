@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{DataDirError, SmallFile, modes};
 
 const NAME: &str = "endpoints.json";
-/// Where the running daemon listens. `None` where that door is shut.
+/// The addresses of the running daemon. `None` where that door is shut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
     /// NBD over TCP, with the port that was picked.

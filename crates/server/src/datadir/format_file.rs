@@ -25,10 +25,10 @@ const BYTES_MAX: u64 = 256;
 /// Names shown when a directory is not ours.
 const NAMES_SHOWN: usize = 3;
 
-/// What a directory is.
+/// The kind of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recognised {
-    /// Empty, but for what a file system or an interrupted first start leaves.
+    /// Empty, except for files of a new file system or of an interrupted first start.
     Blank,
     /// Ours, of a version we understand.
     Ours,

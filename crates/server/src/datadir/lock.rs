@@ -83,7 +83,7 @@ fn write_pid(file: &File) -> io::Result<()> {
     file.write_all_at(pid.as_bytes(), 0)
 }
 
-/// Who holds the lock, as well as this machine can say.
+/// The holder of the lock, as far as this machine can tell.
 fn holder(file: &File) -> String {
     let Some(pid) = listed_holder(file).or_else(|| written_holder(file)) else {
         return "another process".to_owned();
@@ -109,7 +109,7 @@ fn listed_holder(file: &File) -> Option<u32> {
     locks.lines().find_map(pid)
 }
 
-/// What the last daemon wrote, if that process exists.
+/// The pid that the last daemon wrote, if that process exists.
 fn written_holder(file: &File) -> Option<u32> {
     let mut text = String::new();
     let mut file = file;

@@ -54,7 +54,7 @@ pub fn check(directory: &Path) -> Result<(), DataDirError> {
 }
 
 /// Removes permissions that files of earlier versions give to others. `expected` has names below
-/// the directory, and what they may allow.
+/// the directory, and their widest modes.
 pub fn correct(directory: &Path, expected: &[(&str, u32)]) {
     for &(name, allowed) in expected {
         let path = directory.join(name);
@@ -81,7 +81,7 @@ fn correct_one(path: &Path, allowed: u32) -> io::Result<Option<u32>> {
         other => other?,
     };
     let found = metadata.permissions().mode() & 0o777;
-    // What a link leads to is not ours to change.
+    // The target of a link is not changed.
     if metadata.is_symlink() || found & !allowed == 0 {
         return Ok(None);
     }

@@ -51,7 +51,7 @@ pub struct Seen {
 pub struct Point {
     /// Which aggregate.
     pub uuid: Uuid,
-    /// What it was called.
+    /// Its name at that time.
     pub name: String,
     /// The consistency point.
     pub cp: u64,
@@ -72,7 +72,7 @@ impl Seen {
         self.points.get(&uuid).map(|point| point.cp)
     }
 
-    /// Reads the file. What cannot be read protects nothing, and the log says so.
+    /// Reads the file. If the file cannot be read, it protects nothing, and the log says so.
     pub(crate) fn read(directory: &Path) -> Seen {
         match read(directory) {
             Ok(seen) => seen,
@@ -86,8 +86,8 @@ impl Seen {
         }
     }
 
-    /// The same with what was seen now of aggregates that are open. Of others only those are kept
-    /// that are recorded.
+    /// The same file, with the present consistency points of the open aggregates. Of others only
+    /// those are kept that are recorded.
     #[must_use]
     pub(super) fn with(&self, points: Vec<Point>, state: &State) -> Seen {
         let mut all = self.points.clone();

@@ -47,7 +47,7 @@ use super::{DataDirError, atomic};
 pub const SPARE: &str = ".spare";
 /// Lengths are multiples of this: the block of most hosts.
 const STEP: usize = 4096;
-/// What contents may grow by before the file needs another block.
+/// The bytes by which contents may grow before the file needs another block.
 const ROOM: usize = 512;
 
 /// A small durable file. It is named by its path; nothing is kept open.
@@ -71,8 +71,8 @@ impl SmallFile {
     }
 
     /// The contents without what fills the file up, but with a last line end; `None` if there is no
-    /// file. Of a file that is longer than `bytes_max`, only so much that the caller sees it is too
-    /// long.
+    /// file. A file that is longer than `bytes_max` is read only so far that the caller sees that
+    /// it is too long.
     ///
     /// # Errors
     /// The system refused.

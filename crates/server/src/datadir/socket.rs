@@ -12,10 +12,10 @@ use std::path::Path;
 
 use super::DataDirError;
 
-/// Removes the socket at `path` if nobody listens on it. Nothing at `path` is fine.
+/// Removes the socket at `path` if no program listens on it. Nothing at `path` is fine.
 ///
 /// # Errors
-/// Something else is there, somebody listens, or the system refused.
+/// The path is not a socket, a program listens on it, or the system refused.
 pub fn unlink_stale(path: &Path) -> Result<(), DataDirError> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,

@@ -46,7 +46,7 @@ use super::{DataDirError, SmallFile, Uuid, modes};
 
 /// Name of the file.
 pub const NAME: &str = "state.toml";
-/// What was replaced, or will be written next.
+/// The former record, or the one that will be written next.
 pub const SPARE: &str = "state.toml.spare";
 const VERSION: u64 = 0;
 const END: &str = "# end of state";
@@ -73,7 +73,7 @@ pub struct AggregateState {
     pub phase: Phase,
     /// Newest membership epoch this daemon has seen in its labels; 0 while creating.
     pub epoch: u64,
-    /// Identity in its labels; while creating, what it is going to be.
+    /// The UUID in its labels; while it is being created, the future UUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
     /// Its devices, in the order of the label's table.
@@ -85,7 +85,7 @@ pub struct AggregateState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// Its devices may hold anything, and nothing anybody needs.
+    /// Its devices may have any contents; no client has data on them.
     Creating,
     /// Its labels and first superblock are durable.
     Ready,
@@ -99,13 +99,13 @@ pub enum Phase {
 pub struct Device {
     /// Absolute, or relative to the data directory.
     pub path: PathBuf,
-    /// What is at that path.
+    /// The kind of device at that path.
     pub kind: DeviceKind,
     /// The size it was given, in bytes.
     pub size_bytes: u64,
 }
 
-/// What a device is (docs/reference/conventions.md#devices).
+/// The kinds of devices (docs/reference/conventions.md#devices).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
@@ -197,7 +197,7 @@ fn has_pool(directory: &Path) -> bool {
     fs::read_dir(directory.join("aggregates")).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Understands the file, or says what was found instead.
+/// Parses the file, or reports what was found instead.
 fn parse(bytes: &[u8]) -> Result<State, String> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(format!("more than {BYTES_MAX} bytes"));

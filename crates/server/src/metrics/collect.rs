@@ -11,7 +11,7 @@ use crate::reactor::{Administrator, PHASE_BOUNDS};
 use crate::records::Records;
 use crate::rest::attempts::{Attempts, Reason};
 
-/// What the data plane and the process tell.
+/// All metrics of the data plane and of the process.
 pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     let mut page = Page::default();
     let aggregates = administrator.aggregates().aggregates;
@@ -26,7 +26,7 @@ pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     page
 }
 
-/// Who has which descriptors, and who was refused at the door.
+/// The use of descriptors, and the refused callers.
 pub(super) fn doors(
     page: &mut Page,
     administrator: &Administrator,
@@ -128,7 +128,7 @@ fn space(page: &mut Page, aggregates: &[Aggregate]) {
     }
 }
 
-/// Those whose numbers are known.
+/// The aggregates whose numbers are known.
 fn known(aggregates: &[Aggregate]) -> impl Iterator<Item = &Aggregate> {
     let is_known = |aggregate: &&Aggregate| aggregate.state != AggregateState::Unavailable;
     aggregates.iter().filter(is_known)
@@ -307,7 +307,7 @@ fn memory(page: &mut Page, administrator: &Administrator) {
         .value(&[], statistics.memory_bytes);
 }
 
-/// What the kernel knows of the process; left out where it does not say.
+/// The kernel's numbers about the process; numbers that it does not have are left out.
 fn process(page: &mut Page) {
     let read = |name: &str| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
     let pages: Option<u64> = read("statm")

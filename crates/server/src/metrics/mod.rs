@@ -46,7 +46,7 @@ pub struct Server {
     thread: JoinHandle<()>,
 }
 
-/// What the handlers have.
+/// The state of the handlers.
 struct Gauges {
     administrator: Arc<Administrator>,
     records: Arc<Records>,
@@ -95,7 +95,7 @@ pub fn start(
             if let Err(error) = connections.accept(Door::Open(socket)).await {
                 tracing::error!("metrics and health ended early: {error}");
             }
-            // Whoever is silent is not waited for.
+            // Silent connections are not waited for.
             let _ = timeout(MOMENT, connections.ended()).await;
         });
         runtime.shutdown_background();

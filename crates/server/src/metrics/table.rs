@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-/// What kind of number it is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows while the daemon runs.

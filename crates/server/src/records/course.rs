@@ -28,7 +28,7 @@ pub(super) struct Work {
     pub(super) from: u64,
     /// Seconds until it ends, while it is under way.
     pub(super) eta_seconds: Option<u64>,
-    /// What it waits for, while it is under way.
+    /// The reason why it waits, while it is under way.
     pub(super) note: Option<String>,
     /// True if it can be stopped while it is under way.
     pub(super) is_cancellable: bool,

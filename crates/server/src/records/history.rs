@@ -33,7 +33,7 @@ use crate::datadir::{DataDirError, atomic, modes};
 const KEPT: usize = 4096;
 /// Longest detail: a request's devices may have long paths.
 const DETAIL_CHARS_MAX: usize = 400;
-/// Twice what is kept, in the longest lines there are.
+/// Twice the kept number of lines, if all have the maximum length.
 const BYTES_MAX: u64 = 16 << 20;
 /// Space that is set aside behind the last line: hundreds of changes.
 const AHEAD: u64 = 128 << 10;
@@ -60,7 +60,7 @@ pub struct Kept {
 pub struct Keyed {
     /// As the client sent it.
     pub key: String,
-    /// What it stands for: a hash of the request.
+    /// A hash of the request that the key stands for.
     pub request: String,
 }
 
@@ -206,7 +206,7 @@ impl History {
     }
 }
 
-/// Why lines were not appended.
+/// The reason why lines were not appended.
 struct Unwritten {
     /// Half of them are there.
     is_torn: bool,
@@ -383,7 +383,7 @@ mod tests {
         let path = place.path().join("log/history.jsonl");
         let aside = place.path().join("aside");
         fs::rename(&path, &aside).expect("moved");
-        // Nobody can write lines into a folder.
+        // Lines cannot be written into a folder.
         fs::create_dir(&path).expect("made");
         for number in 1..4 {
             let (_, refused) = history.append(Moment(1), "who", &deed(number), None);

@@ -25,14 +25,14 @@ use super::follow::Followed;
 use super::repairs::{Repairing, Sight as Repair};
 use super::splits::{Split, Splitting};
 
-/// What an aggregate has yet to give back.
+/// The space that an aggregate has yet to free.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     /// Its name.
     pub aggregate: String,
     /// Bytes.
     pub bytes: u64,
-    /// Why it gives back nothing any more.
+    /// The reason why it frees nothing any more.
     pub failure: Option<String>,
 }
 
@@ -55,7 +55,7 @@ struct Inner {
 
 #[derive(Clone, Copy, Default)]
 struct Progress {
-    /// Pending when it was looked at last.
+    /// The pending space at the last check.
     pending: u64,
     /// Given back since the daemon began.
     given_back: u64,
@@ -66,7 +66,7 @@ struct Reclaim {
     object: String,
     aggregate: String,
     total: u64,
-    /// What had been given back when it began.
+    /// The space that had been freed when the job began.
     from: u64,
     course: Course,
 }
@@ -186,8 +186,7 @@ impl Jobs {
         self.lock().splits.under_way(id).map(Split::volume)
     }
 
-    /// The aggregate was deleted, and so has given back everything; returns the jobs that ended by
-    /// that.
+    /// The aggregate was deleted, and so has freed everything; returns the jobs that ended with it.
     pub fn end_of(&self, now: Moment, aggregate: &str) -> Vec<Job> {
         let mut inner = self.lock();
         inner.progress.remove(aggregate);

@@ -49,7 +49,7 @@ pub struct Deed {
 }
 
 impl Records {
-    /// Those of a data directory. An unreadable history is begun anew, and the log says so.
+    /// The records of a data directory. An unreadable history is begun anew, and the log says so.
     #[must_use]
     pub fn open(data_dir: &Path) -> Records {
         Records {
@@ -64,7 +64,7 @@ impl Records {
         self.history.settle();
     }
 
-    /// Writes down a change. That it could not be written does not undo it.
+    /// Writes down a change. A failed write of the line does not undo the change.
     pub fn remember(&self, now: Moment, who: &str, deed: &Deed) {
         self.remember_keyed(now, who, deed, None);
     }
