@@ -24,7 +24,7 @@ impl Images<'_> {
         Ok(self.active_map.leaf(cx, block)?.to_page())
     }
 
-    /// Where a block of the active map is in the last committed tree.
+    /// The pointer to a block of the active map in the last committed tree.
     pub(crate) fn map_place(self, cx: &mut LoadCx<'_>, block: u64) -> Result<Pointer, Stop> {
         self.active_map.pointer(cx, 0, block)
     }

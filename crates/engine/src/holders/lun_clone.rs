@@ -2,7 +2,7 @@
 
 use everglade_format::Inode;
 
-/// What is known of a clone besides what the superblock says.
+/// The state of a clone, besides the fields in the superblock.
 #[derive(Default)]
 pub(crate) struct Job {
     /// The inode of the source.

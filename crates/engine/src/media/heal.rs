@@ -26,14 +26,14 @@ use everglade_format::{Config, Superblock, TagKey};
 
 use crate::media::writer::Writer;
 
-/// Copies of superblocks that are not as they should be, and what they should be.
+/// Wrong copies of superblocks, and their right contents.
 #[derive(Default)]
 pub(crate) struct Healing {
     places: Vec<(DeviceId, u64, PageRef)>,
 }
 
 impl Healing {
-    /// Looks at every copy. One that cannot be read may be readable once it is written.
+    /// Looks at every copy. A copy that cannot be read may become readable when it is written.
     pub(crate) fn find(
         storage: &dyn Storage,
         config: &Config,

@@ -26,21 +26,21 @@
 /// Part of an aggregate that its host must have left for new areas to be preferred: one in so many.
 const PLENTY_PART: u64 = 10;
 
-/// Left to the host when the last of its space is asked for, unless the reserve lacks it.
+/// Space that is left to the host when a pool asks for its last areas, unless the reserve needs it.
 pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
 
-/// What the consistency point knows about its host.
+/// The consistency point's knowledge about its host.
 #[derive(Default)]
 pub(crate) struct Host {
     /// The area the consistency point waits for: extent and area.
     pub(crate) wanted: Option<(usize, u64)>,
-    /// The host was asked for it.
+    /// The host was asked for its space.
     pub(crate) asked: bool,
     /// The host refused the last request; until it grants one, only areas it gave before are used.
     pub(crate) full: bool,
-    /// It was found to have nothing when the next search was asked for.
+    /// The host had no space at the last request.
     pub(crate) refuses: bool,
-    /// Areas that were not known since start were looked for since it last gave any.
+    /// A search for areas that are unknown since the start was made after the host last gave space.
     pub(crate) searched: bool,
     /// There is space for new areas, as far as the host says.
     pub(crate) has_plenty: bool,

@@ -23,19 +23,20 @@ pub(crate) const MOST_BLOCKS: u64 = 4096;
 /// which is what many virtual disks have: reads behind a full one wait for all writes before them,
 /// because schedulers give writes of neighbours away in batches.
 pub(crate) const LEAST_BLOCKS: u64 = 128;
-/// What is given back at once is one of so many parts.
+/// The share grows by one of so many parts at once.
 const STEP_PART: u64 = 8;
 /// Steps from the least to the most.
 const STEPS_MAX: u64 = 32;
 const PERIOD: Nanos = 5_000_000;
-/// Long beside the millisecond that a read loses when too much was given back.
+/// The time without a slow read before the share grows. It is long beside the millisecond that a
+/// read loses when the share is too large.
 const CALM: Nanos = 100_000_000;
 const QUIET: Nanos = 5_000_000_000;
 /// A read is slow when it takes so many times as long as one without writes beside it.
 const SLOW_FACTOR: u64 = 4;
 /// And never slow below this.
 const FAST_ENOUGH: Nanos = 1_000_000;
-/// The weight of a new read in the average is one of so many.
+/// A new read has one of so many parts of the weight in the average.
 const MEMORY: u64 = 16;
 
 /// See the module's documentation.
@@ -103,7 +104,7 @@ impl DeviceShare {
         let blocks = self.blocks();
         let next = match is_slow {
             true => (blocks / 2).max(self.least),
-            // Who reads seldom gives back as much as who reads all the time.
+            // Rare reads let the share grow as much as constant reads do.
             false => (0..(since / CALM).min(STEPS_MAX)).fold(blocks, |blocks, _| {
                 (blocks + blocks / STEP_PART).min(MOST_BLOCKS)
             }),

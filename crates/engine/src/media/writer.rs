@@ -87,7 +87,7 @@ impl Writer {
         blocks as u64 >= share.max(BATCH_BLOCKS as u64)
     }
 
-    /// What the reactor should submit now; each is under way from then on.
+    /// The writes that the reactor should submit now; they count as under way from then on.
     pub(crate) fn take_ready(&mut self, share: u64) -> Vec<Op> {
         let mut ready = Vec::new();
         if self.failure.is_some() {
@@ -105,7 +105,7 @@ impl Writer {
         ready
     }
 
-    /// The consistency point will not be committed: what is not under way is not written.
+    /// The consistency point will not be committed: writes that are not under way are dropped.
     pub(crate) fn abandon(&mut self) {
         self.collected = Vec::new();
         self.queued = VecDeque::new();

@@ -26,7 +26,7 @@ use super::survey::Survey;
 use crate::read::load::{LoadCx, Stop};
 use crate::tree::position::Position;
 
-/// What the leaf is made of.
+/// The source of the leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// A block of an active map.
@@ -59,7 +59,7 @@ pub(super) struct Leaves {
 }
 
 impl Leaves {
-    /// `count` leaves from `first` on. What is below block `skip` is not looked into.
+    /// `count` leaves from `first` on. Blocks below block `skip` are not read.
     pub(super) fn new(
         what: What,
         (first, count): (u64, usize),
@@ -139,7 +139,7 @@ impl Leaves {
     }
 }
 
-/// What the context map has for a block of the aggregate.
+/// The context that the context map has for a block of the aggregate.
 fn context_of(inode: &Inode, (level, index): Position, pointer: Pointer) -> Context {
     let is_data = inode.kind == Kind::Container && level == 0;
     Context {

@@ -36,8 +36,8 @@ pub(super) struct Orphans {
 }
 
 impl Orphans {
-    /// Of the aggregate, or of a volume's active image, by the inode of its inode file. What is
-    /// below `skip` counts for nothing.
+    /// A search in the aggregate, or in a volume's active image, given by the inode of its inode
+    /// file. References below `skip` do not count.
     pub(super) fn new(
         inode_file: &Inode,
         volume: Option<FileId>,

@@ -17,7 +17,8 @@ use crate::tree::position::Position;
 /// Blocks looked into in one step.
 const STEP_BLOCKS: usize = 64;
 
-/// What is told of each block: the file's inode, where in the file it is, the pointer to it.
+/// Called for each block: with the file's inode, the position in the file, and the pointer to the
+/// block.
 pub(super) type Visit<'v> = &'v mut dyn FnMut(&Inode, Position, Pointer);
 
 /// The blocks of one tree.
@@ -110,8 +111,8 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Of the aggregate, or of an image of a volume, by the inode of its inode file. What is below
-    /// block `skip` is left out.
+    /// A survey of the aggregate, or of an image of a volume, given by the inode of its inode file.
+    /// Blocks below block `skip` are left out.
     pub(super) fn new(
         inode_file: &Inode,
         volume: Option<FileId>,

@@ -28,13 +28,13 @@ pub struct LostCopy {
     pub device: String,
     /// At the front of the device, and not at its end.
     pub is_front: bool,
-    /// What was there instead.
+    /// The contents that were found.
     pub found: String,
-    /// Why it could not be written anew.
+    /// The reason why it could not be written anew.
     pub failure: Option<String>,
 }
 
-/// What should be where something else is.
+/// A place with wrong contents, and its right contents.
 struct Place {
     lost: LostCopy,
     device: DeviceId,
@@ -104,12 +104,12 @@ fn read(
     Ok(match Config::decode(&bytes) {
         Ok(config) => Ok(config),
         Err(damage) if damage.writer == Writer::Same => Err(damage.to_string()),
-        // Of another version: it is what it is.
+        // A record of another version is not changed.
         Err(_) => Ok(None),
     })
 }
 
-/// What is in the place of the record, if that is lost.
+/// The contents in the place of the record, if the record is lost.
 fn missing(
     storage: &dyn Storage,
     device: DeviceId,
@@ -127,7 +127,7 @@ fn missing(
     }
 }
 
-/// What is in a slot that should have a record of another epoch, or nothing.
+/// The wrong contents of a slot that should have a record of another epoch, or zeroes.
 fn damaged(storage: &dyn Storage, device: DeviceId, offset: u64) -> Option<String> {
     match read(storage, device, offset) {
         Err(error) => Some(error.to_string()),

@@ -25,7 +25,7 @@ const STEP_BLOCKS: u64 = 64;
 pub(crate) struct Search {
     /// The volume's name in the aggregate.
     pub(crate) volume: Entry,
-    /// Why it is looked for.
+    /// The damage that makes the search necessary.
     pub(crate) damaged: Box<Damaged>,
     pub(crate) found: Option<Pointer>,
     next: u64,

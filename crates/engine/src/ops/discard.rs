@@ -36,10 +36,10 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         }
     }
     if range.end < end && lun.volume.is_clean() {
-        // Nothing but the tree to look at: go on where it has something.
+        // Only the tree is left to examine: continue at its next block.
         let region = (range.end / BLOCK).div_ceil(SPAN);
         let next = match lun.root().next_mapped(cx.load, Layer::Volume, 1, region) {
-            // A damaged block on the way: what is below it is looked at piece by piece.
+            // A damaged block on the way: the blocks below it are examined region by region.
             Err(Stop::Damaged(_) | Stop::Failed(_)) => Some(region),
             next => next?,
         };

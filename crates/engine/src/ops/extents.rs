@@ -18,19 +18,19 @@ use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Stop};
 use crate::read::root::Root;
 
-/// Stripes looked at for one answer: 8 GiB of data, or of LUN with changes that no consistency
-/// point has written yet.
+/// Stripes that are examined for one answer: 8 GiB of data, or of LUN with changes that no
+/// consistency point has written yet.
 const STRIPES_MAX: u32 = 1024;
 
-/// What was found so far.
+/// The extents that were found so far.
 #[derive(Default)]
 pub(crate) struct Survey {
     extents: Extents,
     stripes: u32,
 }
 
-/// The image that changes are since. What lies beyond its end is zeroes, even if blocks that were
-/// cut off are still in its tree: a snapshot may have been taken before they were freed.
+/// The image that changes are since. Beyond its end it reads as zeroes, even if blocks of a shrunk
+/// LUN are still in its tree: a snapshot may have been taken before they were freed.
 #[derive(Clone, Copy)]
 struct Earlier {
     root: Root,
@@ -113,7 +113,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         next = next.max(mapped);
     }
 
-    // Nothing stops any more, so what is noted is noted once.
+    // Nothing stops from here on, so an extent is noted only once.
     let Survey { extents, stripes } = &mut client.survey;
     let mut at = range.start;
     let mut is_full = false;

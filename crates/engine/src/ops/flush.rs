@@ -15,7 +15,8 @@ pub(crate) fn run(lun: &Lun) -> Outcome {
     if lun.snapshot.is_some() {
         return Outcome::Done(Reply::Done);
     }
-    // What was acknowledged has its sequence number, and what it joined is covered.
+    // Every acknowledged operation has its sequence number, and the consistency point that it
+    // joined is covered.
     let durability = Durability {
         cp: aggregate.covering(),
         sequence: aggregate.log.as_ref().map_or(u64::MAX, |log| log.last()),

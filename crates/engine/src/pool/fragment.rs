@@ -21,7 +21,7 @@ pub(crate) struct Fragment {
     ranges: Vec<Range<u16>>,
 }
 
-/// What a fragment became.
+/// The result of a merge.
 #[derive(Clone, Debug)]
 pub(crate) enum Grown {
     Fragment(Fragment),
@@ -50,7 +50,7 @@ impl Fragment {
         }
     }
 
-    /// The block, if this is what it had below the fragment.
+    /// The whole block, with `base` as the content below the fragment.
     pub(crate) fn over(&self, base: &PageRef) -> PageRef {
         let mut merged = Page::copy_of(base);
         for range in &self.ranges {

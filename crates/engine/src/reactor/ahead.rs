@@ -24,24 +24,24 @@ use crate::read::load::{Gather, LoadCx, Stop};
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Bytes in order that make a stream.
 const STREAM_BYTES: u64 = 256 << 10;
-/// How far ahead of a stream is loaded, and never further than it is long. A device (a virtual one
-/// above all) completes what it was given together, and while that is verified and sent it should
-/// have the next to do: so several times what a client has in flight that reads 128 KiB at a depth
-/// of 8.
+/// How far ahead of a stream is loaded, and never further than it is long. A device, above all a
+/// virtual one, completes operations that it was given together at the same time, and it should
+/// have further work while their pages are verified and sent. So this is several times the data in
+/// flight of a client that reads 128 KiB at a depth of 8.
 const AHEAD_BYTES: u64 = 8 << 20;
 /// Blocks loaded by one operation.
 const UNIT_BLOCKS: u64 = 64;
-/// The part of the memory that may be under way for nobody.
+/// The part of the memory that reading ahead may have under way: one of so many.
 const MEMORY_SHARE: u64 = 32;
 
 /// Reads of one open LUN.
 #[derive(Default)]
 pub(super) struct Stream {
-    /// Where the last read ended.
+    /// The end of the last read.
     next: u64,
     /// Bytes that were read in order up to there.
     run: u64,
-    /// Up to where blocks were asked for.
+    /// The end of the blocks that were requested.
     ahead: u64,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Ahead {
 }
 
 impl Stream {
-    /// Takes note of a read. True if it goes on where many in order ended.
+    /// Takes note of a read. True if it continues a stream of reads in order.
     pub(super) fn note(&mut self, offset: u64, length: u32) -> bool {
         let end = offset.saturating_add(u64::from(length));
         if offset != self.next {
@@ -98,7 +98,7 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// Finds out what is to be loaded, waiting for level-1 blocks, and starts that.
+    /// Finds the blocks to load, which may wait for level-1 blocks, and starts loading them.
     pub(super) fn run_ahead(&mut self, id: usize) {
         let Work::Ahead(ahead) = &self.operations[id].work else {
             unreachable!("checked by the caller")

@@ -44,7 +44,7 @@ impl<O: Outside> Core<O> {
             .insert((sequence, id));
         self.begin_group(aggregate);
         if log.durable() >= sequence {
-            // It was made durable before anybody knew that this one waits.
+            // The operation became durable before it was known to wait.
             self.wake_logged(aggregate.id);
         }
     }
@@ -55,7 +55,7 @@ impl<O: Outside> Core<O> {
         self.wait_for_log(id, aggregate, log.durable() + 1);
     }
 
-    /// Begins a group if there is reason to and none is under way.
+    /// Begins a group if a group is wanted and none is under way.
     pub(super) fn begin_group(&mut self, aggregate: &Arc<Aggregate>) {
         let log = aggregate.log.as_ref().expect("called where there is one");
         if aggregate.is_halted() {

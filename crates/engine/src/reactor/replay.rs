@@ -35,7 +35,7 @@ use crate::pool::volume::Lun;
 use crate::reactor::loading::Inflight;
 use crate::reactor::{Core, Work};
 
-/// Operations done again in one slice.
+/// Operations that are repeated in one slice.
 const SLICE_OPERATIONS: usize = 64;
 /// How often a part of the journal is read before it counts as unreadable.
 const ATTEMPTS_MAX: u32 = 3;
@@ -43,7 +43,7 @@ const ATTEMPTS_MAX: u32 = 3;
 /// A replay under way.
 pub(super) struct Replay {
     aggregate: Arc<Aggregate>,
-    /// Where the superblock says it begins.
+    /// The position in the superblock where the replay begins.
     from: Position,
     scan: Scan,
     luns: HashMap<(FileId, FileId), Arc<Lun>>,
@@ -55,7 +55,7 @@ pub(super) struct Replay {
     /// How often the present run of blocks was read.
     attempts: u32,
     failure: Option<String>,
-    /// Everything was done again; the consistency point that has it all.
+    /// After all operations are repeated: the consistency point that has all of them.
     last: Option<CpNumber>,
     begun: Nanos,
     info: RecoveryInfo,
@@ -208,7 +208,7 @@ impl<O: Outside> Core<O> {
         self.begin_client(Client::new(lun, op, Origin::Replay(id)));
     }
 
-    /// An operation was done again.
+    /// Called when an operation was repeated.
     pub(super) fn replayed(&mut self, id: usize, result: Result<Reply, Error>) {
         let replay = self.replay(id);
         replay.is_waiting = false;
@@ -220,7 +220,7 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// All of it was done again, or nothing was found. True unless the replay is over.
+    /// Called when all operations were repeated, or none was found. True unless the replay is over.
     fn end_replay(&mut self, id: usize) -> bool {
         let replay = self.replay(id);
         let (aggregate, from) = (replay.aggregate.clone(), replay.from);
@@ -270,8 +270,9 @@ impl<O: Outside> Core<O> {
         self.let_in(id)
     }
 
-    /// Ends a replay that cannot be done to the end: what was done again is shown, for reading. The
-    /// last `undone` of the operations that were found are not among it, and nothing after them.
+    /// Ends a replay that cannot be completed: clients may read the effects of the repeated
+    /// operations. The last `undone` of the operations that were found are not among these, nor any
+    /// later ones.
     fn end_early(&mut self, id: usize, undone: u64, reason: String) -> bool {
         let replay = self.replay(id);
         let outcome = replay.scan.outcome();

@@ -84,7 +84,7 @@ impl<T> Blocks<T> {
         Some(self.blocks.remove(place))
     }
 
-    /// Those from a position on, in order.
+    /// The blocks from a position on, in order.
     pub(super) fn iter_from(&self, first: Position) -> impl Iterator<Item = (Position, &T)> {
         let order = self.order.range(first..);
         order.map(|(position, place)| (*position, &self.blocks[*place]))

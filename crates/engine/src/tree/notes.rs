@@ -29,7 +29,7 @@ use everglade_format::{Damage, Header, Indirect, Layer, Pointer, Pvbn, SPAN};
 use crate::read::load::{LoadCx, Stop};
 use crate::tree::{Content, File};
 
-/// Why the text is not there.
+/// The reasons why the text is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// It is damaged for good, so another text may take its place.
@@ -50,7 +50,7 @@ pub(crate) struct Notes {
     /// Blocks from the first on that may hold some of it.
     pub(crate) blocks: u64,
     pub(crate) is_changed: bool,
-    /// Why it cannot be replaced.
+    /// The reason why it cannot be replaced.
     pub(crate) stuck: Option<Unreadable>,
 }
 
@@ -128,7 +128,8 @@ pub(crate) fn blocks(bytes: usize) -> u64 {
     bytes.div_ceil(NOTES_PER_BLOCK).max(1) as u64
 }
 
-/// Whether the blocks can be found, and given back when others take their places; or why not.
+/// Checks whether the blocks can be found, and freed when they are replaced; returns the reason if
+/// not.
 fn check_tree(
     file: &File,
     cx: &mut LoadCx<'_>,
@@ -183,7 +184,7 @@ impl From<Damage> for Unreadable {
     }
 }
 
-/// What is in a block, or why it cannot be read.
+/// The text of a block, or the reason why it cannot be read.
 fn part(file: &File, cx: &mut LoadCx<'_>, block: u64) -> Result<Result<Vec<u8>, Unreadable>, Stop> {
     let pointer = file.pointer(cx, 0, block)?;
     if pointer.is_hole() {
