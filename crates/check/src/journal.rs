@@ -1,5 +1,5 @@
-//! The journal: the operations that the next start will replay, and whether the journal can be as
-//! it was written (C-02, C-08).
+//! The journal: the operations that the next start will replay, and damage that no power cut
+//! explains (C-02, C-08).
 //!
 //! A journal that has not been replayed is no damage. So this module follows the records from the
 //! superblock's position, as section 8 of the format says, counts them, and stops without a problem

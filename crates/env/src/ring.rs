@@ -1,7 +1,7 @@
 //! One reactor's io_uring.
 //!
-//! The ring is set up in the first of these ways that the kernel accepts: *deferred* (completions
-//! are posted only when the reactor enters the kernel, so they cause no interrupts), *cooperative*,
+//! The ring has the first of three setups that the kernel accepts: *deferred* (completions are
+//! posted only when the reactor enters the kernel, so they cause no interrupts), *cooperative*,
 //! plain. Deferred needs a single submitting thread; the ring is therefore made disabled, and
 //! belongs to the thread that first uses it.
 //!

@@ -1,5 +1,5 @@
-//! How a delete pass finds the blocks that only its victims hold (F-10, F-11, F-14). The plan is
-//! computed once for a history, and used for each block of the maps.
+//! The plan of a delete pass: how it finds the blocks that only its victims hold (F-10, F-11,
+//! F-14). The plan is computed once for a history, and used for each block of the maps.
 //!
 //! | way | a summary bit goes if | maps loaded for each block |
 //! | --- | --- | --- |

@@ -34,7 +34,7 @@ pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
 pub(crate) struct Host {
     /// The area the consistency point waits for: extent and area.
     pub(crate) wanted: Option<(usize, u64)>,
-    /// The host was asked for its space.
+    /// The host was asked for the space of this area.
     pub(crate) asked: bool,
     /// The host refused the last request; until it grants one, only areas it gave before are used.
     pub(crate) full: bool,

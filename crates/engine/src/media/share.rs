@@ -1,5 +1,5 @@
-//! How much of the devices a consistency point may use at once, set from the latency of clients'
-//! reads (docs/design/design.md §6).
+//! The part of the devices that a consistency point may use at once. It follows the latency of
+//! clients' reads (docs/design/design.md §6).
 //!
 //! While there are no reads, a consistency point writes as much as the devices take. Reads that
 //! wait behind these writes take longer. When a read takes several times as long as without writes,

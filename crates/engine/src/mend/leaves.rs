@@ -26,7 +26,7 @@ use super::survey::Survey;
 use crate::read::load::{LoadCx, Stop};
 use crate::tree::position::Position;
 
-/// The source of the leaf.
+/// The kind of leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// A block of an active map.

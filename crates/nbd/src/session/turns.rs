@@ -1,5 +1,5 @@
-//! How a session waits for memory, continues at its turn, and frees memory that other sessions wait
-//! for.
+//! Turns: a session waits for memory, continues at its turn, and frees memory that other sessions
+//! wait for.
 
 use everglade_target::Target;
 

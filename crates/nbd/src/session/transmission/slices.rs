@@ -1,4 +1,4 @@
-//! How a request is cut into operations.
+//! Slices: cutting a request into operations.
 //!
 //! A request of at most 1 MiB is one operation. A longer one is cut at the LUN's multiples of 1 MiB
 //! while memory is plentiful, and at smaller multiples while other sessions wait for memory. If
