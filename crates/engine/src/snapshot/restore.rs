@@ -4,10 +4,10 @@
 //! In the freeze the active image is taken as a *safety snapshot*, and operations on the volume
 //! begin to wait. The consistency point writes the frozen state, which is the safety snapshot's
 //! image, reads the inodes of the target, and puts the target's root into the volume's superblock.
-//! When it is published, clients see all of the target and continue. No block is copied, and the
-//! cost does not depend on the volume's size. Later the fold scan puts the safety snapshot's blocks
-//! into the summary map; until then every change of the active map looks into its snapmap, too
-//! ([`crate::holders::fold`]).
+//! When the consistency point is published, clients see all of the target and continue. No block is
+//! copied, and the cost does not depend on the volume's size. Later the fold scan puts the safety
+//! snapshot's blocks into the summary map; until then every change of the active map looks into its
+//! snapmap, too ([`crate::holders::fold`]).
 //!
 //! 1. Clients see all of the image before, or all of the one after; a power cut leaves one of the
 //!    two.

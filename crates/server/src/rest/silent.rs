@@ -1,6 +1,6 @@
 //! Silent connections: those that have not sent their request, or whose token was not accepted.
-//! When a listening socket has no connection left, one of them loses its place to the next caller,
-//! so that silent connections keep no caller out.
+//! When a listening socket has no connection left, a silent connection loses its place to the next
+//! caller, so that silent connections keep no caller out.
 //!
 //! ```text
 //! entered --spoke()--> keeps its place to its end
