@@ -12,9 +12,9 @@
 //! number of bytes with [`Session::received`]; it sends the bytes of [`Session::transmit_buffers`]
 //! and reports their number with [`Session::transmitted`]; it passes on completions with
 //! [`Session::completed`]. Each of these calls does everything that has become possible. So between
-//! calls a session waits exactly for what these report: [`Session::wants_read`],
-//! [`Session::wants_write`], [`Session::wants_tls`], [`Session::wants_place`], operations in
-//! flight.
+//! calls a session waits for nothing but the events that these functions name:
+//! [`Session::wants_read`], [`Session::wants_write`], [`Session::wants_tls`],
+//! [`Session::wants_place`], operations in flight.
 //!
 //! Invariants:
 //!
