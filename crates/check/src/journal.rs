@@ -9,7 +9,7 @@
 //! - a region that does not exist, or a block of it that the device cannot read;
 //! - a record that continues the chain, was sealed, and has an impossible value, such as a payload
 //!   beyond its half;
-//! - - a half that begins with a record that proves that the newest superblock was lost: its
+//! - a half that begins with a record that proves that the newest superblock was lost: its
 //!   generation can begin only after a newer consistency point than the superblock's is committed,
 //!   or it has the superblock's generation and another sequence.
 //!

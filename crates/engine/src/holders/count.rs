@@ -9,7 +9,7 @@
 //! * summary bits that V has and no neighbouring snapshot has are cleared (deletion by
 //!   subtraction): by connectedness no other snapshot has them;
 //! * blocks that V alone held are not exclusive to V any more;
-//! * * blocks that V shared with just one neighbour N become exclusive to N, unless a neighbour
+//! * blocks that V shared with just one neighbour N become exclusive to N, unless a neighbour
 //!   that N has after V is removed holds them, too.
 //!
 //! By addition, for the snapshots that stay:
