@@ -1,5 +1,5 @@
-//! NBD, the network block device protocol, without I/O: bytes in, bytes out, operations on a
-//! [`everglade_target::Target`] in between.
+//! NBD, the network block device protocol, without I/O: it takes and returns bytes, and submits
+//! operations to a [`everglade_target::Target`].
 //!
 //! Protocol text: `doc/proto.md` of NetworkBlockDevice/nbd, called *proto* below and cited by
 //! section.

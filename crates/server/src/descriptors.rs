@@ -1,6 +1,6 @@
 //! Descriptors are a budget, as memory is (decision 0029).
 //!
-//! The limit of open files of the process is shared out once, at the start, in this order:
+//! The limit of open files of the process is divided once, at the start, in this order:
 //!
 //! | owner | gets | because |
 //! | --- | --- | --- |
@@ -62,12 +62,12 @@ pub struct Places {
     pub metrics: usize,
 }
 
-/// Who may have how many descriptors.
+/// The shares of descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Of the process, all owners together.
+    /// The limit of the process, for all owners together.
     pub limit: usize,
-    /// What it keeps open in any case.
+    /// The descriptors that it always keeps open.
     pub process: usize,
     /// Devices and their segment files.
     pub devices: usize,
@@ -77,7 +77,7 @@ pub struct Shares {
     pub connections: u32,
 }
 
-/// The shares, and what is used of those that nobody else counts.
+/// The shares, and the use of those shares that are not counted elsewhere.
 #[derive(Debug)]
 pub struct Descriptors {
     /// As they were shared out at the start.
@@ -134,17 +134,17 @@ pub fn raise_limit() -> usize {
     now.map_or(usize::MAX, |now| usize::try_from(now).unwrap_or(usize::MAX))
 }
 
-/// Descriptors that are open now. Where the host does not say, there are the three of every
+/// Descriptors that are open now. If the host does not tell, the number is three, as for every
 /// process.
 #[must_use]
 pub fn open_now() -> usize {
-    // One of them is the directory that is being read.
+    // One of the entries is the descriptor that reads the directory.
     fs::read_dir("/proc/self/fd").map_or(3, |files| files.count().saturating_sub(1))
 }
 
 impl Descriptors {
     /// Shares out `limit` for a start that finds `open` descriptors and has opened nothing itself.
-    /// `state` is what is known of aggregates, `None` before the data directory was looked at.
+    /// `state` is the record of the aggregates, `None` before the data directory is read.
     ///
     /// # Errors
     /// [`StartError::Descriptors`] with the number that is needed.
@@ -269,7 +269,7 @@ impl Needs {
         };
         let rest = rest - administration;
         let connections_max = connections_max as usize;
-        // What clients cannot use is for devices.
+        // Descriptors that clients cannot use are for devices.
         let devices = (rest / 2).max(rest.saturating_sub(connections_max));
         let devices = devices.clamp(devices_min, DEVICES_MAX.max(devices_min));
         let connections = (rest - devices).min(connections_max);

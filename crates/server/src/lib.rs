@@ -13,8 +13,8 @@
 //! 5. [`rest`]: one more thread carries the requests of administrators to the [`administrator`],
 //!    which reaches the data plane by messages only.
 //! 6. [`ready`]: the ready line is printed; clients may connect.
-//! 7. [`signal`]: SIGTERM or SIGINT asks for an orderly stop through [`stop`]; the reactors finish
-//!    a consistency point and return; the lock goes last, with the process.
+//! 7. [`signal`]: SIGTERM or SIGINT asks for a clean stop through [`stop`]; the reactors finish a
+//!    consistency point and return; the lock is released last, with the process.
 //!
 //! Offline tools share steps 1 and 2 and [`devices`], by [`offline`]; [`repair`] takes step 4 as
 //! well.

@@ -1,4 +1,4 @@
-//! Allocation: which block numbers a consistency point uses and gives back.
+//! Allocation: which block numbers a consistency point takes and frees.
 //!
 //! [`active_map`] holds the truth (one bit per block, safe and current copies), [`cursor`] hands
 //! out numbers chunk by chunk from one area at a time, and [`blocks`] joins the two layers: a block

@@ -1,6 +1,6 @@
 //! Reclaim: deleted LUNs and volumes shrink a little in each consistency point (B-16, E-11, E-29),
-//! and so does what LUNs have beyond their ends after they were cut short (G-01). Containers are
-//! punched at once: there are no delayed frees (G-02).
+//! and so do the blocks beyond the new end of a LUN that was shrunk (G-01). Containers are punched
+//! at once: there are no delayed frees (G-02).
 //!
 //! A deleted file keeps its tree under the hidden namespace; each step frees the leaves of its last
 //! level-1 block and that block itself. What is left is on media after every commit, so the work

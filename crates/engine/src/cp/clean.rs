@@ -1,5 +1,5 @@
-//! Clean: overlay entries become blocks and pointers (C-07, D-25). The only place that writes
-//! client data.
+//! Clean: overlay entries become blocks and pointers (C-07, D-25). No other module writes client
+//! data.
 //!
 //! Works on a few dozen regions (level-1 blocks) of one LUN at a time. Load: the level-1 blocks,
 //! then everything that freeing the replaced blocks changes, then enough numbers. Clean: each

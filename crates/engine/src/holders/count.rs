@@ -1,24 +1,24 @@
-//! Who gains and loses blocks when snapshots go (docs/design/design.md §8, F-10): pure functions of
-//! bitmap blocks.
+//! Exclusive blocks when snapshots are deleted: which images gain and lose them
+//! (docs/design/design.md §8, F-10). Pure functions of bitmap blocks.
 //!
-//! One block of the maps at a time: 32,768 vvbns, of which a range is looked at. A missing map
-//! block is one without bits.
+//! A function looks at one block of the maps, 32,768 vvbns, or at a range of them. A missing map
+//! block counts as a block without bits.
 //!
 //! By subtraction, for a victim V with neighbours N₁ … in the history:
 //!
-//! * the summary bits of V without its snapshots among the neighbours' are cleared (deletion by
-//!   subtraction): by connectedness no other snapshot holds them;
-//! * what V alone held is not exclusive to V any more;
-//! * what V shared with just one neighbour N becomes exclusive to N, unless a neighbour that N has
-//!   once V is gone holds it too.
+//! * summary bits that V has and no neighbouring snapshot has are cleared (deletion by
+//!   subtraction): by connectedness no other snapshot has them;
+//! * blocks that V alone held are not exclusive to V any more;
+//! * blocks that V shared with just one neighbour N become exclusive to N, unless a neighbour
+//!   that N has after V is removed holds them, too.
 //!
-//! By addition, for those who stay:
+//! By addition, for the snapshots that stay:
 //!
-//! * the summary bits that no snapshot among them has are cleared;
-//! * what just one of them has, and a victim next to it, becomes exclusive to it.
+//! * summary bits that none of them has are cleared;
+//! * blocks that just one of them has, and a victim next to it has, too, become exclusive to it.
 //!
-//! Addition does not tell what victims lose, so their own counts are then as high as before, until
-//! they are removed.
+//! Addition does not compute the losses of victims, so the victims' own counts stay as high as
+//! before until the victims are removed.
 
 use std::collections::BTreeMap;
 
@@ -323,12 +323,17 @@ mod tests {
         /// cleared summary bits are those that looking at everybody would give.
         #[test]
         fn counts_and_cleared_bits_agree_with_brute_force(
-            steps in proptest::collection::vec((0..10u8, any::<u64>(), any::<u64>(), 0..64u64), 1..40),
+            steps in proptest::collection::vec(
+                (0..10u8, any::<u64>(), any::<u64>(), 0..64u64),
+                1..40,
+            ),
         ) {
             let mut plain = Plain::default();
             for (kind, one, other, split) in steps {
                 let live: Vec<SnapshotId> = plain.live().into_iter().map(|(id, _)| id).collect();
-                let pick = |seed: u64| live[usize::try_from(seed % live.len() as u64).expect("below the length")];
+                let pick = |seed: u64| {
+                    live[usize::try_from(seed % live.len() as u64).expect("below the length")]
+                };
                 match kind {
                     0..4 => plain.change(one & other, !one & other),
                     4..7 => plain.create(),
@@ -336,11 +341,15 @@ mod tests {
                         // A few, or about half of all.
                         let mut victims = vec![pick(one), pick(other), pick(split)];
                         if kind == 8 {
-                            victims.extend(live.iter().copied().filter(|id| other >> (id.0 % 64) & 1 == 1));
+                            let is_chosen = |id: &SnapshotId| other >> (id.0 % 64) & 1 == 1;
+                            victims.extend(live.iter().copied().filter(is_chosen));
                         }
                         victims.sort_unstable();
                         victims.dedup();
-                        let way = |bit: u64| if one >> bit & 1 == 0 { Way::Subtraction } else { Way::Addition };
+                        let way = |bit: u64| match one >> bit & 1 {
+                            0 => Way::Subtraction,
+                            _ => Way::Addition,
+                        };
                         let before = plain.held();
                         let cleared = plain.delete(&victims, split, [way(0), way(1)]);
                         prop_assert_eq!(cleared, before & !plain.held());
@@ -351,7 +360,8 @@ mod tests {
                 let counted = plain.brute_force();
                 if !plain.live().is_empty() {
                     for (node, blocks) in counted {
-                        prop_assert_eq!(plain.exclusive.get(&node).copied().unwrap_or_default(), blocks, "{:?}", node);
+                        let exclusive = plain.exclusive.get(&node).copied().unwrap_or_default();
+                        prop_assert_eq!(exclusive, blocks, "{:?}", node);
                     }
                 } else {
                     plain.exclusive.insert(Node::Active, i64::from(plain.active.count_ones()));

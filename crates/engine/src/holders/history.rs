@@ -1,30 +1,31 @@
 //! The history of a volume: a tree of snapshots with the active image as a leaf
 //! (docs/design/design.md §8).
 //!
-//! A snapshot's parent is the snapshot that the image it was taken of descended from. Without
-//! restores this is a chain, and *neighbour* means what S003 means by it.
+//! A snapshot's parent is the snapshot that its image descended from when it was taken. Without
+//! restores the history is a chain, and *neighbour* has the meaning of S003.
 //!
 //! **Holders are connected** (generalises Lemma 3). A block is allocated in the active image,
 //! passes to snapshots taken of it, and stays with images that descend from them until one frees
-//! it; once free in an image it can come back there only when nobody holds it. So the nodes that
-//! hold a block are a connected part of the tree.
+//! it; once an image has freed a block, the block can return to that image only when no image holds
+//! it. So the nodes that hold a block are a connected part of the tree.
 //!
-//! Deleting a node with several children would break that: a block that two of them hold need not
-//! be in their grandparent. So a deleted snapshot stays in the tree as a *ghost* while it joins
-//! more than two others, and two nodes are neighbours if a path of ghosts connects them. (That is
-//! vertex elimination: all former neighbours become neighbours of each other, which keeps connected
-//! sets connected.)
+//! Deleting a node with several children would break this rule: a block that two of the children
+//! hold need not be in their grandparent. So a deleted snapshot stays in the tree as a *ghost*
+//! while it joins more than two others, and two nodes are neighbours if a path of ghosts connects
+//! them. (That is vertex elimination: all former neighbours become neighbours of each other, which
+//! keeps connected sets connected.)
 //!
 //! Restoring a LUN gives the active image blocks of a snapshot that its parent may not have (F-15).
-//! Then it descends from both: what was a tree is a graph without cycles, edges *also* among them,
-//! and nothing above needs more than that. Precisely: the snapshots among the holders of a block
-//! are connected without the active image, and if that holds the block too it is next to one of
-//! them. Whatever is taken of it next inherits its edges, so that it becomes a leaf again. Cloning
-//! a LUN from a snapshot ([`crate::background::lun_clone`]) gives it blocks in the same way, with
-//! the same edge.
+//! Then the active image descends from both. The tree becomes a graph with further edges, called
+//! *also*, and the rules above still hold. Precisely: the snapshots among the holders of a block
+//! are connected without the active image, and if the active image holds the block, too, the active
+//! image is next to one of them. The next snapshot inherits the edges of the active image, so the
+//! active image becomes a leaf again. Cloning a LUN from a snapshot
+//! ([`crate::background::lun_clone`]) gives the active image blocks in the same way, with the same
+//! edge.
 //!
-//! Consequence, used everywhere: if a node holds a block and none of its neighbours does, nobody
-//! else does.
+//! Consequence, used everywhere: if a node holds a block and none of its neighbours does, no other
+//! node does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -296,8 +297,11 @@ mod tests {
             let mut holders: BTreeSet<Node> = BTreeSet::new();
             let mut active = Line::default();
             for event in events {
-                let live: Vec<SnapshotId> = lines.keys().copied().filter(|id| !ghosts.contains(id)).collect();
-                let create = |holders: &mut BTreeSet<Node>, lines: &mut BTreeMap<_, _>, active: &mut Line| {
+                let is_live = |id: &SnapshotId| !ghosts.contains(id);
+                let live: Vec<SnapshotId> = lines.keys().copied().filter(is_live).collect();
+                let create = |holders: &mut BTreeSet<Node>,
+                              lines: &mut BTreeMap<_, _>,
+                              active: &mut Line| {
                     let new = id(u32::try_from(lines.len()).expect("a few") + 1);
                     if holders.contains(&Node::Active) { holders.insert(Node::Snapshot(new)); }
                     lines.insert(new, std::mem::take(active));
@@ -320,29 +324,37 @@ mod tests {
                             Event::Restore(_) => active.parent = Some(target),
                             _ => active.add(target),
                         }
-                        if holders.contains(&Node::Snapshot(target)) { holders.insert(Node::Active); }
-                        else { holders.remove(&Node::Active); }
+                        if holders.contains(&Node::Snapshot(target)) {
+                            holders.insert(Node::Active);
+                        } else {
+                            holders.remove(&Node::Active);
+                        }
                     }
                     Event::Gain(which) if !live.is_empty() => {
                         let source = live[which % live.len()];
                         active.add(source);
-                        if holders.contains(&Node::Snapshot(source)) { holders.insert(Node::Active); }
+                        if holders.contains(&Node::Snapshot(source)) {
+                            holders.insert(Node::Active);
+                        }
                     }
                     _ => {}
                 }
                 let history = of(&lines, &ghosts, &active);
                 for holder in &holders {
-                    let snapshots = holders.iter().filter(|it| **it != Node::Active && *it != holder).count();
+                    let is_other = |it: &&Node| **it != Node::Active && *it != holder;
+                    let snapshots = holders.iter().filter(is_other).count();
                     let near = history.neighbours(*holder);
                     let near = near.iter().any(|n| *n != Node::Active && holders.contains(n));
                     prop_assert!(snapshots == 0 || near, "{holders:?} in {history:?}");
                 }
                 // Without the ghosts that it does not need, the history has the same neighbours.
-                let (mut few, mut rest, mut below) = (lines.clone(), ghosts.clone(), active.clone());
+                let (mut few, mut rest) = (lines.clone(), ghosts.clone());
+                let mut below = active.clone();
                 prune(&mut few, &mut rest, &mut below);
                 let smaller = of(&few, &rest, &below);
                 let all = lines.keys().map(|id| Node::Snapshot(*id)).chain([Node::Active]);
-                for node in all.filter(|node| !matches!(node, Node::Snapshot(id) if ghosts.contains(id))) {
+                for node in all {
+                    if matches!(node, Node::Snapshot(id) if ghosts.contains(&id)) { continue; }
                     prop_assert_eq!(history.neighbours(node), smaller.neighbours(node));
                 }
             }

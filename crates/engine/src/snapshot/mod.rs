@@ -5,10 +5,11 @@
 //! bytes. The cost comes later, when the active image frees blocks that the snapshot holds:
 //!
 //! ```text
-//! active map ──first change of a block since the parent──▶ OR its old content into the summary map  (F-05)
-//! free(v)    ──summary bit set──▶ only the active map's bit is cleared: a snapshot holds v
-//!            ──clear────────────▶ the container is punched, the pvbn freed
-//! delete     ──scan──▶ clear summary bits that only the victims hold, punch what the active image does not have
+//! active map ──first change of a block since the parent──▶ OR its old bits into the summary map
+//! free(v)    ──summary bit set──▶ clear only the active map's bit: a snapshot holds v
+//!            ──summary bit clear──▶ punch the container, free the pvbn
+//! delete     ──scan──▶ clear summary bits that only the victims hold,
+//!                      punch what the active image does not have
 //! ```
 //!
 //! Summary map, snapshot table and release file are files of the aggregate, outside the volume's
@@ -16,8 +17,8 @@
 //! of F-09), and restoring a snapshot does not take them back in time.
 //!
 //! 1. *Coverage* (Theorems 1 and 2): a block of a snapshot is in the active map or in the summary
-//!    map, or the snapshot is marked unfolded and the block is in its snapmap. Whoever changes a
-//!    block of the active map makes this true first ([`crate::holders::fold`]).
+//!    map, or the snapshot is marked unfolded and the block is in its snapmap. Any code that
+//!    changes a block of the active map makes this true first ([`crate::holders::fold`]).
 //! 2. *Connected holders* (generalises Lemma 3): the holders of a block, snapshots and the active
 //!    image, are connected in the history tree ([`crate::holders::history`]).
 //! 3. A vvbn is free exactly if neither map has it; then its slot of the container is a hole.

@@ -1,7 +1,7 @@
 //! Cloning LUNs inside their volumes, as administrators see and ask for it (B-15).
 //!
-//! A request is answered when the clone has begun, durably: from then on the engine goes on with
-//! it, also after a restart, and clients see the LUN when it is complete.
+//! A request is answered when the beginning of the clone is durable. From then on the engine
+//! continues the clone, also after a restart, and clients see the LUN when it is complete.
 //!
 //! Nobody gets access by it: what an allow-list restricts is not cloned to a name that is for others,
 //! as it is not renamed to one ([`super::renaming`]).

@@ -1,4 +1,4 @@
-//! Other names for aggregates, volumes and LUNs.
+//! Renaming aggregates, volumes and LUNs.
 //!
 //! The pool has the names; `state.toml` and the book of policies follow it.
 //!

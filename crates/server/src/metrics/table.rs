@@ -1,10 +1,9 @@
-//! Every metric there is: its name, kind, labels and meaning. What is not here is not shown, and
-//! the dashboard and the alert rules of `dist/` may name nothing else; tests hold all three
-//! together.
+//! The table of all metrics: name, kind, labels and meaning. The daemon shows no other metrics, and
+//! the dashboard and the alert rules of `dist/` may name no others; tests compare all three.
 
 use std::fmt::Write as _;
 
-/// What kind of number it is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows while the daemon runs.
@@ -181,7 +180,8 @@ const REST: &[Metric] = &[
     gauge("everglade_recovery_seconds", &["aggregate"], "Duration of that replay."),
     counter("everglade_metadata_mended_total", &["aggregate", "file"], "Blocks of metadata that \
         could not be read and were derived from others since the aggregate was opened."),
-    Metric { name: "everglade_cp_phase_seconds", kind: Kind::Histogram, labels: &["aggregate", "phase"], help: "How long each phase of the consistency points took; clients wait for freeze and publish only." },
+    histogram("everglade_cp_phase_seconds", &["aggregate", "phase"], "How long each phase of the \
+        consistency points took; clients wait for freeze and publish only."),
     counter("everglade_cp_wait_seconds_total", &["aggregate", "cause"], "How long consistency \
         points waited: load (blocks that were not in memory), device (their own writes; only so \
         many may be in flight)."),

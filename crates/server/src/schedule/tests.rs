@@ -1,4 +1,4 @@
-//! The schedule with a clock that tests move, and volumes that are lists.
+//! Tests of the schedule, with a clock that the tests set, and lists instead of volumes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

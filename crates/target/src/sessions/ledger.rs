@@ -1,4 +1,4 @@
-//! What one session holds of the network memory of its table.
+//! The network memory that one session holds.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub struct Ledger {
     held: [u64; CLASSES],
     /// The most that this session may hold, whatever its share is.
     most: u64,
-    /// What could not be taken since [`Ledger::begin`].
+    /// The memory that could not be taken since [`Ledger::begin`].
     wants: Option<Held>,
 }
 
