@@ -11,7 +11,6 @@
 //! Comes before cleaning, which may leave empty indirect blocks for the end of the consistency
 //! point to prune: [`File::last_region`] finds its way by blocks that are not empty.
 
-use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN};
 
 use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
@@ -157,9 +156,6 @@ fn shrink(
         (level, index) = (level + 1, index / SPAN);
     }
     for (old, is_leaf) in freed.into_iter().filter(|(old, _)| old.has_block()) {
-        if planted::is_now(Bug::DeletedFileLeaks) {
-            continue;
-        }
         match volume {
             Some(volume) => {
                 let fs = &mut home.volumes.get_mut(&volume).expect("found above").fs;

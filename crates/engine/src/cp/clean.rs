@@ -9,7 +9,6 @@
 use std::collections::HashMap;
 
 use everglade_env::PageRef;
-use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Pointer, SPAN};
 
 use crate::alloc::blocks::{Purpose, free_virtual, prepare_free_virtual};
@@ -243,9 +242,7 @@ fn clean_region(
             Change::Data(_) | Change::Fragment(_) => {
                 let page = match change {
                     Change::Data(page) => Some(page),
-                    _ => merged
-                        .get(&leaf)
-                        .filter(|_| !planted::is_now(Bug::LostWithoutReason)),
+                    _ => merged.get(&leaf),
                 };
                 let pointer = match page {
                     Some(page) => {

@@ -5,7 +5,6 @@
 //! again.
 
 use everglade_format::metafile::OVERFLOW;
-use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Pointer};
 
 use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
@@ -37,9 +36,6 @@ pub(crate) fn step(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<(), Stop> {
     }
     gather.finish()?;
     for block in blocks {
-        if planted::is(Bug::OverflowForgotten) {
-            continue;
-        }
         home.fs.free(block.pvbn.0);
     }
     forget(&mut home.fs);

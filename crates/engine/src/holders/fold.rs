@@ -8,7 +8,6 @@
 //! first (F-06 on demand).
 
 use everglade_env::{Page, PageRef};
-use everglade_format::planted::{self, Bug};
 use everglade_format::{BITS_PER_BLOCK, BLOCK_SIZE, Block, SnapshotId, bitmap};
 
 use crate::holders::count::{self, Maps};
@@ -123,8 +122,7 @@ fn fold(
         let Some(pointer) = gather.add(snapmap_pointer(cx, images.volume, map, block)) else {
             continue;
         };
-        let is_same = pointer.vvbn == place.vvbn && !planted::is(Bug::FoldSkipped);
-        if pointer.is_hole() || !is_same {
+        if pointer.is_hole() || pointer.vvbn != place.vvbn {
             continue;
         }
         if let Some(page) = gather.add(cx.page(pointer)) {

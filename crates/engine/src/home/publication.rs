@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use everglade_format::planted::{self, Bug};
-
 use crate::alloc::filesystem::FileSystem;
 use crate::pool::volume::{Lun, Volume};
 use crate::read::root::Root;
@@ -93,9 +91,7 @@ impl Restored {
             lun.set_size_bytes(next.size_bytes);
             lun.set_used_blocks(next.used_blocks);
             lun.name.set(&next.name);
-            if !planted::is(Bug::RestoreShowsOldRoots) {
-                lun.set_root(next.root);
-            }
+            lun.set_root(next.root);
             luns.insert(next.name, lun);
         }
         for lun in before.into_values() {

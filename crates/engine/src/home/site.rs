@@ -1,7 +1,6 @@
 //! Storing a block of a volume: a vvbn, a pvbn, the container's slot and the context.
 
 use everglade_env::PageRef;
-use everglade_format::planted::{self, Bug};
 use everglade_format::{Context, FileId, Owner, Pointer, Pvbn, Tag, Vvbn};
 
 use crate::alloc::blocks::Purpose;
@@ -54,13 +53,10 @@ pub(crate) fn record(
 
 /// Enters a block with a new pvbn into the container and the context map, and writes it.
 pub(crate) fn enter(home: &mut Home, volume: FileId, pointer: Pointer, page: PageRef) {
-    let mut slot = Pointer {
+    let slot = Pointer {
         vvbn: Vvbn(0),
         ..pointer
     };
-    if planted::is_now(Bug::ContainerSlotWrong) {
-        slot.tag = Tag(slot.tag.0 ^ 1);
-    }
     let container = home.fs.file(volume);
     let old = container
         .set_leaf(pointer.vvbn.0, slot)
@@ -71,7 +67,7 @@ pub(crate) fn enter(home: &mut Home, volume: FileId, pointer: Pointer, page: Pag
         pointer.vvbn
     );
     let owner = Owner::Container {
-        vvbn: pointer.vvbn.0 + u64::from(planted::is_now(Bug::ContextWrong)),
+        vvbn: pointer.vvbn.0,
     };
     home.fs.set_context(
         pointer.pvbn,

@@ -3,7 +3,6 @@
 //! By a group of the journal if the aggregate has one (docs/design/design.md §5), else by the
 //! consistency point that has all of it. A commit that comes first is as good.
 
-use everglade_format::planted::{self, Bug};
 use everglade_target::Reply;
 
 use crate::ops::{Durability, Outcome};
@@ -20,9 +19,7 @@ pub(crate) fn run(lun: &Lun) -> Outcome {
         sequence: aggregate.log.as_ref().map_or(u64::MAX, |log| log.last()),
         topology: aggregate.topology(),
     };
-    let is_answered = planted::is(Bug::FlushAnsweredAtOnce)
-        || planted::is(Bug::ReadOnlyFlushAnswered) && aggregate.is_halted();
-    if durability.is_met(aggregate) || is_answered {
+    if durability.is_met(aggregate) {
         Outcome::Done(Reply::Done)
     } else {
         Outcome::Durable(durability)
