@@ -1,10 +1,12 @@
 //! The copy of the workspace that has the mistakes: `target/planted/`.
 //!
-//! It has the files of the repository, and differs in four ways. The edits of all bugs are applied.
-//! Crates that they change depend on `everglade-planted`. The version ends with `-planted`, so that
-//! cargo keeps what it builds here apart from what it builds of the repository, although both are in
-//! one folder: other people's crates are built once for both. And [`PLANS`] says who finds which
-//! bug.
+//! It has the files of the repository, and differs in four ways.
+//!
+//! 1. The edits of all bugs are applied.
+//! 2. Crates that they change depend on `everglade-planted`.
+//! 3. The version ends with `-planted`. So cargo keeps our crates of the two apart, although it
+//!    builds both in one folder, and builds other people's crates once for both.
+//! 4. [`PLANS`] says who finds which bug.
 //!
 //! Only files whose content changes are written, so that the next build here is a short one.
 

@@ -1,5 +1,6 @@
-//! `planted`: every planted bug must be found by the simulation (docs/design/simulation.md, "Planted
-//! bugs"). `cargo xtask planted` builds and starts it in the copy of the workspace that has the bugs.
+//! `planted`: the simulation must find every planted bug (docs/design/simulation.md, "Planted
+//! bugs"). `cargo xtask planted` builds and starts this program in the copy of the workspace that
+//! has the bugs.
 //!
 //! For each there is a kind of simulation and a seed to begin with, by which it was once found; if
 //! the product has moved on, the search goes on from there until the time for one bug is up. No
