@@ -1,12 +1,15 @@
 //! The copy of the workspace that has the mistakes: `target/planted/`.
 //!
-//! It has the files of the repository, and differs in four ways.
+//! It has the files of the repository, and differs in five ways.
 //!
 //! 1. The edits of all bugs are applied.
 //! 2. Crates that they change depend on `everglade-planted`.
 //! 3. The version ends with `-planted`. So cargo keeps our crates of the two apart, although it
 //!    builds both in one folder, and builds other people's crates once for both.
 //! 4. [`PLANS`] says who finds which bug.
+//! 5. The tests of `testing` are a target with a name of their own ([`TESTS`]), so that one command
+//!    can build them and programs of other crates, all with the same features of other people's
+//!    crates.
 //!
 //! Only files whose content changes are written, so that the next build here is a short one.
 
@@ -21,6 +24,9 @@ use crate::place;
 
 /// Lines `NAME KIND SEED` for the hunt of `testing`, relative to the copy.
 pub(super) const PLANS: &str = "crates/planted/plans";
+
+/// The target of the tests of `testing`.
+pub(super) const TESTS: &str = "planted-tests";
 
 /// Where it is.
 pub(super) fn root() -> PathBuf {
@@ -59,6 +65,7 @@ fn plant(files: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<Vec<Bug>, Vec<Mistake
     for folder in folders {
         change(files, &folder.join("Cargo.toml"), depend);
     }
+    change(files, Path::new("crates/testing/Cargo.toml"), name_tests);
     change(files, Path::new("Cargo.toml"), rename);
     files.insert(PLANS.into(), plans(&bugs).into_bytes());
     files.extend(
@@ -83,6 +90,12 @@ fn depend(manifest: &str) -> String {
         true => manifest.replace(section, &format!("{section}{line}")),
         false => format!("{manifest}{section}{line}"),
     }
+}
+
+/// The manifest of `testing`, with another name for its tests.
+fn name_tests(manifest: &str) -> String {
+    let alone = manifest.replacen("[package]\n", "[package]\nautotests = false\n", 1);
+    format!("{alone}\n[[test]]\nname = \"{TESTS}\"\npath = \"tests/it/main.rs\"\n")
 }
 
 /// The manifest of the workspace, with the version of the copy.
@@ -143,6 +156,15 @@ mod tests {
         let with = manifest.replace("[dependencies]\n", line);
         assert_eq!(depend(manifest), with);
         assert!(depend("[package]\n").ends_with(&format!("\n{line}")));
+        let tests = name_tests(manifest);
+        assert!(
+            tests.starts_with("[package]\nautotests = false\nname"),
+            "{tests}"
+        );
+        assert!(
+            tests.ends_with("\npath = \"tests/it/main.rs\"\n"),
+            "{tests}"
+        );
         let workspace = "[workspace.package]\nversion = \"0.1.0\"\nrust-version = \"1.95\"\n";
         let renamed = workspace.replace("0.1.0", "0.1.0-planted");
         assert_eq!(rename(workspace), renamed);

@@ -48,14 +48,9 @@ pub(crate) fn verify(tally: &mut Tally) {
     for bug in bugs.iter().filter(|bug| bug.plan == Plan::Torture) {
         torture::hunt(tally, &bug.name);
     }
-    let mut test = in_copy(&[
-        "test",
-        "--quiet",
-        "--release",
-        "--package",
-        "everglade-testing",
-    ]);
-    test.args(["--test", "it", "--", "--ignored", TEST]);
+    // The same selection of packages as in the build, or cargo would build with other features.
+    let mut test = in_copy(&["test", "--quiet", "--release", "--workspace"]);
+    test.args(["--test", copy::TESTS, "--", "--ignored", TEST]);
     counted(
         tally,
         "a test that plants a bug",
@@ -103,6 +98,7 @@ pub(crate) fn build(tally: &mut Tally) -> Option<Vec<Bug>> {
     let failed = tally.failed();
     let mut build = in_copy(&["build", "--quiet", "--release", "--workspace"]);
     build.args(PROGRAMS.iter().flat_map(|name| ["--bin", name]));
+    build.args(["--test", copy::TESTS]);
     whole(tally, "building planted bugs", &mut build);
     (tally.failed() == failed).then_some(bugs)
 }
