@@ -7,6 +7,7 @@
 
 use std::process::{Command, ExitCode};
 
+use crate::planted::bug::FOLDER;
 use crate::step::{cargo, counted, whole};
 use crate::tally::Tally;
 use crate::{Usage, planted};
@@ -20,17 +21,24 @@ const RIG: &str = "everglade-torture";
 /// The verb.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
     let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let is_planted = words.contains(&"--planted");
+    let planted = words.iter().position(|word| *word == "--planted");
+    let planted = planted.map(|at| words.get(at + 1).copied().unwrap_or_default());
     if !words.contains(&"--kills") && !words.contains(&"--cuts") {
-        words.extend(if is_planted { &FEW[..] } else { &LONG });
+        words.extend(match planted {
+            Some(_) => &FEW[..],
+            None => &LONG,
+        });
     }
     let mut tally = Tally::default();
-    if is_planted {
-        if planted::build(&mut tally).is_some() {
+    match planted {
+        None => torture(&mut tally, &words),
+        Some(name) if !planted::is_known(name) => {
+            return Err(Usage(format!("there is no bug '{name}' in {FOLDER}")));
+        }
+        Some(_) if planted::build(&mut tally).is_some() => {
             drive(&mut tally, "torture", rig_of_copy(), &words);
         }
-    } else {
-        torture(&mut tally, &words);
+        Some(_) => {}
     }
     Ok(tally.finish())
 }

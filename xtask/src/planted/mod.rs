@@ -66,11 +66,17 @@ fn hunt(tally: &mut Tally, words: &[&str]) -> Result<(), Usage> {
     if words.contains(&"--check") {
         return Err(Usage("'--check' has no other options".to_owned()));
     }
+    let named = words.iter().position(|word| *word == "--bug");
+    let named = named.and_then(|at| words.get(at + 1));
+    if let Some(name) = named.filter(|name| !is_known(name)) {
+        return Err(Usage(format!(
+            "there is no bug '{name}' in {}",
+            bug::FOLDER
+        )));
+    }
     let Some(bugs) = build(tally) else {
         return Ok(());
     };
-    let named = words.iter().position(|word| *word == "--bug");
-    let named = named.and_then(|at| words.get(at + 1));
     match bugs.iter().find(|bug| Some(&bug.name.as_str()) == named) {
         Some(Bug { name, plan, .. }) if *plan == Plan::Torture => {
             torture::hunt(tally, name);
@@ -101,6 +107,12 @@ pub(crate) fn build(tally: &mut Tally) -> Option<Vec<Bug>> {
     build.args(["--test", copy::TESTS]);
     whole(tally, "building planted bugs", &mut build);
     (tally.failed() == failed).then_some(bugs)
+}
+
+/// True if there is a bug of this name.
+pub(crate) fn is_known(name: &str) -> bool {
+    let file = format!("{name}.{}", bug::EXTENSION);
+    place::root().join(bug::FOLDER).join(file).is_file()
 }
 
 /// A program of the copy.
