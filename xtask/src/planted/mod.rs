@@ -51,14 +51,15 @@ pub(crate) fn verify(tally: &mut Tally) {
     // The same selection of packages as in the build, or cargo would build with other features.
     let mut test = in_copy(&["test", "--quiet", "--release", "--workspace"]);
     test.args(["--test", copy::TESTS, "--", "--ignored", TEST]);
-    counted(
-        tally,
-        "a test that plants a bug",
-        &mut test,
-        |tally, line| {
-            tally.read_harness_line(line);
-        },
-    );
+    let name = "a test that plants a bug";
+    let (failed, mut has_run) = (tally.failed(), false);
+    counted(tally, name, &mut test, |tally, line| {
+        has_run |= line.starts_with("test result: ok. 1 passed");
+        tally.read_harness_line(line);
+    });
+    if !has_run && tally.failed() == failed {
+        tally.fail(format!("{name}: there is none called {TEST}"));
+    }
 }
 
 /// With options of the program `planted`, which explains them.
