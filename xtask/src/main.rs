@@ -36,7 +36,7 @@ struct Verb {
 /// Wrong usage, with what would be right.
 struct Usage(String);
 
-const VERBS: [Verb; 11] = [
+const VERBS: [Verb; 12] = [
     Verb {
         name: "check",
         arguments: "",
@@ -55,6 +55,13 @@ const VERBS: [Verb; 11] = [
         summary: "the whole engine in a seeded world with faults and power cuts; KIND exhaustive: \
             all short runs",
         run: sim::run,
+    },
+    Verb {
+        name: "planted",
+        arguments: "[--check] [--bug NAME] [--kind KIND [--from N]] [--search] [--seconds S]",
+        summary: "plants mistakes in a copy of the sources, and shows that the rigs find them; \
+            with --check, only that they can be planted",
+        run: planted::run,
     },
     Verb {
         name: "torture",

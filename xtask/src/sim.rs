@@ -37,9 +37,9 @@ pub(crate) fn short(tally: &mut Tally) {
     }
 }
 
-/// Part of `test`: the planted bugs, which it must find. [`crate::planted`] has built it.
-pub(crate) fn planted(tally: &mut Tally) {
-    simulate(tally, Command::new(place::program("planted")));
+/// Hunts planted bugs with the program that [`crate::planted`] has built.
+pub(crate) fn hunt(tally: &mut Tally, program: Command) {
+    simulate(tally, program);
 }
 
 /// What the tests built, or else what cargo builds now.

@@ -16,8 +16,6 @@ pub mod lock;
 pub mod net;
 pub mod outside;
 pub mod page;
-#[cfg(feature = "planted")]
-mod planted;
 mod prefetch;
 mod random;
 pub mod reactor;

@@ -179,8 +179,6 @@ impl Gather {
 
     /// The transfer of all of it. Valid while the gather is neither changed nor dropped.
     pub(crate) fn transfer(&self, action: Action, file: &File, offset: u64, key: u64) -> Transfer {
-        #[cfg(feature = "planted")]
-        let action = crate::planted::instead_of(action);
         Transfer {
             action,
             file: file.as_raw_fd(),
@@ -266,10 +264,6 @@ unsafe fn run_whole(
 
 /// Syncs the data of a file and waits.
 pub(crate) fn sync(file: &File) -> Result<(), Fault> {
-    #[cfg(feature = "planted")]
-    if crate::planted::instead_of(Action::Sync) != Action::Sync {
-        return Ok(());
-    }
     again(|| rustix::fs::fdatasync(file))
 }
 

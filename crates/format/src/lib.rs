@@ -18,7 +18,6 @@ pub mod label;
 pub mod metafile;
 pub mod notes;
 pub mod number;
-pub mod planted;
 pub mod pointer;
 pub mod refcount;
 pub mod release;

@@ -23,7 +23,6 @@ use std::ops::SubAssign;
 
 use everglade_format::Superblock;
 use everglade_format::journal::fits;
-use everglade_format::planted::{self, Bug};
 
 use crate::Entry;
 use crate::group::{Finished, Group, Place};
@@ -355,8 +354,5 @@ impl Journal {
 
 /// The half of the region that has the records of a generation.
 pub(crate) fn half_of(generation: u64) -> u64 {
-    if planted::is(Bug::HalfReusedEarly) {
-        return generation / 2 % 2;
-    }
     generation % 2
 }

@@ -23,7 +23,6 @@ use everglade_env::PageRef;
 use everglade_format::TagKey;
 use everglade_format::config::Uuid;
 use everglade_format::journal::{Header, Kind, Operation};
-use everglade_format::planted::{self, Bug};
 
 use crate::log::half_of;
 use crate::{Action, Entry, Position, RUN_BLOCKS};
@@ -184,7 +183,7 @@ impl Scan {
     fn take_page(&mut self, key: &TagKey, page: PageRef, out: &mut Vec<Entry>) {
         if let Some(record) = &mut self.record {
             let is_torn = record.header.codes[record.pages.len()] != key.code(&page);
-            if is_torn && !planted::is(Bug::TornTailAccepted) {
+            if is_torn {
                 return self.end_half(End::Torn);
             }
             record.pages.push(page);
@@ -220,16 +219,12 @@ impl Scan {
     /// A whole header does not continue the chain. If it is of one of the superblock's generations,
     /// it is what a cut left of a group that crossed the halves, or of another life.
     fn note_stranger(&mut self, header: &Header) {
-        self.outcome.has_strangers |= !planted::is(Bug::StrangersIgnored)
-            && header.uuid == self.uuid
+        self.outcome.has_strangers |= header.uuid == self.uuid
             && header.epoch == self.epoch
             && header.generation >= self.from.generation;
     }
 
     fn continues(&self, header: &Header) -> bool {
-        if planted::is(Bug::StaleRecordAccepted) {
-            return header.uuid == self.uuid;
-        }
         header.uuid == self.uuid
             && header.epoch == self.epoch
             && header.generation == self.generation

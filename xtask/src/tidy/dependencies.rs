@@ -8,7 +8,7 @@
 use super::{Problem, Source};
 
 /// A crate and ours it may depend on.
-const TABLE: [(&str, &[&str]); 24] = [
+const TABLE: [(&str, &[&str]); 25] = [
     ("format", &[]),
     ("env", &[]),
     // Spans of a request carry the pages that devices fill (docs/design/design.md §2: owned buffers
@@ -65,6 +65,9 @@ const TABLE: [(&str, &[&str]); 24] = [
     ("cli", &["api"]),
     ("check", &["format", "env"]),
     ("everglade", &["server", "cli", "check"]),
+    // Switches of mistakes. Crates of the product depend on it in the copy that
+    // `cargo xtask planted` makes, and nowhere else.
+    ("planted", &[]),
     ("testing", TESTING),
     // Judges the finished program from outside, so it shares nothing with it.
     ("torture", &[]),
@@ -81,6 +84,7 @@ const PROTOCOL: &[&str] = &["target", "env"];
 /// The whole server is simulated, so the simulation may see the layers it injects faults between.
 const TESTING: &[&str] = &[
     "engine", "target", "env", "api", "format", "check", "nbd", "nvme_tcp", "iscsi", "nfs", "fuse",
+    "planted",
 ];
 
 pub(super) fn check(sources: &[Source]) -> Vec<Problem> {

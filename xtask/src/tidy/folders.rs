@@ -15,9 +15,9 @@ const TABLE: [(&str, &[&str]); 6] = [
     (
         "env",
         &[
-            "lock", "action", "prefetch", "page", "disk", "outside", "clock", "planted",
-            "transfer", "device", "gauge", "ring", "io_mode", "net", "random", "waker", "workers",
-            "threads", "shared", "reactor", "world", "storage",
+            "lock", "action", "prefetch", "page", "disk", "outside", "clock", "transfer", "device",
+            "gauge", "ring", "io_mode", "net", "random", "waker", "workers", "threads", "shared",
+            "reactor", "world", "storage",
         ],
     ),
     (

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::links::{links_of, resolve};
 use super::{Problem, Source};
+use crate::planted::bug::{FOLDER, name_of};
 
 const INDEX: &str = "docs/design/mechanisms.md";
 const PAGES: &str = "docs/design/mechanisms";
@@ -143,8 +144,8 @@ fn links<'a>(page: &Source, cell: &'a str) -> Vec<(&'a str, PathBuf)> {
         .collect()
 }
 
-/// What a link to tests names and its target does not have: a test of a source, planted bugs of a
-/// document.
+/// What a link to tests names and is not there: tests of a source, or planted bugs, which are
+/// linked to the document about them.
 fn missing(text: &str, path: &Path, sources: &[Source]) -> Vec<String> {
     // A dead link is told by another check.
     let Some(target) = text_of(path, sources) else {
@@ -153,12 +154,18 @@ fn missing(text: &str, path: &Path, sources: &[Source]) -> Vec<String> {
     let is_code = path.extension() == Some("rs".as_ref());
     let has = |name: &str| match is_code {
         true => target.contains(&format!("fn {name}(")),
-        false => target.contains(&format!("`{name}`")),
+        false => sources
+            .iter()
+            .any(|source| name_of(&source.path).as_deref() == Some(name)),
     };
     let names = text.split(',').map(str::trim);
     let absent = names.filter(|name| !has(name));
+    let place = match is_code {
+        true => path.display().to_string(),
+        false => FOLDER.to_owned(),
+    };
     absent
-        .map(|name| format!("there is no '{name}' in {}", path.display()))
+        .map(|name| format!("there is no '{name}' in {place}"))
         .collect()
 }
 
@@ -276,7 +283,8 @@ mod tests {
             page(row),
             source("crates/a/src/lib.rs", CODE),
             source("crates/a/src/tests.rs", TEST),
-            source("docs/design/simulation.md", "| `Forgotten` | a bug |\n"),
+            source("docs/design/simulation.md", ""),
+            source("crates/planted/bugs/Forgotten.edit", ""),
         ];
         let problems = check(&sources).into_iter();
         problems.map(|problem| problem.explanation).collect()

@@ -15,6 +15,7 @@ mod links;
 mod mechanisms;
 mod names;
 mod outside;
+mod planted;
 mod size;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::planted::bug::EXTENSION;
 use crate::step::{begin, end};
 use crate::tally::Tally;
 use crate::{Usage, place};
@@ -80,7 +82,7 @@ impl Source {
 /// A check.
 type Check = fn(&[Source]) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 11] = [
+const CHECKS: [(&str, Check); 12] = [
     ("tidy: citations lead somewhere", citations::check),
     ("tidy: crate table respected", dependencies::check),
     ("tidy: no room imports a higher one", folders::check),
@@ -90,9 +92,12 @@ const CHECKS: [(&str, Check); 11] = [
     ("tidy: mechanisms are as their rows say", mechanisms::check),
     ("tidy: names say something", names::check),
     ("tidy: the outside comes in through env", outside::check),
+    PLANTED,
     ("tidy: files are short", size::check),
     ("tidy: lines are short", columns::check),
 ];
+
+const PLANTED: (&str, Check) = ("tidy: planted bugs fit the sources", planted::check);
 
 /// The verb.
 pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
@@ -106,19 +111,28 @@ pub(crate) fn run(words: &[String]) -> Result<ExitCode, Usage> {
 pub(crate) fn all(tally: &mut Tally) {
     let sources = sources();
     for (name, check) in CHECKS {
-        let problems = check(&sources);
-        if problems.is_empty() {
-            tally.pass(1);
-            continue;
-        }
-        let begun = begin(name);
-        for problem in &problems {
-            println!("{problem}");
-        }
-        end(name, begun, false);
-        tally.fail(format!("{name}: {} problems", problems.len()));
+        one(tally, name, check, &sources);
     }
     println!("{}", folders::summary(&sources));
+}
+
+/// What `planted --check` does.
+pub(crate) fn planted(tally: &mut Tally) {
+    let (name, check) = PLANTED;
+    one(tally, name, check, &sources());
+}
+
+fn one(tally: &mut Tally, name: &str, check: Check, sources: &[Source]) {
+    let problems = check(sources);
+    if problems.is_empty() {
+        return tally.pass(1);
+    }
+    let begun = begin(name);
+    for problem in &problems {
+        println!("{problem}");
+    }
+    end(name, begun, false);
+    tally.fail(format!("{name}: {} problems", problems.len()));
 }
 
 fn sources() -> Vec<Source> {
@@ -129,7 +143,7 @@ fn sources() -> Vec<Source> {
             .map(|text| text.to_string_lossy().into_owned());
         let is_known = matches!(
             extension.as_deref(),
-            Some("rs" | "md" | "toml" | "sh" | "yml")
+            Some("rs" | "md" | "toml" | "sh" | "yml" | EXTENSION)
         );
         is_known || path == Path::new(CI)
     };

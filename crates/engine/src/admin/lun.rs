@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use everglade_format::planted::{self, Bug};
 use everglade_format::{CpNumber, Entry, EntryKind, Inode, Kind};
 
 use crate::background::lun_clone;
@@ -108,9 +107,7 @@ pub(crate) fn delete_lun(home: &mut Home, volume: &str, name: &str) -> Result<()
         .remove(lun.file)
         .expect("every LUN has a name");
     volume.fs.cut.remove(&lun.file);
-    if !planted::is(Bug::HiddenEntryLost) {
-        volume.fs.hidden.add(entry);
-    }
+    volume.fs.hidden.add(entry);
     Ok(())
 }
 
@@ -136,9 +133,7 @@ pub(crate) fn grow_lun(home: &mut Home, volume: &str, name: &str, size: u64) -> 
             lun.full_name()
         )));
     }
-    if !planted::is(Bug::GrowthLost) {
-        set_size(volume.fs.file(lun.file), size);
-    }
+    set_size(volume.fs.file(lun.file), size);
     lun.set_size_bytes(size);
     Ok(())
 }

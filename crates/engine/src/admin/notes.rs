@@ -2,7 +2,6 @@
 
 use everglade_format::metafile::NOTES;
 use everglade_format::notes::NOTES_BYTES_MAX;
-use everglade_format::planted::{self, Bug};
 use everglade_format::{CpNumber, Inode, Kind, Layer};
 
 use crate::change::Error;
@@ -44,7 +43,7 @@ pub(crate) fn set(home: &mut Home, cp: CpNumber, seconds: u64, text: &[u8]) -> R
     });
     let notes = &mut home.fs.notes;
     notes.text = Ok(text.into());
-    notes.is_changed = !planted::is(Bug::NotesForgotten);
+    notes.is_changed = true;
     home.aggregate.set_notes(notes.text());
     Ok(())
 }

@@ -12,8 +12,6 @@
 //! 3. Snapshots of a volume keep the names that its LUNs had; a restore brings these names back,
 //!    also for clients that have the LUN open.
 
-use everglade_format::planted::{self, Bug};
-
 use crate::background::lun_clone;
 use crate::change::{Context, Error};
 use crate::home::aggregate::Home;
@@ -68,8 +66,6 @@ pub(crate) fn lun(home: &mut Home, volume: &str, name: &str, to: &str) -> Result
     lun.name.set(to);
     luns.insert(to.to_owned(), lun.clone());
     drop(luns);
-    if !planted::is(Bug::RenameForgotten) {
-        volume.fs.directory.rename(lun.file, to);
-    }
+    volume.fs.directory.rename(lun.file, to);
     Ok(())
 }

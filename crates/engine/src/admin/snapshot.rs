@@ -3,7 +3,6 @@
 
 use std::sync::atomic::Ordering;
 
-use everglade_format::planted::{self, Bug};
 use everglade_format::snapshot::HOLDS_MAX;
 use everglade_format::{CpNumber, SnapshotId, SnapshotRecord};
 
@@ -76,8 +75,7 @@ fn check_expendable(home: &mut Home, volume: &str, id: SnapshotId) -> Result<(),
     let volume = find(home, volume)?;
     let record = volume.fs.snapshots.get(id);
     let object = format!("snapshot {}@{}", volume.shared.name, record.name);
-    let holders = held_by(record).filter(|_| !planted::is(Bug::HoldIgnored));
-    if let Some(tags) = holders {
+    if let Some(tags) = held_by(record) {
         return Err(Error::Busy(format!(
             "{object} is held by {tags}; release the holds first"
         )));
@@ -213,8 +211,7 @@ fn begin_restore(volume: &mut VolumeHome, target: SnapshotId, safety: Created) {
     let snapshots = &mut volume.fs.snapshots;
     snapshots.created.push(safety);
     snapshots.restoring = Some(target);
-    let is_paused = !planted::is(Bug::PauseMissing);
-    volume.shared.is_paused.store(is_paused, Ordering::Release);
+    volume.shared.is_paused.store(true, Ordering::Release);
 }
 
 /// Begins a restore after which nothing newer is left (see [`crate::snapshot::restore`]).

@@ -9,7 +9,6 @@
 use std::collections::HashMap;
 
 use everglade_env::Page;
-use everglade_format::planted::{self, Bug};
 use everglade_format::{BITS_PER_BLOCK, bitmap};
 
 use crate::read::load::BySpread;
@@ -79,9 +78,7 @@ impl SafeCopies {
     pub(crate) fn free(&mut self, map: &mut File, number: u64) {
         let (block, bit) = (number / BITS_PER_BLOCK, number % BITS_PER_BLOCK);
         let page = map.changed_page(0, block).expect("freeing was prepared");
-        if !planted::is(Bug::SameCpReuse) {
-            self.0.entry(block).or_insert_with(|| Page::copy_of(page));
-        }
+        self.0.entry(block).or_insert_with(|| Page::copy_of(page));
         assert!(bitmap::clear(page, bit), "{number} is freed twice");
     }
 }

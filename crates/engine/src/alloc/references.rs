@@ -26,7 +26,6 @@
 //! consistency point.
 
 use everglade_format::metafile::REFCOUNTS;
-use everglade_format::planted::{self, Bug};
 use everglade_format::{CpNumber, Damage, FileId, Vvbn, refcount};
 
 use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
@@ -91,16 +90,12 @@ impl FileSystem {
             return false;
         };
         let count = refcount::get(page, slot);
-        if count == 0 || is_forgotten(vvbn) {
+        if count == 0 {
             return false;
         }
         refcount::set(page, slot, count - 1);
         true
     }
-}
-
-fn is_forgotten(vvbn: Vvbn) -> bool {
-    planted::is(Bug::FreedAtFirst) && vvbn.0.is_multiple_of(16)
 }
 
 /// Load phase of [`release`].
@@ -111,7 +106,7 @@ pub(crate) fn prepare_release(
     cx: &mut LoadCx<'_>,
     vvbn: Vvbn,
 ) -> Result<(), Stop> {
-    if volume.has_counts && volume.prepare_count(cx, vvbn)? > 0 && !is_forgotten(vvbn) {
+    if volume.has_counts && volume.prepare_count(cx, vvbn)? > 0 {
         return Ok(());
     }
     prepare_free_virtual(aggregate, volume, container, cx, vvbn)

@@ -43,7 +43,6 @@ use std::sync::Arc;
 
 use everglade_env::PageRef;
 use everglade_format::indirect::BlockKind;
-use everglade_format::planted::{self, Bug};
 use everglade_format::snapshot::ALSO_MAX;
 use everglade_format::volume::LunCloning;
 use everglade_format::{
@@ -510,8 +509,7 @@ fn share(
         }
     }
     fs.file(cloning.to).inode_changed = true;
-    let skipped = u64::from(planted::is(Bug::LunCloneCursorAhead));
-    fs.snapshots.lun_clone_is_at(last + skipped);
+    fs.snapshots.lun_clone_is_at(last);
     let since = (home.wall_seconds, cloning.next);
     fs.snapshots.lun_clone.since.get_or_insert(since);
     Ok(Turn::Moved(blocks))
@@ -554,9 +552,7 @@ fn take(fs: &mut FileSystem, known: &BTreeMap<u64, Known>, cloning: &LunCloning,
     let (block, bit) = (vvbn.0 / BITS_PER_BLOCK, vvbn.0 % BITS_PER_BLOCK);
     let known = &known[&block];
     if bitmap::is_set(&known.active, bit) {
-        if !planted::is_now(Bug::CountNotTaken) {
-            fs.add_reference(vvbn);
-        }
+        fs.add_reference(vvbn);
         return;
     }
     assert!(fs.adopt(vvbn.0), "a block was free in the map a moment ago");

@@ -36,8 +36,6 @@
 
 use std::collections::BTreeMap;
 
-use everglade_format::planted::{self, Bug};
-use everglade_format::snapshot::State;
 use everglade_format::volume::Scan;
 use everglade_format::{
     BITS_PER_BLOCK, BLOCK_SIZE, Block, Entry, EntryKind, FileId, Inode, Kind, Layer, Pointer, SPAN,
@@ -216,21 +214,12 @@ fn set(volume: &mut FileSystem, scan: Scan) {
     volume.snapshots.set_scan(scan);
 }
 
-/// Always, but for a mistake that was planted.
-fn must_fold(snapshots: &Snapshots, id: SnapshotId) -> bool {
-    let is_victim = snapshots.get(id).state == State::Deleting;
-    !(is_victim && planted::is(Bug::VictimNotFolded))
-}
-
 /// Finds the next pass.
 fn begin(volume: &mut FileSystem) {
     let snapshots = &mut volume.snapshots;
     let scan = if snapshots.roots.release.is_some() {
         Scan::Release { next: 0 }
-    } else if snapshots
-        .unfolded()
-        .is_some_and(|id| must_fold(snapshots, id))
-    {
+    } else if snapshots.unfolded().is_some() {
         Scan::Fold { next: 0 }
     } else {
         let victims: Vec<SnapshotId> = snapshots.deleting().map(|record| record.id).collect();
@@ -283,7 +272,7 @@ fn fold(
 
 /// What is known of a block of the active map may be wrong now.
 fn go_stale(volume: &mut FileSystem, block: u64) {
-    if volume.snapshots.held.contains_key(&block) && !planted::is(Bug::HeldNotRefreshed) {
+    if volume.snapshots.held.contains_key(&block) {
         volume.snapshots.stale.insert(block);
     }
 }
@@ -339,7 +328,6 @@ fn has_protected(volume: &FileSystem, from: u64, to: u64) -> bool {
     let first = protected.partition_point(|(vvbn, _)| *vvbn < from * BITS_PER_BLOCK);
     let found = protected.get(first);
     found.is_some_and(|(vvbn, _)| *vvbn < to.saturating_mul(BITS_PER_BLOCK))
-        && !planted::is(Bug::SnapmapReleasedEarly)
 }
 
 /// Protected blocks among the vvbns of one map block, as bits.
@@ -352,9 +340,6 @@ fn protected_bits(volume: &FileSystem, block: u64) -> Box<Block> {
     let (from, to) = (block * BITS_PER_BLOCK, (block + 1) * BITS_PER_BLOCK);
     let first = protected.partition_point(|(vvbn, _)| *vvbn < from);
     let mut bits = Box::new([0; BLOCK_SIZE]);
-    if planted::is(Bug::SnapmapReleasedEarly) {
-        return bits;
-    }
     for (vvbn, _) in protected[first..].iter().take_while(|(vvbn, _)| *vvbn < to) {
         bitmap::set(&mut bits, vvbn - from);
     }
@@ -395,11 +380,7 @@ fn matters(
         places.insert(*node, place);
     }
     gather.finish()?;
-    let least = match planted::is(Bug::SharedSubtreeSkipped) {
-        true => 1,
-        false => 2,
-    };
-    Ok(!plan.changes_nothing(least, |node| places[&node]))
+    Ok(!plan.changes_nothing(|node| places[&node]))
 }
 
 /// Releases what only the victims hold, from a bit of a map block on.
@@ -459,11 +440,7 @@ fn release_range(
             Way::Addition => volume.snapshots.counts.added += 1,
         }
     }
-    let done = match planted::is(Bug::ScanCursorAhead) {
-        true => BITS_PER_BLOCK,
-        false => to,
-    };
-    set(volume, Scan::Delete { next: first + done });
+    set(volume, Scan::Delete { next: first + to });
     go_stale(volume, block);
     Ok(1 + gone.len())
 }
@@ -586,9 +563,7 @@ fn finish_pass(
     for (block, bits) in owned {
         let page = file.changed_page(0, block).expect("made changed above");
         for bit in bits {
-            if !planted::is(Bug::OwnedStaysInSummary) {
-                bitmap::clear(page, bit);
-            }
+            bitmap::clear(page, bit);
         }
         go_stale(volume, block);
     }

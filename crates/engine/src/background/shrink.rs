@@ -8,7 +8,6 @@
 //! that was cut short all from its end on goes, in the same steps; its inode says so until nothing
 //! is left there, and nobody makes it longer before, so that what was cut off is never seen again.
 
-use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN};
 
 use crate::alloc::blocks::{free_virtual, prepare_free_virtual};
@@ -158,9 +157,6 @@ fn shrink(
         (level, index) = (level + 1, index / SPAN);
     }
     for (old, is_leaf) in freed.into_iter().filter(|(old, _)| old.has_block()) {
-        if planted::is_now(Bug::DeletedFileLeaks) {
-            continue;
-        }
         match volume {
             Some(volume) => {
                 let fs = &mut home.volumes.get_mut(&volume).expect("found above").fs;

@@ -30,7 +30,6 @@
 //!    reader gets an error, as before. Unreadable metadata stops the split, and nothing else.
 
 use everglade_env::PageRef;
-use everglade_format::planted::{self, Bug};
 use everglade_format::volume::{SUPERBLOCK_VVBN, Split};
 use everglade_format::{BITS_PER_BLOCK, FileId, Pointer, Pvbn, SPAN, SnapshotRecord, Vvbn, bitmap};
 
@@ -219,8 +218,7 @@ fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, most: u64) -> Result<T
             bits => bits?,
         };
         if let Some(bits) = bits {
-            let is_left = active_only(home, cx, id, block)?;
-            let numbers = bitmap::ones(&bits).filter(|bit| *bit >= from && is_left(*bit));
+            let numbers = bitmap::ones(&bits).filter(|bit| *bit >= from);
             let numbers = numbers.map(|bit| block * BITS_PER_BLOCK + bit);
             vvbns.extend(numbers.filter(|it| *it != SUPERBLOCK_VVBN.0).take(most + 1));
         }
@@ -228,8 +226,8 @@ fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, most: u64) -> Result<T
     }
     // Everything below is done with this step.
     let mut done = match vvbns.get(most) {
-        Some(first_left) if !planted::is(Bug::SplitCursorAhead) => *first_left,
-        _ => block * BITS_PER_BLOCK,
+        Some(first_left) => *first_left,
+        None => block * BITS_PER_BLOCK,
     };
     vvbns.truncate(most);
 
@@ -290,7 +288,7 @@ fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, most: u64) -> Result<T
         .fs
         .snapshots;
     snapshots.split_since.get_or_insert((seconds, next));
-    if done >= end * BITS_PER_BLOCK || planted::is(Bug::SplitLetsGoEarly) {
+    if done >= end * BITS_PER_BLOCK {
         snapshots.roots.base = None;
         snapshots.split_since = None;
         snapshots.set_split(Split::Done);
@@ -298,24 +296,6 @@ fn step(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, most: u64) -> Result<T
         snapshots.set_split(Split::Copying { next: done });
     }
     Ok(Turn::Moved(copies.len() as u64))
-}
-
-/// Always, but for a mistake that was planted: then only what the active image has.
-fn active_only(
-    home: &Home,
-    cx: &mut LoadCx<'_>,
-    id: FileId,
-    block: u64,
-) -> Result<impl Fn(u64) -> bool + use<>, Stop> {
-    let active = match planted::is(Bug::SplitLeavesHoles) {
-        true => Some(home.volumes[&id].fs.images().active_bits(cx, block)?),
-        false => None,
-    };
-    Ok(move |bit| {
-        active
-            .as_ref()
-            .is_none_or(|active| bitmap::is_set(active, bit))
-    })
 }
 
 /// Where a vvbn of the base is.

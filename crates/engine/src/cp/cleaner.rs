@@ -21,7 +21,6 @@
 use std::collections::HashMap;
 
 use everglade_env::{Page, PageRef};
-use everglade_format::planted::{self, Bug};
 use everglade_format::{
     CpNumber, FileId, Indirect, IndirectMut, Layer, Pointer, SPAN, Tag, TagKey,
 };
@@ -87,9 +86,7 @@ impl Cleaner<'_> {
         for (leaf, change) in within(region, changes, end) {
             let content = match change {
                 Change::Data(page) => Some(page),
-                Change::Fragment(_) => merged
-                    .get(&leaf)
-                    .filter(|_| !planted::is_now(Bug::LostWithoutReason)),
+                Change::Fragment(_) => merged.get(&leaf),
                 Change::Punched => None,
             };
             let pointer = match content {

@@ -11,7 +11,6 @@ use std::sync::atomic::Ordering;
 use everglade_affinity::Permit;
 use everglade_env::{Op, Page};
 use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
-use everglade_format::planted::{self, Bug};
 use everglade_format::volume::Split;
 use everglade_format::{FileId, Superblock};
 
@@ -32,9 +31,6 @@ pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
     let run = home.run.as_mut().expect("under way");
     run.writer.finish(&home.aggregate.media)?;
     for device in &home.aggregate.media.devices {
-        if planted::is(Bug::FlushSkipped) {
-            continue;
-        }
         run.writer.submit(Op::Flush { device: *device });
     }
     Ok(())
@@ -44,9 +40,7 @@ pub(crate) fn write(home: &mut Home) -> Result<(), Stop> {
 pub(crate) fn flush(home: &mut Home) -> Result<bool, Stop> {
     let seconds = home.wall_seconds;
     let run = home.run.as_mut().expect("under way");
-    if !planted::is(Bug::SuperblockBeforeFlush) {
-        run.writer.finish(&home.aggregate.media)?;
-    }
+    run.writer.finish(&home.aggregate.media)?;
     let fs = &home.fs;
     let superblock = Superblock {
         cp: run.number,

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use everglade_affinity::Permit;
-use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, SPAN};
 use everglade_journal::Position;
 
@@ -33,8 +32,8 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
     let number = home.aggregate.begin_cp();
     let position = match (home.replaying, &home.aggregate.log) {
         (Some(position), _) => position,
-        (None, Some(log)) if !planted::is(Bug::JournalFrozenLate) => log.freeze(),
-        _ => Position::FIRST,
+        (None, Some(log)) => log.freeze(),
+        (None, None) => Position::FIRST,
     };
     let mut frozen = Vec::new();
     for volume in home.aggregate.all_volumes() {
@@ -44,15 +43,7 @@ pub(crate) fn freeze(home: &mut Home, permit: &Permit, context: &mut change::Con
         while dirty != 0 {
             let index = dirty.trailing_zeros() as usize;
             dirty &= dirty - 1;
-            if planted::is_now(Bug::FreezeSkipsStripe) {
-                volume.dirty_stripes.fetch_or(1 << index, Ordering::AcqRel);
-                continue;
-            }
             let mut state = volume.stripes[index].get(permit);
-            if planted::is_now(Bug::FreezeLosesOverlay) {
-                state.active = Overlay::default();
-                continue;
-            }
             assert!(
                 state.frozen.is_none(),
                 "the last consistency point was published"

@@ -11,7 +11,6 @@
 //! every old one.
 
 use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP, OVERFLOW};
-use everglade_format::planted::{self, Bug};
 use everglade_format::{BLOCK_SIZE, FileId, Layer, Pointer, SPAN};
 
 use crate::alloc::blocks::Purpose;
@@ -99,11 +98,7 @@ pub(crate) fn aggregate(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<bool, St
         let new = place_physical(fs, file, position);
         let old = fs.file(file).place(position, new);
         cx.replaced(old);
-        if planted::is(Bug::OverflowDrainedEarly) && !old.is_hole() {
-            fs.prepare_free(cx, old.pvbn.0)?;
-            fs.free(old.pvbn.0);
-            fs.safe.drop_all();
-        } else if !old.is_hole() {
+        if !old.is_hole() {
             give(fs, cx, old)?;
         }
     }

@@ -38,7 +38,6 @@
 
 use everglade_format::FileId;
 use everglade_format::metafile::OVERFLOW;
-use everglade_format::planted::{self, Bug};
 
 use crate::background::turns;
 use crate::home::aggregate::Home;
@@ -215,17 +214,6 @@ fn step_of_phase(home: &mut Home, cx: &mut LoadCx<'_>) -> Result<Step, Stop> {
 }
 
 fn first_finish(home: &mut Home) -> Phase {
-    if planted::is(Bug::SafeCopyDroppedEarly) {
-        home.fs.safe.drop_all();
-    }
-    let log = home
-        .aggregate
-        .log
-        .as_ref()
-        .filter(|_| home.replaying.is_none());
-    if let (true, Some(log)) = (planted::is(Bug::JournalFrozenLate), log) {
-        home.run.as_mut().expect("under way").position = log.freeze();
-    }
     let run = home.run.as_mut().expect("under way");
     let changed = home
         .volumes

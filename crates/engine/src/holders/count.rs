@@ -23,7 +23,6 @@
 use std::collections::BTreeMap;
 
 use everglade_env::PageRef;
-use everglade_format::planted::{self, Bug};
 use everglade_format::{BLOCK_SIZE, Block, bitmap};
 
 use crate::holders::history::Node;
@@ -107,11 +106,7 @@ fn add_up(plan: &Plan, maps: &Maps, summary: &Block, (from, to): (u64, u64)) -> 
     let mut held = Box::new([0; BLOCK_SIZE]);
     let mut shared = Box::new([0; BLOCK_SIZE]);
     let mut kept = Box::new([0; BLOCK_SIZE]);
-    let some = match planted::is(Bug::SurvivorForgotten) {
-        true => plan.survivors.len() - 1,
-        false => plan.survivors.len(),
-    };
-    for node in &plan.survivors[..some] {
+    for node in &plan.survivors {
         let Some(map) = map_of(maps, *node) else {
             continue;
         };
@@ -271,7 +266,7 @@ mod tests {
                         Node::Snapshot(id) => self.places[&id],
                     }))
                 };
-                if plan.changes_nothing(2, place) {
+                if plan.changes_nothing(place) {
                     let is_idle = effect.exclusive.values().all(|gain| *gain == 0);
                     let is_kept = bitmap::ones(&effect.cleared).next().is_none();
                     assert!(is_idle && is_kept, "{way:?} may not be skipped");

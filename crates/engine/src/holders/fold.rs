@@ -7,7 +7,6 @@
 //! scan has passed a block, any change of that block folds these snapshots first (F-06 on demand).
 
 use everglade_env::{Page, PageRef};
-use everglade_format::planted::{self, Bug};
 use everglade_format::{BITS_PER_BLOCK, BLOCK_SIZE, Block, SnapshotId, bitmap};
 
 use crate::holders::count::{self, Maps};
@@ -122,8 +121,7 @@ fn fold(
         let Some(pointer) = gather.add(snapmap_pointer(cx, images.volume, map, block)) else {
             continue;
         };
-        let is_same = pointer.vvbn == place.vvbn && !planted::is(Bug::FoldSkipped);
-        if pointer.is_hole() || !is_same {
+        if pointer.is_hole() || pointer.vvbn != place.vvbn {
             continue;
         }
         if let Some(page) = gather.add(cx.page(pointer)) {

@@ -5,7 +5,6 @@
 //! snapshots only.
 
 use everglade_env::PageRef;
-use everglade_format::planted::{self, Bug};
 use everglade_format::{SnapshotId, bitmap};
 
 /// See the module's documentation. Bits are those of one block of the active map.
@@ -33,7 +32,7 @@ impl Held {
     pub(crate) fn freed(&self, bit: u64) -> Freed {
         let heir = self.only.iter().find(|(_, bits)| bitmap::is_set(bits, bit));
         Freed {
-            is_held: bitmap::is_set(&self.summary, bit) && !planted::is(Bug::FreedThoughHeld),
+            is_held: bitmap::is_set(&self.summary, bit),
             was_own: !bitmap::is_set(&self.near, bit),
             heir: heir.map(|(id, _)| *id),
         }

@@ -30,7 +30,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use everglade_format::SnapshotId;
-use everglade_format::planted::{self, Bug};
 use everglade_format::snapshot::ALSO_MAX;
 
 /// Somebody who holds blocks.
@@ -194,7 +193,7 @@ pub(crate) fn prune(
 fn prune_one(lines: &mut BTreeMap<SnapshotId, Line>, active: &mut Line, ghost: SnapshotId) -> bool {
     let below = lines.values().chain([&*active]);
     let children = below.filter(|line| line.has(ghost)).count();
-    if children > 1 && !planted::is(Bug::GhostDropped) {
+    if children > 1 {
         return false;
     }
     let its = lines[&ghost].clone();

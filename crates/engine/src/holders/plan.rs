@@ -186,17 +186,13 @@ impl Plan {
     /// everybody's exclusive blocks stay what they are. A path of victims has what both of its ends
     /// have, if those and the survivors beside them have it: the holders of the map block itself
     /// are connected.
-    pub(crate) fn changes_nothing(
-        &self,
-        least: usize,
-        place: impl Fn(Node) -> Option<Place>,
-    ) -> bool {
+    pub(crate) fn changes_nothing(&self, place: impl Fn(Node) -> Option<Place>) -> bool {
         let is_shared = |elimination: &Elimination| match place(elimination.victim) {
             None => false,
             Some(Place::Empty) => true,
             here => {
                 let near = elimination.near.iter();
-                near.filter(|(node, _)| place(*node) == here).count() >= least
+                near.filter(|(node, _)| place(*node) == here).count() >= 2
             }
         };
         let is_alike = |group: &Group| {
@@ -258,7 +254,7 @@ mod tests {
             Plan::addition(&history, &ids([2, 3])),
         ] {
             let at = |places: [u64; 6]| {
-                plan.changes_nothing(2, |node| match node {
+                plan.changes_nothing(|node| match node {
                     Node::Active => Some(Place::At(places[5])),
                     Node::Snapshot(id) => Some(Place::At(places[id.0 as usize - 1])),
                 })
@@ -267,7 +263,7 @@ mod tests {
             assert!(!at([6, 7, 7, 7, 7, 7]), "1 has another");
             assert!(!at([7, 7, 7, 8, 8, 8]), "4 has another");
             assert!(!at([6, 7, 7, 8, 8, 8]), "only the victims have it");
-            assert!(!plan.changes_nothing(2, |_| None), "nobody can tell");
+            assert!(!plan.changes_nothing(|_| None), "nobody can tell");
         }
     }
 
@@ -280,25 +276,25 @@ mod tests {
         let history = History::new(tree, ids([2]), Some(SnapshotId(2)));
         let plan = Plan::addition(&history, &ids([3]));
         assert!(
-            !plan.changes_nothing(2, |_| Some(Place::At(7))),
+            !plan.changes_nothing(|_| Some(Place::At(7))),
             "three are beside it"
         );
         let history = History::new(tree, ids([2, 4]), Some(SnapshotId(2)));
         let plan = Plan::addition(&history, &ids([3]));
-        assert!(plan.changes_nothing(2, |_| Some(Place::At(7))));
+        assert!(plan.changes_nothing(|_| Some(Place::At(7))));
         let other = |node| match node {
             Node::Snapshot(SnapshotId(3)) => Some(Place::At(8)),
             _ => Some(Place::At(7)),
         };
-        assert!(!plan.changes_nothing(2, other), "the victim has another");
+        assert!(!plan.changes_nothing(other), "the victim has another");
     }
 
     #[test]
     fn a_victim_at_the_end_of_a_chain_has_no_two_sides_to_share_with() {
         let history = chain(3);
         let alike = |_| Some(Place::At(7));
-        assert!(!Plan::subtraction(&history, &ids([1])).changes_nothing(2, alike));
-        assert!(!Plan::addition(&history, &ids([1])).changes_nothing(2, alike));
+        assert!(!Plan::subtraction(&history, &ids([1])).changes_nothing(alike));
+        assert!(!Plan::addition(&history, &ids([1])).changes_nothing(alike));
     }
 
     #[test]
@@ -315,7 +311,7 @@ mod tests {
             Plan::subtraction(&history, &ids([2, 3])),
             Plan::addition(&history, &ids([2, 3])),
         ] {
-            assert!(!plan.changes_nothing(2, place), "{:?}", plan.way);
+            assert!(!plan.changes_nothing(place), "{:?}", plan.way);
         }
     }
 
@@ -326,7 +322,7 @@ mod tests {
             Node::Snapshot(SnapshotId(2)) => Some(Place::Empty),
             _ => Some(Place::At(7)),
         };
-        assert!(plan.changes_nothing(2, empty));
+        assert!(plan.changes_nothing(empty));
     }
 
     /// Snapshots whose parents are older, and which of them are ghosts and victims.

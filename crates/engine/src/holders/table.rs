@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use everglade_format::metafile::ACTIVE_MAP;
-use everglade_format::planted::{self, Bug};
 use everglade_format::snapshot::{ALSO_MAX, Hold, RECORDS_PER_BLOCK, SNAPSHOTS_MAX, State};
 use everglade_format::volume::{Scan, SnapshotRoots, Split};
 use everglade_format::{BITS_PER_BLOCK, Damage, FileId, SnapshotId, SnapshotRecord};
@@ -328,7 +327,6 @@ impl Snapshots {
     /// Those that wait for a delete scan, or are in it; not one that a LUN is being cloned from.
     pub(crate) fn deleting(&self) -> impl Iterator<Item = &SnapshotRecord> {
         let source = self.roots.lun_clone.map(|cloning| cloning.source);
-        let source = source.filter(|_| !planted::is(Bug::CloneSourceReleased));
         let deleting = self.all().filter(|record| record.state == State::Deleting);
         deleting.filter(move |record| Some(record.id) != source)
     }
@@ -473,7 +471,7 @@ impl Snapshots {
     /// The slot for a new record.
     fn free_slot(&self) -> u64 {
         (0..)
-            .find(|slot| !self.slots.contains_key(slot) || planted::is(Bug::RecordSlotReused))
+            .find(|slot| !self.slots.contains_key(slot))
             .expect("slots do not run out")
     }
 
@@ -524,9 +522,7 @@ impl Snapshots {
             ids.push(id);
         }
         // What is taken from it from now on is not in what was just taken.
-        if let Some(cloning) = self.roots.lun_clone
-            && !planted::is(Bug::LunCloneForgetsEdge)
-        {
+        if let Some(cloning) = self.roots.lun_clone {
             let is_known = self.descend_from(cloning.source);
             assert!(
                 is_known || ids.is_empty(),
@@ -559,9 +555,7 @@ impl Snapshots {
         assert!(self.records.is_empty(), "a clone begins with its base");
         let (id, slot) = (record.id, self.free_slot());
         self.roots.next = SnapshotId(id.0 + 1);
-        if !planted::is(Bug::CloneForgetsBase) {
-            self.roots.parent = Some(id);
-        }
+        self.roots.parent = Some(id);
         self.changed.insert(slot);
         self.enter(slot, record);
         self.set_changed();
@@ -578,7 +572,6 @@ impl Snapshots {
             history::Node::Active => {
                 self.roots.exclusive = self.roots.exclusive.saturating_add_signed(blocks);
             }
-            history::Node::Snapshot(_) if planted::is_now(Bug::ExclusiveNotCounted) => {}
             history::Node::Snapshot(id) => {
                 let (slot, record) = self
                     .records

@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use everglade_env::{Nanos, PageRef};
-use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Kind, Pvbn, SPAN, SnapshotRecord};
 use everglade_journal::Position;
 
@@ -157,11 +155,8 @@ impl Home {
     /// The aggregate has halted: the consistency point under way, if there is one, stays where it
     /// is for ever. Its frozen overlays are read; what it has not written yet is not needed.
     pub(crate) fn abandon_run(&mut self) {
-        let Some(run) = &mut self.run else { return };
-        if planted::is(Bug::ReadOnlyForgetsFrozen) {
-            let volumes = run.frozen.iter();
-            volumes.for_each(|(volume, ..)| volume.frozen_stripes.store(0, Ordering::Release));
+        if let Some(run) = &mut self.run {
+            run.writer.abandon();
         }
-        run.writer.abandon();
     }
 }

@@ -1,6 +1,5 @@
 //! The snapshots that clones need.
 
-use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, SnapshotId};
 
 use crate::home::aggregate::Home;
@@ -13,7 +12,7 @@ pub(crate) fn of(home: &Home, volume: FileId, snapshot: Option<SnapshotId>) -> V
     let clones = home
         .volumes
         .values()
-        .filter(|v| needs(v.fs.snapshots.roots.base) && !planted::is(Bug::BaseNotLocked));
+        .filter(|v| needs(v.fs.snapshots.roots.base));
     clones
         .map(|volume| volume.shared.name.to_string())
         .collect()

@@ -4,8 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use everglade_format::planted::{self, Bug};
-
 use crate::alloc::filesystem::FileSystem;
 use crate::pool::image::Image;
 use crate::pool::info::SnapshotInfo;
@@ -31,9 +29,6 @@ impl Publication {
     /// stays here, so that its memory can be let go outside.
     pub(crate) fn publish(&mut self) {
         for (lun, root) in self.roots.drain(..) {
-            if planted::is_now(Bug::StalePointerAccepted) {
-                continue;
-            }
             lun.set_root(root);
         }
         for restored in self.restored.drain(..) {
@@ -133,9 +128,7 @@ impl Restored {
             lun.set_size_bytes(next.size_bytes);
             lun.set_used_blocks(next.used_blocks);
             lun.name.set(&next.name);
-            if !planted::is(Bug::RestoreShowsOldRoots) {
-                lun.set_root(next.root);
-            }
+            lun.set_root(next.root);
             luns.insert(next.name, lun);
         }
         for lun in before.into_values() {

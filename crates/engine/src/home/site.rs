@@ -12,7 +12,6 @@
 use std::sync::Arc;
 
 use everglade_env::PageRef;
-use everglade_format::planted::{self, Bug};
 use everglade_format::{Context, CpNumber, FileId, Owner, Pointer, Pvbn, Tag, Vvbn};
 
 use crate::alloc::blocks::{Purpose, free_virtual, prepare_free_virtual};
@@ -130,13 +129,10 @@ impl Site<'_> {
 
     /// Enters a block with a new pvbn into the container and the context map, and writes it.
     pub(crate) fn enter(&mut self, pointer: Pointer, page: PageRef) {
-        let mut slot = Pointer {
+        let slot = Pointer {
             vvbn: Vvbn(0),
             ..pointer
         };
-        if planted::is_now(Bug::ContainerSlotWrong) {
-            slot.tag = Tag(slot.tag.0 ^ 1);
-        }
         let container = self.below.file(self.id);
         let old = container
             .set_leaf(pointer.vvbn.0, slot)
@@ -147,7 +143,7 @@ impl Site<'_> {
             pointer.vvbn
         );
         let owner = Owner::Container {
-            vvbn: pointer.vvbn.0 + u64::from(planted::is_now(Bug::ContextWrong)),
+            vvbn: pointer.vvbn.0,
         };
         self.below.set_context(
             pointer.pvbn,

@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Op, PageRef};
 use everglade_format::Pvbn;
-use everglade_format::planted::{self, Bug};
 use everglade_target::Error;
 
 use crate::media::{Media, Place};
@@ -138,9 +137,6 @@ impl Writer {
                 }
                 pages.push(blocks.next().expect("peeked").1);
             }
-            if planted::is_now(Bug::WriteForgotten) {
-                continue;
-            }
             self.submit(Op::Write {
                 device,
                 offset,
@@ -175,9 +171,6 @@ impl Writer {
         page: &PageRef,
     ) {
         for offset in offsets {
-            if planted::is(Bug::SuperblockOneCopy) && offset == offsets[0] {
-                continue;
-            }
             assert!(offset.is_multiple_of(BLOCK_SIZE as u64));
             self.submit(Op::Write {
                 device,

@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 
 use everglade_env::Page;
 use everglade_format::context::{self, CONTEXTS_PER_BLOCK};
-use everglade_format::planted::{self, Bug};
 use everglade_format::refcount::{self, COUNTS_PER_BLOCK};
 use everglade_format::volume::SUPERBLOCK_VVBN;
 use everglade_format::{
@@ -91,9 +90,6 @@ impl Leaves {
             }
             let leaf = usize::try_from((number - first) / what.numbers()).expect("below the end");
             let page = &mut pages[leaf];
-            if planted::is(Bug::MendedByHalf) && position.0 > 0 {
-                return;
-            }
             match what {
                 What::Bits(_) => _ = bitmap::set(page, number % BITS_PER_BLOCK),
                 What::Counts if inode.kind == Kind::Lun && position.0 == 0 => {

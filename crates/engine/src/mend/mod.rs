@@ -49,7 +49,6 @@ use everglade_format::indirect::BlockKind;
 use everglade_format::metafile::{
     ACTIVE_MAP, CONTEXT_MAP, DIRECTORY, FIRST_FILE, OVERFLOW, REFCOUNTS,
 };
-use everglade_format::planted::{self, Bug};
 use everglade_format::{
     CpNumber, FileId, Header, IndirectMut, Inode, Kind, Layer, Pointer, Pvbn, SPAN, Tag, Vvbn,
 };
@@ -413,7 +412,7 @@ fn where_it_is(
 
 /// Accepts a derived block only if it has the expected tag.
 fn compare(key: &TagKey, page: Page, tag: Tag) -> Result<Work, Stop> {
-    match key.tag(&page) == tag || planted::is(Bug::MendedByHalf) {
+    match key.tag(&page) == tag {
         true => Ok(Work::Put(page.freeze())),
         false => Err(Stop::damaged(
             "what was derived from the trees has another tag".to_owned(),

@@ -18,7 +18,6 @@ use everglade_env::{DeviceId, DiskError, Storage};
 use everglade_format::config::CONFIG_BYTES;
 use everglade_format::damage::Writer;
 use everglade_format::label::{CONFIG_OFFSETS, config_slot, label_offsets};
-use everglade_format::planted::{self, Bug};
 use everglade_format::{BLOCK_SIZE, Config};
 
 /// A copy of a label that was lost.
@@ -137,9 +136,6 @@ fn damaged(storage: &dyn Storage, device: DeviceId, offset: u64) -> Option<Strin
 }
 
 fn write(storage: &dyn Storage, place: &Place) -> Result<(), DiskError> {
-    if planted::is(Bug::LabelCopyForgotten) {
-        return Ok(());
-    }
     storage.write(place.device, place.offset, &place.wanted)?;
     storage.flush(place.device)
 }

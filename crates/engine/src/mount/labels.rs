@@ -7,7 +7,6 @@ use everglade_env::{BLOCK_SIZE, DeviceId, Storage};
 use everglade_format::config::{CONFIG_BYTES, hex};
 use everglade_format::damage::Writer;
 use everglade_format::label::{CONFIG_OFFSETS, LABEL_BLOCKS, SUPERBLOCK_OFFSETS, label_offsets};
-use everglade_format::planted::{self, Bug};
 use everglade_format::{Config, Damage, FORMAT_VERSION, Superblock, TagKey};
 
 /// The reasons why an aggregate cannot be opened.
@@ -361,11 +360,7 @@ fn read_superblock(
                     continue;
                 }
                 match Superblock::decode(&block, &key, &config.uuid) {
-                    Ok(Some(other))
-                        if newest.as_ref().is_none_or(|n| {
-                            (n.cp < other.cp) != planted::is(Bug::OldSuperblockWins)
-                        }) =>
-                    {
+                    Ok(Some(other)) if newest.as_ref().is_none_or(|n| n.cp < other.cp) => {
                         newest = Some(other);
                     }
                     Ok(_) => {}

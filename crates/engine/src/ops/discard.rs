@@ -5,7 +5,6 @@
 //! (docs/design/design.md §8). A whole region costs one overlay entry. A region without blocks, in
 //! overlays and in the tree, costs nothing.
 
-use everglade_format::planted::{self, Bug};
 use everglade_format::{Layer, SPAN};
 use everglade_journal::Action;
 use everglade_target::Op;
@@ -25,15 +24,10 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         unreachable!("dispatched by kind")
     };
     let (lun, range, end) = (client.lun.clone(), client.range(), offset + length);
-    let (mut from, mut to) = (range.start.div_ceil(BLOCK), range.end / BLOCK);
-    if planted::is(Bug::EdgesDiscarded) {
-        (from, to) = (range.start / BLOCK, range.end.div_ceil(BLOCK));
-    }
+    let (from, to) = (range.start.div_ceil(BLOCK), range.end / BLOCK);
     if punch(cx, &lun, from, to)? {
         client.joined = Some(lun.volume.aggregate.joining());
-        if !planted::is(Bug::DiscardNotLogged) {
-            client.log(from * BLOCK, (to - from) * BLOCK, Action::Punch);
-        }
+        client.log(from * BLOCK, (to - from) * BLOCK, Action::Punch);
     }
     if range.end < end && lun.volume.is_clean() {
         // Only the tree is left to examine: continue at its next block.

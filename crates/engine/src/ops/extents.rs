@@ -8,7 +8,6 @@
 //! bounded number of stripes.
 
 use everglade_env::PageRef;
-use everglade_format::planted::{self, Bug};
 use everglade_format::{Indirect, Layer, Pointer, SPAN};
 use everglade_target::{Allocation, Extents, Op, Reply};
 
@@ -39,13 +38,9 @@ struct Earlier {
 
 impl Earlier {
     fn of(lun: &Lun) -> Earlier {
-        let block_count = match planted::is(Bug::ChangesForgetEnd) {
-            true => 1 << 40,
-            false => lun.size_bytes().div_ceil(BLOCK),
-        };
         Earlier {
             root: lun.root(),
-            block_count,
+            block_count: lun.size_bytes().div_ceil(BLOCK),
         }
     }
 
@@ -102,7 +97,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     let leaves = look(cx, &lun, since, (from, to))?;
     let mut next = range.end;
     let is_committed = lun.snapshot.is_some() || lun.volume.is_clean();
-    if next < end && (is_committed || planted::is(Bug::ChangesSkipOverlays)) {
+    if next < end && is_committed {
         let region = (next / BLOCK).div_ceil(SPAN);
         let root = lun.root();
         let mapped = match since {

@@ -4,7 +4,6 @@
 //! (docs/design/design.md §5), otherwise for the consistency point that contains all of it. A
 //! commit that comes first ends the wait, too.
 
-use everglade_format::planted::{self, Bug};
 use everglade_target::Reply;
 
 use crate::ops::{Durability, Outcome};
@@ -22,9 +21,7 @@ pub(crate) fn run(lun: &Lun) -> Outcome {
         sequence: aggregate.log.as_ref().map_or(u64::MAX, |log| log.last()),
         topology: aggregate.topology(),
     };
-    let is_answered = planted::is(Bug::FlushAnsweredAtOnce)
-        || planted::is(Bug::ReadOnlyFlushAnswered) && aggregate.is_halted();
-    if durability.is_met(aggregate) || is_answered {
+    if durability.is_met(aggregate) {
         Outcome::Done(Reply::Done)
     } else {
         Outcome::Durable(durability)

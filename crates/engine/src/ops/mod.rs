@@ -18,7 +18,6 @@ use std::sync::Arc;
 use everglade_affinity::Permit;
 use everglade_env::lock::MutexGuard;
 use everglade_env::{BLOCK_SIZE, PageRef};
-use everglade_format::planted::{self, Bug};
 use everglade_format::{CpNumber, Indirect, Layer, Pointer, SPAN};
 use everglade_journal::{Action, Entry};
 use everglade_target::{Error, Op, ReadSpan, Reply};
@@ -65,10 +64,7 @@ impl Durability {
     }
 
     pub(crate) fn is_met(&self, aggregate: &Aggregate) -> bool {
-        let committed = match planted::is(Bug::AcknowledgedBeforeCommit) {
-            true => CpNumber(aggregate.joining().0 - 1),
-            false => aggregate.committed(),
-        };
+        let committed = aggregate.committed();
         let is_logged = || {
             let log = aggregate.log.as_ref();
             committed >= self.topology && log.is_some_and(|log| log.durable() >= self.sequence)
@@ -173,9 +169,8 @@ impl Client {
             Op::Discard { offset, length, .. } | Op::WriteZeroes { offset, length, .. } => {
                 let end = offset.saturating_add(*length);
                 let from = self.progress.unwrap_or(*offset);
-                let whole = !planted::is(Bug::DiscardSeenInParts);
-                let stripe = if whole { STRIPE_BLOCKS } else { 4 } * BLOCK;
-                if whole && *length <= u64::from(everglade_target::OP_BYTES_MAX) {
+                let stripe = STRIPE_BLOCKS * BLOCK;
+                if *length <= u64::from(everglade_target::OP_BYTES_MAX) {
                     // Whole for readers and for crashes, as a write is (K-01): at most two stripes.
                     (from, end)
                 } else {
@@ -292,9 +287,7 @@ impl Client {
     /// The outcome of an operation that is to change something. If it found all as it should be,
     /// that may be the work of an operation that is not durable yet.
     pub(crate) fn changed(&self, durable: bool) -> Outcome {
-        let always = self.lun.volume.sync == everglade_format::volume::Sync::Always
-            && !planted::is(Bug::SyncAlwaysIgnored);
-        let durable = durable && !planted::is(Bug::ForceUnitAccessIgnored);
+        let always = self.lun.volume.sync == everglade_format::volume::Sync::Always;
         if !(durable || always) || matches!(self.origin, Origin::Replay(_)) {
             return Outcome::Done(Reply::Done);
         }

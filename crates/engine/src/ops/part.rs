@@ -9,7 +9,6 @@ use std::ops::Range;
 
 use everglade_env::{Page, PageRef};
 use everglade_format::CpNumber;
-use everglade_format::planted::{self, Bug};
 
 use crate::ops::{OpCx, Origin, content, find_in_active, leave};
 use crate::pool::fragment::{Fragment, Grown};
@@ -58,7 +57,6 @@ pub(crate) fn write(
     base: Base,
 ) -> (PageRef, bool) {
     if let Base::Known(base) = base {
-        let base = base.filter(|_| !planted::is(Bug::PartLosesRest));
         let base = base.unwrap_or_else(PageRef::zero);
         let mut merged = Page::copy_of(&base);
         merged[range.clone()].copy_from_slice(&page[range]);

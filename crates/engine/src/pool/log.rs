@@ -24,7 +24,6 @@ use everglade_env::lock::{Mutex, MutexGuard};
 use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::Config;
 use everglade_format::config::JournalRegion;
-use everglade_format::planted::{self, Bug};
 use everglade_journal::{Entry, Finished, Group, Journal, Position, Scan, Settings};
 
 /// Payload not yet under way beyond which a group begins although nobody waits, in blocks: 8 MiB
@@ -246,9 +245,6 @@ impl Log {
             return Begun::Nothing;
         }
         let begun = queue.begin();
-        if planted::is(Bug::GroupAcknowledgedEarly) {
-            self.durable.store(queue.last(), Ordering::Release);
-        }
         self.note_fill(&queue);
         self.note_unlogged(&queue);
         match begun {

@@ -32,7 +32,6 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use everglade_format::CpNumber;
-use everglade_format::planted::{self, Bug};
 
 /// A page of dirty data costs at most so many blocks of the reserve: its level-1 block, level-1
 /// blocks of the container for the replaced block, for the replaced level-1 block and for the new
@@ -203,7 +202,7 @@ impl Space {
             Class::Grow => signed(self.reserve),
             Class::Overwrite => signed(self.reserve) / 4 * 3,
         };
-        if free < floor + signed(blocks) && !planted::is(Bug::AdmissionIgnored) {
+        if free < floor + signed(blocks) {
             self.refused.fetch_max(cp.0, Ordering::Relaxed);
             self.hungry.store(true, Ordering::Relaxed);
             return false;

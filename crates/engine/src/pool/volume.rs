@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use everglade_affinity::{Affinity, Partitioned, Permit, STRIPES, Stripe, VolumeAffinities};
 use everglade_env::BLOCK_SIZE;
 use everglade_env::lock::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use everglade_format::planted::{self, Bug};
 use everglade_format::volume::Sync;
 use everglade_format::{FileId, SPAN, SnapshotId};
 
@@ -47,8 +46,8 @@ impl StripeState {
     /// What the frozen overlay has for a leaf.
     pub(crate) fn find_in_frozen(&self, file: FileId, leaf: u64) -> Found {
         match &self.frozen {
-            Some(frozen) if !planted::is(Bug::FrozenNotRead) => frozen.find(file, leaf),
-            _ => Found::Older,
+            Some(frozen) => frozen.find(file, leaf),
+            None => Found::Older,
         }
     }
 }
@@ -259,7 +258,7 @@ impl Lun {
         root: Root,
     ) -> Lun {
         Lun {
-            snapshot: (!planted::is(Bug::ImageShowsOverlays)).then(|| snapshot.to_owned()),
+            snapshot: Some(snapshot.to_owned()),
             ..Lun::new(file, name, volume, size, root)
         }
     }

@@ -2,7 +2,6 @@
 
 use everglade_affinity::{Entry, Permit, RANGES, STRIPES, VolumeAffinities};
 use everglade_env::{Nanos, Outside};
-use everglade_format::planted::{self, Bug};
 use everglade_journal::Position;
 use everglade_target::Error;
 
@@ -321,15 +320,6 @@ impl<O: Outside> Core<O> {
             create_scan: options.create_scan,
         };
         freeze::freeze(home, &permit, &mut context);
-        if planted::is(Bug::ChangeAnsweredEarly) {
-            let run = self
-                .homes
-                .get_mut(&aggregate)
-                .and_then(|home| home.run.as_mut());
-            for (request, result) in run.map(|run| run.answers.split_off(0)).unwrap_or_default() {
-                self.answer(&request, result.map(|()| now));
-            }
-        }
         self.leave(Some(permit));
         if self.homes[&aggregate].aggregate.space.begin_progress() {
             self.tell_progress(aggregate);
@@ -384,9 +374,6 @@ impl<O: Outside> Core<O> {
         }
         if is_awaited {
             self.tell_progress(aggregate);
-        }
-        if planted::is(Bug::PunchBeforeCommit) && phase == "write" {
-            self.punch(aggregate);
         }
         match outcome.map_err(Stop::settled) {
             Ok(Step::Again | Step::Publish) => true,

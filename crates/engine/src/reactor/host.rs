@@ -3,7 +3,6 @@
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Nanos, Op, Outside};
 use everglade_format::Pvbn;
-use everglade_format::planted::{self, Bug};
 use everglade_freespace::Areas;
 
 use crate::home::aggregate::Home;
@@ -247,7 +246,7 @@ impl<O: Outside> Core<O> {
         if home.punching.is_some()
             || home.preparing.is_some()
             || home.aggregate.is_halted()
-            || !home.has_too_much() && !planted::is(Bug::PunchBeforeCommit)
+            || !home.has_too_much()
         {
             return;
         }

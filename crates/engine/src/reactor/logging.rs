@@ -16,7 +16,6 @@
 use std::sync::Arc;
 
 use everglade_env::{DiskError, Op, Outside};
-use everglade_format::planted::{self, Bug};
 use everglade_journal::Finished;
 
 use crate::pool::aggregate::Aggregate;
@@ -79,7 +78,7 @@ impl<O: Outside> Core<O> {
                         device: log.device,
                         offset: log.offset(write.block),
                         pages: write.pages,
-                        durable: !planted::is(Bug::JournalNotDurable),
+                        durable: true,
                     };
                     let aggregate = aggregate.id;
                     self.submit(op, Inflight::Log { aggregate });

@@ -37,7 +37,6 @@ use std::sync::Arc;
 
 use everglade_affinity::{Granted, Permit};
 use everglade_env::{Completion, Nanos, Outside};
-use everglade_format::planted::{self, Bug};
 use everglade_target as contract;
 use slab::Slab;
 
@@ -403,9 +402,6 @@ impl<O: Outside> Core<O> {
 
     fn wake_waiting(&mut self, aggregate: u32) {
         for id in self.waiting.remove(&aggregate).unwrap_or_default() {
-            if planted::is_now(Bug::WaiterForgotten) {
-                continue;
-            }
             self.enqueue(id);
         }
     }

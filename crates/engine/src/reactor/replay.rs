@@ -21,7 +21,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use everglade_env::{BLOCK_SIZE, Completion, Nanos, Op, Outside, Page, PageRef};
-use everglade_format::planted::{self, Bug};
 use everglade_format::{CpNumber, FileId};
 use everglade_journal::{Action, End, Entry, Position, Scan};
 use everglade_target as contract;
@@ -157,14 +156,7 @@ impl<O: Outside> Core<O> {
         let mut found = Vec::new();
         let aggregate = replay.aggregate.clone();
         replay.scan.feed(&aggregate.key, pages, &mut found);
-        if planted::is(Bug::ReplayDropsLast) {
-            found.pop();
-        }
-        let again = found
-            .first()
-            .cloned()
-            .filter(|_| planted::is(Bug::ReplayedTwice));
-        replay.entries.extend(found.into_iter().chain(again));
+        replay.entries.extend(found);
         self.enqueue(id);
     }
 
@@ -173,9 +165,7 @@ impl<O: Outside> Core<O> {
         let lun = replay.luns.get(&(entry.volume, entry.file)).cloned();
         let end = entry.offset.checked_add(entry.length);
         let fits = |lun: &Arc<Lun>| end.is_some_and(|end| end <= lun.size_bytes());
-        let is_done =
-            planted::is(Bug::ReplayIgnoresPunches) && matches!(entry.action, Action::Punch);
-        let Some(lun) = lun.filter(fits).filter(|_| !is_done) else {
+        let Some(lun) = lun.filter(fits) else {
             replay.info.skipped += 1;
             return;
         };

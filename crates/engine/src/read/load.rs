@@ -13,7 +13,6 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use everglade_env::PageRef;
-use everglade_format::planted::{self, Bug};
 use everglade_format::{Damage, FileId, Layer, Pointer, Pvbn};
 use everglade_pagecache::{Key, PageCache};
 use everglade_target::Error;
@@ -392,7 +391,7 @@ impl LoadCx<'_> {
         believes: bool,
     ) -> Result<Option<PageRef>, Stop> {
         // Blocks of the aggregate itself have no vvbn, and are where they are.
-        if pointer.vvbn.0 == 0 || planted::is(Bug::RedirectMissing) {
+        if pointer.vvbn.0 == 0 {
             return Ok(None);
         }
         let redirects = self.redirects;

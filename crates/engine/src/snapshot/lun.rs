@@ -34,7 +34,6 @@ use std::sync::atomic::Ordering;
 
 use everglade_format::indirect::BlockKind;
 use everglade_format::metafile::{ACTIVE_MAP, REFCOUNTS};
-use everglade_format::planted::{self, Bug};
 use everglade_format::{
     BITS_PER_BLOCK, BLOCK_SIZE, Block, Damage, Entry, EntryKind, FileId, Header, Inode, Kind,
     Layer, SPAN, SnapshotId, Vvbn, bitmap, refcount,
@@ -434,7 +433,7 @@ pub(crate) fn swap(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId) -> Result<S
     let (inode, has_gained) = (inode.clone(), *has_gained);
     let fs = &mut site.volume.fs;
     put(fs, inode, name);
-    if has_gained && !planted::is(Bug::LunRestoreForgetsEdge) {
+    if has_gained {
         let has_room = fs.snapshots.descend_from(target);
         assert!(has_room, "the safety snapshot took over all edges but one");
     }
@@ -496,16 +495,12 @@ fn swap_some(
         for bit in bitmap::ones(&bits.gained) {
             let vvbn = block * BITS_PER_BLOCK + bit;
             if bitmap::is_set(&active, bit) {
-                if !planted::is(Bug::LunRestoreIgnoresCounts) {
-                    fs.add_reference(Vvbn(vvbn));
-                }
+                fs.add_reference(Vvbn(vvbn));
             } else if fs.adopt(vvbn) && bitmap::is_set(&alone, bit) {
                 gained += 1;
             }
         }
-        if !planted::is(Bug::LunRestoreNotCounted) {
-            fs.snapshots.add_exclusive(Node::Snapshot(target), -gained);
-        }
+        fs.snapshots.add_exclusive(Node::Snapshot(target), -gained);
     }
     Ok(())
 }

@@ -21,7 +21,6 @@
 
 use std::sync::atomic::Ordering;
 
-use everglade_format::planted::{self, Bug};
 use everglade_format::volume::VOLUME_AREA_BLOCKS;
 use everglade_format::{EntryKind, FileId, Layer, SnapshotRecord};
 use everglade_freespace::Areas;
@@ -99,7 +98,6 @@ pub(crate) fn load(
     fs.lost = record.lost;
     fs.next_file = record.next_file;
     load_file_system(&mut fs, cx, EntryKind::Lun)?;
-    fs.has_counts &= !planted::is(Bug::RestoreForgetsCounts);
     Ok(fs)
 }
 
@@ -112,16 +110,12 @@ pub(crate) fn switch(site: &mut Site<'_>, publication: &mut Publication) {
     let mut snapshots = std::mem::take(&mut volume.fs.snapshots);
     let target = snapshots.restoring.take().expect("it was prepared");
     let safety = snapshots.roots.parent.expect("a safety snapshot was taken");
-    snapshots.get_mut(safety).is_unfolded = !planted::is(Bug::UnfoldedForgotten);
+    snapshots.get_mut(safety).is_unfolded = true;
     snapshots.get_mut(target).exclusive = 0;
-    if !planted::is(Bug::RestoreForgetsParent) {
-        snapshots.roots.parent = Some(target);
-    }
+    snapshots.roots.parent = Some(target);
     snapshots.roots.exclusive = 0;
     for (id, _) in std::mem::take(&mut volume.discarding) {
-        if !planted::is(Bug::DiscardedStays) {
-            snapshots.delete(id);
-        }
+        snapshots.delete(id);
     }
     snapshots.set_changed();
     snapshots.held.clear();

@@ -52,6 +52,19 @@ const fn counter(
     }
 }
 
+const fn histogram(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric {
+        name,
+        kind: Kind::Histogram,
+        labels,
+        help,
+    }
+}
+
 const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
     Metric {
         name,
@@ -84,16 +97,15 @@ macro_rules! of_clients {
                     " requests without an error."
                 ),
             ),
-            Metric {
-                name: concat!("everglade_", $name, "_request_duration_seconds"),
-                kind: Kind::Histogram,
-                labels: &["op"],
-                help: concat!(
+            histogram(
+                concat!("everglade_", $name, "_request_duration_seconds"),
+                &["op"],
+                concat!(
                     "Time from the header of an ",
                     $title,
                     " request to its answer."
                 ),
-            },
+            ),
             counter(
                 concat!("everglade_", $name, "_requests_refused_total"),
                 &[],

@@ -1,4 +1,6 @@
-//! `planted`: each mistake of `everglade_format::planted` must be found by the simulation.
+//! `planted`: the simulation must find every planted bug (docs/design/simulation.md, "Planted
+//! bugs"). `cargo xtask planted` builds and starts this program in the copy of the workspace that
+//! has the bugs.
 //!
 //! For each there is a kind of simulation and a seed to begin with, by which it was once found; if
 //! the product has moved on, the search goes on from there until the time for one bug is up. No
@@ -10,12 +12,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use everglade_env::lock::Mutex;
-use everglade_format::planted::{Bug, plant};
+use everglade_planted::{Bug, has_bugs, plant};
 use everglade_testing::Seed;
 use everglade_testing::sim::Kind;
 
-const USAGE: &str = "usage: planted [--bug NAME] [--kind KIND [--from N]] [--search] [--seconds S]
+const USAGE: &str = "usage: planted --plans FILE [--bug NAME] [--kind KIND [--from N]] [--search] \
+[--seconds S]
 
+  --plans FILE   lines 'BUG KIND SEED': what to find and where to look first
   --bug NAME     only this one
   --kind KIND    by this kind of simulation, from seed N on, 0 by default
   --search       try all kinds of simulation from seed 0 on, and print what finds it first
@@ -23,100 +27,11 @@ const USAGE: &str = "usage: planted [--bug NAME] [--kind KIND [--from N]] [--sea
 ";
 
 /// A bug, the kind of simulation that finds it, and the first seed to try.
-type Row = (Bug, Kind, u64);
-
-/// Where to look first.
-const TABLE: &[Row] = &[
-    (Bug::FlushSkipped, Kind::Exhaustive, 0),
-    (Bug::SuperblockBeforeFlush, Kind::Exhaustive, 8),
-    (Bug::SuperblockOneCopy, Kind::Silent, 3),
-    (Bug::OldSuperblockWins, Kind::Exhaustive, 0),
-    (Bug::HealingSkipped, Kind::Cuts, 4),
-    (Bug::LabelCopyForgotten, Kind::Creation, 0),
-    (Bug::SameCpReuse, Kind::Exhaustive, 26),
-    (Bug::SafeCopyDroppedEarly, Kind::Exhaustive, 33),
-    (Bug::OverflowDrainedEarly, Kind::Long, 4),
-    (Bug::OverflowForgotten, Kind::Exhaustive, 1),
-    (Bug::PunchBeforeCommit, Kind::Exhaustive, 34),
-    (Bug::AcknowledgedBeforeCommit, Kind::Exhaustive, 26),
-    (Bug::GroupAcknowledgedEarly, Kind::Exhaustive, 2),
-    (Bug::JournalNotDurable, Kind::Exhaustive, 2),
-    (Bug::ForceUnitAccessIgnored, Kind::Exhaustive, 2),
-    (Bug::SyncAlwaysIgnored, Kind::Small, 4),
-    (Bug::FlushAnsweredAtOnce, Kind::Cuts, 0),
-    (Bug::DiscardNotLogged, Kind::Faults, 1),
-    (Bug::JournalFrozenLate, Kind::Cuts, 0),
-    (Bug::HalfReusedEarly, Kind::Long, 5),
-    (Bug::TornTailAccepted, Kind::Cuts, 3),
-    (Bug::StaleRecordAccepted, Kind::Faults, 0),
-    (Bug::StrangersIgnored, Kind::Cuts, 354),
-    (Bug::ReplayedTwice, Kind::Cuts, 0),
-    (Bug::ReplayDropsLast, Kind::Exhaustive, 2),
-    (Bug::ReplayIgnoresPunches, Kind::Cuts, 1),
-    (Bug::ContextWrong, Kind::Exhaustive, 1),
-    (Bug::ContainerSlotWrong, Kind::Exhaustive, 1),
-    (Bug::CountersOff, Kind::Exhaustive, 1),
-    (Bug::AdmissionIgnored, Kind::Exhaustive, 0),
-    (Bug::GrowthLost, Kind::Exhaustive, 27),
-    (Bug::HiddenEntryLost, Kind::Exhaustive, 24),
-    // The only letter of its sequence.
-    (Bug::RenameForgotten, Kind::Histories, 48),
-    (Bug::NotesForgotten, Kind::Snapshots, 0),
-    (Bug::DeletedFileLeaks, Kind::Exhaustive, 25),
-    (Bug::FreezeLosesOverlay, Kind::Exhaustive, 1),
-    (Bug::FreezeSkipsStripe, Kind::Cuts, 0),
-    (Bug::FrozenNotRead, Kind::Cuts, 0),
-    (Bug::StalePointerAccepted, Kind::Exhaustive, 71),
-    (Bug::TagNotChecked, Kind::Silent, 0),
-    (Bug::LostWithoutReason, Kind::Cuts, 0),
-    (Bug::MendedByHalf, Kind::Corrupted, 882),
-    (Bug::RepairForgetsRest, Kind::Corrupted, 90),
-    (Bug::EdgesDiscarded, Kind::Cuts, 0),
-    (Bug::DiscardSeenInParts, Kind::Cuts, 110),
-    (Bug::ChangeAnsweredEarly, Kind::Exhaustive, 21),
-    (Bug::PartLosesRest, Kind::Cuts, 0),
-    (Bug::WaiterForgotten, Kind::Exhaustive, 11),
-    (Bug::WriteForgotten, Kind::Exhaustive, 1),
-    (Bug::FoldSkipped, Kind::Moments, 0),
-    (Bug::SummaryIgnored, Kind::Moments, 0),
-    (Bug::FreedThoughHeld, Kind::Moments, 0),
-    (Bug::ScanCursorAhead, Kind::Moments, 1),
-    (Bug::SnapmapReleasedEarly, Kind::Moments, 0),
-    (Bug::GhostDropped, Kind::Moments, 2),
-    (Bug::ExclusiveNotCounted, Kind::Moments, 0),
-    (Bug::UnfoldedForgotten, Kind::Moments, 0),
-    (Bug::RestoreForgetsParent, Kind::Moments, 1),
-    (Bug::DiscardedStays, Kind::Snapshots, 0),
-    (Bug::ChangesForgetEnd, Kind::Snapshots, 30),
-    (Bug::ChangesSkipOverlays, Kind::Snapshots, 13),
-    (Bug::PauseMissing, Kind::Moments, 0),
-    (Bug::RestoreShowsOldRoots, Kind::Moments, 0),
-    (Bug::HoldIgnored, Kind::Moments, 1),
-    (Bug::RecordSlotReused, Kind::Moments, 0),
-    (Bug::ImageShowsOverlays, Kind::Moments, 0),
-    (Bug::HeldNotRefreshed, Kind::Moments, 0),
-    (Bug::SharedSubtreeSkipped, Kind::Moments, 49),
-    (Bug::OwnedStaysInSummary, Kind::Moments, 1),
-    (Bug::BaseNotLocked, Kind::Clonings, 25),
-    (Bug::CloneForgetsBase, Kind::Moments, 0),
-    (Bug::SplitCursorAhead, Kind::Clonings, 2),
-    (Bug::SplitLetsGoEarly, Kind::Clonings, 2),
-    (Bug::SplitLeavesHoles, Kind::Clonings, 2),
-    (Bug::RedirectMissing, Kind::Moments, 0),
-    (Bug::LunRestoreForgetsEdge, Kind::Moments, 0),
-    (Bug::LunRestoreNotCounted, Kind::Moments, 0),
-    (Bug::VictimNotFolded, Kind::Snapshots, 8),
-    (Bug::SurvivorForgotten, Kind::Moments, 0),
-    (Bug::CountNotTaken, Kind::Moments, 1),
-    (Bug::FreedAtFirst, Kind::Moments, 1),
-    (Bug::RestoreForgetsCounts, Kind::Moments, 1),
-    (Bug::LunRestoreIgnoresCounts, Kind::Moments, 1),
-    (Bug::CloneSourceReleased, Kind::Snapshots, 8),
-    (Bug::LunCloneForgetsEdge, Kind::Snapshots, 52),
-    (Bug::LunCloneCursorAhead, Kind::Snapshots, 1),
-    (Bug::ReadOnlyForgetsFrozen, Kind::Faults, 8),
-    (Bug::ReadOnlyFlushAnswered, Kind::Faults, 1),
-];
+struct Row {
+    name: String,
+    kind: Kind,
+    seed: u64,
+}
 
 /// What came of a hunt.
 struct Found {
@@ -130,39 +45,82 @@ struct Found {
 /// The last panic, for the table.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-fn main() -> ExitCode {
-    let (mut only, mut kind, mut search) = (None, None, false);
-    let (mut seconds, mut from) = (60, 0);
-    let mut arguments = std::env::args().skip(1);
-    while let Some(option) = arguments.next() {
-        match (option.as_str(), option.as_str() != "--search") {
-            ("--search", _) => search = true,
-            (name @ ("--bug" | "--kind" | "--from" | "--seconds"), _) => {
-                let Some(value) = arguments.next() else {
-                    eprint!("planted: {name} needs a value\n{USAGE}");
-                    return ExitCode::from(2);
-                };
-                match (name, value.parse()) {
-                    ("--bug", _) => only = Some(value),
-                    ("--kind", _) if Kind::named(&value).is_some() => kind = Kind::named(&value),
-                    ("--kind", _) => {
-                        eprint!("planted: there is no kind {value}\n{USAGE}");
-                        return ExitCode::from(2);
-                    }
-                    ("--from", Ok(number)) => from = number,
-                    (_, Ok(number)) => seconds = number,
-                    _ => {
-                        eprint!("planted: {name}: not a number\n{USAGE}");
-                        return ExitCode::from(2);
-                    }
-                }
+/// The command line.
+struct Options {
+    plans: Vec<Row>,
+    search: bool,
+    limit: Duration,
+}
+
+impl Options {
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
+        let (mut plans, mut only, mut kind, mut search) = (None, None, None, false);
+        let (mut seconds, mut from) = (60, 0);
+        while let Some(option) = words.next() {
+            if option == "--search" {
+                search = true;
+                continue;
             }
-            _ => {
-                eprint!("planted: what is {option}?\n{USAGE}");
-                return ExitCode::from(2);
+            let value = words.next().ok_or(format!("{option} needs a value"));
+            let number = |value: &str| {
+                let number = value.parse::<u64>();
+                number.map_err(|_| format!("{option}: '{value}' is not a number"))
+            };
+            match option.as_str() {
+                "--plans" => plans = Some(read_plans(&value?)?),
+                "--bug" => only = Some(value?),
+                "--kind" => kind = Some(kind_named(&value?)?),
+                "--from" => from = number(&value?)?,
+                "--seconds" => seconds = number(&value?)?,
+                _ => return Err(format!("what is {option}?")),
             }
         }
+        let mut plans: Vec<Row> = plans.ok_or("--plans is missing")?;
+        plans.retain(|row| only.as_ref().is_none_or(|name| row.name == *name));
+        if plans.is_empty() {
+            return Err("there is no such bug".to_owned());
+        }
+        if let Some(kind) = kind {
+            let rows = plans.iter_mut();
+            rows.for_each(|row| (row.kind, row.seed) = (kind, from));
+        }
+        Ok(Options {
+            plans,
+            search,
+            limit: Duration::from_secs(seconds),
+        })
     }
+}
+
+fn read_plans(path: &str) -> Result<Vec<Row>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let row = |line: &str| match line.split(' ').collect::<Vec<_>>()[..] {
+        [name, kind, seed] => Ok(Row {
+            name: name.to_owned(),
+            kind: kind_named(kind)?,
+            seed: seed.parse().map_err(|_| format!("{path}: '{line}'"))?,
+        }),
+        _ => Err(format!("{path}: '{line}'")),
+    };
+    text.lines().map(row).collect()
+}
+
+fn kind_named(name: &str) -> Result<Kind, String> {
+    Kind::named(name).ok_or(format!("there is no kind {name}"))
+}
+
+fn main() -> ExitCode {
+    if !has_bugs() {
+        eprintln!("planted: this program was built without bugs; use 'cargo xtask planted'");
+        return ExitCode::from(2);
+    }
+    let options = match Options::read(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(problem) => {
+            eprint!("planted: {problem}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
     // A failed assertion is a way of being found; it goes into the table instead of onto the
     // terminal.
     std::panic::set_hook(Box::new(|panic| {
@@ -172,52 +130,36 @@ fn main() -> ExitCode {
         let text = panic.payload_as_str().unwrap_or("");
         *PANIC.lock() = Some(format!("{place}: {text}"));
     }));
-    let limit = Duration::from_secs(seconds);
-    let wanted = |bug: &&Bug| only.as_ref().is_none_or(|name| format!("{bug:?}") == *name);
-    let bugs: Vec<Bug> = Bug::ALL.iter().filter(wanted).copied().collect();
-    if bugs.is_empty() {
-        eprint!("planted: there is no such bug\n{USAGE}");
-        return ExitCode::from(2);
-    }
-    if search {
-        bugs.into_iter().for_each(|bug| search_for(bug, limit));
+    if options.search {
+        let plans = options.plans.iter();
+        plans.for_each(|row| search_for(&row.name, options.limit));
         return ExitCode::SUCCESS;
     }
-    prove(&bugs, kind.map(|kind| (kind, from)), limit)
+    prove(&options.plans, options.limit)
 }
 
 /// Every bug is found by its row, and its seed passes without it.
-fn prove(bugs: &[Bug], by: Option<(Kind, u64)>, limit: Duration) -> ExitCode {
+fn prove(plans: &[Row], limit: Duration) -> ExitCode {
     println!(
         "{:<26} {:<11} {:>19} {:>5} {:>7}  found by",
         "bug", "kind", "seed", "seeds", "seconds"
     );
     let (mut passed, mut failed) = (0, 0);
-    for bug in bugs {
-        let Some((_, kind, seed)) = TABLE.iter().find(|(known, ..)| known == bug) else {
-            println!("{:<26} has no row", format!("{bug:?}"));
-            failed += 1;
-            continue;
-        };
-        let (kind, seed) = match &by {
-            Some((kind, from)) => (kind, from),
-            None => (kind, seed),
-        };
+    for Row { name, kind, seed } in plans {
         plant(None);
         if let Err(failure) = kind.run(Seed(*seed), 0) {
             println!(
-                "{bug:?}: seed {seed} of kind {} fails without it: {failure}",
+                "{name}: seed {seed} of kind {} fails without it: {failure}",
                 kind.name()
             );
             failed += 1;
             continue;
         }
-        match hunt(*bug, *kind, *seed, limit) {
+        match hunt(Bug::named(name), *kind, *seed, limit) {
             Some(found) => {
                 passed += 1;
                 println!(
-                    "{:<26} {:<11} {:>19} {:>5} {:>7.2}  {}",
-                    format!("{bug:?}"),
+                    "{name:<26} {:<11} {:>19} {:>5} {:>7.2}  {}",
                     kind.name(),
                     found.seed,
                     found.seeds,
@@ -228,8 +170,7 @@ fn prove(bugs: &[Bug], by: Option<(Kind, u64)>, limit: Duration) -> ExitCode {
             None => {
                 failed += 1;
                 println!(
-                    "{:<26} {:<11} was not found in {} s",
-                    format!("{bug:?}"),
+                    "{name:<26} {:<11} was not found in {} s",
                     kind.name(),
                     limit.as_secs()
                 );
@@ -244,7 +185,8 @@ fn prove(bugs: &[Bug], by: Option<(Kind, u64)>, limit: Duration) -> ExitCode {
     }
 }
 
-fn search_for(bug: Bug, limit: Duration) {
+fn search_for(name: &str, limit: Duration) {
+    let bug = Bug::named(name);
     let kinds = [
         Kind::Exhaustive,
         Kind::Cuts,
@@ -271,7 +213,7 @@ fn search_for(bug: Bug, limit: Duration) {
         plant(None);
         let time = begin.elapsed();
         println!(
-            "  {bug:?} {} seed {} after {} seeds, alone {:.2} s: {} | {}",
+            "  {name} {} seed {} after {} seeds, alone {:.2} s: {} | {}",
             kind.name(),
             found.seed,
             found.seeds,
@@ -299,8 +241,10 @@ fn search_for(bug: Bug, limit: Duration) {
         }
     }
     match best {
-        Some((kind, found)) => println!("    (Bug::{bug:?}, Kind::{kind:?}, {}),", found.seed),
-        None => println!("    // {bug:?} was not found"),
+        Some((kind, found)) => {
+            println!("{name}: found by: {} from seed {}", kind.name(), found.seed)
+        }
+        None => println!("{name}: was not found"),
     }
 }
 

@@ -5,8 +5,8 @@
 //! two it has a moment to misbehave in: nothing it acknowledges as durable then can be. By turns
 //! the device loses all unflushed writes, and an arbitrary part of them.
 //!
-//! With the switch `EVERGLADE_PLANTED=flush-skipped`, which only builds with the feature `planted`
-//! know, this run must fail: [`Cuts::planted`] sets it for every server after the one that made the
+//! If `cargo xtask planted` built the server, and `EVERGLADE_PLANTED` names one of its bugs, this
+//! run must fail. [`Cuts::planted`] sets the variable for every server after the one that made the
 //! aggregate.
 
 use std::time::{Duration, Instant};

@@ -13,7 +13,6 @@ mod lives;
 mod lun_clones;
 mod lun_restores;
 mod notes;
-#[cfg(feature = "planted")]
 mod redirect;
 mod renaming;
 mod resizing;

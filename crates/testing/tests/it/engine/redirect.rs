@@ -2,19 +2,15 @@
 //! wrong is.
 //!
 //! A volume was split, what it was cloned from is gone, and others write where that was: so each of
-//! its pointers names a block that holds something else. Only with the feature `planted`, since it
-//! takes a mistake to switch the redirect off:
-//!
-//! ```text
-//! cargo test -p everglade-testing --features planted --test it -- redirect
-//! ```
+//! its pointers names a block that holds something else. It takes a planted bug to switch the
+//! redirect off, so the second test runs in `cargo xtask planted`.
 //!
 //! What happens where the redirect finds something else than it should (another block, another tag,
-//! a hole) is in `check/tests/it/corruption.rs`, without that feature.
+//! a hole) is in `check/tests/it/corruption.rs`.
 
 use everglade_engine::SplitState;
 use everglade_engine::admin::Change;
-use everglade_format::planted::{Bug, plant};
+use everglade_planted::{Bug, plant};
 use everglade_target::{Op, Reply};
 use everglade_testing::workload::contents;
 
@@ -50,8 +46,14 @@ fn read_all(rig: &mut Rig) -> Ended {
     ended
 }
 
-#[test]
-fn without_the_redirect_a_stale_pointer_is_an_error_and_never_other_data() {
+const ALL: Ended = Ended {
+    right: COUNT,
+    errors: 0,
+    wrong: 0,
+};
+
+/// A clone `c` whose pointers are all stale, and nothing of it in memory.
+fn stale() -> Rig {
     let mut rig = Rig::new();
     rig.write("v/l", 0, COUNT, 1_000);
     rig.snapshot("v", "s");
@@ -76,20 +78,26 @@ fn without_the_redirect_a_stale_pointer_is_an_error_and_never_other_data() {
         rig.change(lun).expect("a new name");
         rig.write(&format!("{name}/l"), 0, 4 * BLOCKS, 90_000);
     }
-    let all = Ended {
-        right: COUNT,
-        ..Ended::default()
-    };
-    let mut rig = rig.restart();
-    assert_eq!(read_all(&mut rig), all);
+    rig.restart()
+}
+
+#[test]
+fn with_the_redirect_everything_is_read_through_stale_pointers() {
+    let mut rig = stale();
+    assert_eq!(read_all(&mut rig), ALL);
     assert!(rig.stale_reads() > 0, "its pointers are stale");
-    let mut rig = rig.restart();
-    plant(Some(Bug::RedirectMissing));
+}
+
+#[test]
+#[ignore = "it plants a bug: cargo xtask planted"]
+fn without_the_redirect_a_stale_pointer_is_an_error_and_never_other_data() {
+    let mut rig = stale();
+    plant(Some(Bug::named("RedirectMissing")));
     let without = read_all(&mut rig);
     plant(None);
     assert_eq!(without.wrong, 0, "{without:?}");
     assert!(without.errors > 0, "{without:?}");
     // And it was nothing but the redirect.
     let mut rig = rig.restart();
-    assert_eq!(read_all(&mut rig), all);
+    assert_eq!(read_all(&mut rig), ALL);
 }
