@@ -21,9 +21,10 @@
 //! 1. Bytes are interpreted in the order received; a payload byte is copied at most once, and not
 //!    at all when its slice was already under way when it was received.
 //! 2. Memory is bounded by [`Settings`] and by what sessions of a table have together
-//!    (`everglade_target::sessions::memory`): staging, payload in flight, requests in flight (a request counts until the
-//!    last byte of its reply was sent). At a bound the session stops reading (*stalls*) and goes on
-//!    when something was completed or sent, or when it is its turn (`Session::resume`).
+//!    (`everglade_target::sessions::memory`): staging, payload in flight, requests in flight (a
+//!    request counts until the last byte of its reply was sent). At a bound the session stops
+//!    reading (*stalls*) and goes on when something was completed or sent, or when it is its turn
+//!    (`Session::resume`).
 //! 3. While options are haggled, the next option is not looked at before all replies were sent.
 //! 4. A simple reply carries its error in front of its data, so the reply of a read is queued when
 //!    all its slices are known to be good; chunks are queued as slices finish. Replies end in the

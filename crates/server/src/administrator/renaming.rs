@@ -5,8 +5,8 @@
 //! 1. An aggregate: `state.toml` first, then the pool. If the daemon ends between, the next start
 //!    finds that the two differ, and takes the name of the pool ([`follow`]).
 //! 2. A volume: the book says what is to be, then the pool, then the book ([`Schedule::rename`]).
-//! 3. Nobody gets access by it: an export that an allow-list restricts is not renamed to one that is
-//!    for others, nor cloned. That holds for snapshots too, whose new names make others of the
+//! 3. Nobody gets access by it: an export that an allow-list restricts is not renamed to one that
+//!    is for others, nor cloned. That holds for snapshots too, whose new names make others of the
 //!    exports of their LUNs.
 //! 4. The folder of an aggregate in the data directory keeps the name it was made with: its files
 //!    are open.

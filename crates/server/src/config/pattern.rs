@@ -9,8 +9,8 @@
 //!
 //! An export that no line is about is for all, so a pattern that can never fit opens what it was to
 //! close. Every part of a pattern must therefore be what a name can be; anything else refuses the
-//! start. A pattern that could fit and fits nothing that exists is a warning (`administrator::patterns`),
-//! because the LUN may be made later.
+//! start. A pattern that could fit and fits nothing that exists is a warning
+//! (`administrator::patterns`), because the LUN may be made later.
 
 use std::fmt;
 use std::str::FromStr;
