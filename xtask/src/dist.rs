@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! program built ─▶ staged below target/dist/root ─▶ dpkg-deb ─▶ target/dist/*.deb
-//!                                                         └─▶ installed, run, removed in a scratch root
+//!                                 installed, run, removed in a scratch root ◀─┘
 //! ```
 //!
 //! The scratch root is a folder: dpkg's scripts honour `DPKG_ROOT`, so neither a container nor

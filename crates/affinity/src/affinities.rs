@@ -12,16 +12,16 @@
 //! (`queues.rs`). A single leaf (Stripe, Range) is entered and left without it:
 //!
 //! ```text
-//! enter(r, leaf)   publish:  published[r] ← leaf      only r writes it; skipped when it is there already
-//!                  look:     every ancestor's word is free                       (lines shared by readers)
-//!                  take:     leaf.word: free → r                     (a line nobody else wants, normally)
+//! enter(r, leaf)   publish:   published[r] ← leaf         only r writes it; skipped if it is there
+//!                  look:      every ancestor's word is free           (lines shared by readers)
+//!                  take:      leaf.word: free → r             (a line that only r normally uses)
 //! leave(r, leaf)   give back: leaf.word: r → free
 //!
 //! enter(coarse)    lock
-//!                  close:    word ← contended                                      (the closing flag)
-//!                  check:    no recorded permit and no earlier ticket conflicts
-//!                  scan:     for every r with published[r] = leaf below: leaf.word ← contended, and if
-//!                            it is owned by r, then r is inside
+//!                  close:     word ← contended                               (the closing flag)
+//!                  check:     no recorded permit and no earlier ticket conflicts
+//!                  scan:      for every r with published[r] = a leaf below:
+//!                             leaf.word ← contended; if r owned it, then r is inside
 //!                  hold or queue; unlock
 //! ```
 //!

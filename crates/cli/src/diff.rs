@@ -172,9 +172,9 @@ impl Printer<'_> {
     fn beginning(&self, answer: &SnapshotChanges) -> String {
         if self.output.is_json() {
             let head = json!({
-                "schema_version": SCHEMA_VERSION, "volume": answer.volume, "snapshot": answer.snapshot,
-                "until": answer.until, "lun": answer.lun, "lun_bytes": answer.lun_bytes,
-                "offset": answer.offset,
+                "schema_version": SCHEMA_VERSION, "volume": answer.volume,
+                "snapshot": answer.snapshot, "until": answer.until, "lun": answer.lun,
+                "lun_bytes": answer.lun_bytes, "offset": answer.offset,
             });
             return format!("{{\n  {},\n  \"changes\": [", inside(&head));
         }

@@ -510,7 +510,12 @@ pub struct HistoryShow {
 #[derive(Debug, Args)]
 pub struct Top {
     /// Seconds between two updates
-    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
     pub interval: u64,
 
     /// Stop after this many updates [default: never]

@@ -155,8 +155,10 @@ mod tests {
                 if full { clear(&mut block, bit); } else { set(&mut block, bit); }
             }
             let to = (from + length).min(BITS_PER_BLOCK);
-            prop_assert_eq!(count(&block, from, to), (from..to).filter(|b| is_set(&block, *b)).count() as u64);
-            prop_assert_eq!(first_clear(&block, from, to), (from..to).find(|b| !is_set(&block, *b)));
+            let counted = (from..to).filter(|bit| is_set(&block, *bit)).count() as u64;
+            prop_assert_eq!(count(&block, from, to), counted);
+            let found = (from..to).find(|bit| !is_set(&block, *bit));
+            prop_assert_eq!(first_clear(&block, from, to), found);
             prop_assert!(ones(&block).eq((0..BITS_PER_BLOCK).filter(|bit| is_set(&block, *bit))));
             let mut kept = block;
             keep_range(&mut kept, from, to);

@@ -4,8 +4,7 @@
 //! | --- | --- | --- |
 //! | 0 | 4 | file id (0 in a free slot, which is all zero) |
 //! | 4 | 1 | kind ([`Kind`]) |
-//! | 5 | 1 | flags: bit 0 = data in the inode; bit 1 = cut short: the tree may have blocks beyond the end, which are
-//! being freed (LUNs only) |
+//! | 5 | 1 | flags: bit 0 = data in the inode; bit 1 = cut short (LUNs only): the tree may have blocks beyond the end, which are being freed |
 //! | 6 | 1 | levels: 0 = the root pointer is the only leaf, n = it points at an indirect block of level n |
 //! | 7 | 1 | zero |
 //! | 8 | 8 | size in bytes |

@@ -3,7 +3,8 @@
 //! ```text
 //! between records ──header that continues──▶ in a record ──last page──▶ between records
 //!        │                                       │
-//!        └── anything else, wrong page: this half's chain ends ──▶ the other half, once ──▶ finished
+//!        └── anything else, or a wrong page: this half's chain ends
+//!                  └──▶ the other half, once ──▶ finished
 //! ```
 //!
 //! The caller reads what [`Scan::wants`] and feeds it; pages become parts of entries without a

@@ -5,6 +5,7 @@
 //! build output. To add one: a file here, a line in [`CHECKS`].
 
 mod citations;
+mod columns;
 mod dependencies;
 mod folders;
 mod headers;
@@ -18,12 +19,15 @@ mod size;
 
 use std::fmt;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::step::{begin, end};
 use crate::tally::Tally;
 use crate::{Usage, place};
+
+/// A script without an extension.
+const CI: &str = ".ci/run";
 
 /// A text file of the repository.
 struct Source {
@@ -76,7 +80,7 @@ impl Source {
 /// A check.
 type Check = fn(&[Source]) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 11] = [
     ("tidy: citations lead somewhere", citations::check),
     ("tidy: crate table respected", dependencies::check),
     ("tidy: no room imports a higher one", folders::check),
@@ -87,6 +91,7 @@ const CHECKS: [(&str, Check); 10] = [
     ("tidy: names say something", names::check),
     ("tidy: the outside comes in through env", outside::check),
     ("tidy: files are short", size::check),
+    ("tidy: lines are short", columns::check),
 ];
 
 /// The verb.
@@ -122,7 +127,11 @@ fn sources() -> Vec<Source> {
         let extension = path
             .extension()
             .map(|text| text.to_string_lossy().into_owned());
-        matches!(extension.as_deref(), Some("rs" | "md" | "toml"))
+        let is_known = matches!(
+            extension.as_deref(),
+            Some("rs" | "md" | "toml" | "sh" | "yml")
+        );
+        is_known || path == Path::new(CI)
     };
     let read = |path: PathBuf| {
         let text = fs::read_to_string(root.join(&path)).ok()?;

@@ -266,11 +266,11 @@ fn responses(route: &Route) -> Value {
         responses.insert(status.to_string(), response);
     }
     if route.is_change() {
-        let schema = reference("Remembered");
-        responses.insert(
-            "208".to_owned(),
-            json!({"description": description(208), "content": {"application/json": {"schema": schema}}}),
-        );
+        let remembered = json!({
+            "description": description(208),
+            "content": {"application/json": {"schema": reference("Remembered")}},
+        });
+        responses.insert("208".to_owned(), remembered);
     }
     let problem = json!({
         "description": "A problem; its code says which.",

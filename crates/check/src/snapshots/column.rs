@@ -180,12 +180,16 @@ mod tests {
             let held: Vec<Box<Block>> = stations.iter().map(Station::held).collect();
             let (shared, apart) = (shared(&stations, &held), apart(&stations, &held));
             for bit in 0..64 {
-                let holders: Vec<usize> = (0..plain.len()).filter(|at| holds(&plain, *at, bit) == Some(true)).collect();
+                let has = |at: &usize| holds(&plain, *at, bit) == Some(true);
+                let holders: Vec<usize> = (0..plain.len()).filter(has).collect();
                 prop_assert_eq!(bitmap::is_set(&shared, bit), holders.len() > 1, "bit {}", bit);
-                let is_apart = holders.first().is_some_and(|first| reached(&plain, bit, *first) < holders.len());
+                let is_apart = holders
+                    .first()
+                    .is_some_and(|first| reached(&plain, bit, *first) < holders.len());
                 prop_assert_eq!(bitmap::is_set(&apart, bit), is_apart, "bit {}", bit);
             }
-            prop_assert_eq!(bitmap::count(&shared, 64, BITS_PER_BLOCK) + bitmap::count(&apart, 64, BITS_PER_BLOCK), 0);
+            let beyond = |map| bitmap::count(map, 64, BITS_PER_BLOCK);
+            prop_assert_eq!(beyond(&shared) + beyond(&apart), 0);
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Snapshots of a volume, and what they mean for its blocks.
 //!
 //! ```text
-//! superblock ─▶ table ─▶ records, history ─▶ one image after the other, by difference   (image, pair)
-//!                                         └▶ per map block: all maps side by side        (holders, column)
+//! superblock ─▶ table ─▶ records, history
+//!   ├▶ one image after the other, by difference     (image, pair)
+//!   └▶ for each map block, all maps side by side    (holders, column)
 //! ```
 //!
 //! **Holders.** A vvbn is *held* by the active image if its map has the bit, and by a snapshot if

@@ -5,9 +5,10 @@
 //! background, a little in each consistency point, and nothing of it is seen before all is done.
 //!
 //! ```text
-//! freeze:  a snapshot of the volume ─┐
-//!          (or one that exists)      ├─▶ step … step ─▶ the name moves from the hidden namespace to the directory
-//!          a hidden file ────────────┘        └──cancel, failure──▶ the hidden file is a deleted one like others
+//! freeze:  a snapshot of the volume,
+//!          or one that exists ─┐
+//!          a hidden file ──────┴─▶ step … step ─▶ the file's name moves to the directory
+//!                                       └──cancel, failure──▶ the file is reclaimed as deleted
 //! ```
 //!
 //! **The source does not change under the walk**, because it is a snapshot. One that is taken for

@@ -304,12 +304,17 @@ mod tests {
         /// cleared summary bits are those that looking at everybody would give.
         #[test]
         fn counts_and_cleared_bits_agree_with_brute_force(
-            steps in proptest::collection::vec((0..10u8, any::<u64>(), any::<u64>(), 0..64u64), 1..40),
+            steps in proptest::collection::vec(
+                (0..10u8, any::<u64>(), any::<u64>(), 0..64u64),
+                1..40,
+            ),
         ) {
             let mut plain = Plain::default();
             for (kind, one, other, split) in steps {
                 let live: Vec<SnapshotId> = plain.live().into_iter().map(|(id, _)| id).collect();
-                let pick = |seed: u64| live[usize::try_from(seed % live.len() as u64).expect("below the length")];
+                let pick = |seed: u64| {
+                    live[usize::try_from(seed % live.len() as u64).expect("below the length")]
+                };
                 match kind {
                     0..4 => plain.change(one & other, !one & other),
                     4..7 => plain.create(),
@@ -317,11 +322,15 @@ mod tests {
                         // A few, or about half of all.
                         let mut victims = vec![pick(one), pick(other), pick(split)];
                         if kind == 8 {
-                            victims.extend(live.iter().copied().filter(|id| other >> (id.0 % 64) & 1 == 1));
+                            let is_chosen = |id: &SnapshotId| other >> (id.0 % 64) & 1 == 1;
+                            victims.extend(live.iter().copied().filter(is_chosen));
                         }
                         victims.sort_unstable();
                         victims.dedup();
-                        let way = |bit: u64| if one >> bit & 1 == 0 { Way::Subtraction } else { Way::Addition };
+                        let way = |bit: u64| match one >> bit & 1 {
+                            0 => Way::Subtraction,
+                            _ => Way::Addition,
+                        };
                         let before = plain.held();
                         let cleared = plain.delete(&victims, split, [way(0), way(1)]);
                         prop_assert_eq!(cleared, before & !plain.held());
@@ -332,7 +341,8 @@ mod tests {
                 let counted = plain.brute_force();
                 if !plain.live().is_empty() {
                     for (node, blocks) in counted {
-                        prop_assert_eq!(plain.exclusive.get(&node).copied().unwrap_or_default(), blocks, "{:?}", node);
+                        let exclusive = plain.exclusive.get(&node).copied().unwrap_or_default();
+                        prop_assert_eq!(exclusive, blocks, "{:?}", node);
                     }
                 } else {
                     plain.exclusive.insert(Node::Active, i64::from(plain.active.count_ones()));

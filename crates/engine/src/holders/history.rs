@@ -296,8 +296,11 @@ mod tests {
             let mut holders: BTreeSet<Node> = BTreeSet::new();
             let mut active = Line::default();
             for event in events {
-                let live: Vec<SnapshotId> = lines.keys().copied().filter(|id| !ghosts.contains(id)).collect();
-                let create = |holders: &mut BTreeSet<Node>, lines: &mut BTreeMap<_, _>, active: &mut Line| {
+                let is_live = |id: &SnapshotId| !ghosts.contains(id);
+                let live: Vec<SnapshotId> = lines.keys().copied().filter(is_live).collect();
+                let create = |holders: &mut BTreeSet<Node>,
+                              lines: &mut BTreeMap<_, _>,
+                              active: &mut Line| {
                     let new = id(u32::try_from(lines.len()).expect("a few") + 1);
                     if holders.contains(&Node::Active) { holders.insert(Node::Snapshot(new)); }
                     lines.insert(new, std::mem::take(active));
@@ -320,29 +323,37 @@ mod tests {
                             Event::Restore(_) => active.parent = Some(target),
                             _ => active.add(target),
                         }
-                        if holders.contains(&Node::Snapshot(target)) { holders.insert(Node::Active); }
-                        else { holders.remove(&Node::Active); }
+                        if holders.contains(&Node::Snapshot(target)) {
+                            holders.insert(Node::Active);
+                        } else {
+                            holders.remove(&Node::Active);
+                        }
                     }
                     Event::Gain(which) if !live.is_empty() => {
                         let source = live[which % live.len()];
                         active.add(source);
-                        if holders.contains(&Node::Snapshot(source)) { holders.insert(Node::Active); }
+                        if holders.contains(&Node::Snapshot(source)) {
+                            holders.insert(Node::Active);
+                        }
                     }
                     _ => {}
                 }
                 let history = of(&lines, &ghosts, &active);
                 for holder in &holders {
-                    let snapshots = holders.iter().filter(|it| **it != Node::Active && *it != holder).count();
+                    let is_other = |it: &&Node| **it != Node::Active && *it != holder;
+                    let snapshots = holders.iter().filter(is_other).count();
                     let near = history.neighbours(*holder);
                     let near = near.iter().any(|n| *n != Node::Active && holders.contains(n));
                     prop_assert!(snapshots == 0 || near, "{holders:?} in {history:?}");
                 }
                 // Without the ghosts that it does not need, the history has the same neighbours.
-                let (mut few, mut rest, mut below) = (lines.clone(), ghosts.clone(), active.clone());
+                let (mut few, mut rest) = (lines.clone(), ghosts.clone());
+                let mut below = active.clone();
                 prune(&mut few, &mut rest, &mut below);
                 let smaller = of(&few, &rest, &below);
                 let all = lines.keys().map(|id| Node::Snapshot(*id)).chain([Node::Active]);
-                for node in all.filter(|node| !matches!(node, Node::Snapshot(id) if ghosts.contains(id))) {
+                for node in all {
+                    if matches!(node, Node::Snapshot(id) if ghosts.contains(&id)) { continue; }
                     prop_assert_eq!(history.neighbours(node), smaller.neighbours(node));
                 }
             }

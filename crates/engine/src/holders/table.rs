@@ -1,7 +1,8 @@
 //! A volume's snapshots in memory, their records written by the consistency point.
 //!
 //! ```text
-//! (freeze) ──create──▶ created ──image sealed──▶ live ──delete──▶ deleting ──scan──▶ gone ──not needed──▶ (no record)
+//! (freeze) ──create──▶ created ──image sealed──▶ live ──delete──▶ deleting
+//! deleting ──scan──▶ gone ──not needed──▶ (no record)
 //! ```
 //!
 //! 1. What was created in a freeze has no record until the consistency point knows its image; until

@@ -1,14 +1,14 @@
 //! Device writes of a consistency point: collected, sorted into runs, bounded in memory.
 //!
 //! ```text
-//! push ─▶ collected ─▶ a batch, sorted into runs ─▶ queued ─▶ under way: what the device share has room for
+//! push ─▶ collected ─▶ a batch, sorted into runs ─▶ queued ─▶ under way, within the device share
 //! ```
 //!
 //! 1. Nothing is reported done before every write submitted here has completed.
 //! 2. The first failure is remembered and fails the consistency point (docs/design/design.md §5).
-//! 3. Beyond the share is under way at most one operation. What is queued goes on when another
-//!    completes, without waiting for the next step; so a share smaller than a batch is kept too,
-//!    and clients' reads wait behind no more.
+//! 3. At most one write may exceed the device share. A queued write is submitted when another one
+//!    completes, without waiting for the next step. So a share smaller than a batch is kept, too,
+//!    and a client's read waits behind no more than the share.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,10 @@
-//! Mending: a damaged block of metadata is derived again from the blocks that agree with it, while
-//! somebody waits for it.
+//! Mending: a damaged block of metadata is derived again from the blocks that agree with it. The
+//! step of a consistency point, or the mount, that needs the block waits meanwhile.
 //!
 //! ```text
-//! a step of a consistency point, or a mount, stops: Damaged ──▶ derived, in many steps ──▶ written where it was ──▶ the step
-//!                                     └── it cannot be ──▶ the step fails as it did                     runs again
+//! a step, or a mount, stops: Damaged ──▶ derived, in many steps
+//!   ├──▶ written in its place ──▶ the step runs again
+//!   └──▶ it cannot be derived ──▶ the step fails with its error
 //! ```
 //!
 //! | block | derived from | file |

@@ -1,8 +1,9 @@
 //! The journal of an aggregate, as its reactors share it (C-01, C-02, docs/design/design.md §5).
 //!
 //! ```text
-//! modify phase, in a stripe ─▶ queue ─▶ group ─▶ device ─▶ durable ─▶ whoever waits
-//!                                ▲ the first who needs durability leads; others ride in the next group
+//! modify phase, in a stripe ─▶ queue ─▶ group ─▶ device ─▶ durable ─▶ the clients that wait
+//!                                         ▲ the first client that needs durability leads;
+//!                                           later ones wait for the next group
 //! ```
 //!
 //! 1. An operation takes its sequence number inside its stripes, so operations that touch the same

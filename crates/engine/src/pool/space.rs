@@ -15,7 +15,8 @@
 //! beside the reserve, they may stand in for it:
 //!
 //! ```text
-//! limit = max(reserve ÷ METADATA_FACTOR, beyond ÷ (METADATA_FACTOR + 2)), at most what memory allows
+//! limit = max(reserve ÷ METADATA_FACTOR, beyond ÷ (METADATA_FACTOR + 2))
+//!         and at most what memory allows
 //! ```
 //!
 //! A page that is dirty has taken one block of `beyond` as its charge; those of the running

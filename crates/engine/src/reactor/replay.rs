@@ -1,7 +1,7 @@
-//! Replay: what the journal has beyond the last consistency point is done again (C-08).
+//! Replay: operations that the journal has beyond the last consistency point are repeated (C-08).
 //!
 //! ```text
-//! mounted ─▶ read ─▶ scan ─▶ do again, one by one ─▶ read … ─▶ end of the prefix ─▶ commit ─▶ online
+//! mounted ─▶ read ─▶ scan ─▶ repeat, one by one ─▶ read … ─▶ end of the prefix ─▶ commit ─▶ online
 //! ```
 //!
 //! 1. Operations are done again in the order of their sequence numbers, each after the one before

@@ -7,8 +7,9 @@
 //! hint, and whoever finds something else there asks the containers:
 //!
 //! ```text
-//! page in memory ──no──▶ of a volume that was split: container first ──▶ read there
-//!                        of others: read where the pointer says ──another content──▶ containers ──▶ read there
+//! page in memory ──no──▶ the volume was split: ask its container ──▶ read there
+//!                        any other volume: read where the pointer says
+//!                          └──other content──▶ ask the containers ──▶ read there
 //! ```
 //!
 //! 1. A page found by way of any container has the tag of the pointer, so it has the right content

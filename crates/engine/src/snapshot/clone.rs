@@ -9,9 +9,9 @@
 //! needs it.
 //!
 //! ```text
-//! parent   … ← S ← active                container: what the parent and its snapshots hold, S included
+//! parent   … ← S ← active      container: what the parent and its snapshots hold, S included
 //!              ┊ the same image
-//! clone        S ← active                container: what the clone wrote
+//! clone        S ← active      container: what the clone wrote
 //! ```
 //!
 //! So a clone costs one consistency point and some blocks of metadata, whatever its size, and a

@@ -6,7 +6,7 @@
 //! the LUN has the tree of the snapshot:
 //!
 //! ```text
-//! seal ─▶ walk ─▶ (the safety snapshot is complete) ─▶ swap ─▶ place, maps, seal again ─▶ superblock
+//! seal ─▶ walk ─▶ (safety snapshot complete) ─▶ swap ─▶ place, maps, seal again ─▶ superblock
 //! ```
 //!
 //! *Walk* compares the two trees from their roots, without following what they share, and collects

@@ -5,10 +5,11 @@
 //! bytes. The cost comes later, when the active image frees blocks that the snapshot holds:
 //!
 //! ```text
-//! active map ──first change of a block since the parent──▶ OR its old content into the summary map  (F-05)
-//! free(v)    ──summary bit set──▶ only the active map's bit is cleared: a snapshot holds v
-//!            ──clear────────────▶ the container is punched, the pvbn freed
-//! delete     ──scan──▶ clear summary bits that only the victims hold, punch what the active image does not have
+//! active map ──first change of a block since the parent──▶ OR its old bits into the summary map
+//! free(v)    ──summary bit set──▶ clear only the active map's bit: a snapshot holds v
+//!            ──summary bit clear──▶ punch the container, free the pvbn
+//! delete     ──scan──▶ clear summary bits that only the victims hold,
+//!                      punch what the active image does not have
 //! ```
 //!
 //! Summary map, snapshot table and release file are files of the aggregate, outside the volume's

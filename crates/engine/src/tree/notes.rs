@@ -2,7 +2,7 @@
 //! volumes (B-16). For the engine it is a text, replaced as a whole.
 //!
 //! ```text
-//! set() in a freeze ─▶ write() while the aggregate is finished ─▶ committed with that consistency point
+//! set() in a freeze ─▶ write() while the aggregate is finished ─▶ committed by that superblock
 //! ```
 //!
 //! 1. The text becomes another one together with every other change of the same freeze, or not at

@@ -214,7 +214,10 @@ fn a_region_without_blocks_has_nothing_to_read() {
 proptest! {
     #[test]
     fn resealed_garbage_never_panics(
-        damage in prop::collection::vec((0..44usize, 8..BLOCK_SIZE - 8, any::<u8>(), any::<bool>()), 1..30),
+        damage in prop::collection::vec(
+            (0..44usize, 8..BLOCK_SIZE - 8, any::<u8>(), any::<bool>()),
+            1..30,
+        ),
     ) {
         let key = key();
         let mut region = four_groups();

@@ -71,7 +71,9 @@ proptest! {
     }
 
     #[test]
-    fn extended_request_round_trip(flags: u16, command: u16, cookie: u64, offset: u64, length: u64) {
+    fn extended_request_round_trip(
+        flags: u16, command: u16, cookie: u64, offset: u64, length: u64,
+    ) {
         let request = Request { flags, command, cookie, offset, length };
         prop_assert_eq!(Request::parse_extended(&request.encode_extended()), Some(request));
     }
@@ -85,7 +87,10 @@ proptest! {
     }
 
     #[test]
-    fn context_request_round_trip(name in "[a-z/0-9]{0,40}", queries in proptest::collection::vec("[a-z:]{0,20}", 0..5)) {
+    fn context_request_round_trip(
+        name in "[a-z/0-9]{0,40}",
+        queries in proptest::collection::vec("[a-z:]{0,20}", 0..5),
+    ) {
         let request = ContextRequest { name, queries };
         prop_assert_eq!(ContextRequest::parse(&request.encode()), Some(request));
     }

@@ -99,7 +99,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn however_cut_the_outcome_is_the_same(seed: u64, cut_max in 1u64..20_000, pieces in 1usize..70) {
+    fn however_cut_the_outcome_is_the_same(
+        seed: u64, cut_max in 1u64..20_000, pieces in 1usize..70,
+    ) {
         let bytes = conversation(seed % 20);
         let whole = answers(&bytes, &mut || usize::MAX, 300, Place::NotAsked);
         let mut dice = Dice::new(seed);

@@ -1,8 +1,8 @@
 //! Making an aggregate, and taking back one that was never finished or is deleted (`deletion`).
 //!
 //! ```text
-//! devices looked at ─▶ recorded as creating ─▶ labels written ─▶ open ─▶ finish(): recorded as ready
-//!        │ refused            └──────────────── failed, or power cut ───────────▶ undo(): forgotten
+//! devices checked ─▶ recorded as creating ─▶ labels written ─▶ open ─▶ finish(): recorded as ready
+//!        │ refused            └─────────── failed, or power cut ────────────▶ undo(): forgotten
 //!        ▼
 //!   nothing changed
 //! ```

@@ -1,9 +1,10 @@
 //! Deleting an aggregate.
 //!
 //! ```text
-//! ready ─ no volumes, or nobody wants them ─▶ recorded as deleting ─▶ stopped ─▶ devices cleared ─▶ forgotten
-//!   │ refused                                  └── power cut, or a device that cannot be written ──▶ the next
-//!   ▼                                              start clears what is left
+//! ready ─▶ recorded as deleting ─▶ stopped ─▶ devices cleared ─▶ forgotten
+//!   │ refused: it has volumes,    └─ power cut, or a device that cannot be written:
+//!   │ which are not to be lost       the next start clears the rest
+//!   ▼
 //! nothing changed
 //! ```
 //!

@@ -3,7 +3,7 @@
 //!
 //! ```toml
 //! [nbd]
-//! tls = "required"                    # off, offered, required; over the Unix socket it is never required
+//! tls = "required"                    # off, offered, required; never over the Unix socket
 //! tls_certificates = "/etc/everglade/tls"   # server-cert.pem, server-key.pem, ca-cert.pem
 //! tls_clients = "certified"           # anyone, certified: by ca-cert.pem
 //! idle_timeout = "10m"                # never, if not given

@@ -3,7 +3,8 @@
 //! ```text
 //! VOLUME/LUN            a LUN, and its snapshots unless another line names them
 //! VOLUME/LUN@SNAPSHOT   the LUN as it was in a snapshot
-//! BEGINNING*            all exports whose names begin like this: *, VOLUME/*, VOLUME/db*, vm*, VOLUME/LUN@*
+//! BEGINNING*            all exports whose names begin like this:
+//!                       *, VOLUME/*, VOLUME/db*, vm*, VOLUME/LUN@*
 //! ```
 //!
 //! An export that no line is about is for all, so a pattern that can never fit opens what it was to

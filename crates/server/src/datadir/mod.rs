@@ -1,14 +1,14 @@
 //! The data directory: recognised, locked, and owned by one daemon at a time.
 //!
 //! ```text
-//! FORMAT                      which program and version this belongs to; written first, never changed
-//! LOCK                        flock of the daemon, and its pid for error messages
-//! state.toml                  devices and membership epoch of each aggregate
-//! seen.toml                   the newest consistency point seen of each aggregate
-//! aggregates/A/devN/          directory devices
-//! run/{nbd,api}.sock          sockets, stale after a crash
-//! run/endpoints.json          where the running daemon listens
-//! *.spare                     space that is set aside for the next contents of the file beside it
+//! FORMAT                program and version this belongs to; written first, never changed
+//! LOCK                  flock of the daemon, and its pid for error messages
+//! state.toml            devices and membership epoch of each aggregate
+//! seen.toml             the newest consistency point seen of each aggregate
+//! aggregates/A/devN/    directory devices
+//! run/{nbd,api}.sock    sockets, stale after a crash
+//! run/endpoints.json    where the running daemon listens
+//! *.spare               space that is set aside for the next contents of the file beside it
 //! ```
 //!
 //! State of volumes, LUNs and exports is in the pool, not here: losing this directory's small files

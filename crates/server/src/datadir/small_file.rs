@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! NAME         what readers see
-//! NAME.spare   a file of the same length beside it, whose blocks the host has given; nobody reads it
+//! NAME.spare   a file of the same length beside it, never read, whose blocks are allocated
 //! ```
 //!
 //! The next contents are written over the spare in place and synced; then the two files exchange
@@ -11,7 +11,8 @@
 //! byte replaces the file as any other does.
 //!
 //! ```text
-//! absent --prepare()--> only the spare --replace()--> only the file --prepare()--> both --replace()--> both
+//! absent --prepare()--> only the spare --replace()--> only the file --prepare()--> both
+//! both --replace()--> both
 //! ```
 //!
 //! 1. Power loss leaves the old contents or the new ones, whole. Before the exchange is durable the

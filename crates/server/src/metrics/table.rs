@@ -62,7 +62,20 @@ const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'stat
     }
 }
 
-/// What is counted of the clients of a protocol: its name in names of metrics, and in texts.
+const fn histogram(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric {
+        name,
+        kind: Kind::Histogram,
+        labels,
+        help,
+    }
+}
+
+/// Metrics of the clients of a protocol: its name in names of metrics, and in texts.
 macro_rules! of_clients {
     ($name:literal, $title:literal) => {
         &[
@@ -85,16 +98,15 @@ macro_rules! of_clients {
                     " requests without an error."
                 ),
             ),
-            Metric {
-                name: concat!("everglade_", $name, "_request_duration_seconds"),
-                kind: Kind::Histogram,
-                labels: &["op"],
-                help: concat!(
+            histogram(
+                concat!("everglade_", $name, "_request_duration_seconds"),
+                &["op"],
+                concat!(
                     "Time from the header of an ",
                     $title,
                     " request to its answer."
                 ),
-            },
+            ),
             counter(
                 concat!("everglade_", $name, "_requests_refused_total"),
                 &[],
@@ -181,7 +193,8 @@ const REST: &[Metric] = &[
     gauge("everglade_recovery_seconds", &["aggregate"], "Duration of that replay."),
     counter("everglade_metadata_mended_total", &["aggregate", "file"], "Blocks of metadata that \
         could not be read and were derived from others since the aggregate was opened."),
-    Metric { name: "everglade_cp_phase_seconds", kind: Kind::Histogram, labels: &["aggregate", "phase"], help: "How long each phase of the consistency points took; clients wait for freeze and publish only." },
+    histogram("everglade_cp_phase_seconds", &["aggregate", "phase"], "How long each phase of the \
+        consistency points took; clients wait for freeze and publish only."),
     counter("everglade_cp_wait_seconds_total", &["aggregate", "cause"], "How long consistency \
         points waited: load (blocks that were not in memory), device (their own writes; only so \
         many may be in flight)."),

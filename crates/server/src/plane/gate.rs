@@ -1,7 +1,8 @@
 //! The gate: where clients of all protocols come in, and when nobody more does.
 //!
 //! ```text
-//! open --too many connections, or no descriptor--> paused --a connection ended, or a while is over--> open
+//! open --too many connections, or no descriptor--> paused
+//! paused --a connection ended, or the pause is over--> open
 //! ```
 //!
 //! 1. A paused gate does not look at its sockets. Clients wait in the kernel's queue, which costs

@@ -1,9 +1,10 @@
 //! Idempotency keys: a request that is repeated with the same key is done once (decision 0030).
 //!
 //! ```text
-//! new ─▶ under way ─┬─ made ─────▶ made: answered from the history, or with the first answer ─▶ forgotten for age
+//! new ─▶ under way ─┬─ made ─────▶ made: a repetition is answered from the history, or with the
+//!                   │              first answer, until the key is forgotten for age
 //!                   ├─ refused ──▶ forgotten: a repetition is a new attempt
-//!                   └─ unknown ──▶ unknown: a repetition is told the same until the daemon is restarted
+//!                   └─ unknown ──▶ unknown: a repetition has the same answer until a restart
 //! ```
 //!
 //! 1. A key belongs to one caller and one request: method, path, query and body. Another request

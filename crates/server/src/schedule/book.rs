@@ -1,6 +1,6 @@
-//! The book of the schedule: policies, which volume has which, and what was taken for them. Where
-//! it is kept is in
-//! [`super::library`]: each aggregate has the part that its volumes need, so that it takes that along wherever it goes.
+//! The book of the schedule: the policies, the policy of each volume, and the snapshots taken for
+//! them. [`super::library`] keeps it: each aggregate has the part that its volumes need, so an
+//! aggregate that moves to another daemon takes its part along.
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,8 @@
 //! comes adds its part to the book.
 //!
 //! ```text
-//! aggregate online ─▶ its part read ─▶ merged into the book ─▶ changes of the book ─▶ parts that differ written
+//! aggregate online ─▶ its part read ─▶ merged into the book
+//! changes of the book ─▶ parts that differ written
 //! ```
 //!
 //! 1. A part is written when it differs from what is there, and only where what is there was read

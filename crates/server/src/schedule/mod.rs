@@ -2,9 +2,9 @@
 //! (issue 6, item 5).
 //!
 //! ```text
-//! due ─▶ written down ─▶ taken ─▶ written down ─▶ too many? ─▶ the oldest deleted, unless held or in use
+//! due ─▶ recorded ─▶ taken ─▶ recorded ─▶ too many? ─▶ the oldest deleted, unless held or in use
 //!  │        └─ a crash ─▶ the next start finds it by its name
-//!  └─ refused ─▶ told, tried again a minute later
+//!  └─ refused ─▶ reported, tried again a minute later
 //! ```
 //!
 //! 1. A schedule of a volume (hourly, daily, weekly) remembers the last due time that it has seen

@@ -264,7 +264,9 @@ mod tests {
 
     #[test]
     fn what_perf_says_is_understood() {
-        let said = "120;;syscalls:sys_enter_readv;1;100.00;;\n7;;syscalls:sys_enter_writev;1;100.00;;\n<not counted>;;page-faults;0;;;\n";
+        let said = "120;;syscalls:sys_enter_readv;1;100.00;;\n\
+                    7;;syscalls:sys_enter_writev;1;100.00;;\n\
+                    <not counted>;;page-faults;0;;;\n";
         assert_eq!(counts_of(said)[1], 120.0);
         assert_eq!(counts_of(said)[5], 0.0, "writev is not write");
         assert_eq!(counts_of(said)[8], 0.0);

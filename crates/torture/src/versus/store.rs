@@ -51,7 +51,8 @@ fn outcome_json(outcome: &Outcome) -> Value {
         .map(|(arm, record)| (arm.name().to_owned(), record_json(record)))
         .collect();
     let arms = outcome.row.arms.iter().map(|arm| arm.name());
-    json!({ "key": outcome.row.key, "planned": arms.collect::<Vec<_>>(), "title": outcome.row.title, "commit": outcome.commit,
+    json!({ "key": outcome.row.key, "planned": arms.collect::<Vec<_>>(),
+        "title": outcome.row.title, "commit": outcome.commit,
         "turn_seconds": outcome.seconds, "block_bytes": outcome.row.load.block,
         "depth": outcome.row.load.depth, "jobs": outcome.row.load.jobs,
         "latency_until_durable": outcome.row.load.is_durable(), "servers": servers })

@@ -1,5 +1,6 @@
 #!/bin/busybox sh
-# First process of the guest: makes file systems on our exports, uses them, checks them. Says "@@ ..." to the test.
+# First process of the guest: makes file systems on our exports, uses them, checks them. Lines that
+# begin with "@@" are for the test.
 /bin/busybox mkdir -p /proc /sys /dev /mnt /tmp /run /etc
 /bin/busybox --install -s /bin
 export PATH=/bin:/usr/bin:/sbin:/usr/sbin
@@ -41,7 +42,8 @@ fill() {
     mkdir "$1/many"
     number=0
     while [ $number -lt 200 ]; do
-        dd if=/dev/urandom of="$1/many/$number" bs=777 count=$((number % 17 + 1)) 2>/dev/null || fail "write a file"
+        dd if=/dev/urandom of="$1/many/$number" bs=777 count=$((number % 17 + 1)) 2>/dev/null ||
+            fail "write a file"
         number=$((number + 1))
     done
     must dd if=/dev/urandom of="$1/large" bs=1M count=24

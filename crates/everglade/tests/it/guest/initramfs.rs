@@ -76,7 +76,8 @@ impl Initramfs {
         let name_bytes = name.len() + 1;
         let size = contents.len();
         let header = format!(
-            "070701{inode:08x}{mode:08x}{0:08x}{0:08x}{links:08x}{0:08x}{size:08x}{0:08x}{0:08x}{0:08x}{0:08x}{name_bytes:08x}{0:08x}",
+            "070701{inode:08x}{mode:08x}{0:08x}{0:08x}{links:08x}{0:08x}{size:08x}\
+             {0:08x}{0:08x}{0:08x}{0:08x}{name_bytes:08x}{0:08x}",
             0
         );
         self.bytes.extend_from_slice(header.as_bytes());

@@ -151,7 +151,8 @@ fn required_encryption_is_used_by_real_clients_and_nothing_else_gets_in() {
     let port = server.tcp.rsplit(':').next().expect("a port");
     let object = format!("tls-creds-x509,id=tls,dir={tls},endpoint=client");
     let disk = format!(
-        "driver=nbd,server.type=inet,server.host=localhost,server.port={port},export={LUN},tls-creds=tls"
+        "driver=nbd,server.type=inet,server.host=localhost,server.port={port},export={LUN},\
+         tls-creds=tls"
     );
     let arguments = ["compare", "--object", &object, "--image-opts", &disk];
     let local = format!("driver=raw,file.filename={}", text(&copy));

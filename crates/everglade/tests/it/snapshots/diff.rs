@@ -192,7 +192,11 @@ with open(image, "r+b") as copy:
     at, size = 0, h.get_size()
     while at < size:
         extents = []
-        h.block_status(size - at, at, lambda context, _, entries, __: extents.extend(entries) if context == name else 0)
+        def take(context, _, entries, __):
+            if context == name:
+                extents.extend(entries)
+            return 0
+        h.block_status(size - at, at, take)
         assert extents
         for length, flags in zip(extents[::2], extents[1::2]):
             assert flags in (0, 1), flags
@@ -256,7 +260,8 @@ fn a_backup_tool_copies_only_what_changed() {
     }
     let (host, port) = server.tcp.rsplit_once(':').expect("an address");
     let options = format!(
-        "driver=nbd,host={host},port={port},export=vol0/lun0@tuesday,x-dirty-bitmap=everglade:changed:monday"
+        "driver=nbd,host={host},port={port},export=vol0/lun0@tuesday,\
+         x-dirty-bitmap=everglade:changed:monday"
     );
     let map = must(
         "qemu-img",

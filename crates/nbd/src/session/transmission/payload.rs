@@ -1,9 +1,9 @@
 //! The payload of a write on its way into pages.
 //!
 //! ```text
-//! waits for bytes or memory --open()--> a slice is filled --take_full()--> submitted; the next one waits
+//! waits for bytes or memory --open()--> a slice is filled --take_full()--> submitted, next waits
 //!                    ^                        |
-//!                    +------ yield_slice() ---+  what is whole is submitted, the rest of a block goes back
+//!                    +------ yield_slice() ---+  submits whole blocks, and returns the rest
 //! ```
 //!
 //! Pages are made for one slice at a time: a header that promises 32 MiB costs no more than one

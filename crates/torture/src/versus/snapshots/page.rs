@@ -165,5 +165,6 @@ pub fn json(results: &Results) -> Value {
             json!({ "job": figure.job, "what": figure.what, "unit": figure.unit, "values": values })
         })
         .collect();
-    json!({ "about": about_json(&results.about), "goals": goals_json(&results.verdicts), "figures": figures })
+    json!({ "about": about_json(&results.about), "goals": goals_json(&results.verdicts),
+        "figures": figures })
 }
