@@ -92,8 +92,8 @@ fn page(arguments: &Arguments) -> Result<String, Failure> {
     let mut text = String::from(
         "# What durability costs\n\n\
          <!-- Written by `cargo xtask bench flush --write docs/benchmarks/flush.md`. -->\n\n\
-         What a client waits for when it asks for durability, and what a crash costs.\n\
-         [Shortfalls](shortfalls.md) says what limits the figures.\n\n",
+         How long a client waits when it asks for durability, and how long a start takes after a\n\
+         crash. [Shortfalls](shortfalls.md) says what limits the figures.\n\n",
     );
     machine(&mut text, arguments);
     let wanted = |name| arguments.only.as_deref().is_none_or(|only| only == name);
@@ -183,10 +183,10 @@ fn flushes(
     let table = flush::run(place, folder, options)?;
     line!(
         text,
-        "The same client writes 4 KiB at random places of 256 MiB, over a Unix socket. The peer\n\
-         is `qemu-storage-daemon` with a raw file, `cache.direct=on`, `aio={}`. The two servers\n\
-         alternate in {} pairs of turns of {:.1} s; the order changes. Writes per second: median\n\
-         (range).\n",
+        "One client writes 4 KiB at random places of 256 MiB, over a Unix socket. The peer is\n\
+         `qemu-storage-daemon` with a raw file, `cache.direct=on`, `aio={}`. The two servers have\n\
+         {} pairs of turns of {:.1} s; which one begins changes from pair to pair. The table\n\
+         shows writes per second: the median and the range.\n",
         table.aio,
         options.rounds,
         options.time.as_secs_f64()
@@ -238,8 +238,8 @@ fn recovered(text: &mut String, place: &Place) -> Result<(), Failure> {
     line!(
         text,
         "\n## Recovery\n\n\
-         The server is killed (SIGKILL) while {} MiB of a half of the journal are in use, by 4\n\
-         KiB writes.\n\n\
+         4 KiB writes fill {} MiB of a half of the journal. Then the server is killed\n\
+         (SIGKILL), and started again.\n\n\
          | next start | |\n| --- | --- |\n\
          | ready after | {:.2} s |\n| of that, replay | {:.2} s |\n\
          | replayed | {} MiB, {} operations |\n| goal | 10 s for 256 MiB |",

@@ -17,9 +17,9 @@ const JOBS: [(&str, &str, &str); 6] = [
         "Taking snapshots",
         "One volume has a LUN of 1 GiB, filled. The other has a LUN of 10 TiB: its first GiB is\n\
          filled, and one block is written every 128 MiB. Clients overwrite random blocks of the\n\
-         first GiB, at half of the rate at which the slower volume saturates. *Taken*: from the\n\
-         request to the moment that the image shows. *Durable*: from the request to the commit.\n\
-         Medians of windows of sixteen.",
+         first GiB, at half of the rate at which the slower volume saturates. *Taken* is the time\n\
+         from the request to the moment that the snapshot shows, *durable* the time from the\n\
+         request to the commit. Each figure is the median of windows of sixteen snapshots.",
     ),
     (
         first_write::KEY,
@@ -31,23 +31,23 @@ const JOBS: [(&str, &str, &str); 6] = [
     (
         restoring::KEY,
         "Restoring 10 TiB",
-        "The volume had 4,096 random overwrites. Clients write to a volume beside it, at half of\n\
-         its full rate. On btrfs the server is stopped; a restore replaces the subvolume by\n\
-         a new snapshot of its snapshot, and commits.",
+        "Before each restore, 4,096 random blocks of the first GiB are overwritten. Meanwhile\n\
+         clients write to another volume, at half of its full rate. On btrfs the server is\n\
+         stopped; a restore replaces the subvolume by a new snapshot of its snapshot, and commits.",
     ),
     (
         depth::KEY,
         "Reads with a long history",
-        "All volumes have 512 MiB and the same writes: filled, then 1,000 times 32 blocks\n\
-         overwritten. Depth 1 has a snapshot after the last of the 1,000, depth 100 after\n\
+        "All volumes have 512 MiB and the same writes: they are filled, then 32 blocks are\n\
+         overwritten, 1,000 times. Depth 1 has a snapshot after the last time, depth 100 after\n\
          every tenth, depth 1000 after each. The twin repeats depth 1 and shows the noise.",
     ),
     (
         deletion::KEY,
         "Deleting 1,000 snapshots",
-        "All 1,000 are deleted, 16 requests at a time (btrfs: 100 with one call), while clients\n\
-         overwrite random blocks at full speed, queue 32. A turn with the deletion lasts until\n\
-         all space is free again.",
+        "All 1,000 snapshots are deleted, 16 requests at a time (btrfs: 100 with one call), while\n\
+         clients overwrite random blocks at full speed, queue 32. A turn with the deletion ends\n\
+         when all space is free again.",
     ),
     (
         full::KEY,
@@ -65,16 +65,17 @@ pub fn page(results: &Results, plot: &str) -> String {
         "# Snapshots\n\n\
          <!-- Written by `cargo xtask bench snapshots --write \
          docs/benchmarks/snapshots.md`. -->\n\n\
-         What snapshots cost while clients write, beside btrfs. [Shortfalls](shortfalls.md) says\n\
-         what limits the figures.\n\n",
+         What snapshots cost while clients write, on Everglade and on btrfs.\n\
+         [Shortfalls](shortfalls.md) says what limits the figures.\n\n",
     );
     let _ = writeln!(
         text,
         "![figures]({plot})\n\n\
          ## How\n\n\
-         Each job runs in rounds; in each round both stores have their turns, in changing order.\n\
-         btrfs is on a loop device (direct I/O) on the same disk. `qemu-storage-daemon` serves\n\
-         its files (raw, `O_DIRECT`, io_uring). Both stores have the same client.\n"
+         Each job runs in rounds. In each round both stores have their turns; their order changes\n\
+         from round to round. btrfs is on a loop device (direct I/O) on the same disk, and\n\
+         `qemu-storage-daemon` serves its files (raw, `O_DIRECT`, io_uring). One client drives\n\
+         both stores.\n"
     );
     about_table(&mut text, &results.about);
     let _ = writeln!(
@@ -83,8 +84,8 @@ pub fn page(results: &Results, plot: &str) -> String {
          | figure (range) | the median of the rounds, with their range |\n\
          | ratio [interval] | the median of the rounds' ratios, with its 95 % confidence interval \
          (bootstrap) |\n\
-         | the longest | of all rounds |\n\
-         | a goal without a statistic | is judged by the median |\n"
+         | the longest | the longest of all rounds |\n\
+         | a goal without a statistic | a goal for the median |\n"
     );
     goals(&mut text, &results.verdicts);
     for (key, title, about) in JOBS {
