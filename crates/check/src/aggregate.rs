@@ -99,11 +99,11 @@ pub(crate) fn check(
     counts
 }
 
-/// What is known of each block besides its number.
+/// Facts about each block, besides its number.
 struct Blocks<'b> {
     fs: &'b FileSystem<'b>,
     files: &'b Files,
-    /// The last block of the context map that was looked at; `None` if it cannot be read.
+    /// The last block of the context map that was read; `None` if it cannot be read.
     contexts: Option<(u64, Option<Option<Rc<Block>>>)>,
     verified: u64,
     bad: BadBlocks,

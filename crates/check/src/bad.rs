@@ -1,4 +1,4 @@
-//! Bad blocks: what is known to be unreadable, and who names it.
+//! Bad blocks: the blocks that are known to be unreadable, and the problem that names each of them.
 
 use std::collections::BTreeMap;
 

@@ -1,20 +1,21 @@
 //! Clones: volumes that begin as a snapshot of another, their *base*, whose blocks are in the
 //! parent's container.
 //!
-//! A clone has its base as the first of its own snapshots. That record and the one in the parent's
-//! table must name the same trees, or blocks of one would be taken for blocks of the other.
+//! A clone has its base as the first of its own snapshots. This record and the record in the
+//! parent's table must name the same trees. Otherwise blocks of one image would be taken for blocks
+//! of another.
 //!
-//! Nothing is written in the parent that a clone needs its base: the clone's superblock says so,
-//! and that is the lock. So what it says has to be possible:
+//! The parent does not record that a clone needs the base. Only the clone's superblock names the
+//! base, and this protects it. So the verifier checks what the superblock says:
 //!
-//! 1. The parent was made in an earlier consistency point, hence has a lower id. Then no volume is
-//!    above itself, and a search for a block in the containers above ends.
+//! 1. The parent was made in an earlier consistency point, so it has a lower id. Therefore no
+//!    volume is above itself, and a search through the containers above a volume ends.
 //! 2. There are at most [`CLONE_DEPTH_MAX`] volumes above a clone.
 //! 3. The parent has the base, live, with the same two roots.
 //!
-//! A clone may name an older clone of the same snapshot instead of the parent. That is no
-//! contradiction: it is what it would say had it been cloned from that one's first snapshot, which
-//! is the same image, and that one keeps both bases.
+//! A clone may name an older clone of the same snapshot instead of the parent. This is no
+//! contradiction: the first snapshot of the older clone is the same image, and the older clone
+//! keeps both bases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +39,7 @@ fn roots_of(record: &SnapshotRecord) -> Roots {
     (record.inode_file.clone(), record.active_map.clone())
 }
 
-/// A clone, and what it says of its base.
+/// A clone, and its fields about its base.
 struct Wanted {
     object: Object,
     parent: FileId,
@@ -47,7 +48,7 @@ struct Wanted {
     own: Option<Roots>,
 }
 
-/// What volumes say of bases: those that need one, and those that have it.
+/// The bases that volumes name: the clones that need a base, and the volumes that have it.
 #[derive(Default)]
 pub(crate) struct Clones {
     wanted: BTreeMap<FileId, Wanted>,

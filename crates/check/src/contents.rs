@@ -1,4 +1,4 @@
-//! Contents: blocks that only their tags describe, read in the order of the device.
+//! Contents: blocks that have a tag but no header, read in the order of the device.
 
 use everglade_format::{BLOCK_SIZE, Block, Pvbn, Tag};
 
@@ -65,7 +65,7 @@ fn verify_run(
     }
 }
 
-/// One block by itself, where a longer read failed.
+/// Reads one block alone, after a longer read has failed.
 fn tag_of(media: &Media<'_>, pvbn: Pvbn) -> Result<Tag, Fault> {
     let mut block: Block = [0; BLOCK_SIZE];
     media.read_run(pvbn, &mut block)?;

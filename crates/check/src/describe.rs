@@ -34,7 +34,7 @@ pub struct Description {
     pub title: String,
     /// Facts.
     pub facts: Vec<(&'static str, String)>,
-    /// What it consists of.
+    /// Its parts.
     pub parts: Vec<Description>,
 }
 
@@ -217,7 +217,7 @@ fn volume_parts<'a>(
     parts
 }
 
-/// What the superblock and the table of a volume say of its snapshots; nothing if it never had any.
+/// The snapshots of a volume by its superblock and its table; empty if it never had any.
 fn snapshots_part(
     volume: &FileSystem<'_>,
     aggregate: &FileSystem<'_>,
@@ -420,8 +420,7 @@ fn counts_text(fs: &FileSystem<'_>, inode: &Inode, index: u64) -> String {
     text.join(", ")
 }
 
-/// A block of the aggregate: where it is, whether it is in use, who owns it, and what it looks
-/// like.
+/// A block of the aggregate: its place, whether it is in use, its owner, and its contents.
 ///
 /// # Errors
 /// The labels do not lead to a superblock.

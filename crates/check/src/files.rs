@@ -20,7 +20,7 @@ use crate::reference::{References, note_reference};
 use crate::side_kinds;
 use crate::tree::{self, File, Leaves, Visit};
 
-/// What a walk over a file system found.
+/// The result of a walk over a file system.
 pub(crate) struct Files {
     pub(crate) inodes: Inodes,
     pub(crate) names: Names,
@@ -168,7 +168,7 @@ impl Files {
                 _ => {}
             }
         });
-        // An inode goes on counting blocks that were lost with the pointers to them.
+        // An inode still counts blocks that were lost together with the pointers to them.
         if !fs.has_lost || inode.kind != FileKind::Lun {
             check_block_count(inode, &object, walked, findings);
         }

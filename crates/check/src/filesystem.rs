@@ -1,4 +1,4 @@
-//! The two file systems behind one face: an aggregate, and a volume inside its container.
+//! One interface for both kinds of file system: an aggregate, and a volume inside its container.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,14 +11,15 @@ use everglade_format::{
 use crate::media::{Fault, Media};
 use crate::problem::Object;
 
-/// What makes a file system a volume.
+/// The parts of a file system that only a volume has.
 #[derive(Clone)]
 pub(crate) struct Inside<'a> {
     pub(crate) volume: FileId,
     pub(crate) name: Arc<str>,
     pub(crate) aggregate: &'a FileSystem<'a>,
     pub(crate) container: &'a Inode,
-    /// Of a clone, the containers of its parents, the nearest first: blocks of its base are there.
+    /// For a clone, the containers of its parents, the nearest first; they have the blocks of its
+    /// base.
     pub(crate) above: Vec<Inode>,
 }
 
@@ -68,7 +69,7 @@ impl FileSystem<'_> {
         }
     }
 
-    /// A file of it, `name` saying what it is.
+    /// A file of this file system; `name` says which.
     pub(crate) fn file(&self, file: FileId, name: Arc<str>) -> Object {
         match &self.inside {
             None => Object::File { file, name },
@@ -92,7 +93,7 @@ impl FileSystem<'_> {
         self.file(file, name.into())
     }
 
-    /// Where the block that `pointer` names really is.
+    /// The present place of the block that `pointer` names.
     pub(crate) fn pvbn_of(&self, pointer: &Pointer) -> Option<Pvbn> {
         let pvbn = match &self.inside {
             None => pointer.pvbn,
@@ -118,7 +119,7 @@ impl FileSystem<'_> {
     }
 }
 
-/// The pointer to leaf `fbn`, all blocks on the way to it being what they should.
+/// The pointer to leaf `fbn`, if all blocks on the way to it are right.
 pub(crate) fn pointer_at(fs: &FileSystem<'_>, inode: &Inode, fbn: u64) -> Result<Pointer, Fault> {
     if fbn >= Inode::reach(inode.levels) {
         return Ok(Pointer::HOLE);

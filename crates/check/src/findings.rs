@@ -1,4 +1,4 @@
-//! Findings: problems as they turn up, a bounded number of each kind kept.
+//! Findings: the problems found so far, with a limit for each kind.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -28,7 +28,7 @@ impl Findings {
         }
     }
 
-    /// Findings that keep nothing, for reading again what was reported before.
+    /// Findings that keep nothing, for a second read of blocks whose problems were reported before.
     pub(crate) fn deaf() -> Self {
         Findings {
             muted: true,

@@ -1,20 +1,20 @@
-//! The journal: what the next start will do again, and whether it can be what was written (C-02,
-//! C-08).
+//! The journal: the operations that the next start will replay, and damage that no power cut
+//! explains (C-02, C-08).
 //!
-//! An unreplayed journal is no damage: it is there to be replayed. So this follows the records from
-//! the superblock's position as section 8 of the format says, counts them, and stops without
-//! complaint where they stop. A record that was begun is a warning, since a power cut leaves one.
-//! Problems are what no power cut leaves:
+//! A journal that has not been replayed is no damage. So this module follows the records from the
+//! superblock's position, as section 8 of the format says, counts them, and stops without a problem
+//! where they end. An incomplete record is a warning, because a power cut can leave one. A problem
+//! is something that no power cut leaves:
 //!
 //! - a region that does not exist, or a block of it that the device cannot read;
-//! - a record that continues the chain, was sealed, and says what cannot be, such as a payload
+//! - a record that continues the chain, was sealed, and has an impossible value, such as a payload
 //!   beyond its half;
-//! - a half that begins with a record of a generation that can only begin after a consistency point
-//!   newer than the superblock is committed, or with a sequence other than the superblock's in the
-//!   superblock's own generation: the newest superblock was lost.
+//! - a half that begins with a record that proves that the newest superblock was lost: its
+//!   generation can begin only after a newer consistency point than the superblock's is committed,
+//!   or it has the superblock's generation and another sequence.
 //!
-//! Written anew, sharing nothing with the crate `journal`. What the operations do is not looked at:
-//! they may name files that came with a consistency point which was not committed.
+//! This code shares nothing with the crate `journal`. It does not check what the operations do:
+//! they may name files of a consistency point that was not committed.
 
 use everglade_env::{DeviceId, DiskError, Storage};
 use everglade_format::journal::{self, Header};

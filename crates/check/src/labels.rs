@@ -1,11 +1,11 @@
 //! Labels: from devices to the newest config record and the newest superblock.
 //!
 //! The newest valid config record of any member says what the aggregate consists of; the superblock
-//! of the highest consistency point on any member is its root. Both are written in several copies.
-//! A power cut may leave copies of a superblock old or torn: those are warnings. A config record is
-//! written at the creation, so one that is missing or damaged was lost since: that is a problem,
-//! although the other copy is enough to open the device, and the next start of the daemon writes it
-//! anew. Copies of the same age that differ are problems.
+//! of the highest consistency point on any member is its root. Both have several copies. A power
+//! cut may leave an old or torn copy of a superblock, so such a copy is a warning. A config record
+//! is written when the aggregate is created, so a missing or damaged copy was lost later. This is a
+//! problem, although one copy is enough to open the device and the next start of the daemon writes
+//! the lost copy anew. Copies of the same age that differ are problems.
 
 use everglade_env::{DeviceId, DiskError, Storage};
 use everglade_format::config::{CONFIG_BYTES, hex};
@@ -20,7 +20,7 @@ use crate::findings::Findings;
 use crate::problem::{Kind, Object, Place};
 use crate::unreadable::Unreadable;
 
-/// Where a copy of something is.
+/// The place of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
     pub(crate) device: DeviceId,
@@ -30,7 +30,7 @@ pub(crate) struct Site {
     pub(crate) slot: usize,
 }
 
-/// What is at a site.
+/// The contents of a site.
 #[derive(Debug)]
 pub(crate) enum Copy<T> {
     Absent,

@@ -1,8 +1,8 @@
-//! Offline verifier: reads an aggregate and says everything that is wrong with it.
+//! Offline verifier: reads an aggregate and reports everything that is wrong with it.
 //!
-//! Shares only `format` with the engine, so that one misunderstanding cannot hide in both. It reads
-//! through [`everglade_env::Storage`], so it runs over real devices and over simulated ones alike,
-//! and it never writes.
+//! The verifier shares only `format` with the engine, so that one misunderstanding cannot be in
+//! both. It reads through [`everglade_env::Storage`], so it runs over real devices and over
+//! simulated ones alike, and it never writes.
 //!
 //! labels --> journal labels --> walk of the aggregate's trees --> per window of pvbn space:
 //! Definition 1, contexts, contents --> per volume, per window of vvbn space: Definition 1,
@@ -10,26 +10,27 @@
 //! side by side
 //!
 //! 1. *Walk* (`files`, `tree`): from the newest superblock down, each block that is read is
-//!    compared with the tag in its parent, then with the header it must carry. What cannot be
-//!    trusted is not followed. A block is descended from only as (file, level, index) equal to its
-//!    own header, and levels fall, so damaged trees that overlap or point back at themselves end
-//!    like sound ones.
+//!    compared with the tag in its parent, then with the header that it must have. Pointers of a
+//!    block that does not match are not followed. The walk descends from a block only if its header
+//!    names the expected file, level and index, and levels fall. So the walk also ends in damaged
+//!    trees that overlap or point back at themselves.
 //! 2. *Usage* (`usage`): all references, sorted by block number, are merged with the active map
 //!    (Definition 1) and, in volumes, with the container map.
 //! 3. *Contents* (`contents`): leaves of containers and of the overflow file are read in the order
 //!    of the device, in runs up to 1 MiB, and compared with their tags.
 //!
-//! 4. *Journal* (`journal`): what the next start will do again, counted; it changes nothing of the
-//!    above, which is about the consistency point that is on media.
+//! 4. *Journal* (`journal`): the operations that the next start will replay are counted. They do
+//!    not change the results above, which are about the consistency point on media.
 //!
-//! 5. *Snapshots* (`snapshots`): images share most blocks, and what they share is looked at once.
+//! 5. *Snapshots* (`snapshots`): images share most blocks, and the verifier reads shared blocks
+//!    once.
 //!
 //! Memory: 40 bytes for each used block of one window (16 Mi blocks, 64 GiB); a larger aggregate is
 //! walked once per window, its findings reported the first time only. One block of every snapshot's
-//! map, at most 32 MiB. Nothing else grows with what media say.
+//! map, at most 32 MiB. No other memory depends on what the media contain.
 //!
-//! Where a part cannot be read, what would only follow from that (blocks that seem lost, files that
-//! seem unnamed) is not reported.
+//! If a part cannot be read, problems that merely follow from it are not reported, such as blocks
+//! that seem lost and files that seem unnamed.
 
 mod aggregate;
 mod bad;

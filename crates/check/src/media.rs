@@ -14,7 +14,7 @@ use crate::labels::Labels;
 /// use one more read.
 const KEPT_BLOCKS: usize = 4096;
 
-/// Why a block cannot be used.
+/// The reason why a block cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Its number belongs to no extent.

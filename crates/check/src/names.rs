@@ -21,7 +21,7 @@ use crate::tree::{self, File, Leaves, Visit};
 /// first byte on.
 const ENTRY_BYTES: usize = 128;
 
-/// What a directory says of a file.
+/// The entry of a file in a directory.
 pub(crate) struct Name {
     pub(crate) text: Arc<str>,
     pub(crate) hidden: bool,
@@ -144,7 +144,7 @@ impl Reader<'_> {
         let file = self.inodes.all.get(&id);
         let is_side = file.is_some_and(|inode| side_kinds::is_side(inode.kind));
         let kind = match self.fs.layer() {
-            // Nobody can name a side file but its volume, until it is deleted.
+            // Only its volume names a side file, until the side file is deleted.
             Layer::Aggregate if is_side && hidden => EntryKind::Side,
             Layer::Aggregate => EntryKind::Volume,
             Layer::Volume => EntryKind::Lun,

@@ -1,4 +1,4 @@
-//! The notes of an aggregate: where they end, not what they say.
+//! The notes of an aggregate. The verifier checks where they end, not what the text means.
 
 use everglade_format::notes::{NOTES_PER_BLOCK, decode};
 use everglade_format::{BLOCK_SIZE, Damage};

@@ -1,4 +1,4 @@
-//! Problems: what is wrong, with which object, where, what was expected and what was found.
+//! Problems: the object, the place, what was expected, what was found.
 
 use std::fmt;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ kinds! {
     NotMarked "not-marked" problem;
     /// A block in use has no reference (Definition 1).
     Leaked "leaked" problem;
-    /// The active map has a bit for what is no block.
+    /// The active map has a bit for a number that is no block.
     MarkedOutside "marked-outside" problem;
     /// A superblock counts the blocks in use wrong.
     UsedCount "used-count" problem;
@@ -150,7 +150,7 @@ kinds! {
     SideFile "side-file" problem;
     /// Bytes that are no snapshot table.
     SnapshotTableDamaged "snapshot-table-damaged" problem;
-    /// What a volume says of its snapshots and scans contradicts itself or the table.
+    /// A volume's fields about its snapshots and scans contradict each other or the table.
     SnapshotRoots "snapshot-roots" problem;
     /// A snapshot's record contradicts itself, the volume or the image.
     SnapshotRecord "snapshot-record" problem;
@@ -161,7 +161,7 @@ kinds! {
     CloneBase "clone-base" problem;
     /// A block of a snapshot is protected by nothing, or will not be in time (Theorems 1 to 3).
     Uncovered "uncovered" problem;
-    /// The summary map protects a block that nobody holds.
+    /// The summary map protects a block that no image holds.
     SummaryLeaked "summary-leaked" problem;
     /// An entry of the release file names a block that does not wait to be released.
     ReleaseEntry "release-entry" problem;
@@ -171,7 +171,7 @@ kinds! {
     HoldersApart "holders-apart" problem;
 }
 
-/// What a problem is about.
+/// The object of a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
     /// A device's label.
@@ -184,7 +184,7 @@ pub enum Object {
     File {
         /// Its id.
         file: FileId,
-        /// What it is, such as `active map` or `container of vol0`.
+        /// Its description, such as `active map` or `container of vol0`.
         name: Arc<str>,
     },
     /// A volume as a whole.
@@ -202,7 +202,7 @@ pub enum Object {
         volume_name: Arc<str>,
         /// The file's id in the volume.
         file: FileId,
-        /// What it is, such as `active map` or `LUN lun0`.
+        /// Its description, such as `active map` or `LUN lun0`.
         name: Arc<str>,
     },
 }
@@ -225,7 +225,7 @@ impl fmt::Display for Object {
     }
 }
 
-/// Where in its object a problem is; what is not known or makes no sense is `None`.
+/// The place of a problem in its object; unknown and meaningless parts are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Byte on the device.
@@ -300,13 +300,13 @@ impl fmt::Display for Place {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind of thing.
+    /// The kind of problem.
     pub kind: Kind,
     /// With what.
     pub object: Object,
     /// Where.
     pub place: Place,
-    /// What would have been right.
+    /// The expected value.
     pub expected: String,
     /// What is there.
     pub found: String,

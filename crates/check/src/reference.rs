@@ -1,4 +1,5 @@
-//! References: who points at which block, collected for one window of block numbers at a time.
+//! References: which blocks the trees point at, collected for one window of block numbers at a
+//! time.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

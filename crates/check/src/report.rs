@@ -1,4 +1,4 @@
-//! Report: what was looked at and everything that is wrong.
+//! Report: what the verifier read, and all problems that it found.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::findings::Findings;
 use crate::labels::Labels;
 use crate::problem::{Kind, Place, Problem};
 
-/// What the verifier is doing.
+/// The present work of the verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Walking the aggregate's trees.
@@ -24,7 +24,7 @@ pub enum Phase {
 /// How far it is. A sign of life: `total` is what the superblock says, which may be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
+    /// The present step.
     pub phase: Phase,
     /// Blocks done in this phase.
     pub done: u64,
@@ -32,7 +32,7 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// How much of what there is.
+/// Amounts in the checked aggregate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Members.
@@ -69,7 +69,7 @@ pub struct Counts {
     pub stale_hints: u64,
 }
 
-/// What the journal holds beyond the consistency point that was checked.
+/// The operations in the journal beyond the checked consistency point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Journal {
     /// Blocks of the region.
@@ -97,13 +97,13 @@ pub struct Report {
     pub cp: u64,
     /// The daemon stopped in good order after it.
     pub stopped_cleanly: bool,
-    /// What was looked at.
+    /// What was read, in numbers.
     pub counts: Counts,
     /// The journal; none if the aggregate has none, or its place is impossible.
     pub journal: Option<Journal>,
-    /// What is wrong; of each kind no more than the first hundred.
+    /// The problems; of each kind at most the first hundred.
     pub problems: Vec<Problem>,
-    /// What an interrupted write may leave behind; bounded likewise.
+    /// The warnings: traces that an interrupted write may leave. They are bounded likewise.
     pub warnings: Vec<Problem>,
     /// How many there were of each kind, kept or not.
     pub totals: BTreeMap<Kind, u64>,

@@ -7,7 +7,7 @@ pub(crate) fn is_side(kind: FileKind) -> bool {
     name(kind).is_some()
 }
 
-/// What people call it.
+/// Its name for people.
 pub(crate) fn name(kind: FileKind) -> Option<&'static str> {
     match kind {
         FileKind::Summary => Some("summary map"),

@@ -1,8 +1,8 @@
 //! Side files: files of the aggregate that belong to a volume besides its container, for its
 //! snapshots.
 //!
-//! No directory names them: the volume's superblock does, until they are deleted. Then they are in
-//! the hidden namespace, as side files. So each is named exactly once, by one of the two.
+//! No directory names a side file. The volume's superblock names it until it is deleted, and then
+//! the hidden namespace does. So each side file is named exactly once.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! Trees of blocks: a walk over a file, and the way to one of its leaves.
 //!
 //! Block (level l, index i) covers the leaves from i × 255^l on; slot s of it is (l − 1, i × 255 +
-//! s). Depth is at most six, and a block is descended from only if its header names just this
-//! place.
+//! s). The depth is at most six. The walk descends from a block only if its header names the
+//! expected place.
 
 use crate::filesystem::pointer_at;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::findings::Findings;
 use crate::media::Fault;
 use crate::problem::{Kind, Object, Place};
 
-/// What to do with leaves.
+/// The treatment of leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaves {
     /// They are only references.
@@ -27,7 +27,7 @@ pub(crate) enum Leaves {
     Headed(BlockKind),
 }
 
-/// What a walk meets.
+/// An item that a walk meets.
 pub(crate) enum Visit<'b> {
     /// A pointer to block `index` of `level`.
     Reference {
@@ -54,7 +54,7 @@ pub(crate) struct File<'f> {
     pub(crate) bounded: bool,
 }
 
-/// What a walk saw.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
     pub(crate) blocks: u64,
@@ -203,8 +203,8 @@ impl Walk<'_> {
     }
 }
 
-/// Reads block `(file, level, index)` and says what is wrong with it. Blocks that no device has, or
-/// that the container lacks, are reported where references are compared with them.
+/// Reads block `(file, level, index)` and reports its problems. Blocks that no device has, or that
+/// the container lacks, are reported where references are compared with them.
 pub(crate) fn read(
     fs: &FileSystem<'_>,
     object: &Object,

@@ -1,4 +1,4 @@
-//! Why nothing can be said about an aggregate.
+//! The reasons why the verifier cannot check an aggregate at all.
 
 use everglade_env::{DeviceId, DiskError};
 
@@ -22,7 +22,7 @@ pub enum Unreadable {
     NoLabel {
         /// Which.
         device: DeviceId,
-        /// What is there instead.
+        /// The value that was found.
         found: String,
     },
     /// A device was written by another version, or with features that this program does not know.
@@ -30,9 +30,9 @@ pub enum Unreadable {
     Version {
         /// Which.
         device: DeviceId,
-        /// What this program reads.
+        /// The version that this program reads.
         expected: String,
-        /// What the device has.
+        /// The version of the device.
         found: String,
     },
     /// A device belongs to another aggregate.
@@ -75,7 +75,7 @@ pub enum Unreadable {
     /// No superblock decodes.
     #[error("no valid superblock on any member: {found}")]
     NoSuperblock {
-        /// What is there instead.
+        /// The value that was found.
         found: String,
     },
     /// A device failed.

@@ -1,8 +1,8 @@
 //! Usage: references, the active map and (in volumes) the container, merged by block number (O-03).
 //!
 //! Definition 1: a bit of the active map is set exactly if its block has a reference, and no block
-//! has two, but for leaves of LUNs that share it: those are one more than the block's count in the
-//! refcount file. In a volume the container has a block exactly where the bit is set.
+//! has two references, except leaves that LUNs share: such a leaf has one reference more than its
+//! count in the refcount file. In a volume the container has a block exactly where the bit is set.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -34,7 +34,7 @@ pub(crate) struct Number<'n> {
     pub(crate) slot_known: bool,
 }
 
-/// What a file system's superblock says about its blocks.
+/// The fields of a file system's superblock about its blocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Claims<'c> {
     pub(crate) blocks_used: u64,
@@ -218,7 +218,7 @@ impl<'u> Usage<'u> {
         }
     }
 
-    /// As many references as the count says, and none without a block in use.
+    /// A block has as many references as its count says; a free block has none.
     fn check_count(&self, number: &Number<'_>, findings: &mut Findings) {
         let Some(count) = number.count.filter(|count| *count > 0) else {
             return;
@@ -267,7 +267,7 @@ impl<'u> Usage<'u> {
                 let geometry = &self.fs.media.geometry;
                 let extent = geometry.extent_of(Pvbn(number))?;
                 let offset = number - geometry.extents()[extent].base;
-                // That one is missing is reported in the end.
+                // A missing reference is reported at the end.
                 let frontier = frontiers.get(extent).copied().unwrap_or(0);
                 (offset / self.claims.area_blocks, u64::from(frontier))
             }

@@ -40,7 +40,7 @@ pub(crate) fn check_all(
                 continue;
             }
             Some(name) => name.text.clone(),
-            // Where the directory cannot be read, it may have named this one.
+            // If the directory cannot be read, it may have named this volume.
             None if files.names.partial => "(name lost)".into(),
             None => continue,
         };
@@ -184,7 +184,7 @@ fn touch_container(fs: &FileSystem<'_>, references: &mut References) {
 struct Judge<'j> {
     fs: &'j FileSystem<'j>,
     files: &'j Files,
-    /// There are no snapshots, so what the active image does not hold nobody does.
+    /// There are no snapshots, so a block that the active image does not hold has no holder.
     is_alone: bool,
 }
 
@@ -216,7 +216,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Of a clone, the slot of a block of its base.
+    /// For a clone, the slot of a block of its base.
     fn inherited(&self, number: &Number<'_>) -> Option<Pointer> {
         let inside = self.fs.inside.as_ref()?;
         let is_base = number.slot.is_hole() && !inside.above.is_empty();

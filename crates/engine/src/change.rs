@@ -1,4 +1,4 @@
-//! What administrators ask of an aggregate: changes, and why one is refused.
+//! Changes that administrators ask of an aggregate, and the reasons why a change is refused.
 
 use std::collections::BTreeMap;
 

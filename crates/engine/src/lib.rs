@@ -1,16 +1,16 @@
 //! The storage engine: aggregates, volumes, trees, handlers, consistency points, allocation,
 //! reclamation.
 //!
-//! An [`Engine`] is what all reactors share; each has a [`Core`], which implements
+//! All reactors share an [`Engine`]. Each reactor has a [`Core`], which implements
 //! [`everglade_target::Target`] for the sessions of that reactor. The engine never blocks and never
 //! asks the operating system for anything: everything comes through [`everglade_env::Outside`], so
-//! the whole of it runs under the seeded simulation as it does on real threads.
+//! the whole engine runs in the seeded simulation as it does on real threads.
 //!
 //! The life of a 4 KiB write: [`Core::submit`](everglade_target::Target::submit) makes it an
 //! operation and enters the stripe affinity of its block inline. `ops::write` is admitted, leaves
 //! its page in the stripe's overlay and is done. Within seconds a consistency point freezes the
 //! overlays (`cp::freeze`), gives the page a vvbn and a pvbn and writes it (`cp::clean`), writes
-//! the metadata that says so (`cp::finish`, `cp::maps`) and commits with the superblock
+//! the metadata that names this place (`cp::finish`, `cp::maps`) and commits with the superblock
 //! (`cp::commit`). A flush waits for the journal, or for that commit.
 //!
 //! The rooms, from the lowest to the highest. A room imports only rooms above its own line in this
@@ -35,7 +35,7 @@
 //! | `mount` | from devices to a `Home` |
 //! | `shared`, `reactor` | what reactors share; one reactor's loop |
 //!
-//! Which state belongs to whom:
+//! The owner of each kind of state:
 //!
 //! | state | touched by |
 //! | --- | --- |

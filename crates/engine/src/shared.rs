@@ -1,4 +1,5 @@
-//! What all reactors share: the list of aggregates, the page cache, the affinity tree, mailboxes.
+//! State that all reactors share: the list of aggregates, the page cache, the affinity tree,
+//! mailboxes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! What a thread does to a file descriptor.
+//! The actions of a thread on a file descriptor.
 
-/// What a transfer does.
+/// The action of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Read,

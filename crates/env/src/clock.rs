@@ -1,4 +1,4 @@
-//! The clocks of a world: one monotonic for everybody in it, and the date.
+//! The clocks of a world: one monotonic clock for all its users, and the date.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

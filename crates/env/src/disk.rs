@@ -1,8 +1,8 @@
 //! Device operations and their completions.
 //!
-//! Buffers are owned: they go in with the operation and come back with the completion. Once
-//! submitted, memory belongs to the device until the completion has been seen; there is no
-//! cancellation. All offsets and lengths are multiples of [`crate::BLOCK_SIZE`].
+//! Buffers are owned: the operation takes them, and the completion returns them. Once submitted,
+//! memory belongs to the device until the completion has been seen; there is no cancellation. All
+//! offsets and lengths are multiples of [`crate::BLOCK_SIZE`].
 
 use crate::{Page, PageRef};
 
@@ -71,11 +71,11 @@ pub struct Completion {
     pub pages: Vec<Page>,
 }
 
-/// Why a device operation failed, by what the caller can do about it.
+/// The reasons why a device operation failed, one for each reaction of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskError {
-    /// The host has no room; retry when there is. Of a write that covers several blocks, some may
-    /// have been written.
+    /// The host has no room; retry when there is. Some blocks of a longer write may have been
+    /// written.
     #[error("the host has no space left")]
     NoSpace,
     /// The device reports that it cannot do this (media error, bad sector, I/O error).

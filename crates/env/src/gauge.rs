@@ -1,6 +1,6 @@
 //! Asks the host once a second how much room it has, on a thread of its own: a host file system
-//! that hangs must not hold up a reactor, nor the workers. The same thread gives memory back that
-//! nobody needs.
+//! that hangs must not hold up a reactor, nor the workers. The same thread returns unused memory to
+//! the kernel.
 
 use std::thread::JoinHandle;
 use std::time::Duration;

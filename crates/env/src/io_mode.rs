@@ -1,4 +1,4 @@
-//! How device I/O is to be done, and how it is done on this host.
+//! The way of device I/O that was asked for, and the way that this host allows.
 
 use crate::ring::RingSetup;
 
@@ -21,7 +21,7 @@ pub enum IoReport {
     Uring(RingSetup),
     /// By threads.
     Threads {
-        /// Why not by io_uring; `None` if threads were asked for.
+        /// The reason why io_uring is not used; `None` if the configuration asks for threads.
         because: Option<String>,
     },
 }

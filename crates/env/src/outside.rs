@@ -5,7 +5,7 @@ use crate::{Completion, DeviceId, DiskError, Op};
 /// Monotonic time in nanoseconds since an arbitrary start (virtual in simulation).
 pub type Nanos = u64;
 
-/// What one reactor may ask of the outside world. Never blocks.
+/// The services of the outside world for one reactor. Never blocks.
 pub trait Outside {
     /// Starts `op`. Exactly one [`Completion`] with `token` follows from [`Outside::poll`], also
     /// for operations that fail at once. Never fails, never completes inside the call.
@@ -36,7 +36,7 @@ pub trait Outside {
 ///
 /// Not for the data path. Offsets and lengths are multiples of [`crate::BLOCK_SIZE`].
 pub trait Storage: Send + Sync {
-    /// What people call the device: its path, where it has one.
+    /// The name of the device for people: its path, if it has one.
     fn name(&self, device: DeviceId) -> String {
         format!("{}", device.0)
     }

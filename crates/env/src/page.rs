@@ -42,16 +42,15 @@ impl Page {
         page
     }
 
-    /// A page to be overwritten whole, as by a device read. It holds whatever its last owner left:
-    /// never show it to anybody before it was filled.
+    /// A page to be overwritten whole, as by a device read. It holds the bytes of its last owner,
+    /// so it must be filled before a client sees it.
     #[must_use]
     pub fn for_read() -> Self {
         Page(Memory::take())
     }
 
-    /// Pages to be overwritten whole, in ascending order of their addresses: where they are
-    /// neighbours, which they often are if they were let go together, a transfer finds one piece of
-    /// memory.
+    /// Pages to be overwritten whole, in ascending order of their addresses: pages that were freed
+    /// together are often neighbours, and a transfer of neighbours needs one piece of memory.
     #[must_use]
     pub fn several(count: usize) -> Vec<Page> {
         if count < RUN_LEAST {
@@ -93,8 +92,8 @@ impl PageRef {
         a.0.address() == b.0.address()
     }
 
-    /// What `author` noted about the contents with [`PageRef::leave_note`]; nothing if somebody
-    /// else noted something before.
+    /// What `author` noted about the contents with [`PageRef::leave_note`]; `None` if another
+    /// author left a note before.
     #[must_use]
     pub fn note(&self, author: u32) -> Option<u64> {
         self.0.note(author)
@@ -102,7 +101,7 @@ impl PageRef {
 
     /// Remembers a number that follows from the contents and is dear to compute, such as their code
     /// under a key (`author` stands for that). It stays until the memory is written again. One page
-    /// has one note, the first; the page of zeroes has none, because everybody shares it.
+    /// has one note, the first; the page of zeroes has none, because all its users share it.
     ///
     /// # Panics
     /// If `author` is 0 or 1.
@@ -112,15 +111,14 @@ impl PageRef {
         }
     }
 
-    /// Asks the processor for what whoever uses this page next will touch: the count of its
-    /// holders, and the beginning of its contents. From there on the processor sees that they are
-    /// read in order.
+    /// Prefetches the memory that the next user of this page touches: the count of its holders, and
+    /// the beginning of its contents. From there on the processor sees that they are read in order.
     #[inline]
     pub fn prefetch(&self) {
         self.0.prefetch(PREFETCHED_LINES);
     }
 
-    /// Writable again, without a copy if nobody else holds it.
+    /// Makes the page writable again, without a copy if there is no other holder.
     #[must_use]
     pub fn thaw(mut self) -> Page {
         if self.0.is_unique() {
@@ -132,7 +130,7 @@ impl PageRef {
     }
 }
 
-/// Pages held by somebody, in the whole process. Exact when no page changes hands meanwhile.
+/// Pages in use in the whole process. Exact when no page changes hands meanwhile.
 #[must_use]
 pub fn pages_in_use() -> usize {
     pool::pages_in_use()

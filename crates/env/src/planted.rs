@@ -1,10 +1,9 @@
-//! Bugs that tests must find. Compiled only with the feature `planted`, which nothing that is
-//! released has, and even then asleep until `EVERGLADE_PLANTED` names one:
+//! Bugs that tests must find. They are compiled only with the feature `planted`, which no release
+//! has, and are active only if `EVERGLADE_PLANTED` names one:
 //!
 //! * `flush-skipped`: durable writes and flushes are reported without anything being durable.
 //!
-//! A name nobody knows ends the process, because a test that plants it would pass for the wrong
-//! reason.
+//! An unknown name ends the process, because a test that plants it would pass for the wrong reason.
 
 use std::sync::LazyLock;
 
@@ -16,7 +15,7 @@ static SKIPS_FLUSHES: LazyLock<bool> = LazyLock::new(|| match std::env::var("EVE
     Err(_) => false,
 });
 
-/// What is done in place of this.
+/// The action to take in place of this one.
 pub(crate) fn instead_of(action: Action) -> Action {
     match action {
         Action::WriteDurable if *SKIPS_FLUSHES => Action::Write,

@@ -1,8 +1,8 @@
 //! Asking the processor for memory before it is needed.
 //!
-//! A look-up that follows three addresses, each found at the one before, waits for memory three
-//! times. Where several such look-ups are to be done, all their first lines can be asked for, then
-//! all their second ones, and the waits are shared.
+//! A look-up that follows three addresses, each stored at the one before, waits for memory three
+//! times. If several such look-ups are due, all their first lines can be prefetched, then all their
+//! second lines, so that they share the waits.
 #![expect(unsafe_code, reason = "the instruction has no safe wrapper")]
 
 /// Bytes of a cache line.

@@ -1,6 +1,6 @@
-//! Random numbers, all of them from the kernel: secrets are drawn from here as well as back-off
-//! times, and a generator that is fine for one would be wrong for the other. Drawn many at a time,
-//! a number costs a few nanoseconds.
+//! Random numbers, all of them from the kernel: the same source serves secrets and back-off times,
+//! so a weaker generator is never used for a secret by mistake. Numbers are drawn many at a time,
+//! so one number costs a few nanoseconds.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -26,7 +26,7 @@ impl Entropy {
             self.refill();
         }
         self.left -= 1;
-        // What was drawn does not stay in memory.
+        // Numbers that were drawn do not stay in memory.
         std::mem::take(&mut self.numbers[self.left])
     }
 

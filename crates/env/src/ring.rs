@@ -1,19 +1,20 @@
 //! One reactor's io_uring.
 //!
-//! Best setup first: *deferred* (completions are posted only when the reactor enters the kernel, so
-//! they cost no interruption), else *cooperative*, else plain. Deferred needs a single submitting
-//! thread; the ring is therefore made disabled, and the thread that first uses it owns it.
+//! The ring has the first of three setups that the kernel accepts: *deferred* (completions are
+//! posted only when the reactor enters the kernel, so they cause no interrupts), *cooperative*,
+//! plain. Deferred needs a single submitting thread; the ring is therefore made disabled, and
+//! belongs to the thread that first uses it.
 //!
 //! `push` only fills the submission queue. `turn` enters the kernel if there is anything to submit
-//! or to collect, at most once, and takes what is complete. While the reactor sleeps, the kernel
+//! or to collect, at most once, and takes the completions. While the reactor sleeps, the kernel
 //! signals an eventfd for every completion and for deferred work, and the wait point
-//! (`reactor::poller`) watches it, by edges, so that nobody has to read it. (The descriptor of the
-//! ring itself would not do: it does not become readable for deferred work.) `has_completions`
-//! tells real signals from those for what has been collected since.
+//! (`reactor::poller`) watches it edge-triggered, so it need not be read. (The descriptor of the
+//! ring itself does not become readable for deferred work.) `has_completions` tells whether a
+//! signal is for new completions, or for some that were collected already.
 //!
-//! Memory: from `push` until the key has come out of `turn`, file, memory and the array that names
-//! it belong to the kernel, whatever the calls in between return. There is no cancellation, and the
-//! owner waits for everything before it drops anything.
+//! Memory: from `push` until `turn` returns the key, the file, the memory and the array that names
+//! the memory belong to the kernel, whatever the calls in between return. There is no cancellation,
+//! and the owner waits for everything before it drops anything.
 #![expect(
     unsafe_code,
     reason = "the kernel takes raw memory; see the contract of `push`"
@@ -144,12 +145,12 @@ impl Ring {
         assert!(pushed.is_ok(), "a queue with room takes an entry");
     }
 
-    /// False if `push` must wait for the kernel to take what is queued.
+    /// False if `push` must wait for the kernel to take queued entries.
     pub(crate) fn has_room(&mut self) -> bool {
         !self.ring.submission().is_full()
     }
 
-    /// Gives the kernel what is queued. What it does not take now stays queued.
+    /// Passes the queued entries to the kernel. Entries that it does not take now stay queued.
     pub(crate) fn submit(&mut self) {
         self.enable();
         self.enter();

@@ -1,4 +1,4 @@
-//! What handles of a world and its reactors share: devices, threads, bells.
+//! State that the handles of a world and its reactors share: devices, threads, bells.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,11 +16,11 @@ use crate::workers::Workers;
 /// Threads for I/O where io_uring is forbidden: so many transfers run at once.
 const CREW: usize = 32;
 
-/// What handles and reactors share.
+/// The state that handles and reactors share.
 pub(crate) struct Shared {
     pub(crate) devices: Table,
     pub(crate) budget: Arc<Budget>,
-    /// The same, for those who block.
+    /// The same, for blocking callers.
     pub(crate) blocking_budget: Budget,
     pub(crate) workers: Workers,
     /// Made when first needed.

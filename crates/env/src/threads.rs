@@ -1,7 +1,7 @@
 //! I/O by threads, where io_uring is forbidden: each transfer is one blocking call on a worker.
 //!
-//! Same contract as `ring`: from `push` until the key has come out of `turn`, file and memory
-//! belong to the worker.
+//! The contract is that of `ring`: from `push` until `turn` returns the key, file and memory belong
+//! to the worker.
 #![expect(
     unsafe_code,
     reason = "runs transfers on memory that the pusher keeps in place"
@@ -45,7 +45,7 @@ impl Threads {
         self.crew.run(move || {
             // SAFETY: the pusher vouches for it until the key below has been received.
             let outcome = unsafe { transfer.run() };
-            // A reactor waits for all its transfers before it ends, so somebody listens.
+            // A reactor waits for all its transfers before it ends, so a receiver is there.
             let _ = sender.send((transfer.key, outcome));
             waker.wake();
         });
@@ -59,7 +59,7 @@ impl Threads {
         done.extend(self.receiver.try_iter());
     }
 
-    /// Waits until something is complete and takes it.
+    /// Waits for a completion and takes it.
     pub(crate) fn wait(&mut self, done: &mut Vec<(u64, Outcome)>) {
         done.push(self.receiver.recv().expect("this end holds a sender"));
     }

@@ -1,8 +1,8 @@
 //! Transfers: single calls to the host on one open file, and what its error numbers mean.
 //!
-//! A transfer is what both ways of doing I/O (`ring`, `threads`) carry: a file, a position and an
-//! array of memory pieces. Whoever starts one keeps the array and the memory in place until its
-//! result has been seen.
+//! Both ways of doing I/O (`ring`, `threads`) carry transfers: a file, a position and an array of
+//! memory pieces. The owner of a transfer keeps the array and the memory in place until its result
+//! has been seen.
 #![expect(
     unsafe_code,
     reason = "vectored I/O on memory that others keep in place"
@@ -29,7 +29,8 @@ pub(crate) struct Transfer {
     pub(crate) key: u64,
 }
 
-// SAFETY: these are addresses and a number; whoever runs it vouches for them.
+// SAFETY: these are addresses and a number; the code that runs the transfer guarantees that they
+// are valid.
 unsafe impl Send for Transfer {}
 
 /// The result of a transfer: bytes moved, or the negated error number.
@@ -89,7 +90,7 @@ impl Fault {
         self.0.raw_os_error()
     }
 
-    /// What the caller of an operation is told.
+    /// The outcome for the caller of an operation.
     pub(crate) fn disk_error(self) -> DiskError {
         match self.0 {
             Errno::NOSPC | Errno::DQUOT => DiskError::NoSpace,
@@ -191,12 +192,12 @@ impl Gather {
     }
 }
 
-/// What an outcome means for a transfer of which `left` bytes were missing.
+/// The effect of an outcome on a transfer that has `left` bytes to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// All of it is done.
     Done,
-    /// So many bytes are done: go on with the rest.
+    /// So many bytes are done; continue with the rest.
     Rest(u64),
     /// Nothing was tried: repeat.
     Repeat,

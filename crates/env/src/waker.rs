@@ -3,10 +3,10 @@
 //! awake --`doze`--> asleep --`wake` (writes the eventfd)--> notified --`rouse`--> awake
 //! awake --`wake` (no call)--> notified --`doze` fails, the wait does not sleep--> awake
 //!
-//! Whoever wakes first makes its message visible, then changes the state; the reactor first changes
-//! the state back (`rouse`), then looks for messages. So a message is seen by the look after the
-//! `rouse` that follows its `wake`, or the `wake` happens after that `rouse` and ends the next
-//! sleep. A write that arrives late, when something else ended the sleep, costs one empty wake-up.
+//! A sender first makes its message visible, and then changes the state (`wake`). The reactor first
+//! changes the state back (`rouse`), and then looks for messages. So either the look after the next
+//! `rouse` sees the message, or the `wake` happens after that `rouse` and ends the next sleep. A
+//! write that arrives late, when something else ended the sleep, costs one empty wake-up.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -2,8 +2,8 @@
 //! all I/O where io_uring is forbidden. A reactor never waits for them; they report to it through a
 //! channel and wake it.
 //!
-//! The queue is unbounded on purpose: what is in it belongs to operations that reactors have
-//! accepted, and those are bounded by whoever submits.
+//! The queue is unbounded on purpose: its entries belong to operations that reactors have accepted,
+//! and the callers bound the number of these.
 
 use std::thread::JoinHandle;
 

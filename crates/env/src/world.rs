@@ -1,8 +1,7 @@
 //! The world outside of one server: its devices, how I/O is done, and the bells of its reactors.
 //!
-//! Devices are opened and closed here, blocking; a reactor is handed out to one owner at a time. A
-//! device number is never given twice, so a late operation on a closed device is refused, not
-//! misdirected.
+//! Devices are opened and closed here, blocking; a reactor has one owner at a time. A device number
+//! is never used twice, so a late operation on a closed device is refused, not misdirected.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -24,7 +23,7 @@ const WORKERS: usize = 4;
 /// Devices never have more descriptors than this, whatever the host allows.
 const OPEN_FILES_MAX: usize = 4096;
 
-/// What a world is made of.
+/// The settings of a world.
 #[derive(Clone, Debug)]
 pub struct WorldOptions {
     /// How to do device I/O.
@@ -60,7 +59,7 @@ pub struct DeviceFiles {
     pub waits: u64,
 }
 
-/// Why there is no world.
+/// The reasons why a world cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
     /// io_uring was demanded and is forbidden.
@@ -168,7 +167,7 @@ impl World {
         self.0.admit(device::open_block(path)?)
     }
 
-    /// Closes a device. What is in flight ends as usual; everything later is [`DiskError::Gone`].
+    /// Closes a device. Operations in flight end as usual; every later one is [`DiskError::Gone`].
     /// Closing twice does nothing.
     pub fn close(&self, device: DeviceId) {
         let mut table = self.0.devices.write();
@@ -180,7 +179,7 @@ impl World {
         }
     }
 
-    /// What is known about a device; `None` if it is closed.
+    /// Facts about a device; `None` if it is closed.
     #[must_use]
     pub fn info(&self, device: DeviceId) -> Option<DeviceInfo> {
         self.0.device(device).map(|device| device.info())
@@ -198,7 +197,7 @@ impl World {
         self.0.budget.open_count()
     }
 
-    /// What devices use of the descriptors there are.
+    /// The descriptors that devices use, and the number that they may use.
     #[must_use]
     pub fn device_files(&self) -> DeviceFiles {
         let (used, files_max) = self.0.budget.usage();
@@ -209,8 +208,8 @@ impl World {
         }
     }
 
-    /// The handle of one reactor, which nobody else has. It may be moved to the thread that will
-    /// run it, and belongs to that thread from its first `poll` or `wait`.
+    /// The only handle of one reactor. It may be moved to the thread that will run it, and belongs
+    /// to that thread from its first `poll` or `wait`.
     ///
     /// # Errors
     /// If the host gives no descriptors or memory for it.

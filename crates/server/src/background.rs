@@ -1,10 +1,11 @@
-//! Threads of the control plane: they answer administrators, keep schedules and watch.
+//! Threads of the control plane: they answer administrators, keep snapshot schedules and watch the
+//! daemon.
 //!
-//! They share the processors with the reactors, which clients wait for. A burst of changes (sixteen
-//! deletions are answered when their consistency point is committed, and the next sixteen come at
-//! once) would delay requests of clients by some hundred microseconds each time. So these threads,
-//! and those that they start, have a third of a reactor's weight where the processors do not
-//! suffice; where they do, it makes no difference.
+//! They share the processors with the reactors, and clients wait for the reactors. A burst of
+//! changes would delay requests of clients by some hundred microseconds, for instance when sixteen
+//! deletions are answered at a commit and the next sixteen arrive at once. So these threads, and
+//! the threads that they start, have a third of a reactor's scheduling weight. The weight has no
+//! effect while processors are idle.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -28,7 +29,7 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
 
 /// For the calling thread. A host that does not want that is a matter of latency only.
 fn step_back() {
-    // To Linux, nobody in particular is the calling thread, not its process.
+    // On Linux, the id 0 means the calling thread, not its process.
     if let Ok(nice) = rustix::process::getpriority_process(None) {
         let _ = rustix::process::setpriority_process(None, (nice + BEHIND).min(NICE_MAX));
     }

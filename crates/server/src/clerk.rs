@@ -1,4 +1,4 @@
-//! The clerk: a thread that makes rounds, and tells what they did.
+//! The clerk: a thread that runs the rounds of the snapshot schedule, and reports what they did.
 //!
 //! It looks at the clock every few seconds rather than sleeping until the next due time, because a
 //! clock can be put forward or back at any moment.
@@ -17,7 +17,7 @@ use crate::records::Records;
 use crate::records::events::Told;
 use crate::schedule::Outcome;
 
-/// How often the clock is looked at.
+/// The time between two looks at the clock.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// The running clerk.

@@ -1,6 +1,6 @@
 //! Descriptors are a budget, as memory is (decision 0029).
 //!
-//! The limit of open files of the process is shared out once, at the start, in this order:
+//! The limit of open files of the process is divided once, at the start, in this order:
 //!
 //! | owner | gets | because |
 //! | --- | --- | --- |
@@ -10,12 +10,14 @@
 //! | connections | what is left, at most `connections_max` of all protocols | they can wait |
 //!
 //! 1. Each owner keeps to its share by itself: `env` closes segment files, the doors of the
-//!    administration drop silent connections, the reactors stop accepting. So nobody meets EMFILE,
-//!    unless somebody lowers the limit of the running process, or the host has no descriptors.
-//! 2. Those two are survived, too: openings wait (`env::device::budget`) and accepting pauses
-//!    (`plane::gate`).
-//! 3. The soft limit is raised to the hard one first. We use no call that breaks above 1,024.
-//! 4. A limit that is too small for the least shares refuses the start and names the number needed.
+//!    administration drop silent connections, the reactors stop accepting. So EMFILE occurs only if
+//!    the limit of the running process is lowered, or if the host has no descriptors.
+//! 2. The daemon survives these two cases, too: openings wait (`env::device::budget`) and accepting
+//!    pauses (`plane::gate`).
+//! 3. First the soft limit is raised to the hard limit. This is safe because we use no call that
+//!    fails with descriptors above 1,024.
+//! 4. If the limit is too small for the smallest shares, the daemon refuses to start and names the
+//!    number that it needs.
 
 use std::fs;
 use std::sync::Arc;
@@ -62,12 +64,12 @@ pub struct Places {
     pub metrics: usize,
 }
 
-/// Who may have how many descriptors.
+/// The shares of descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Of the process, all owners together.
+    /// The limit of the process, for all owners together.
     pub limit: usize,
-    /// What it keeps open in any case.
+    /// The descriptors that it always keeps open.
     pub process: usize,
     /// Devices and their segment files.
     pub devices: usize,
@@ -77,7 +79,7 @@ pub struct Shares {
     pub connections: u32,
 }
 
-/// The shares, and what is used of those that nobody else counts.
+/// The shares, and the use of those shares that are not counted elsewhere.
 #[derive(Debug)]
 pub struct Descriptors {
     /// As they were shared out at the start.
@@ -100,7 +102,7 @@ pub struct Clients {
     pub connections_max: u32,
 }
 
-/// What a configuration needs, before anything is opened.
+/// The needs of a configuration, before anything is opened.
 #[derive(Clone, Copy, Debug)]
 struct Needs {
     process: usize,
@@ -134,17 +136,17 @@ pub fn raise_limit() -> usize {
     now.map_or(usize::MAX, |now| usize::try_from(now).unwrap_or(usize::MAX))
 }
 
-/// Descriptors that are open now. Where the host does not say, there are the three of every
+/// Descriptors that are open now. If the host does not tell, the number is three, as for every
 /// process.
 #[must_use]
 pub fn open_now() -> usize {
-    // One of them is the directory that is being read.
+    // One of the entries is the descriptor that reads the directory.
     fs::read_dir("/proc/self/fd").map_or(3, |files| files.count().saturating_sub(1))
 }
 
 impl Descriptors {
     /// Shares out `limit` for a start that finds `open` descriptors and has opened nothing itself.
-    /// `state` is what is known of aggregates, `None` before the data directory was looked at.
+    /// `state` is the record of the aggregates, `None` before the data directory is read.
     ///
     /// # Errors
     /// [`StartError::Descriptors`] with the number that is needed.
@@ -269,7 +271,7 @@ impl Needs {
         };
         let rest = rest - administration;
         let connections_max = connections_max as usize;
-        // What clients cannot use is for devices.
+        // Descriptors that clients cannot use are for devices.
         let devices = (rest / 2).max(rest.saturating_sub(connections_max));
         let devices = devices.clamp(devices_min, DEVICES_MAX.max(devices_min));
         let connections = (rest - devices).min(connections_max);

@@ -1,7 +1,7 @@
 //! Opening the devices that `state.toml` records, for the daemon and for offline tools alike.
 //!
-//! What is opened is compared with what was recorded: the kind, and that a device has not become
-//! smaller. Whether it is the *right* device is said by its labels, which others read.
+//! An opened device is compared with the record: it must have the same kind, and must not have
+//! become smaller. Its labels show whether it is the *right* device; they are read elsewhere.
 
 use std::path::Path;
 
@@ -10,7 +10,8 @@ use everglade_env::{DeviceId, OpenError, World};
 use crate::Size;
 use crate::datadir::{AggregateState, Device, DeviceKind};
 
-/// Why a recorded device cannot be used: one line, found, expected, what to do.
+/// The reason why a recorded device cannot be used, in one line: what was found, what was expected,
+/// what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// It cannot be opened, or is something else than it was.
@@ -23,7 +24,7 @@ pub enum DeviceError {
         aggregate: String,
         /// Position in the record.
         number: usize,
-        /// What the host said.
+        /// The error of the host.
         source: OpenError,
     },
     /// It has become smaller.

@@ -1,4 +1,4 @@
-//! Why serving ended otherwise than cleanly, by what the exit code will be
+//! The reasons why serving did not end cleanly, one for each exit code
 //! (docs/reference/conventions.md#exit-codes).
 
 use std::io;
@@ -9,7 +9,7 @@ use crate::config::ConfigError;
 use crate::datadir::DataDirError;
 use crate::tls::TlsError;
 
-/// Why the daemon did not start. Nothing that clients stored was changed.
+/// The reasons why the daemon did not start. Nothing that clients stored was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration cannot be used.
@@ -18,7 +18,7 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// Encryption was asked for and is not possible.
+    /// Encryption is configured and not possible.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// A TCP address cannot be listened on.
@@ -29,9 +29,9 @@ pub enum StartError {
     Tcp {
         /// As configured.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
-        /// What can say otherwise.
+        /// The setting that can change it.
         flag: &'static str,
     },
     /// The tokens cannot be used.
@@ -45,9 +45,9 @@ pub enum StartError {
     Unix {
         /// As configured.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
-        /// What can say otherwise.
+        /// The setting that can change it.
         flag: &'static str,
     },
     /// The limit of open files leaves nothing to serve with.
@@ -68,7 +68,7 @@ pub enum StartError {
     System {
         /// A verb phrase.
         action: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The engine cannot open or create an aggregate: a missing, foreign, stale or damaged device,
@@ -90,7 +90,7 @@ pub enum ServeError {
     /// Before the ready line.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// After it: what was not flushed may be lost, what was flushed is not.
+    /// The failure came while serving: unflushed data may be lost, flushed data is safe.
     #[error("stopped by a failure: {0}; see the log above, then start again to recover")]
     Failed(String),
 }

@@ -32,7 +32,7 @@ impl Interval {
     }
 }
 
-/// Why a text is not a length of time.
+/// The reasons why a text is not a length of time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a length of time; expected a whole number with ms, s, m or h, such as 10s")]
 pub struct NotAnInterval(String);

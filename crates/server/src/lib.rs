@@ -2,10 +2,11 @@
 //!
 //! The life of one `everglade serve`:
 //!
-//! 1. [`config`]: flags, environment and file become one [`Config`], or a refusal. Nothing was
-//!    touched.
-//! 2. [`datadir`]: the directory is recognised and locked, or refused without writing a byte to it.
-//!    The limit of open files is shared out ([`descriptors`]), or is too small.
+//! 1. [`config`]: flags, environment and file become one [`Config`], or a refusal. Nothing is
+//!    changed yet.
+//! 2. [`datadir`]: the directory is recognised and locked, or refused without a write to it. The
+//!    limit of open files is divided ([`descriptors`]), or the start is refused because it is too
+//!    small.
 //! 3. [`fronts`]: the protocols of clients; their sockets are bound, so that a busy port is found
 //!    before the engine starts.
 //! 4. [`start`]: the engine opens its devices and the data plane (`plane`) runs, one thread per
@@ -13,8 +14,8 @@
 //! 5. [`rest`]: one more thread carries the requests of administrators to the [`administrator`],
 //!    which reaches the data plane by messages only.
 //! 6. [`ready`]: the ready line is printed; clients may connect.
-//! 7. [`signal`]: SIGTERM or SIGINT asks for an orderly stop through [`stop`]; the reactors finish
-//!    a consistency point and return; the lock goes last, with the process.
+//! 7. [`signal`]: SIGTERM or SIGINT asks for a clean stop through [`stop`]; the reactors finish a
+//!    consistency point and return; the lock is released last, with the process.
 //!
 //! Offline tools share steps 1 and 2 and [`devices`], by [`offline`]; [`repair`] takes step 4 as
 //! well.

@@ -27,11 +27,11 @@ pub fn bind_tcp(
     })
 }
 
-/// Binds the address of metrics and health. One that nobody asked for is done without if it is
-/// taken: a second daemon on a host should not fail for that.
+/// Binds the address of metrics and health. If a default address is taken, the daemon continues
+/// without it: a second daemon on a host should not fail for this reason.
 ///
 /// # Errors
-/// One that somebody asked for is taken, or not of this host.
+/// A configured address is taken, or does not belong to this host.
 pub fn bind_metrics(metrics: &Metrics) -> Result<Option<(TcpListener, SocketAddr)>, StartError> {
     let Some(address) = metrics.tcp else {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! Logs: lines on stderr, by `tracing`. Data plane threads log start, stop and errors only.
+//! Logs: lines on stderr, written with `tracing`. Data plane threads log only start, stop and
+//! errors.
 //!
 //! `EVERGLADE_LOG` takes the usual filter directives (`info`, `everglade_engine=debug`). Colour is
 //! used on a terminal only, and not with `NO_COLOR`. Under systemd the journal adds its own time.

@@ -9,7 +9,7 @@ use crate::datadir::lock::Lock;
 use crate::datadir::{AggregateState, DataDirError, Seen, State};
 use crate::devices::{self, DeviceError};
 
-/// Why an aggregate cannot be looked at.
+/// The reasons why an aggregate cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum OfflineError {
     /// A recorded device cannot be used.
@@ -61,7 +61,7 @@ impl Offline {
         &self.path
     }
 
-    /// What is known of aggregates; at least one.
+    /// The record of the aggregates; at least one.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state

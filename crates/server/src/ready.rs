@@ -1,7 +1,7 @@
-//! What a daemon says when clients may connect: the ready line, then commands to try.
+//! The output of a daemon when clients may connect: the ready line, then commands to try.
 //!
-//! The first line is for scripts and stays as it is (docs/reference/conventions.md#ready-line);
-//! what follows is for people and may change.
+//! The first line is for scripts and does not change (docs/reference/conventions.md#ready-line);
+//! the following lines are for people and may change.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};

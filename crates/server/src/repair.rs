@@ -1,8 +1,8 @@
-//! `everglade repair` where no daemon runs: the aggregates are opened as for serving, without any
-//! door, and repaired by the same code.
+//! `everglade repair` without a running daemon: the aggregates are opened as for serving, but
+//! without sockets for clients, and repaired by the same code.
 //!
-//! The history of changes says that it was done. An aggregate that cannot be opened or changed is
-//! told of, and the others are repaired.
+//! The history of changes records the repair. An aggregate that cannot be opened or changed is
+//! reported, and the others are repaired.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::signal::{self, Again};
 use crate::start;
 use crate::{Config, DataDir, Descriptors, ServeError, StartError, Stop, descriptors};
 
-/// How often a repair is looked at.
+/// The time between two checks of a repair.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What became of one aggregate.
+/// The outcome for one aggregate.
 pub type Repaired = (String, Result<Repair, Problem>);
 
-/// Why nothing was repaired.
+/// The reason why nothing was repaired.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
     /// Somebody uses the data directory: a daemon, which can be asked.
@@ -33,7 +33,7 @@ pub enum RepairError {
     /// There is no such aggregate.
     #[error("no aggregate '{name}'; this data directory has {known}")]
     NotFound {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// What there is.
         known: String,
@@ -41,7 +41,7 @@ pub enum RepairError {
     /// The aggregates cannot be opened.
     #[error(transparent)]
     Start(StartError),
-    /// What was repaired may not be on stable storage.
+    /// Repaired blocks may not be on stable storage.
     #[error(transparent)]
     Failed(ServeError),
 }
@@ -125,7 +125,7 @@ fn stopped(repair: Repair) -> Repair {
     }
 }
 
-/// Names of the aggregates that were asked for or, if none was, of all that can be opened.
+/// Names of the requested aggregates or, if none was requested, of all that can be opened.
 fn chosen(directory: &Offline, wanted: &[Name]) -> Result<Vec<String>, RepairError> {
     let ready = directory.state().aggregates.iter();
     let ready = ready.filter(|known| known.phase == Phase::Ready);

@@ -1,4 +1,4 @@
-//! Lines in the log that a client could cause as often as it likes: at most one in a while.
+//! A limit for lines in the log that a client can cause at will: at most one line in a period.
 
 use everglade_env::lock::Mutex;
 use std::time::{Duration, Instant};

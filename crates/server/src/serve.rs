@@ -1,9 +1,9 @@
 //! One `everglade serve`, from a checked configuration to the end of the process.
 //!
-//! The order matters: the limit of open files is looked at before anything is opened, signals are
-//! heard before anything slow begins, the directory is locked before sockets are touched, sockets
+//! The order matters: the limit of open files is read before anything is opened, signals are
+//! handled before anything slow begins, the directory is locked before sockets are touched, sockets
 //! are bound before the engine opens devices, and the lock outlives all of them. The REST interface
-//! is asked last of all to end, because those it answers wait for the reactors.
+//! ends last, because its callers wait for answers of the reactors.
 
 use crate::config::ApiTcp;
 use crate::datadir::Endpoints;
@@ -124,7 +124,7 @@ fn run(
             ready::announce(output, endpoints, reactors.exports(), protocols);
             stop.on_ask(ready::announce_stopping);
         }
-        // Scripts could not find us; what was mounted is still put away properly.
+        // Scripts could not find the daemon; the mounted aggregates are still stopped cleanly.
         Err(_) => stop.ask(),
     }
     let ended = reactors.wait();
@@ -202,7 +202,7 @@ fn begin(
     })
 }
 
-/// What is written down and told at every start.
+/// The records and messages of every start.
 fn begin_records(reactors: &Reactors, records: &Records, config: &Config, is_first: bool) {
     let administrator = reactors.administrator();
     let now = administrator.now();

@@ -1,8 +1,8 @@
-//! SIGTERM and SIGINT: the first asks for an orderly stop, the second ends the process at once.
-//! SIGHUP: certificates are read again.
+//! SIGTERM and SIGINT: the first one asks for a clean stop, the second one ends the process at
+//! once. SIGHUP reads the certificates again.
 //!
-//! An orderly stop writes a consistency point, which on a slow device may take seconds; an operator
-//! who cannot wait sends the signal again. What clients had flushed is safe either way.
+//! A clean stop writes a consistency point, which on a slow device may take seconds; an operator
+//! who cannot wait sends the signal again. Flushed data is safe either way.
 //!
 //! SIGPIPE is already ignored by the Rust runtime, so a vanished reader of stdout is an error
 //! value.
@@ -20,7 +20,7 @@ use everglade_env::lock::Mutex;
 /// Exit code of a process ended by a second signal: not clean, not refused, not broken.
 const EXIT_CUT_SHORT: i32 = 1;
 
-/// What is to be read again. Clones share it.
+/// The files to read again. Clones share the list.
 #[derive(Clone, Debug, Default)]
 pub struct Again(Arc<Mutex<Vec<Arc<Certificates>>>>);
 

@@ -4,11 +4,12 @@
 //! started by [`start`] → serving → [`Stop`] asked → consistency point → [`Reactors::wait`] returns
 //!
 //! 1. [`start`] returns only when the aggregates are mounted and clients may be accepted, or with a
-//!    refusal and no thread left behind. Listeners are handed over and closed by the reactors.
-//! 2. Whoever wants a stop asks [`Stop`]; every reactor is woken and ends its sessions; when all
-//!    have, the aggregates write their last consistency points, and the threads return.
-//! 3. The data directory belongs to the [`Administrator`] and stays locked as long as anyone has
-//!    that.
+//!    refusal, and then no thread is left. The reactors take over the listeners and close them.
+//! 2. A stop is requested through [`Stop`]. Every reactor is woken and ends its sessions. When all
+//!    sessions have ended, the aggregates write their last consistency points, and the threads
+//!    return.
+//! 3. The data directory belongs to the [`Administrator`] and stays locked while there is a handle
+//!    to the administrator.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

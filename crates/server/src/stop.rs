@@ -1,11 +1,11 @@
-//! The wish to stop, shared by everybody who may have to hear it.
+//! The request to stop, shared by all threads that must react to it.
 //!
 //! asked → every waker is called once → each reactor sees [`Stop::is_asked`] on its next turn,
 //! refuses new work, finishes a consistency point and returns.
 //!
-//! A waker registered after the wish is called at once, so no order of start and stop loses it.
-//! The lock protects the list of wakers and the order of "asked" against registration; wakers run
-//! outside it and must not block.
+//! A waker that is registered after the request is called at once, so the request is never lost,
+//! whatever the order of start and stop. The lock protects the list of wakers, and orders the
+//! request against registrations; wakers run outside of the lock and must not block.
 
 use everglade_env::lock::Mutex;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct Shared {
 }
 
 impl Stop {
-    /// Nobody has asked yet.
+    /// No stop is requested yet.
     #[must_use]
     pub fn new() -> Stop {
         Stop::default()
@@ -45,13 +45,13 @@ impl Stop {
         }
     }
 
-    /// Whether somebody has asked. One relaxed-cost load; fit for every turn of a reactor.
+    /// Whether a stop is requested. One relaxed-cost load; fit for every turn of a reactor.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.shared.asked.load(Ordering::SeqCst)
     }
 
-    /// Calls `wake` once when somebody asks, or now if somebody already has.
+    /// Calls `wake` once when a stop is requested, or now if it is requested already.
     pub fn on_ask(&self, wake: impl FnOnce() + Send + 'static) {
         {
             let mut wakers = self.shared.wakers.lock();

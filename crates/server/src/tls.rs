@@ -1,8 +1,9 @@
-//! Certificates, where libnbd, nbdkit and QEMU expect them: a folder with `server-cert.pem`,
-//! `server-key.pem`, and `ca-cert.pem` if clients are to have certificates too.
+//! Certificates, in the files that libnbd, nbdkit and QEMU expect: a folder with `server-cert.pem`,
+//! `server-key.pem`, and `ca-cert.pem` if clients need certificates, too.
 //!
-//! They expire, so they can be read again while connections use them ([`Certificates::read_again`],
-//! at SIGHUP): what is open goes on with what it began with.
+//! Certificates expire, so they can be read again while connections use them
+//! ([`Certificates::read_again`], at SIGHUP): open connections keep the certificates that they
+//! began with.
 
 use everglade_env::lock::RwLock;
 use std::fs;
@@ -21,7 +22,7 @@ const CERTIFICATE: &str = "server-cert.pem";
 const KEY: &str = "server-key.pem";
 const AUTHORITY: &str = "ca-cert.pem";
 
-/// Why there can be no TLS.
+/// The reasons why there can be no TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be used.
@@ -29,7 +30,7 @@ pub enum TlsError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it. Never what is in it.
+        /// The problem with the file. The message never has contents of the file.
         problem: String,
     },
     /// The files do not belong together.

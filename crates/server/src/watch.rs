@@ -1,12 +1,13 @@
-//! The watch: once a second somebody looks whether all is well, and tells what has changed.
+//! The watch: checks the state of the daemon once a second, and reports what has changed.
 //!
-//! A condition that was not there a second ago is an alert, one that is gone is cleared; jobs that
-//! ended are told of. Everything is read from counters, so an idle daemon stays idle.
+//! A new condition is an alert, and a condition that has ended is cleared; jobs that have ended are
+//! reported. The watch only reads counters, so an idle daemon stays idle.
 //!
-//! Once an hour the data directory notes where the aggregates are.
+//! Once an hour it records the consistency points of the aggregates in the data directory.
 //!
-//! Under systemd with a watchdog, the watch also asks every reactor for a sign of life. Only when
-//! all have given one is systemd told that the daemon is alive, so one that hangs is started again.
+//! Under systemd with a watchdog, the watch also asks every reactor for a sign of life. It tells
+//! systemd that the daemon is alive only when all reactors have answered, so systemd restarts a
+//! daemon that hangs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,7 +24,7 @@ use crate::ready;
 use crate::records::Records;
 use crate::records::events::Told;
 
-/// How often somebody looks.
+/// The time between two checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How often it is written down where the aggregates are (decision 0031).
@@ -78,7 +79,7 @@ impl Watch {
 struct Watcher {
     administrator: Arc<Administrator>,
     records: Arc<Records>,
-    /// What holds now, by object and code.
+    /// The present conditions, by object and code.
     conditions: BTreeMap<(String, String), Condition>,
     /// How often systemd wants to hear that we are alive.
     watchdog: Option<Duration>,
@@ -146,7 +147,7 @@ impl Watcher {
     }
 }
 
-/// What is to be told when these conditions have become those.
+/// The events for a change from these conditions to those.
 fn changes(
     before: &BTreeMap<(String, String), Condition>,
     after: &BTreeMap<(String, String), Condition>,
@@ -175,7 +176,7 @@ fn changes(
     begun.chain(over).collect()
 }
 
-/// What is to be told of a job that ended.
+/// The event for a job that has ended.
 fn ended(job: &Job) -> Told {
     let severity = match job.state {
         JobState::Failed => Severity::Error,

@@ -1,14 +1,15 @@
-//! A column: one block of everybody's maps, 32,768 vvbns side by side. Pure functions of bits.
+//! A column: one block of the maps of all images, 32,768 vvbns side by side. Pure functions of
+//! bits.
 //!
-//! Neighbours in the history whose map block is the very same one are one *station*, so a column is
-//! as long as the block has versions. Stations are in the order of the history, parents before
+//! Neighbours in the history that share their map block are one *station*, so a column has one
+//! station for each version of the block. Stations are in the order of the history, parents before
 //! their children.
 
 use std::rc::Rc;
 
 use everglade_format::{BITS_PER_BLOCK, BLOCK_SIZE, Block, bitmap};
 
-/// What those at a station hold.
+/// The blocks that the images at a station hold.
 pub(super) enum Hold {
     /// Nothing: they only join their neighbours.
     Nothing,
@@ -63,7 +64,7 @@ pub(super) fn without(bits: &Block, others: &Block) -> Box<Block> {
     rest
 }
 
-/// Adds what is seen again to `twice`, and all of it to `once`.
+/// Adds the bits that were seen before to `twice`, and all bits to `once`.
 fn see(once: &mut Block, twice: &mut Block, bits: &Block) {
     let mut again = Box::new(*bits);
     bitmap::intersect(&mut again, once);
@@ -86,8 +87,8 @@ pub(super) fn shared(stations: &[Station], held: &[Box<Block>]) -> Box<Block> {
 /// Blocks whose holders are not connected.
 ///
 /// From the leaves up, a block is *below* a station if the station holds it, or joins its children
-/// by it and it is below one of them. Where it is below a station but not joined to the parent, a
-/// connected part ends. There must be no second one.
+/// by it and it is below one of them. A connected part ends at a station that the block is
+/// below and that is not joined to its parent. There must be no second one.
 pub(super) fn apart(stations: &[Station], held: &[Box<Block>]) -> Box<Block> {
     let mut below: Vec<Box<Block>> = held.to_vec();
     for at in (0..stations.len()).rev() {

@@ -1,5 +1,5 @@
-//! Holders: everybody's maps side by side, one block of the maps at a time, with summary map and
-//! container.
+//! Holders: the maps of all images side by side, one block of the maps at a time, with summary map
+//! and container.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -40,20 +40,20 @@ struct Holders<'h> {
     is_partial: bool,
 }
 
-/// What is counted for a record or, last, the active image.
+/// The counts for a record or, last, for the active image.
 #[derive(Clone, Copy, Default)]
 struct Count {
     used: u64,
     exclusive: u64,
 }
 
-/// One block of everybody's maps.
+/// One block of the maps of all images.
 struct Column {
     stations: Vec<Station>,
     held: Vec<Box<Block>>,
     /// For each record, and last for the active image, its station.
     at: Vec<usize>,
-    /// Its map block; a hole for who is not asked.
+    /// Its map block; a hole for an image that does not count.
     places: Vec<Pointer>,
     active: Box<Block>,
 }
@@ -109,7 +109,7 @@ fn bits_of(numbers: impl Iterator<Item = u64>, block: u64) -> Box<Block> {
 }
 
 impl Holders<'_> {
-    /// Map blocks about which anybody says anything.
+    /// Indices of the map blocks that at least one map has.
     fn all_blocks(&self, mut blocks: BTreeSet<u64>) -> BTreeSet<u64> {
         let object = Object::Aggregate;
         let volume = self.volume.fs;
@@ -161,7 +161,7 @@ impl Holders<'_> {
             active: zero(),
         };
         let mut known: HashMap<u64, Rc<Block>> = HashMap::new();
-        // What decides whether two are at one station.
+        // The facts that decide whether two images are at one station.
         let mut keys: Vec<(Option<u64>, Pointer)> = Vec::new();
         for (node, map) in self.maps.iter().enumerate() {
             let record = self.table.records.get(node);
@@ -221,7 +221,7 @@ impl Holders<'_> {
             return;
         };
         self.count(&column);
-        // What cannot be read of the summary map was reported with the files of the aggregate.
+        // Unreadable blocks of the summary map were reported with the files of the aggregate.
         let Ok(summary) = tree::leaf_at(inside.aggregate, self.summary, block) else {
             return;
         };
@@ -299,8 +299,8 @@ impl Holders<'_> {
         held
     }
 
-    /// Blocks that a clone's base holds, but for the superblock, which every volume has for itself:
-    /// those that the clone has copied, and those that are in a parent's container.
+    /// Blocks that a clone's base holds, except the superblock, which every volume has for itself:
+    /// the blocks that the clone has copied, and the blocks in a parent's container.
     fn base(&self, column: &Column, block: u64) -> (Box<Block>, Box<Block>) {
         let mut bits = zero();
         let roots = &self.volume.superblock.snapshots;
@@ -333,7 +333,7 @@ impl Holders<'_> {
         bits
     }
 
-    /// Blocks that whoever changes this block of the active map copies to the summary map first.
+    /// Bits that a change of this block of the active map copies to the summary map first.
     fn copied_on_change(&self, column: &Column) -> Box<Block> {
         let active = self.maps.len() - 1;
         let mut bits = zero();
@@ -379,7 +379,7 @@ impl Holders<'_> {
             let found = format!("{found}; held by {}", self.names(column, bit));
             self.report(Kind::Uncovered, block, bit, expected, &found, findings);
         }
-        // What the fold scan has passed is not looked at again.
+        // Blocks that the fold scan has passed are not checked again.
         let is_unfolded = |record: &everglade_format::SnapshotRecord| record.is_unfolded;
         if let Some(node) = self.table.records.iter().position(is_unfolded) {
             let first = block * BITS_PER_BLOCK;
@@ -470,7 +470,8 @@ impl Holders<'_> {
         if is_known {
             // Holes that the active image has were reported with it.
             let mut holes = without(&kept, &column.active);
-            // Of what a split says it has copied nobody was asked, because the parent has it too.
+            // Blocks that a split has copied were not checked above, because the parent has them,
+            // too.
             bitmap::unite(&mut holes, &copied);
             for bit in bitmap::ones(&without(&holes, &slots)) {
                 let expected = "a block in the container";
@@ -486,7 +487,7 @@ impl Holders<'_> {
         }
     }
 
-    /// Who holds a block, for people.
+    /// The holders of a block, for people.
     fn names(&self, column: &Column, bit: u64) -> String {
         let mut names = Vec::new();
         let mut more = 0;
@@ -540,7 +541,7 @@ impl Holders<'_> {
                 continue;
             }
             let object = table::object_of(self.volume, record);
-            // A pass that adds up those who stay does not tell what its victims lose.
+            // A pass by addition does not count the losses of its victims.
             let counted = match record.is_in_pass {
                 true => record.exclusive.min(count.exclusive),
                 false => record.exclusive,
@@ -563,7 +564,7 @@ impl Holders<'_> {
                 );
             }
         }
-        // Without a snapshot nobody counts.
+        // Without snapshots there are no counts.
         let counted = match self.table.records.is_empty() {
             true => 0,
             false => self.counts[self.counts.len() - 1].exclusive,

@@ -1,15 +1,15 @@
-//! Images of snapshots, each compared with one that was verified before.
+//! Images of snapshots, each compared with an image that is verified already.
 //!
 //! Where `c(v)` counts the references of an image to v, and `m(v)` is its map's bit plus the count
-//! of its refcount file, Definition 1 says that the difference `c − m` is 0 everywhere. Where it is
-//! not, v is a *stray*. Two images that share most blocks have the same strays but for those among
-//! the blocks in which they differ, so these are all that is looked at:
+//! of its refcount file, Definition 1 says that the difference `c − m` is 0 everywhere. If the
+//! difference is not 0, v is a *stray*. Two images have the same strays except among the blocks in
+//! which they differ, so only these blocks are examined:
 //!
 //! strays(new) = strays(old) + references(new ∖ old) − references(old ∖ new) − (bits(new) −
 //! bits(old)) − (counts(new) − counts(old))
 //!
-//! Without another image, the same is true of an empty one. What cannot be read counts for nothing,
-//! in both.
+//! If there is no other image, an empty image takes its place. Blocks that cannot be read are left
+//! out of both images.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -155,7 +155,7 @@ impl<'p> Pool<'p> {
         }
     }
 
-    /// Verifies a snapshot's image by its difference to `base`, or by itself.
+    /// Verifies a snapshot's image by its difference to `base`, or alone.
     pub(super) fn check(
         &mut self,
         record: &SnapshotRecord,
@@ -172,7 +172,7 @@ impl<'p> Pool<'p> {
         let mut windows = BTreeSet::from([0]);
         let mut position = 0;
         while let Some(window) = windows.iter().nth(position).copied() {
-            // Walking again must not say again what is wrong.
+            // A second walk must not report the same problems again.
             findings.mute(position > 0);
             let mut difference = self.difference(
                 &fs,
@@ -239,7 +239,7 @@ impl<'p> Pool<'p> {
             .collect();
         for id in ids.into_iter().filter(|id| is_large(*id)) {
             let blocks = base.and_then(|base| base.files.blocks.get(&id));
-            // Where the image's own inode cannot be read, the record still has that of its map.
+            // If the image's own inode cannot be read, the record still has that of its map.
             let kept = (id == ACTIVE_MAP).then_some(map);
             let (old, new) = (known.get(&id), image.files.inodes.all.get(&id).or(kept));
             let before = match old {
@@ -316,7 +316,7 @@ impl<'p> Pool<'p> {
                     findings.add(Kind::MarkedOutside, &object, place, expected, "a block");
                     return;
                 }
-                // Read for its tag, and to say once what is wrong.
+                // This block is read to check its tag, and to report a problem once.
                 if new.has_block() {
                     map_blocks.insert(index);
                     let spot = (file, 0, index);
@@ -553,7 +553,7 @@ fn report_stray(
     findings.add(kind, &object, place, expected, found);
 }
 
-/// What a record says of its image.
+/// The fields of a record about its image.
 fn check_record(
     fs: &FileSystem<'_>,
     record: &SnapshotRecord,

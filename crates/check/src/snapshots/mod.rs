@@ -8,25 +8,25 @@
 //!
 //! **Holders.** A vvbn is *held* by the active image if its map has the bit, and by a snapshot if
 //! its snapmap has, unless the snapshot is gone, or is a victim of the delete pass and the pass is
-//! beyond the vvbn. Everything below is about holders:
+//! beyond the vvbn. These rules are about holders:
 //!
-//! 1. Each image by itself satisfies Definition 1. The image of a victim does not: what the pass
-//!    has released may have been used again. Of it only the snapmap is needed, and that must be
+//! 1. Each image by itself satisfies Definition 1. The image of a victim need not: blocks that the
+//!    pass released may have been used again. Only the victim's snapmap is needed, and it must be
 //!    whole.
 //! 2. *Coverage*: a block that a snapshot holds is in the summary map; or in the snapmap of a
-//!    snapshot that is marked unfolded; or in a block of the active map that is still the very
-//!    block of the nearest ancestor of the active image that holds anything there (whoever changes
-//!    that block copies it to the summary map first). It is not enough that the active image holds
-//!    the block: freeing it there must not free it.
+//!    snapshot that is marked unfolded; or in an unchanged block of the active map: still the
+//!    snapmap block of the nearest ancestor of the active image that holds anything there. Before
+//!    the first change of such a block its bits are copied to the summary map. It is not enough
+//!    that the active image holds the block, because the active image may free it.
 //! 3. Bits of the summary map are of blocks that a snapshot holds, of victims' snapmaps (to the end
-//!    of the pass), or of entries of the release file that have not had their turn. Others would be
-//!    free for ever but never used.
+//!    of the pass), or of entries of the release file that the scan has not reached. Any other bit
+//!    would keep a free block from being used.
 //! 4. A slot of the container is no hole exactly if active map, summary map or an unfolded snapmap
-//!    has the vvbn. Of a clone that is not true of what its base holds, but for vvbn 1: below the
-//!    place of its split all of that has slots, above it nothing has.
-//! 5. Holders of a vvbn are connected in the history, snapshots that hold nothing there joining
-//!    their neighbours.
-//! 6. A block with one holder is one of its exclusive blocks; nothing else is.
+//!    has the vvbn. Blocks that a clone's base holds are exempt, except vvbn 1: below the place of
+//!    the clone's split all of them have slots, above it none has.
+//! 5. Holders of a vvbn are connected in the history. A snapshot that holds nothing there joins its
+//!    neighbours.
+//! 6. A block is exclusive to an image exactly if that image is its only holder.
 
 mod column;
 mod holders;
@@ -103,7 +103,7 @@ pub(crate) fn check(
         counts.snapshots_deleting += u64::from(record.state == State::Deleting);
     }
     let map_blocks = check_images(volume, &table, strays, bad, findings);
-    // What follows would only repeat that the maps are not known.
+    // Further checks would only repeat that the maps are not known.
     let (Some(summary), Some(release)) = (
         summary,
         release
@@ -139,7 +139,7 @@ fn check_images(
     let mut unseen = 0;
     loop {
         let Some((node, image)) = waiting.pop() else {
-            // Where the history is broken, the rest has nobody to be compared with.
+            // If the history is broken, the remaining images have no neighbour to be compared with.
             while unseen < seen.len() && seen[unseen] {
                 unseen += 1;
             }
@@ -160,7 +160,8 @@ fn check_images(
                 pool.check_snapmap(record, findings);
                 image
             }
-            // The active image was verified; those that are gone hand on what they were given.
+            // The active image is verified already. Snapshots that are gone pass on the image that
+            // they were given.
             _ => image,
         };
         let next = near[node].iter().filter(|near| !seen[**near]);

@@ -1,8 +1,8 @@
-//! Pairs of trees: what a file has in one image and not in another.
+//! Pairs of trees: the blocks that a file has in one image and not in another.
 //!
-//! Both are walked side by side from their roots. Blocks are written once, so where the two
-//! pointers are the same so is everything below, and neither is followed: a thousand snapshots cost
-//! what they differ by.
+//! The verifier walks both trees side by side from their roots. Blocks are written once, so equal
+//! pointers mean equal subtrees, and neither pointer is followed. So the cost of a thousand
+//! snapshots is the sum of their differences.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ pub(super) struct Pair<'p> {
     pub(super) is_bounded: bool,
 }
 
-/// What a walk meets.
+/// An item that a walk meets.
 pub(super) enum Visit {
     /// A block of the known image that the other does not have here.
     Old(Pointer),
@@ -50,7 +50,7 @@ pub(super) enum Visit {
     Unknown(Range<u64>),
 }
 
-/// What a walk saw.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Walked {
     pub(super) old_blocks: u64,
@@ -120,7 +120,7 @@ pub(super) fn walk(
     walk.walked
 }
 
-/// True if two pointers name the same block. What one thinks of the block's place does not matter.
+/// True if two pointers name the same block. The block's place in the pointer does not matter.
 fn same(old: &Pointer, new: &Pointer) -> bool {
     (old.vvbn, old.tag) == (new.vvbn, new.tag)
 }
@@ -202,8 +202,8 @@ impl Walk<'_> {
         }
         let mut old_block = None;
         if old_here.has_block() {
-            // That it cannot be read was reported when the other image was verified, and what it
-            // refers to was not counted then.
+            // The unreadable block was reported when the other image was verified, and its
+            // references were not counted then.
             let is_sound =
                 |block: &Rc<Block>| Header::expect(block, kind, level, file, index).is_ok();
             old_block = fs.read(&old_here).ok().filter(is_sound);

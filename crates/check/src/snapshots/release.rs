@@ -1,4 +1,4 @@
-//! Blocks of victims' snapmaps: while the delete pass goes on, and afterwards in the release file.
+//! Blocks of victims' snapmaps: during the delete pass, and afterwards in the release file.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ pub(super) fn waiting(
             index: Some(index),
             ..Place::NONE
         };
-        // What cannot be read was reported with the files of the aggregate.
+        // Unreadable blocks were reported with the files of the aggregate.
         let Some(block) = tree::leaf_at(aggregate, inode, index).ok()? else {
             break;
         };
@@ -83,7 +83,7 @@ pub(super) fn snapmaps<'i>(
             if level == 0 {
                 break;
             }
-            // What cannot be read was reported with the victim.
+            // Unreadable blocks were reported with the victim.
             let blocks = row.iter().filter_map(|pointer| fs.read(pointer).ok());
             let below = blocks.flat_map(|block| {
                 (0..SPAN).filter_map(move |slot| Indirect(&block).pointer(slot, Layer::Volume).ok())

@@ -1,4 +1,4 @@
-//! The snapshot table: records, each by itself, and the history that they make up.
+//! The snapshot table: each record by itself, and the history that the records form.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -44,7 +44,7 @@ pub(super) fn object_of(volume: &Volume<'_>, record: &SnapshotRecord) -> Object 
     volume.fs.image(&record.name, record).object()
 }
 
-/// Without a table there are no snapshots, and nothing of theirs.
+/// Without a table there are no snapshots, and no fields about snapshots may be set.
 pub(super) fn check_roots_of_none(volume: &Volume<'_>, findings: &mut Findings) {
     let roots = &volume.superblock.snapshots;
     let nothing = roots.release.is_none()
@@ -65,8 +65,8 @@ pub(super) fn check_roots_of_none(volume: &Volume<'_>, findings: &mut Findings) 
     }
 }
 
-/// Reads the table. Nothing if some of it cannot be read, since then nothing can be said of who
-/// holds what.
+/// Reads the table. `None` if a part of the table cannot be read, because then the holders of
+/// blocks are not known.
 pub(super) fn read(volume: &Volume<'_>, inode: &Inode, findings: &mut Findings) -> Option<Table> {
     let aggregate = volume.fs.inside.as_ref()?.aggregate;
     let object = volume.aggregate_files.object_of(aggregate, inode.id);
@@ -84,7 +84,7 @@ pub(super) fn read(volume: &Volume<'_>, inode: &Inode, findings: &mut Findings) 
             index: Some(index),
             ..Place::NONE
         };
-        // What cannot be read was reported with the files of the aggregate.
+        // Unreadable blocks were reported with the files of the aggregate.
         let Ok(block) = tree::leaf_at(aggregate, inode, index) else {
             is_whole = false;
             continue;
@@ -147,8 +147,7 @@ impl Table {
         }
     }
 
-    /// For each record, and last for the active image, what it descends from and what descends from
-    /// it.
+    /// For each record, and last for the active image, its ancestors and its descendants.
     pub(super) fn neighbours(&self) -> Vec<Vec<usize>> {
         let mut near = vec![Vec::new(); self.parents.len()];
         for (at, (parent, also)) in self.parents.iter().zip(&self.also).enumerate() {
@@ -165,7 +164,7 @@ impl Table {
         self.also.iter().any(|also| !also.is_empty())
     }
 
-    /// What records and roots say without looking at any image.
+    /// Checks of records and roots that need no image.
     pub(super) fn check(&self, volume: &Volume<'_>, findings: &mut Findings) {
         let mut names = BTreeSet::new();
         let mut cp = 0;
@@ -310,7 +309,7 @@ impl Table {
     }
 }
 
-/// What a LUN that is being cloned has so far: the source's leaves below its place, and no others.
+/// The leaves of a LUN that is being cloned: exactly the source's leaves below the cursor.
 fn check_cloned(
     volume: &Volume<'_>,
     cloning: &LunCloning,
@@ -319,7 +318,7 @@ fn check_cloned(
 ) {
     let image = volume.fs.image(&source.name, source);
     let (index, slot) = Inode::place(cloning.from);
-    // What cannot be read is reported with the image.
+    // Unreadable blocks are reported with the image.
     let Ok(block) = tree::leaf_at(&image, &source.inode_file, index) else {
         return;
     };

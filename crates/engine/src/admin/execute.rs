@@ -1,5 +1,6 @@
-//! Administrative changes: volumes and LUNs come, go, grow and get other names. Executed in the
-//! freeze, durable at commit. Renaming is in `rename`, snapshots are in `snapshot::change`.
+//! Administrative changes: volumes and LUNs are created, deleted, resized and renamed. Changes are
+//! executed in the freeze, and are durable at the commit. Renaming is in `rename`, snapshots are in
+//! `snapshot::change`.
 
 use everglade_affinity::Permit;
 use everglade_format::CpNumber;

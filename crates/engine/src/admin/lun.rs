@@ -1,4 +1,4 @@
-//! LUNs come, go, grow and shrink.
+//! LUNs are created, deleted and resized.
 
 use std::sync::Arc;
 

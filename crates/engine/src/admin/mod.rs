@@ -1,4 +1,4 @@
-//! Administration: what operators change, executed in the freeze of a consistency point.
+//! Administration: the changes of operators, executed in the freeze of a consistency point.
 
 pub(crate) mod clone;
 pub(crate) mod execute;

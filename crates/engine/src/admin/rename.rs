@@ -1,16 +1,16 @@
-//! Other names for aggregates, volumes and LUNs. Executed in the freeze, durable at commit.
+//! Renaming aggregates, volumes and LUNs. A rename is executed in the freeze, and is durable at the
+//! commit.
 //!
-//! Files are known by their ids: overlays, the journal, trees, snapshots and clones name none of
-//! these. So a rename changes one entry of a directory, in its slot, or the superblock's name of
-//! the aggregate; and in memory the maps that look-ups go through.
+//! Files are known by their ids: overlays, the journal, trees, snapshots and clones do not use
+//! their names. So a rename changes one entry of a directory, in its slot, or the aggregate's name
+//! in the superblock. In memory it changes the maps that look-ups use.
 //!
-//! 1. Whoever has a LUN open goes on: the handle is the object's, whatever it is called. Who looks
-//!    for the old name finds nothing from the freeze on.
-//! 2. If power fails at any write, the old name or the new one is there, and nothing else is
-//!    different: a directory block, and a superblock, are written whole and become true with the
-//!    superblock.
-//! 3. Snapshots of a volume keep the names that its LUNs had; a restore brings them back, for those
-//!    who have the LUN open too.
+//! 1. Clients that have a LUN open keep it: their handle does not depend on the name. From the
+//!    freeze on the old name is not found.
+//! 2. If power fails at any write, either the old name is there or the new one, and nothing else is
+//!    different: the directory block is committed with the superblock.
+//! 3. Snapshots of a volume keep the names that its LUNs had; a restore brings these names back,
+//!    also for clients that have the LUN open.
 
 use everglade_format::planted::{self, Bug};
 

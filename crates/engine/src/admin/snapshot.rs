@@ -1,5 +1,5 @@
-//! Administrative changes to snapshots. Executed in the freeze, durable at commit; none of them
-//! loads anything.
+//! Administrative changes of snapshots. They are executed in the freeze and durable at the commit;
+//! none of them loads a page.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Volumes come and go.
+//! Volumes are created and deleted.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! The active map with its safe copies (B-14, E-02 … E-04, O-05).
 //!
 //! The current copy of a map block is the changed block of the active map file; it is what the
-//! consistency point writes. On the first clear in it a *safe* copy is made. Allocation looks at
-//! the safe copy and sets bits in both; frees clear bits in the current copy only. So a number
-//! freed in this consistency point is not allocated in it (Lemma 1), and the safe copies are
-//! dropped when it ends.
+//! consistency point writes. When the first bit in the block is cleared, a *safe* copy is made.
+//! Allocation looks at the safe copy and sets bits in both; frees clear bits in the current copy
+//! only. So a number freed in this consistency point is not allocated in the same consistency point
+//! (Lemma 1). The safe copies are dropped when the consistency point ends.
 
 use std::collections::HashMap;
 

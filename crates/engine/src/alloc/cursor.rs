@@ -5,11 +5,12 @@
 //!                       └──exhausted──▶ kept until nothing more is taken, then scored
 //! ```
 //!
-//! 1. Filling makes everything changed that taking will touch (map block, and context block or
-//!    level-1 block of the container), so that taking cannot stop.
+//! 1. Filling a cursor makes a changed block of every block that taking a number touches (map
+//!    block, and context block or level-1 block of the container). So taking cannot stop.
 //! 2. An area is open in at most one cursor.
-//! 3. What is in stock is free in the map. An exhausted area may have numbers in stock, so it stays
-//!    lent until all places of the consistency point are given and what is left goes back.
+//! 3. Numbers in stock are free in the map. An exhausted area may have numbers in stock, so it
+//!    stays lent until the consistency point has all its places and returns the numbers that are
+//!    left.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,8 @@
 //! The one generic file system, instantiated as aggregate and as volume (docs/design/design.md §4,
 //! B-01 … B-03).
 //!
-//! This is the consistency point's side of it: inodes, changed blocks, names, allocation state. It
-//! lives with the aggregate's home reactor and nobody else touches it; clients see committed roots
-//! and overlays.
+//! This is the consistency point's side of it: inodes, changed blocks, names, allocation state.
+//! Only the aggregate's home reactor uses it; clients see committed roots and overlays.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

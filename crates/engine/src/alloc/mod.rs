@@ -1,10 +1,10 @@
-//! Allocation: which block numbers a consistency point uses and gives back.
+//! Allocation: which block numbers a consistency point takes and frees.
 //!
 //! [`active_map`] holds the truth (one bit per block, safe and current copies), [`cursor`] hands
 //! out numbers chunk by chunk from one area at a time, and [`blocks`] joins the two layers: a block
 //! of a volume takes a vvbn and a pvbn, and freeing it punches the container before the pvbn is
-//! freed (G-01). [`references`] counts where leaves share blocks. [`crate::media::host`] says when
-//! a new area is better than the rest of an old one.
+//! freed (G-01). [`references`] counts the leaves that share a block. [`crate::media::host`] says
+//! when a new area is better than the rest of an old one.
 
 pub(crate) mod active_map;
 pub(crate) mod blocks;

@@ -1,9 +1,9 @@
 //! The files that a file system names, as a mount reads them: metafiles, directories, and the
-//! inodes of what they name.
+//! inodes that these name.
 //!
-//! What is damaged is left out, and noted ([`Absent`]): one block must not close a pool that could
-//! still be read. An aggregate that has left anything out is read-only (`pool/standing.rs`), so
-//! nothing incomplete is ever written.
+//! A mount leaves out damaged files and notes them ([`Absent`]): one damaged block must not close a
+//! pool that can be read. An aggregate without some of its files is read-only (`pool/standing.rs`),
+//! so nothing incomplete is ever written.
 //!
 //! | damaged | left out |
 //! | --- | --- |
@@ -11,8 +11,8 @@
 //! | a block of a directory, or its inode | the names: what had them gets `lun-ID` or `volume-ID` |
 //! | the inode of another metafile | nothing that is read |
 //!
-//! Only damage is treated so. A device that does not answer now fails the mount: it may answer at
-//! the next start.
+//! Only damaged files are left out. A device that does not answer fails the mount, because it may
+//! answer at the next start.
 
 use std::collections::BTreeSet;
 

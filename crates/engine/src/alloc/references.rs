@@ -1,9 +1,9 @@
-//! References: blocks of a volume that several leaves refer to (B-15). Counts change at once, not
-//! by way of a log (E-21).
+//! References: blocks of a volume that several leaves refer to (B-15). Counts change at once,
+//! without the log of E-21.
 //!
 //! The active map says whether a vvbn is in use, the refcount file ([`everglade_format::refcount`])
-//! how many references there are beyond the first. Both belong to the image: a snapshot has its
-//! own, and a restore takes them along.
+//! how many references there are beyond the first. Both files are part of the image: a snapshot has
+//! its own, and a restore restores them.
 //!
 //! ```text
 //! free ──take()──▶ one reference ──add_reference()──▶ count + 1 …
@@ -11,18 +11,19 @@
 //! ```
 //!
 //! Only leaves of LUNs share; indirect blocks and metafiles have one reference, so placing them
-//! looks at no count, and freeing the refcount file's own old blocks begins no chain. Counts change
-//! while LUNs are cleaned, reclaimed, cloned or restored, before any block of the file has its
-//! place.
+//! needs no count, and freeing old blocks of the refcount file does not change counts again. Counts
+//! change while LUNs are cleaned, reclaimed, cloned or restored, before any block of the file has
+//! its place.
 //!
 //! 1. A vvbn's leaves in the trees of an image are 1 + its count if its bit is set, none if it is
 //!    clear.
 //! 2. A volume without shared blocks has no refcount file; [`FileSystem::has_counts`] is false
-//!    then, and that is all that freeing looks at.
+//!    then, and freeing looks up no counts.
 //! 3. One step releases a vvbn once: a LUN has no block in two places.
 //!
-//! Who holds a block, and what is exclusive to whom, is a matter of bits: a count changes neither.
-//! If power fails, count and tree are those of one consistency point.
+//! Bits of the maps alone say which images hold a block, and which blocks are exclusive to an
+//! image. Counts do not matter for that. After a power failure, counts and trees are those of one
+//! consistency point.
 
 use everglade_format::metafile::REFCOUNTS;
 use everglade_format::planted::{self, Bug};

@@ -1,8 +1,8 @@
 //! Cloning a LUN inside its volume: another LUN that begins with the same blocks (B-15).
 //!
-//! Indirect blocks name the file they are of, so the clone gets its own; leaves are shared. That is
-//! a 255th of the LUN's data to write and a count for each of its blocks, so it is done in the
-//! background, a little in each consistency point, and nothing of it is seen before all is done.
+//! Indirect blocks name their file, so the clone gets its own; leaves are shared. Cloning writes a
+//! 255th of the LUN's data and a count for each of its blocks. So it is done in the background, a
+//! little in each consistency point, and clients see the clone only when it is complete.
 //!
 //! ```text
 //! freeze:  a snapshot of the volume,
@@ -11,32 +11,31 @@
 //!                                       └──cancel, failure──▶ the file is reclaimed as deleted
 //! ```
 //!
-//! **The source does not change under the walk**, because it is a snapshot. One that is taken for
-//! this is a deleted one from the beginning: nobody can name it, and the delete scan takes it when
-//! the clone is done. Until then neither it nor one that was named, and may be deleted meanwhile,
-//! is released.
+//! **The source does not change under the walk**, because it is a snapshot. A snapshot that is
+//! taken for the clone counts as deleted from the beginning: it has no name, and the delete scan
+//! removes it when the clone is done. Until then the source is not released, even if it was a named
+//! snapshot that is deleted meanwhile.
 //!
-//! **Leaves.** For each leaf of the source: if the active image has the block, it has one reference
-//! more, which the refcount file counts ([`crate::alloc::references`]). If not, because it was
-//! overwritten since, the active image takes it back from the snapshot, as when a LUN is restored
-//! ([`crate::snapshot::lun`]); therefore the active image descends from the snapshot while a clone
-//! is made, also after others were taken ([`crate::holders::history`]).
+//! **Leaves.** If the active image still has a leaf of the source, the leaf gets one more reference
+//! in the refcount file ([`crate::alloc::references`]). If the leaf was overwritten, the active
+//! image takes it back from the snapshot, as when a LUN is restored ([`crate::snapshot::lun`]).
+//! Therefore the active image descends from the source while a clone is made, also after other
+//! snapshots were taken ([`crate::holders::history`]).
 //!
-//! **Restart.** The superblock has source, file and cursor, committed together with what they say.
-//! So the clone goes on after a restart where it was.
+//! **Restart.** The superblock has source, file and cursor, committed together with the blocks. So
+//! cloning continues after a restart where it stopped.
 //!
-//! 1. Leaves below the cursor are shared and counted, no others.
-//! 2. The file has its name in the hidden namespace but is not reclaimed while the superblock says
-//!    that it is being made.
-//! 3. Nobody else gets the name meanwhile, and restoring the volume ends it: the image it was part
-//!    of is not active then. While it is not known whether the target can be read, the clone rests;
-//!    if it cannot, it goes on.
-//! 4. The source has all that the LUN had in the freeze: in that freeze it is neither deleted nor
-//!    cut short afterwards.
-//! 5. Steps leave the reserve alone. If the pool is full, the clone ends and gives back what it
-//!    took.
-//! 6. What a superblock says of it is believed only as far as the trees agree. If they do not, the
-//!    clone ends.
+//! 1. The leaves below the cursor are shared and counted; the others are not.
+//! 2. The clone's file has its name in the hidden namespace, but is not reclaimed while the
+//!    superblock names it.
+//! 3. No other LUN gets the name meanwhile. Restoring the volume ends the cloning, because the
+//!    image that it belongs to is no longer active. Cloning pauses until the restore has read its
+//!    target; if the target cannot be read, cloning continues.
+//! 4. The source has everything that the LUN had in the freeze: the same freeze neither deletes nor
+//!    shrinks the LUN afterwards.
+//! 5. Steps do not use the reserve. If the pool is full, cloning ends and its blocks are freed.
+//! 6. The fields in the superblock are compared with the trees. If they contradict each other,
+//!    cloning ends.
 
 use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,31 +6,33 @@
 //!            └──────────────────────────────────────────────────────┘
 //! ```
 //!
-//! **Fold.** The map of a snapshot goes into the summary map: after a restore that of the safety
-//! snapshot; and, as an ablation ([`crate::Options::create_scan`]), of every new snapshot, which is
-//! how it was done before F-05.
+//! **Fold.** The map of a snapshot is added to the summary map. After a restore this is the map of
+//! the safety snapshot. With the option [`crate::Options::create_scan`], for comparison, it is the
+//! map of every new snapshot, as before F-05.
 //!
-//! **Delete.** One pass for all snapshots that were deleted when it began; those deleted while it
-//! runs share the next one. For each vvbn, in ascending order, the victims leave the history, by
-//! subtraction or by addition, whichever loads fewer maps ([`crate::holders::plan`]). Blocks of the
-//! maps in which nothing changes are skipped, and so are all 255 below a block above them that
-//! everybody shares. Up to the cursor the victims are ghosts, from there on they are nodes like
-//! others: who changes the active map meanwhile takes either view ([`crate::holders::held`]).
+//! **Delete.** One pass serves all snapshots that were deleted when it began, its victims;
+//! snapshots that are deleted later share the next pass. For each vvbn, in ascending order, the
+//! pass removes the victims from the history, by subtraction or by addition, whichever loads fewer
+//! maps ([`crate::holders::plan`]). The pass skips blocks of the maps in which nothing changes, and
+//! all 255 blocks below an indirect block that all images share. Below the cursor the victims are
+//! ghosts, above it they are nodes like others: a change of the active map uses the view for its
+//! vvbn ([`crate::holders::held`]).
 //!
-//! The scan reads the victims' snapmaps to the end, so their blocks must not be reused before
-//! (Theorem 3). Instead of protecting all blocks of the victims until then, it protects only those
-//! that it needs: while it passes, it leaves them in the summary map. In the consistency point that
-//! removes the victims, those among them that nobody holds are listed in the *release file*, whose
-//! entries go a few at a time.
+//! The scan reads the victims' snapmaps to the end, so the blocks of these snapmaps must not be
+//! reused before (Theorem 3). The scan does not protect all blocks of the victims. It protects only
+//! the snapmaps' blocks, by leaving them in the summary map. The consistency point that removes the
+//! victims lists those of these blocks that no image holds in the *release file*; its entries are
+//! freed a few at a time.
 //!
-//! **Pace.** A consistency point does so much for deleted files and scans
-//! ([`crate::background::shrink`]). An operator may hold the scans of a volume back to a part of
-//! that, or let them rest; the volume's superblock says so, so it lasts. Whatever was said, scans
-//! go on at full pace while the pool is short of space: who waits for it waits for them.
+//! **Pace.** Each consistency point does a bounded amount of work for deleted files and scans
+//! ([`crate::background::shrink`]). An operator may slow or pause the scans of a volume; the
+//! volume's superblock keeps the setting. While the pool is short of space, scans run at full pace
+//! regardless of the setting, because clients wait for the space.
 //!
-//! 1. Cursor and effects are committed together, so a pass goes on after a restart where it was.
-//! 2. A vvbn that was released in a consistency point is not allocated in it.
-//! 3. A snapshot is released only when all are folded.
+//! 1. Cursor and effects are committed together, so a pass continues after a restart where it
+//!    stopped.
+//! 2. A vvbn that was released in a consistency point is not allocated in the same one.
+//! 3. A snapshot is released only when all snapshots are folded.
 
 use std::collections::BTreeMap;
 

@@ -1,15 +1,15 @@
 //! Reclaim: deleted LUNs and volumes shrink a little in each consistency point (B-16, E-11, E-29),
-//! and so does what LUNs have beyond their ends after they were cut short (G-01). Containers are
-//! punched at once: there are no delayed frees (G-02).
+//! and so do the blocks beyond the new end of a LUN that was shrunk (G-01). Containers are punched
+//! at once: there are no delayed frees (G-02).
 //!
 //! A deleted file keeps its tree under the hidden namespace; each step frees the leaves of its last
-//! level-1 block and that block itself. What is left is on media after every commit, so the work
-//! goes on after a restart. When nothing is left the inode is erased and the name removed. Of a LUN
-//! that was cut short all from its end on goes, in the same steps; its inode says so until nothing
-//! is left there, and nobody makes it longer before, so that what was cut off is never seen again.
+//! level-1 block and that block itself. The rest is on media after every commit, so the work
+//! continues after a restart. When no block is left, the inode is erased and the name removed. If a
+//! LUN was shrunk, the blocks beyond its new end are freed in the same steps. Its inode has a flag
+//! until they are gone, and the LUN cannot grow before, so that the old data never reappears.
 //!
-//! Comes before cleaning, which may leave empty indirect blocks for the end of the consistency
-//! point to prune: [`File::last_region`] finds its way by blocks that are not empty.
+//! Reclaim comes before cleaning, which may leave empty indirect blocks for the end of the
+//! consistency point to prune: [`File::last_region`] finds its way by blocks that are not empty.
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, Indirect, Layer, Pointer, SPAN};

@@ -1,5 +1,5 @@
-//! Splits: a clone gets blocks of its own for all that its base holds, and is no clone any more
-//! (B-10, docs/design/design.md §8).
+//! Splits: a clone gets its own copy of every block that its base holds; afterwards it is an
+//! ordinary volume (B-10, docs/design/design.md §8).
 //!
 //! ```text
 //!            ┌────────stop───────▶ stopped ──┐
@@ -8,25 +8,26 @@
 //! ```
 //!
 //! For each vvbn of the base, ascending, the content is copied to a new block, and (pvbn, tag) go
-//! into the clone's own slot of that vvbn. Nothing in the clone's trees changes: a vvbn says what
-//! it always said, and the pvbns beside it are hints ([`crate::read::redirects`]). A little is done
-//! in each consistency point, after deletions, and nothing while space is short.
+//! into the clone's own slot of that vvbn. The clone's trees do not change: the vvbns in their
+//! pointers stay valid, and the pvbns are hints ([`crate::read::redirects`]). A split copies a
+//! little in each consistency point, after deletions, and pauses while space is short.
 //!
-//! All of the base is copied, not only what the active image or a later snapshot has of it. So it
-//! does not matter what is freed, restored, snapshotted or cloned meanwhile; the base itself stays,
-//! as an ordinary snapshot that can be deleted; and a container has a hole exactly where nobody
-//! holds anything, as that of any volume (decision 0015).
+//! A split copies all of the base, not only the blocks that the active image or a later snapshot
+//! still has. So it does not matter what is freed, restored, snapshotted or cloned meanwhile. The
+//! base stays, as an ordinary snapshot that can be deleted. The container has a hole exactly where
+//! no image holds a block, as in any volume (decision 0015).
 //!
-//! 1. Below the cursor each vvbn of the base, but for the superblock's, has a slot of the clone's
-//!    container; above it none has.
-//! 2. Slots and cursor are committed together, so a split goes on after a restart where it was.
-//! 3. The base goes in the consistency point that fills the last slot. The parent may free its
-//!    blocks from the next freeze on, so they are not used again before that is committed.
-//! 4. At most one clone of an aggregate is copied to in a consistency point. So what is copied is
-//!    never what another split has just written and not committed.
-//! 5. What cannot be read is not lost in secret: the new block has other content than its slot
-//!    says, so whoever reads it is told, as before. Metadata that cannot be read stops the split,
-//!    and nothing else.
+//! 1. Below the cursor each vvbn of the base, except the superblock's, has a slot of the clone's
+//!    container; above the cursor none has.
+//! 2. Slots and cursor are committed together, so a split continues after a restart where it
+//!    stopped.
+//! 3. The consistency point that fills the last slot removes the base. The parent may free its
+//!    blocks from the next freeze on, so they are not used again before that consistency point is
+//!    committed.
+//! 4. In a consistency point at most one clone of an aggregate is split. So a split never copies
+//!    blocks that another split has written and not committed.
+//! 5. If a block cannot be read, its copy has content that does not match the tag in its slot, so a
+//!    reader gets an error, as before. Unreadable metadata stops the split, and nothing else.
 
 use everglade_env::PageRef;
 use everglade_format::planted::{self, Bug};

@@ -1,10 +1,10 @@
-//! Clean: overlay entries become blocks and pointers (C-07, D-25). The only place that writes
-//! client data.
+//! Clean: overlay entries become blocks and pointers (C-07, D-25). No other module writes client
+//! data.
 //!
-//! Works on a few dozen regions (level-1 blocks) of one LUN at a time. Load: the level-1 blocks,
-//! then everything that freeing the replaced blocks changes, then enough numbers. Modify: for each
-//! entry a vvbn and a pvbn, the pointer, the container slot, the context; then the level-1 block
-//! itself is placed and sealed at once, since a region is cleaned once per consistency point.
+//! A step works on a few dozen regions (level-1 blocks) of one LUN at a time. Load: the level-1
+//! blocks, then everything that freeing the replaced blocks changes, then enough numbers. Modify:
+//! for each entry a vvbn and a pvbn, the pointer, the container slot, the context; then the level-1
+//! block itself is placed and sealed at once, since a region is cleaned once per consistency point.
 
 use std::collections::HashMap;
 

@@ -3,8 +3,8 @@
 //!
 //! 1. The superblock is submitted only after every write of the consistency point completed and a
 //!    flush of every device submitted after that completed too.
-//! 2. Clients see the new roots, and waiters are told, only after the superblock is on stable media
-//!    of every member.
+//! 2. Clients see the new roots, and waiting operations are answered, only after the superblock is
+//!    on stable media of every member.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,5 @@
-//! Drain: blocks the overflow files own since the last consistency point are freed for real (E-08).
+//! Drain: the blocks that the overflow files own since the last consistency point become free
+//! (E-08).
 //!
 //! A volume's overflow file is drained only when the volume has something to write anyway;
 //! otherwise an idle system would write for ever, since writing the maps fills the overflow file

@@ -1,14 +1,14 @@
 //! The maps: places for the blocks of the allocation metafiles themselves (E-05, E-08, C-06).
 //!
 //! Placing a map block takes a number, which sets a bit and writes a context: both may change
-//! further map blocks, which need places too. Numbers come from one chunk at a time, so this ends
-//! after a round or two. Their *old* places are not freed in the map, since that could go on along
-//! a chain through the whole map; they become leaves of the overflow file, which owns them until
-//! the next consistency point. The overflow file's own blocks are new (it was emptied by the drain)
-//! and have no old places.
+//! further map blocks, which need places too. Numbers come from one chunk at a time, so placing
+//! ends after a round or two. The *old* places of map blocks are not freed in the map, because such
+//! frees could continue along a chain through the whole map. They become leaves of the overflow
+//! file, which owns them until the next consistency point. The overflow file's own blocks are new
+//! (it was emptied by the drain) and have no old places.
 //!
-//! Ends when every changed block of the three files has a place and the overflow file names every
-//! old one.
+//! Placing ends when every changed block of the three files has a place and the overflow file names
+//! every old one.
 
 use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP, OVERFLOW};
 use everglade_format::planted::{self, Bug};

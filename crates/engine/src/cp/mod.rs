@@ -22,18 +22,19 @@
 //!
 //! One consistency point of an aggregate runs at a time, on its home reactor, in slices: a step
 //! returns when it must wait or has used its budget. Each step can be run again from its beginning:
-//! what may stop comes first, and changes nothing that a second run would not find done.
+//! everything that may stop comes first, and the second run finds the changes of the first run
+//! done.
 //!
 //! 1. Membership is decided in the freeze: what an operation changed before it belongs to this
 //!    consistency point, everything later to the next (C-04).
 //! 2. Nothing that the last committed consistency point refers to is overwritten (Lemma 1).
 //! 3. Clients never see a tree that is not committed.
-//! 4. If power fails before the superblock is on media, the last consistency point is as it was.
+//! 4. If power fails before the superblock is on media, the last consistency point is unchanged.
 //! 5. A block that cannot be read is derived, if it can be ([`crate::mend`]); then the step that
 //!    needed it runs again.
-//! 6. A failed consistency point halts the aggregate ([`crate::pool::standing`]): nothing later is
-//!    acknowledged, nothing more is written, and its frozen overlays stay, so that everything
-//!    acknowledged can be read. Nothing of it is seen after a restart but what the journal has.
+//! 6. A failed consistency point halts the aggregate ([`crate::pool::standing`]): no later write is
+//!    acknowledged, nothing more is written, and the frozen overlays stay, so that everything
+//!    acknowledged can be read. After a restart, only the operations in the journal are left of it.
 
 use everglade_format::FileId;
 use everglade_format::metafile::OVERFLOW;

@@ -1,4 +1,4 @@
-//! Pruning: metafiles lose the blocks that say nothing any more.
+//! Pruning: blocks of metafiles that are empty are freed.
 
 use everglade_format::metafile::REFCOUNTS;
 use everglade_format::{FileId, Pointer, refcount};

@@ -8,7 +8,7 @@ use crate::holders::history::Node;
 use crate::holders::images::Images;
 use crate::read::load::{LoadCx, Stop};
 
-/// Blocks of the snapshot that nobody else held before the LUN gained them.
+/// Blocks that only the snapshot held before the LUN gained them.
 pub(crate) fn alone_with(
     images: Images<'_>,
     cx: &mut LoadCx<'_>,

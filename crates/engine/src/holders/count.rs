@@ -1,24 +1,24 @@
-//! Who gains and loses blocks when snapshots go (docs/design/design.md §8, F-10): pure functions of
-//! bitmap blocks.
+//! Exclusive blocks when snapshots are deleted: which images gain and lose them
+//! (docs/design/design.md §8, F-10). Pure functions of bitmap blocks.
 //!
-//! One block of the maps at a time: 32,768 vvbns, of which a range is looked at. A missing map
-//! block is one without bits.
+//! A function looks at one block of the maps, 32,768 vvbns, or at a range of them. A missing map
+//! block counts as a block without bits.
 //!
 //! By subtraction, for a victim V with neighbours N₁ … in the history:
 //!
-//! * the summary bits of V without its snapshots among the neighbours' are cleared (deletion by
-//!   subtraction): by connectedness no other snapshot holds them;
-//! * what V alone held is not exclusive to V any more;
-//! * what V shared with just one neighbour N becomes exclusive to N, unless a neighbour that N has
-//!   once V is gone holds it too.
+//! * summary bits that V has and no neighbouring snapshot has are cleared (deletion by
+//!   subtraction): by connectedness no other snapshot has them;
+//! * blocks that V alone held are not exclusive to V any more;
+//! * blocks that V shared with just one neighbour N become exclusive to N, unless a neighbour
+//!   that N has after V is removed holds them, too.
 //!
-//! By addition, for those who stay:
+//! By addition, for the snapshots that stay:
 //!
-//! * the summary bits that no snapshot among them has are cleared;
-//! * what just one of them has, and a victim next to it, becomes exclusive to it.
+//! * summary bits that none of them has are cleared;
+//! * blocks that just one of them has, and a victim next to it has, too, become exclusive to it.
 //!
-//! Addition does not tell what victims lose, so their own counts are then as high as before, until
-//! they are removed.
+//! Addition does not compute the losses of victims, so the victims' own counts stay as high as
+//! before until the victims are removed.
 
 use std::collections::BTreeMap;
 

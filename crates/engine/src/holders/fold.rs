@@ -1,11 +1,10 @@
-//! Loading what a block of the active map needs to know before it changes, and folding.
+//! Loads everything that is needed before a block of the active map changes, and folds.
 //!
-//! **Fold** (F-05). If the block is still the one that the parent snapshot has (headerless map
-//! blocks have no stamp; the same vvbn means the same block, because vvbns are written once), it is
-//! about to differ from it for the first time: its bits go into the summary map, and with that the
-//! snapshot needs the active map no more. Snapshots that are not on the way from the active image
-//! to its ancestors are folded by a scan; until that has passed, whoever changes a block folds them
-//! first (F-06 on demand).
+//! **Fold** (F-05). If a block of the active map has the vvbn of the parent snapshot's map block,
+//! the two are the same block, because vvbns are written once. It is about to change for the first
+//! time, so its bits are added to the summary map; afterwards the snapshot does not depend on the
+//! active map. Snapshots that are no ancestors of the active image are folded by a scan. Until the
+//! scan has passed a block, any change of that block folds these snapshots first (F-06 on demand).
 
 use everglade_env::{Page, PageRef};
 use everglade_format::planted::{self, Bug};

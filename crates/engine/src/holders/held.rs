@@ -1,8 +1,8 @@
-//! What a block of the active map needs to know before it changes: who holds its vvbns besides the
-//! active image.
+//! The other holders of the vvbns in a block of the active map. They must be known before the block
+//! changes.
 //!
-//! Loaded together with the block itself, once in a consistency point, for volumes with snapshots
-//! only.
+//! They are loaded together with the block itself, once in a consistency point, for volumes with
+//! snapshots only.
 
 use everglade_env::PageRef;
 use everglade_format::planted::{self, Bug};
@@ -14,11 +14,11 @@ pub(crate) struct Held {
     pub(crate) summary: PageRef,
     /// Blocks that a neighbour of the active image holds.
     pub(crate) near: PageRef,
-    /// For each neighbour, blocks that nobody holds but it and perhaps the active image.
+    /// For each neighbour, the blocks that only it holds, and perhaps the active image.
     pub(crate) only: Vec<(SnapshotId, PageRef)>,
 }
 
-/// Who gains or loses an exclusive block when the active image frees one.
+/// The images that gain or lose an exclusive block when the active image frees one.
 pub(crate) struct Freed {
     /// A snapshot holds it still: it must not be punched.
     pub(crate) is_held: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Freed {
 }
 
 impl Held {
-    /// What freeing a vvbn of this block means.
+    /// The effect of freeing a vvbn of this block.
     pub(crate) fn freed(&self, bit: u64) -> Freed {
         let heir = self.only.iter().find(|(_, bits)| bitmap::is_set(bits, bit));
         Freed {

@@ -1,30 +1,31 @@
 //! The history of a volume: a tree of snapshots with the active image as a leaf
 //! (docs/design/design.md §8).
 //!
-//! A snapshot's parent is the snapshot that the image it was taken of descended from. Without
-//! restores this is a chain, and *neighbour* means what S003 means by it.
+//! A snapshot's parent is the snapshot that its image descended from when it was taken. Without
+//! restores the history is a chain, and *neighbour* has the meaning of S003.
 //!
 //! **Holders are connected** (generalises Lemma 3). A block is allocated in the active image,
 //! passes to snapshots taken of it, and stays with images that descend from them until one frees
-//! it; once free in an image it can come back there only when nobody holds it. So the nodes that
-//! hold a block are a connected part of the tree.
+//! it; once an image has freed a block, the block can return to that image only when no image holds
+//! it. So the nodes that hold a block are a connected part of the tree.
 //!
-//! Deleting a node with several children would break that: a block that two of them hold need not
-//! be in their grandparent. So a deleted snapshot stays in the tree as a *ghost* while it joins
-//! more than two others, and two nodes are neighbours if a path of ghosts connects them. (That is
-//! vertex elimination: all former neighbours become neighbours of each other, which keeps connected
-//! sets connected.)
+//! Deleting a node with several children would break this rule: a block that two of the children
+//! hold need not be in their grandparent. So a deleted snapshot stays in the tree as a *ghost*
+//! while it joins more than two others, and two nodes are neighbours if a path of ghosts connects
+//! them. (That is vertex elimination: all former neighbours become neighbours of each other, which
+//! keeps connected sets connected.)
 //!
 //! Restoring a LUN gives the active image blocks of a snapshot that its parent may not have (F-15).
-//! Then it descends from both: what was a tree is a graph without cycles, edges *also* among them,
-//! and nothing above needs more than that. Precisely: the snapshots among the holders of a block
-//! are connected without the active image, and if that holds the block too it is next to one of
-//! them. Whatever is taken of it next inherits its edges, so that it becomes a leaf again. Cloning
-//! a LUN from a snapshot ([`crate::background::lun_clone`]) gives it blocks in the same way, with
-//! the same edge.
+//! Then the active image descends from both. The tree becomes a graph with further edges, called
+//! *also*, and the rules above still hold. Precisely: the snapshots among the holders of a block
+//! are connected without the active image, and if the active image holds the block, too, the active
+//! image is next to one of them. The next snapshot inherits the edges of the active image, so the
+//! active image becomes a leaf again. Cloning a LUN from a snapshot
+//! ([`crate::background::lun_clone`]) gives the active image blocks in the same way, with the same
+//! edge.
 //!
-//! Consequence, used everywhere: if a node holds a block and none of its neighbours does, nobody
-//! else does.
+//! Consequence, used everywhere: if a node holds a block and none of its neighbours does, no other
+//! node does.
 
 use std::collections::{BTreeMap, BTreeSet};
 

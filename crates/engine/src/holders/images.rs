@@ -1,4 +1,5 @@
-//! The active image of a volume and its snapshots, as far as their active maps say who holds what.
+//! The images of a volume, reduced to what their active maps say about holders: the active image
+//! and its snapshots.
 
 use everglade_env::PageRef;
 use everglade_format::{FileId, Pointer};
@@ -23,7 +24,7 @@ impl Images<'_> {
         Ok(self.active_map.leaf(cx, block)?.to_page())
     }
 
-    /// Where a block of the active map is in the last committed tree.
+    /// The pointer to a block of the active map in the last committed tree.
     pub(crate) fn map_place(self, cx: &mut LoadCx<'_>, block: u64) -> Result<Pointer, Stop> {
         self.active_map.pointer(cx, 0, block)
     }

@@ -1,8 +1,8 @@
-//! A LUN's clone under way, as far as the volume's image keeps it.
+//! The state of a LUN's clone under way, as the volume's image keeps it.
 
 use everglade_format::Inode;
 
-/// What is known of a clone besides what the superblock says.
+/// The state of a clone, besides the fields in the superblock.
 #[derive(Default)]
 pub(crate) struct Job {
     /// The inode of the source.

@@ -1,4 +1,4 @@
-//! A LUN's restore under way: where its comparison of two images stands.
+//! The state of a LUN's restore under way: how far the comparison of the two images is.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::tree::Lost;
 pub(crate) struct LunRestore {
     pub(crate) target: SnapshotId,
     pub(crate) file: FileId,
-    /// What it will be called.
+    /// Its future name.
     pub(crate) name: String,
     pub(crate) stage: Stage,
 }
@@ -31,7 +31,7 @@ pub(crate) enum Stage {
     Swapped,
 }
 
-/// What happens to vvbns of one map block.
+/// The changes of the vvbns in one map block.
 pub(crate) struct Bits {
     pub(crate) gained: Box<Block>,
     pub(crate) lost: Box<Block>,
@@ -43,8 +43,8 @@ pub(crate) struct Walk {
     pub(crate) maps: BTreeMap<u64, Bits>,
     /// Blocks of the LUN may be shared, now or in the snapshot.
     pub(crate) may_share: bool,
-    /// Map blocks below this were looked at for what comes back and is another LUN's, and blocks of
-    /// the refcount file that those need.
+    /// Map blocks below this number were examined for gained blocks that another LUN refers to; the
+    /// second number counts the blocks of the refcount file that these need.
     pub(crate) looked_at: (u64, usize),
     /// Blocks of the present tree below which nothing can be read.
     pub(crate) unreadable: Vec<Lost>,
@@ -59,7 +59,7 @@ pub(crate) struct Pair {
     pub(crate) then: Side,
 }
 
-/// A block, or what is left of a tree that is less high.
+/// A block, or the end of a tree with fewer levels.
 #[derive(Clone, Copy)]
 pub(crate) struct Side {
     pub(crate) level: u8,

@@ -1,4 +1,4 @@
-//! Holders: which images of a volume hold a block, and what follows for whoever frees it.
+//! Holders: which images of a volume hold a block, and what a free must do because of them.
 //!
 //! | file | what |
 //! | --- | --- |

@@ -1,33 +1,33 @@
-//! How a delete pass finds out what its victims leave (F-10, F-11, F-14): worked out once for a
-//! history, used for each block of the maps.
+//! The plan of a delete pass: how it finds the blocks that only its victims hold (F-10, F-11,
+//! F-14). The plan is computed once for a history, and used for each block of the maps.
 //!
 //! | way | a summary bit goes if | maps loaded for each block |
 //! | --- | --- | --- |
 //! | *subtraction* | a victim has it, and none of the snapshots next to it | all victims, who is next to them, and next to those |
 //! | *addition* | no snapshot that stays has it | all who stay, and the victims next to one of them |
 //!
-//! The other half of the work, who becomes the only holder of what a victim shared, needs connected
-//! holders ([`crate::holders::history`]) either way: subtraction takes the victims out of the
-//! history one by one; by addition, a block that one survivor has, no other has, and a victim next
-//! to it has, is its own from now on. A victim farther away cannot have it unless one next to it
-//! does, so victims in the middle need not be looked at.
+//! The pass also finds the blocks that become exclusive to a survivor. This needs connected holders
+//! ([`crate::holders::history`]) in both ways. Subtraction takes the victims out of the history one
+//! by one. With addition, a block becomes exclusive to a survivor if a victim next to that survivor
+//! has the block and no other survivor has it. A victim farther away has the block only if a victim
+//! next to the survivor has it, so victims in the middle are not loaded.
 //!
-//! So addition loads fewer maps when most snapshots go: the old ones of a long policy, what is
-//! newer than a restore, all of them (of 1,000 in a row all but the last ten: 12 maps, against
-//! 993). Subtraction does when few of many go (one of 1,000: 6, against 1,001). The number of maps
-//! decides, as the paper has it (F-14).
+//! So addition loads fewer maps when most snapshots are deleted: for all but the last ten of 1,000
+//! in a chain, it loads 12 maps and subtraction 993. Subtraction loads fewer maps when few of many
+//! are deleted: for one of 1,000, it loads 6 maps and addition 1,001. The number of maps decides,
+//! as in the paper (F-14).
 //!
-//! Unlike there, the choice can be made anew, in both directions, whenever the history changes:
-//! with the paper's addition the deleted snapshot is gone, so nobody can go back. Here every pass
-//! keeps what its victims' snapmaps consist of to its end ([`crate::background::scan`]), which
-//! costs little: only the victims' map blocks, one for 32,768 blocks and victim at most, and none
-//! that a neighbour shares. What the paper must force addition for when space is low, that
-//! subtraction protects *all* blocks of a victim, does not happen.
+//! Unlike the paper's, our passes can change their way, in both directions, whenever the history
+//! changes. In the paper, addition discards the deleted snapshot, so subtraction is impossible
+//! afterwards. Our passes keep the victims' snapmaps to the end ([`crate::background::scan`]). This
+//! costs at most one block for each victim and 32,768 blocks, and none for map blocks that a
+//! neighbour shares. The paper must use addition when space is low, because its subtraction
+//! protects *all* blocks of a victim; ours does not.
 //!
-//! 1. Both ways clear the same bits of the summary map, and give every survivor the same blocks:
-//!    what one has begun the other may go on with, after a restart too, and nothing on media says
-//!    which it was.
-//! 2. A block of the maps is skipped only if that is what both would do with it: nothing.
+//! 1. Both ways clear the same bits of the summary map, and give every survivor the same exclusive
+//!    blocks. So one way may continue where the other stopped, also after a restart, and the media
+//!    need not record the way.
+//! 2. A block of the maps is skipped only if neither way would change anything in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

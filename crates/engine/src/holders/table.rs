@@ -5,15 +5,15 @@
 //! deleting ──scan──▶ gone ──not needed──▶ (no record)
 //! ```
 //!
-//! 1. What was created in a freeze has no record until the consistency point knows its image; until
-//!    then the active image still descends from the snapshot before.
+//! 1. A snapshot that was created in a freeze has no record until the consistency point knows its
+//!    image; until then the active image still descends from the snapshot before.
 //! 2. Every record keeps its slot while it lives. A record is written when it changed.
-//! 3. Nothing that a client can still name is deleting or gone.
-//! 4. `names` has the names of the live ones, each with its id, and no others.
+//! 3. No snapshot that a client can name is *deleting* or *gone*.
+//! 4. `names` has exactly the names of the live snapshots, each with its id.
 //!
-//! Deletions and their like happen in the freeze, which everybody waits for
-//! (docs/design/design.md §6): a name is found without looking at a thousand records, and what had
-//! been worked out from them is let go of when somebody asks for it the next time.
+//! Deletions and similar changes happen in the freeze, and all clients wait for the freeze
+//! (docs/design/design.md §6). So a name is found without a search through a thousand records, and
+//! facts derived from the records are dropped later, at the next question for them.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};

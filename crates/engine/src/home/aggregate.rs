@@ -1,4 +1,4 @@
-//! What one aggregate's consistency points own between and during them.
+//! The state of one aggregate that its consistency points own, between and during them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

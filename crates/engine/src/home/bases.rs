@@ -1,4 +1,4 @@
-//! Which clones need a snapshot.
+//! The snapshots that clones need.
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::{FileId, SnapshotId};

@@ -1,4 +1,4 @@
-//! Finding what a change names, and the checks that every change of it needs.
+//! Finding the object that a change names, and the checks that every change of it needs.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! What consistency points that were published leave behind, overlays and operations that the
-//! journal need not have any more: their pages are let go a few at a time.
+//! Overlays and journal entries of published consistency points: their pages are freed a few at a
+//! time.
 //!
-//! Sixty thousand pages, each with a line of its own to touch, take some milliseconds. In one go,
-//! the home reactor would not look after anybody meanwhile, nobody could change anything if it is
-//! done inside the Aggregate affinity, and the next consistency point would begin that much later.
+//! Freeing sixty thousand pages, each with a cache line of its own, takes some milliseconds.
+//! Freeing all of them at once would stop the home reactor for that time, inside the Aggregate
+//! affinity it would also stop all clients, and it would delay the next consistency point.
 
 use std::collections::{VecDeque, btree_map};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Home: what one aggregate's consistency points own. It lives with the aggregate's home reactor.
+//! Home: the state that one aggregate's consistency points own. Only the aggregate's home reactor
+//! uses it.
 
 pub(crate) mod aggregate;
 pub(crate) mod bases;

@@ -1,4 +1,5 @@
-//! What a consistency point shows clients when it is published: restored volumes and new LUNs.
+//! The changes that clients see when a consistency point is published: restored volumes and new
+//! LUNs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

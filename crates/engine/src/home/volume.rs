@@ -1,4 +1,4 @@
-//! What the home reactor knows of a volume.
+//! The home reactor's state of a volume.
 
 use std::sync::Arc;
 

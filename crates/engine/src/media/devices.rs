@@ -1,4 +1,4 @@
-//! Where an aggregate's blocks are: from a block number to a device and an offset.
+//! The place of an aggregate's blocks: from a block number to a device and an offset.
 
 use everglade_env::{BLOCK_SIZE, DeviceId};
 use everglade_format::{Geometry, Pvbn};

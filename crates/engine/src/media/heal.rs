@@ -1,22 +1,23 @@
-//! Healing: what an interrupted commit left in the superblock slots is put in order before anything
-//! new is written.
+//! Healing: before anything new is written, superblock slots that an interrupted commit left
+//! inconsistent are rewritten.
 //!
 //! 1. *Copies that lag.* A cut between the writes of one commit leaves members one consistency
-//!    point apart. The next commit goes to the other slot; were that cut as well, members could be
-//!    two apart, and so on, and nobody could tell them from devices that missed consistency points.
-//!    So every copy of the newest superblock's slot gets it.
-//! 2. *Torn copies in the other slot.* A torn copy of consistency point n lacks some sectors. If n
-//!    is then done again and its write is torn too, the sectors may complete each other to the
-//!    *first* n: valid, and pointing at blocks that were used again since. So a copy that is no
-//!    superblock is blanked. Should that be torn and complete the first n, it is still whole:
-//!    nothing has been written since.
+//!    point apart. The next commit goes to the other slot. If power failed in that commit as well,
+//!    members could be two consistency points apart, and so on; then they could not be told from
+//!    devices that missed consistency points. So every copy of the newest superblock's slot gets
+//!    the newest superblock.
+//! 2. *Torn copies in the other slot.* A torn copy of consistency point n lacks some sectors. If a
+//!    second attempt at n is torn, too, its sectors may complete those of the *first* attempt: the
+//!    copy is then valid, but points at blocks that were reused. So a copy that is no valid
+//!    superblock is overwritten with zeroes. If that write is torn and completes the first attempt,
+//!    the first attempt is still whole, because nothing was written after it.
 //!
 //! found by [`Healing::find`] when the aggregate is opened --> written and waited for at the
 //! beginning of its first consistency point, before any block of it
 //!
-//! Not when it is opened: it may yet turn out that it cannot be mounted, and then nothing is
-//! written. Only copies that differ are written, so a cut while healing leaves the copies that made
-//! the newest one.
+//! Healing does not happen when the aggregate is opened: if the aggregate cannot be mounted,
+//! nothing may be written. Only copies that differ are written, so a power cut while healing leaves
+//! the good copies of the newest superblock.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, Op, Page, PageRef, Storage};
 use everglade_format::label::{SUPERBLOCK_OFFSETS, label_offsets, superblock_slot};
@@ -25,14 +26,14 @@ use everglade_format::{Config, Superblock, TagKey};
 
 use crate::media::writer::Writer;
 
-/// Copies of superblocks that are not as they should be, and what they should be.
+/// Wrong copies of superblocks, and their right contents.
 #[derive(Default)]
 pub(crate) struct Healing {
     places: Vec<(DeviceId, u64, PageRef)>,
 }
 
 impl Healing {
-    /// Looks at every copy. One that cannot be read may be readable once it is written.
+    /// Looks at every copy. A copy that cannot be read may become readable when it is written.
     pub(crate) fn find(
         storage: &dyn Storage,
         config: &Config,

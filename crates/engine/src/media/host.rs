@@ -1,8 +1,8 @@
-//! Space on the host, and when a new area is better than what is left of an old one (D-13, decision
+//! Space on the host, and when a new area is better than the rest of an old one (D-13, decision
 //! 0020).
 //!
 //! An area that is half full of blocks at random places is written three blocks at a time; a new
-//! one, which the host must be asked for, is written in whole stripes. Taking the rests of old
+//! area, for which the host must give space, is written in whole stripes. Taking the rests of old
 //! areas saves space on the host, taking new ones saves requests to the device, context blocks that
 //! must be read, and the processor's time for both.
 //!
@@ -12,34 +12,35 @@
 //! | less than that | 1/2 |
 //! | nothing: it refused | any part |
 //!
-//! 1. Whoever watches the host is not alarmed by what could have been avoided: `status` warns at a
-//!    twentieth.
-//! 2. What is free beyond what may be asked for soon goes back: promptly while the host has not
-//!    plenty, else only what is more than a few areas, because what is soon rewritten is not worth
-//!    punching.
-//! 3. A full host keeps what it gave. After a start nobody knows which free areas have their space,
-//!    so each is asked for once, refused or not; the reserve is among them.
-//! 4. An area that is worth preferring is worth knowing: maps are searched for old areas only when
-//!    no new one is better than what a search may find.
+//! 1. The pool does not use so much of the host that `status` warns (at a twentieth left) while it
+//!    could have reused old areas.
+//! 2. Free areas that are not needed soon are returned to the host. While the host is short of
+//!    space they are returned promptly; otherwise the pool keeps a few areas, because punching an
+//!    area that is rewritten soon is wasted work.
+//! 3. Areas that the pool has from a full host stay. After a start it is not known which free areas
+//!    have their space, so the pool asks for each of them once, whether the host refuses or not;
+//!    the reserve is among them.
+//! 4. Maps are searched for old areas only if the best area that a search could find would be
+//!    better than a new area.
 
 /// Part of an aggregate that its host must have left for new areas to be preferred: one in so many.
 const PLENTY_PART: u64 = 10;
 
-/// Left to the host when the last of its space is asked for, unless the reserve lacks it.
+/// Space that is left to the host when a pool asks for its last areas, unless the reserve needs it.
 pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
 
-/// What the consistency point knows about its host.
+/// The consistency point's knowledge about its host.
 #[derive(Default)]
 pub(crate) struct Host {
     /// The area the consistency point waits for: extent and area.
     pub(crate) wanted: Option<(usize, u64)>,
-    /// The host was asked for it.
+    /// The host was asked for the space of this area.
     pub(crate) asked: bool,
     /// The host refused the last request; until it grants one, only areas it gave before are used.
     pub(crate) full: bool,
-    /// It was found to have nothing when the next search was asked for.
+    /// The host had no space at the last request.
     pub(crate) refuses: bool,
-    /// Areas that were not known since start were looked for since it last gave any.
+    /// A search for areas that are unknown since the start was made after the host last gave space.
     pub(crate) searched: bool,
     /// There is space for new areas, as far as the host says.
     pub(crate) has_plenty: bool,

@@ -1,16 +1,16 @@
-//! How much of the devices a consistency point may use at once, set from what clients' reads meet
-//! (docs/design/design.md §6).
+//! The part of the devices that a consistency point may use at once. It follows the latency of
+//! clients' reads (docs/design/design.md §6).
 //!
-//! A consistency point writes as much as devices take while nobody reads. Reads that wait behind
-//! those writes take longer; when one takes several times what they take without, the writes under
-//! way are halved, down to [`LEAST_BLOCKS`], once in a [`PERIOD`] at most, so that the effect is
-//! seen before the next. After a [`CALM`] in which none did, a step is given back. One slow read
-//! among many fast ones counts: clients feel the tail. Where nobody reads any more, a consistency
-//! point that begins [`QUIET`] after the last slow read takes all of it.
+//! While there are no reads, a consistency point writes as much as the devices take. Reads that
+//! wait behind these writes take longer. When a read takes several times as long as without writes,
+//! the share is halved, down to [`LEAST_BLOCKS`], at most once in a [`PERIOD`], so that the effect
+//! is seen before the next step. After a [`CALM`] without a slow read, the share grows by a step.
+//! One slow read among many fast ones counts, because clients feel the tail. A consistency point
+//! that begins [`QUIET`] after the last slow read begins with the largest share.
 //!
-//! 1. Between [`LEAST_BLOCKS`] for each device and [`MOST_BLOCKS`], always: a consistency point
-//!    never stands still.
-//! 2. Races between reactors cost a step more or less, nothing else.
+//! 1. The share is always between [`LEAST_BLOCKS`] for each device and [`MOST_BLOCKS`], so a
+//!    consistency point never stands still.
+//! 2. A race between reactors changes the share by one step at most.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -23,19 +23,20 @@ pub(crate) const MOST_BLOCKS: u64 = 4096;
 /// which is what many virtual disks have: reads behind a full one wait for all writes before them,
 /// because schedulers give writes of neighbours away in batches.
 pub(crate) const LEAST_BLOCKS: u64 = 128;
-/// What is given back at once is one of so many parts.
+/// The share grows by one of so many parts at once.
 const STEP_PART: u64 = 8;
 /// Steps from the least to the most.
 const STEPS_MAX: u64 = 32;
 const PERIOD: Nanos = 5_000_000;
-/// Long beside the millisecond that a read loses when too much was given back.
+/// The time without a slow read before the share grows. It is long beside the millisecond that a
+/// read loses when the share is too large.
 const CALM: Nanos = 100_000_000;
 const QUIET: Nanos = 5_000_000_000;
 /// A read is slow when it takes so many times as long as one without writes beside it.
 const SLOW_FACTOR: u64 = 4;
 /// And never slow below this.
 const FAST_ENOUGH: Nanos = 1_000_000;
-/// The weight of a new read in the average is one of so many.
+/// A new read has one of so many parts of the weight in the average.
 const MEMORY: u64 = 16;
 
 /// See the module's documentation.
@@ -103,7 +104,7 @@ impl DeviceShare {
         let blocks = self.blocks();
         let next = match is_slow {
             true => (blocks / 2).max(self.least),
-            // Who reads seldom gives back as much as who reads all the time.
+            // Rare reads let the share grow as much as constant reads do.
             false => (0..(since / CALM).min(STEPS_MAX)).fold(blocks, |blocks, _| {
                 (blocks + blocks / STEP_PART).min(MOST_BLOCKS)
             }),

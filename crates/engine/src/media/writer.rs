@@ -4,7 +4,7 @@
 //! push ─▶ collected ─▶ a batch, sorted into runs ─▶ queued ─▶ under way, within the device share
 //! ```
 //!
-//! 1. Nothing is reported done before every write submitted here has completed.
+//! 1. The writer reports that it is done only when every submitted write has completed.
 //! 2. The first failure is remembered and fails the consistency point (docs/design/design.md §5).
 //! 3. At most one write may exceed the device share. A queued write is submitted when another one
 //!    completes, without waiting for the next step. So a share smaller than a batch is kept, too,
@@ -87,7 +87,7 @@ impl Writer {
         blocks as u64 >= share.max(BATCH_BLOCKS as u64)
     }
 
-    /// What the reactor should submit now; each is under way from then on.
+    /// The writes that the reactor should submit now; they count as under way from then on.
     pub(crate) fn take_ready(&mut self, share: u64) -> Vec<Op> {
         let mut ready = Vec::new();
         if self.failure.is_some() {
@@ -105,7 +105,7 @@ impl Writer {
         ready
     }
 
-    /// The consistency point will not be committed: what is not under way is not written.
+    /// The consistency point will not be committed: writes that are not under way are dropped.
     pub(crate) fn abandon(&mut self) {
         self.collected = Vec::new();
         self.queued = VecDeque::new();

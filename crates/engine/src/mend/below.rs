@@ -1,17 +1,17 @@
-//! An indirect block of a volume's active map or refcount file, from what the leaves below it have
-//! to say.
+//! An indirect block of a volume's active map or refcount file, from the contents that the leaves
+//! below it must have.
 //!
-//! The contents of each leaf are derived ([`super::leaves`]). Which block is that leaf follows from
-//! the container, which has the tag of each block of the volume:
+//! The contents of each leaf are derived ([`super::leaves`]). The container has the tag of each
+//! block of the volume, so it shows which block is the leaf:
 //!
-//! * a leaf of a **refcount file** is known to the bit, so its tag is, and it is among the blocks
-//!   that nothing else refers to;
-//! * a leaf of an **active map** has a bit for all that a survey finds, and for leaves of the map.
-//!   Of the blocks that no tree refers to and whose content is like that, it is the one with the
-//!   fewest bits: others are from older images.
+//! * a leaf of a **refcount file** is known to the bit, so its tag is known, too. The leaf is the
+//!   block with this tag among the blocks that nothing else refers to;
+//! * a leaf of an **active map** has a bit for every block that a survey finds, and for leaves of
+//!   the map. Several blocks without a reference may have such content. The leaf is the block with
+//!   the fewest bits: the others are from older images.
 //!
-//! As for every indirect block, the consistency point in the header is tried, and the whole has to
-//! have the tag that is expected.
+//! As for every indirect block, the mender tries consistency points in the header until the whole
+//! block has the expected tag.
 
 use std::collections::{BTreeMap, BTreeSet};
 

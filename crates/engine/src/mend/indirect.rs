@@ -1,18 +1,18 @@
-//! An indirect block of the aggregate, from what the context map says of the blocks below it.
+//! An indirect block of the aggregate, from the contexts of the blocks below it.
 //!
-//! Each block in use knows its owner: file, level and index, or container and vvbn. So the children
-//! of a block that cannot be read are found by looking through all contexts; a leaf of a container
-//! has its tag there, of the others the content is read and its tag computed. What is left to know
-//! of the block is the consistency point in its header, which is tried. Nothing is believed before
-//! the whole block has the tag that its pointer expects.
+//! The context of each block in use names its owner: file, level and index, or container and vvbn.
+//! So a search through all contexts finds the children of an unreadable block. The context of a
+//! container's leaf has the leaf's tag; for other children the content is read and its tag
+//! computed. Then only the consistency point in the block's header is unknown, and the mender tries
+//! all of them. The derived block is used only if it has the tag that its pointer expects.
 //!
-//! Two files need another way, because the contexts cannot be read without them: the children of
+//! Two files need another way, because the contexts cannot be read without them. The children of
 //!
-//! * the **context map** are the blocks in use that nothing refers to any more, each found out by
-//!   its content: it agrees with the contexts that a survey gives for the numbers that it is about;
-//! * the **active map** are among the blocks that any context, even one that is out of date, calls
-//!   its leaves: the one whose content has a bit for all that a survey finds, and for nothing else
-//!   but blocks of that kind.
+//! * the **context map** are the blocks in use that nothing refers to any more, each recognised by
+//!   its content: it agrees with the contexts that a survey finds for its block numbers;
+//! * the **active map** are among the blocks that any context, even an outdated one, calls leaves
+//!   of the map. The right block has a bit for every block that a survey finds, and otherwise only
+//!   for blocks of this kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ const STEP_STAMPS: u64 = 4096;
 /// Most blocks that may call themselves leaves of an active map, for one to be chosen.
 const CANDIDATES_MAX: usize = 4096;
 
-/// A child: where it is, and what it holds.
+/// A child: its place and its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Child {
     pvbn: Pvbn,
@@ -51,9 +51,9 @@ enum Phase {
     Contexts(u64),
     /// Blocks that may be children, by level and index, whose content is read.
     Contents(Vec<(u64, Pvbn)>),
-    /// What leaves of the maps have to say is derived.
+    /// The contents of leaves of the maps are derived.
     Leaves(Box<Leaves>),
-    /// Blocks that nothing refers to are looked for.
+    /// Blocks without a reference are searched.
     Orphans(Box<Orphans>),
     /// The children are known.
     Stamps(Stamps),
@@ -65,7 +65,7 @@ pub(super) struct Children {
     tag: Tag,
     phase: Phase,
     found: BTreeMap<u64, Child>,
-    /// Of the maps: what their leaves have to say.
+    /// For the maps: the derived contents of their leaves.
     derived: Vec<Page>,
     /// Blocks that may be leaves of the maps, by number, with the index that their context says.
     candidates: BTreeMap<u64, u64>,
@@ -183,7 +183,7 @@ impl Children {
         blocks: std::ops::Range<u64>,
     ) -> Result<(), Stop> {
         let contexts = view.file(cx, CONTEXT_MAP)?;
-        // Without the active map nobody knows which contexts are out of date.
+        // Without the active map it is not known which contexts are outdated.
         let active = match self.place.file {
             ACTIVE_MAP => None,
             _ => Some(view.file(cx, ACTIVE_MAP)?),
@@ -235,8 +235,9 @@ impl Children {
         }
     }
 
-    /// Takes a block as a child because its context says that it is one. Of several, as there may
-    /// be where nobody can tell which contexts are out of date, the last one written.
+    /// Takes a block as a child because its context says that it is one. There may be several such
+    /// blocks if it is not known which contexts are outdated; then the block that was written last
+    /// counts.
     fn accept(&mut self, key: &TagKey, index: u64, pvbn: Pvbn, page: &Block) {
         let stamp = match self.place.level {
             1 => 0,
@@ -250,7 +251,7 @@ impl Children {
         }
     }
 
-    /// True if a survey found that somebody else refers to it. Of an active map only.
+    /// True if a survey found another reference to it. Only for an active map.
     fn is_referenced(&self, pvbn: Pvbn) -> bool {
         let leaf = pvbn.0 / BITS_PER_BLOCK;
         let leaf = leaf.checked_sub(self.place.index * SPAN);
@@ -422,7 +423,8 @@ fn is_context_leaf(
             return found.file == CONTEXT_MAP && (!is_itself || found.owner == wanted);
         }
         match Context::decode_from(derived, slot) {
-            // It belongs to nobody, or to the overflow file, whose contexts are those of others.
+            // The block has no owner, or belongs to the overflow file, whose blocks have the
+            // contexts of their former owners.
             Err(_) => true,
             Ok(wanted) if wanted.file == OVERFLOW => true,
             Ok(wanted) => {

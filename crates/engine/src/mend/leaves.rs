@@ -1,4 +1,4 @@
-//! Leaves of allocation metafiles, from what the trees of an image refer to.
+//! Leaves of allocation metafiles, from the references of an image's trees.
 //!
 //! | leaf | survey of | what it says |
 //! | --- | --- | --- |
@@ -7,9 +7,9 @@
 //! | refcount file | the active image | for each vvbn the leaves of LUNs that refer to it, but for the first |
 //! | context map | the aggregate | the owner of each pvbn that has a reference |
 //!
-//! Of the first three there is no other content that would be right, so the result is compared with
-//! the tag that the block's pointer has. A context map also has contexts of blocks that are free,
-//! which nobody can know any more; they mean nothing.
+//! For the first three rows only one content is right, so the result is compared with the tag in
+//! the block's pointer. A context map also has old contexts of free blocks. These cannot be
+//! derived, and have no meaning.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use super::survey::Survey;
 use crate::read::load::{LoadCx, Stop};
 use crate::tree::position::Position;
 
-/// What the leaf is made of.
+/// The kind of leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// A block of an active map.
@@ -59,7 +59,7 @@ pub(super) struct Leaves {
 }
 
 impl Leaves {
-    /// `count` leaves from `first` on. What is below block `skip` is not looked into.
+    /// `count` leaves from `first` on. Blocks below block `skip` are not read.
     pub(super) fn new(
         what: What,
         (first, count): (u64, usize),
@@ -139,7 +139,7 @@ impl Leaves {
     }
 }
 
-/// What the context map has for a block of the aggregate.
+/// The context that the context map has for a block of the aggregate.
 fn context_of(inode: &Inode, (level, index): Position, pointer: Pointer) -> Context {
     let is_data = inode.kind == Kind::Container && level == 0;
     Context {

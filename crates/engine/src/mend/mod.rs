@@ -17,21 +17,23 @@
 //! | summary map | the maps of the snapshots | [`summary`] |
 //! | indirect block of an overflow file | what is in use and belongs to nobody | [`orphans`] |
 //!
-//! **How it is known to be right.** Of the blocks in the first four rows there is only one content
-//! that agrees with the rest of the image. It is compared with the tag in the pointer to the
-//! damaged block, and what has another tag is thrown away. So it goes where the damaged one is, and
-//! nothing else changes: no pointer, no count, nothing that the running consistency point knows. A
-//! cut while it is written leaves it damaged, or mended. The content of the last three cannot be
-//! known to the bit, only what it means; the running consistency point takes the derived one in its
-//! place and writes it elsewhere, like any block that it changes ([`crate::tree::File::install`]).
+//! **How it is known to be right.** For the blocks in the first four rows only one content agrees
+//! with the rest of the image. The derived content is compared with the tag in the pointer to the
+//! damaged block, and dropped if its tag differs. A content that passes is written in the place of
+//! the damaged block, and nothing else changes: no pointer, no count, no state of the running
+//! consistency point. A power cut during this write leaves the block damaged or mended. The content
+//! of the last three rows cannot be derived to the bit, only its meaning. So the running
+//! consistency point takes the derived content for that of the block, and writes it elsewhere, like
+//! any block that it changes ([`crate::tree::File::install`]).
 //!
-//! 1. Everything is read from what the last consistency point committed ([`survey`], [`view`]),
-//!    never from what the running one has in memory.
-//! 2. What is derived comes from blocks that are whole. One that is damaged as well is mended
-//!    first, if it can be.
-//! 3. Memory is bounded: a survey has the indirect blocks yet to be looked into, an orphan search a
-//!    window of 16 MiB, an indirect block of a map its 255 leaves.
-//! 4. Who cannot be helped gets the error that it had, with what stood in the way of mending.
+//! 1. Everything is read from the last committed consistency point ([`survey`], [`view`]), never
+//!    from the memory of the running one.
+//! 2. A block is derived from whole blocks only. If one of these is damaged as well, it is mended
+//!    first, if that is possible.
+//! 3. Memory is bounded: a survey keeps the indirect blocks that it has not read yet, a search for
+//!    orphans a window of 16 MiB, and an indirect block of a map its 255 leaves.
+//! 4. A step whose block cannot be derived fails with its own error, and with the reason why the
+//!    block could not be derived.
 
 mod below;
 mod indirect;
@@ -67,7 +69,7 @@ use view::View;
 /// Most blocks that are mended at a time, each because the one before needs it.
 const DEPTH_MAX: usize = 16;
 
-/// What is being mended, and what it was that stopped for it.
+/// The block that is being mended, and the stop that led to it.
 pub(crate) struct Mender {
     aggregate: Arc<Aggregate>,
     /// Inode of the inode file of the aggregate, as it was committed, and with which consistency
@@ -96,11 +98,11 @@ enum Work {
     Below(Box<Below>),
     /// It has the right content, and is to be put where the damaged block is.
     Put(PageRef),
-    /// That is being written.
+    /// The derived block is being written.
     Writing(PageRef, Pvbn),
 }
 
-/// What a step of mending leads to.
+/// The result of a step of mending.
 pub(crate) enum Step {
     /// There is more to do.
     Again,
@@ -131,8 +133,8 @@ impl Mender {
         !self.stack.is_empty()
     }
 
-    /// Begins to mend what somebody stopped for, whether that was a consistency point or mending
-    /// something else.
+    /// Begins to mend the block that a step stopped for; the step is one of a consistency point or
+    /// one that mends another block.
     ///
     /// # Errors
     /// The stop, if there is nothing to be done about it; then nothing is being mended any more.
@@ -248,7 +250,7 @@ impl Mender {
         Step::Install(place, page.freeze())
     }
 
-    /// What was to be written is on the device. Whoever waited for the block finds it from now on.
+    /// The derived block is on the device. From now on the steps that wait for the block find it.
     pub(crate) fn written(&mut self, cx: &LoadCx<'_>) {
         let done = self.stack.pop().expect("it was being mended");
         let Work::Writing(page, pvbn) = done.work else {
@@ -266,14 +268,14 @@ impl Mender {
         last.damaged.pointer
     }
 
-    /// True if what was last mended is being written.
+    /// True if the block that was mended last is being written.
     pub(crate) fn is_writing(&self) -> bool {
         let last = self.stack.last();
         last.is_some_and(|mending| matches!(mending.work, Work::Writing(..)))
     }
 }
 
-/// True for blocks that may be derived. What stands in the way is found out later.
+/// True for blocks that may be derived. Obstacles are found later.
 fn is_mendable(place: Place) -> bool {
     let Place { file, level, .. } = place;
     match (place.volume, level) {
@@ -350,7 +352,8 @@ fn plan(
     Ok(work)
 }
 
-/// What is derived is what the last consistency point committed; so that must be what is damaged.
+/// A derived block has its content of the last committed consistency point, so the damaged block
+/// must be of that consistency point.
 fn must_be_committed(
     view: &View<'_>,
     cx: &mut LoadCx<'_>,
@@ -390,7 +393,7 @@ fn volume_of_summary(view: &View<'_>, cx: &mut LoadCx<'_>, id: FileId) -> Result
     ))
 }
 
-/// Where the damaged block is: what a pointer of a volume says may be out of date.
+/// The place of the damaged block; the one in a volume's pointer may be outdated.
 fn where_it_is(
     view: &View<'_>,
     cx: &mut LoadCx<'_>,
@@ -408,7 +411,7 @@ fn where_it_is(
     }
 }
 
-/// Only what has the tag that was expected is believed.
+/// Accepts a derived block only if it has the expected tag.
 fn compare(key: &TagKey, page: Page, tag: Tag) -> Result<Work, Stop> {
     match key.tag(&page) == tag || planted::is(Bug::MendedByHalf) {
         true => Ok(Work::Put(page.freeze())),

@@ -1,10 +1,10 @@
-//! Orphans: blocks in use that nothing refers to but a block that cannot be read.
+//! Orphans: blocks in use whose only reference is in a block that cannot be read.
 //!
 //! Below an indirect block of an overflow file there are places of maps as they were before the
-//! last consistency point. Nobody needs their content, they only have to be freed; and they are
-//! just those that the active map calls in use and no tree refers to. They are looked for in
-//! windows of the number space, each with a survey of its own, so that memory is bounded whatever
-//! the size of the pool.
+//! last consistency point. Their content is not needed; they only have to be freed. They are
+//! exactly the blocks that are in use in the active map and that no tree refers to. The search goes
+//! through the number space in windows, each with a survey of its own, so that memory is bounded
+//! whatever the size of the pool.
 
 use everglade_format::metafile::ACTIVE_MAP;
 use everglade_format::volume::SUPERBLOCK_VVBN;
@@ -36,8 +36,8 @@ pub(super) struct Orphans {
 }
 
 impl Orphans {
-    /// Of the aggregate, or of a volume's active image, by the inode of its inode file. What is
-    /// below `skip` counts for nothing.
+    /// A search in the aggregate, or in a volume's active image, given by the inode of its inode
+    /// file. References below `skip` do not count.
     pub(super) fn new(
         inode_file: &Inode,
         volume: Option<FileId>,

@@ -1,14 +1,14 @@
-//! Repair: everything that can be derived is read, so that what is damaged is mended although
-//! nobody needed it yet.
+//! Repair: reads every block that can be derived, so that damaged blocks are mended before another
+//! step needs them.
 //!
-//! An administrator asks for it ([`crate::change::Change::StartRepair`]). From then on each
-//! consistency point reads a *slice* of what the one before committed, in this order: the files of
-//! the aggregate, then of each volume the metafiles of the active image and of its snapshots. A
-//! damaged block stops the step that reads it, like any other step; one that cannot be derived is
-//! listed, and passed over. Left out are
+//! An administrator starts a repair ([`crate::change::Change::StartRepair`]). From then on each
+//! consistency point reads a *slice* of the blocks that the previous one committed, in this order:
+//! the files of the aggregate, then of each volume the metafiles of the active image and of its
+//! snapshots. A damaged block stops the step that reads it, like any other step. A block that
+//! cannot be derived is listed, and skipped. A repair does not read
 //!
-//! * trees of LUNs and their data: they cannot be derived, and everybody who reads them finds out;
-//! * of a snapshot that is being deleted all but its map: the rest is given back already, in part;
+//! * trees of LUNs and their data: they cannot be derived, and a reader notices damage in them;
+//! * blocks of a snapshot that is being deleted, except its map: some of them are free already;
 //! * lists of the best areas: they only save time, and are written anew.
 //!
 //! ```text
@@ -16,14 +16,14 @@
 //!            └──── Stop, or a device that does not answer ────▶ Stopped
 //! ```
 //!
-//! 1. A slice begins at the [`Cursor`], in the trees of the last commit: pointers do not outlive a
-//!    consistency point, places do. What was written behind the cursor since is good, because it
-//!    was just written.
-//! 2. Blocks wait on a stack whose top is the next in order. So all before the top's place has been
-//!    read, and the cursor of the next slice is that place.
-//! 3. Blocks are read from the device although they may be in memory. One that is damaged there and
-//!    known in memory is put back without being derived, whatever it is.
-//! 4. A repair lives in memory. It ends with the daemon, and whoever wants it asks again.
+//! 1. A slice begins at the [`Cursor`], in the trees of the last commit: pointers change from one
+//!    consistency point to the next, the place in the cursor does not. Blocks that were written
+//!    behind the cursor since then are good, because they are new.
+//! 2. Blocks wait on a stack whose top is the next in order. So everything before the place of the
+//!    top block has been read, and this place is the cursor of the next slice.
+//! 3. Blocks are read from the device even if they are in memory. A block that is damaged on the
+//!    device and good in memory is written again without being derived, whatever its kind.
+//! 4. The state of a repair is in memory only, so a repair ends with the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! A block of a summary map, from the maps of the snapshots.
 //!
-//! Exactly what it said cannot be known: blocks of a snapshot enter it only when the active map is
-//! about to change there ([`crate::holders::held`]). But all that it may say is known, and to say
-//! all of it is right at any time: blocks that a snapshot holds, blocks of the snapmaps that a
-//! delete scan reads, entries of the release file that have yet to get their turn.
+//! The old content cannot be derived exactly: a snapshot's bits are added only when the active map
+//! is about to change there ([`crate::holders::held`]). But a block with all bits that it may have
+//! is always right: blocks that a snapshot holds, blocks of the snapmaps that a delete scan reads,
+//! and entries of the release file that the scan has not reached.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
 //! Surveys: every block that the trees of a committed image refer to, a few indirect blocks at a
 //! time.
 //!
-//! What is read is what the last consistency point committed, whatever the running one has changed
-//! in memory since: nothing of that is overwritten before the next one is committed (Lemma 1). So a
-//! survey is a function of the media alone, may take as many steps as it likes, and keeps no more
-//! in memory than the indirect blocks it has yet to look into.
+//! A survey reads the last committed consistency point, whatever the running one has changed in
+//! memory: no committed block is overwritten before the next commit (Lemma 1). So a survey depends
+//! on the media alone, may take any number of steps, and keeps only the indirect blocks in memory
+//! that it has not read yet.
 
 use everglade_format::indirect::BlockKind;
 use everglade_format::inode::INODES_PER_BLOCK;
@@ -17,7 +17,8 @@ use crate::tree::position::Position;
 /// Blocks looked into in one step.
 const STEP_BLOCKS: usize = 64;
 
-/// What is told of each block: the file's inode, where in the file it is, the pointer to it.
+/// Called for each block: with the file's inode, the position in the file, and the pointer to the
+/// block.
 pub(super) type Visit<'v> = &'v mut dyn FnMut(&Inode, Position, Pointer);
 
 /// The blocks of one tree.
@@ -110,8 +111,8 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Of the aggregate, or of an image of a volume, by the inode of its inode file. What is below
-    /// block `skip` is left out.
+    /// A survey of the aggregate, or of an image of a volume, given by the inode of its inode file.
+    /// Blocks below block `skip` are left out.
     pub(super) fn new(
         inode_file: &Inode,
         volume: Option<FileId>,

@@ -1,4 +1,4 @@
-//! Looking things up in what the last consistency point committed.
+//! Looking up blocks in the last committed consistency point.
 
 use everglade_format::snapshot::State;
 use everglade_format::volume::SUPERBLOCK_VVBN;
@@ -25,7 +25,7 @@ impl View<'_> {
         Ok(File::new(inode, Layer::Aggregate))
     }
 
-    /// What a volume's superblock says.
+    /// Reads a volume's superblock.
     pub(super) fn superblock(
         &self,
         cx: &mut LoadCx<'_>,
@@ -64,7 +64,8 @@ impl View<'_> {
         Snapshots::load(roots, table.as_ref(), cx)
     }
 
-    /// Where a block of a volume is: in its container or, of a clone, in those of its parents.
+    /// The place of a volume's block, by the volume's container or, for a clone, by those of its
+    /// parents.
     pub(super) fn slot(
         &self,
         cx: &mut LoadCx<'_>,
@@ -85,8 +86,7 @@ impl View<'_> {
         }
     }
 
-    /// Of the image of a volume in which a metafile has this block where `pointer` says, the inode
-    /// of its inode file.
+    /// The inode of the inode file of the image in which a metafile has this block at `pointer`.
     pub(super) fn image_with(
         &self,
         cx: &mut LoadCx<'_>,

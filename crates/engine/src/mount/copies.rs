@@ -1,19 +1,18 @@
 //! Copies of the label's config record: each device has two, at its front and at its end, and one
-//! is enough to open it. A copy that was lost is written anew from what the aggregate was opened
-//! with, so that the next loss finds a copy again.
+//! is enough to open it. A lost copy is written anew from the record that the aggregate was opened
+//! with, so that another loss is survived, too.
 //!
 //! 1. A copy is lost if it cannot be read, does not decode, is absent, or is of an older epoch. A
-//!    whole record of the same epoch that says something else is left alone: that is for the
-//!    verifier and for people.
+//!    whole record of the same epoch with other content is not overwritten: the verifier reports
+//!    it, and people decide.
 //! 2. The slot for the next epoch is filled with zeros if it has neither a record nor zeros, for
 //!    the same reason.
-//! 3. What says what it should is never written. A device that is open has a good copy, so a power
-//!    cut during a write leaves that one, and a torn copy that the next start finds lost.
-//! 4. A copy that cannot be written costs nothing but itself: the aggregate serves, and people are
-//!    told.
+//! 3. A good copy is never written. An open device has a good copy, so a power cut during the write
+//!    leaves the good copy, and a torn copy that the next start writes again.
+//! 4. If a copy cannot be written, the aggregate serves anyway, and `status` reports it.
 //!
-//! Called once the aggregate is online, because of one that cannot be mounted nothing is written.
-//! Blocks the caller.
+//! This code runs when the aggregate is online, because nothing may be written to an aggregate that
+//! cannot be mounted. It blocks its caller.
 
 use everglade_env::{DeviceId, DiskError, Storage};
 use everglade_format::config::CONFIG_BYTES;
@@ -29,13 +28,13 @@ pub struct LostCopy {
     pub device: String,
     /// At the front of the device, and not at its end.
     pub is_front: bool,
-    /// What was there instead.
+    /// The contents that were found.
     pub found: String,
-    /// Why it could not be written anew.
+    /// The reason why it could not be written anew.
     pub failure: Option<String>,
 }
 
-/// What should be where something else is.
+/// A place with wrong contents, and its right contents.
 struct Place {
     lost: LostCopy,
     device: DeviceId,
@@ -105,12 +104,12 @@ fn read(
     Ok(match Config::decode(&bytes) {
         Ok(config) => Ok(config),
         Err(damage) if damage.writer == Writer::Same => Err(damage.to_string()),
-        // Of another version: it is what it is.
+        // A record of another version is not changed.
         Err(_) => Ok(None),
     })
 }
 
-/// What is in the place of the record, if that is lost.
+/// The contents in the place of the record, if the record is lost.
 fn missing(
     storage: &dyn Storage,
     device: DeviceId,
@@ -128,7 +127,7 @@ fn missing(
     }
 }
 
-/// What is in a slot that should have a record of another epoch, or nothing.
+/// The wrong contents of a slot that should have a record of another epoch, or zeroes.
 fn damaged(storage: &dyn Storage, device: DeviceId, offset: u64) -> Option<String> {
     match read(storage, device, offset) {
         Err(error) => Some(error.to_string()),

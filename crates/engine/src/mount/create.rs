@@ -1,4 +1,5 @@
-//! Making an aggregate: labels and an empty superblock. The first consistency point does the rest.
+//! Making an aggregate: labels and an empty superblock. The first consistency point writes
+//! everything else.
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Storage};
 use everglade_format::config::{CONFIG_BYTES, JournalRegion, name_is_valid};
@@ -13,7 +14,7 @@ use everglade_journal::Position;
 
 use crate::alloc::filesystem::FileSystem;
 
-/// What a new aggregate is to be.
+/// The plan of a new aggregate.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Its name (docs/reference/conventions.md#names).
@@ -68,7 +69,7 @@ impl Plan {
     }
 }
 
-/// Why an aggregate cannot be made.
+/// The reasons why an aggregate cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CreateError {
     /// The name is not one.
@@ -206,7 +207,7 @@ pub fn create(storage: &dyn Storage, devices: &[DeviceId], plan: &Plan) -> Resul
     // Config records come last: a device without one was never part of an aggregate.
     for_each_label(storage, devices, |device, label| {
         storage.allocate(device, label, LABEL_BYTES)?;
-        // What the device held before must not be taken for a damaged record.
+        // Old contents of the device must not be taken for a damaged record.
         storage.write(
             device,
             label + CONFIG_OFFSETS[1 - config_slot(config.epoch)],
@@ -278,7 +279,7 @@ pub fn host_bytes(sizes: &[u64], plan: &Plan) -> Vec<u64> {
     blocks.map(|blocks| blocks * BLOCK_SIZE as u64).collect()
 }
 
-/// Where the journal is to be: behind the first label of its device.
+/// The place of the journal: behind the first label of its device.
 fn plan_journal(sizes: &[u64], plan: &Plan, member: usize) -> JournalRegion {
     let blocks = |bytes: &u64| bytes / BLOCK_SIZE as u64;
     let own = match plan.journal_device {

@@ -1,5 +1,5 @@
-//! Reading the labels of a set of devices: which aggregate is this, and is it whole?
-//! (docs/design/design.md §4)
+//! Reading the labels of a set of devices: which aggregate they belong to, and whether all its
+//! members are there (docs/design/design.md §4).
 //!
 //! Every refusal says what was found, what was expected and what to do; nothing is written here.
 
@@ -10,7 +10,7 @@ use everglade_format::label::{CONFIG_OFFSETS, LABEL_BLOCKS, SUPERBLOCK_OFFSETS, 
 use everglade_format::planted::{self, Bug};
 use everglade_format::{Config, Damage, FORMAT_VERSION, Superblock, TagKey};
 
-/// Why an aggregate cannot be opened.
+/// The reasons why an aggregate cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{found}; expected {expected}. {remedy}")]
 pub struct Refusal {
@@ -20,8 +20,8 @@ pub struct Refusal {
     pub expected: String,
     /// What to do.
     pub remedy: String,
-    /// The consistency point of the devices, if it is older than [`Expected::cp`] and that is all
-    /// there is against them.
+    /// The consistency point of the devices, if they are refused only because it is older than
+    /// [`Expected::cp`].
     pub rolled_back_to: Option<u64>,
 }
 
@@ -115,7 +115,7 @@ fn of_another(device: &str, damage: &Damage) -> Refusal {
     )
 }
 
-/// What the caller remembers of an aggregate.
+/// The caller's record of an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// Its UUID.

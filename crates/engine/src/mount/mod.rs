@@ -1,4 +1,4 @@
-//! Mounting: from devices to an aggregate at home.
+//! Mounting: from devices to an aggregate and its home.
 //!
 //! [`create`] makes an aggregate, [`labels`] finds the devices that belong together and the newest
 //! superblock, [`mounting`] reads an aggregate's metadata, and [`copies`] writes lost copies of

@@ -1,15 +1,16 @@
 //! Mount: from a superblock to an aggregate that serves. Reads metadata in proportion to the number
 //! of volumes and LUNs, never to their size.
 //!
-//! Runs as a handler: it stops for pages and runs again from the top, building anew what it was at:
-//! the aggregate, then [`TOGETHER`] volumes at a time with their snapshots. What a step read is let
-//! go before the next, because a thousand volumes with their snapshots may have more metadata than
-//! there is memory.
+//! A mount runs as a handler: it stops when pages are missing, and runs again from the top. It
+//! builds the aggregate first, then [`TOGETHER`] volumes at a time with their snapshots. The pages
+//! of a step are released before the next step, because a thousand volumes with their snapshots may
+//! have more metadata than there is memory.
 //!
-//! What is damaged is derived from the rest, if it can be ([`crate::mend`]), and kept in memory
-//! until the first consistency point: a mount writes nothing. What cannot be derived is left out,
-//! and the aggregate is read-only then ([`crate::alloc::named`]): a volume whose superblock cannot
-//! be read, snapshots whose records cannot. Only if no volume at all can be read the mount fails.
+//! Damaged blocks are derived from the rest where that is possible ([`crate::mend`]), and kept in
+//! memory until the first consistency point, because a mount writes nothing. If a block cannot be
+//! derived, the mount leaves out what depends on it, such as a volume without its superblock or
+//! snapshots without their records. The aggregate is read-only then ([`crate::alloc::named`]). The
+//! mount fails only if no volume can be read.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

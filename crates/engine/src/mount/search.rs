@@ -1,13 +1,14 @@
-//! The search for a volume whose superblock its container does not show, because the container's
-//! own block is damaged.
+//! The search for a volume's superblock when the block of the container that points at it is
+//! damaged.
 //!
-//! Everything else of the volume is found from its superblock by pointers that say where blocks
-//! are, without the container (B-10). And who owns a block is written twice: the context map says
-//! for each block of the aggregate which volume's which block it is, and what it holds. So the map
-//! is looked through for the superblock's number, some blocks at a time: a mount must not need
-//! memory in proportion to the pool.
+//! All other blocks of the volume are found through the superblock, by the pvbns in pointers,
+//! without the container (B-10). The context map names the owner of each block of the aggregate,
+//! volume and vvbn, and the block's tag. So the search reads the context map until it finds the
+//! superblock's vvbn. It reads some blocks at a time, because a mount must not need memory in
+//! proportion to the pool.
 //!
-//! Contexts of blocks that are free are left over, so the active map has the last word.
+//! The context map may have old contexts of free blocks, so a found block counts only if the active
+//! map has its bit.
 
 use everglade_format::context::{CONTEXTS_PER_BLOCK, Owner};
 use everglade_format::metafile::{ACTIVE_MAP, CONTEXT_MAP};
@@ -24,7 +25,7 @@ const STEP_BLOCKS: u64 = 64;
 pub(crate) struct Search {
     /// The volume's name in the aggregate.
     pub(crate) volume: Entry,
-    /// Why it is looked for.
+    /// The damage that makes the search necessary.
     pub(crate) damaged: Box<Damaged>,
     pub(crate) found: Option<Pointer>,
     next: u64,

@@ -1,9 +1,9 @@
 //! Discard: blocks inside the range become holes, all together up to 1 MiB, else one file stripe at
 //! a time.
 //!
-//! A release: always admitted, also in a full aggregate (docs/design/design.md §8). Whole regions
-//! cost one overlay entry; regions that have nothing, neither in overlays nor in the tree, cost
-//! nothing.
+//! A discard is a release: it is always admitted, also in a full aggregate
+//! (docs/design/design.md §8). A whole region costs one overlay entry. A region without blocks, in
+//! overlays and in the tree, costs nothing.
 
 use everglade_format::planted::{self, Bug};
 use everglade_format::{Layer, SPAN};
@@ -36,10 +36,10 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         }
     }
     if range.end < end && lun.volume.is_clean() {
-        // Nothing but the tree to look at: go on where it has something.
+        // Only the tree is left to examine: continue at its next block.
         let region = (range.end / BLOCK).div_ceil(SPAN);
         let next = match lun.root().next_mapped(cx.load, Layer::Volume, 1, region) {
-            // A damaged block on the way: what is below it is looked at piece by piece.
+            // A damaged block on the way: the blocks below it are examined region by region.
             Err(Stop::Damaged(_) | Stop::Failed(_)) => Some(region),
             next => next?,
         };

@@ -1,10 +1,10 @@
-//! Extents: what of a range takes space, as overlays and the committed tree know it; no leaf is
-//! loaded. And changes: what of a range is stored elsewhere than in an earlier image, which is the
+//! Extents: which parts of a range take space, by overlays and committed tree; no leaf is loaded.
+//! Changes: which parts of a range are stored in other blocks than in an earlier image. This is the
 //! same walk through two trees.
 //!
-//! One file stripe at a time, as other long operations; behind a stripe's end, where nobody has
-//! changed anything, it goes on at the next level-1 block there is, so a thin LUN costs little
-//! however large it is. The answer ends when there are as many extents as were wanted, or after a
+//! The walk visits one file stripe at a time, like other long operations. After a stripe without
+//! changes in memory it continues at the next existing level-1 block, so a thin LUN costs little
+//! whatever its size. The answer ends when it has as many extents as the client wants, or after a
 //! bounded number of stripes.
 
 use everglade_env::PageRef;
@@ -18,19 +18,19 @@ use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Stop};
 use crate::read::root::Root;
 
-/// Stripes looked at for one answer: 8 GiB of data, or of LUN with changes that no consistency
-/// point has written yet.
+/// Stripes that are examined for one answer: 8 GiB of data, or of LUN with changes that no
+/// consistency point has written yet.
 const STRIPES_MAX: u32 = 1024;
 
-/// What was found so far.
+/// The extents that were found so far.
 #[derive(Default)]
 pub(crate) struct Survey {
     extents: Extents,
     stripes: u32,
 }
 
-/// The image that changes are since. What lies beyond its end is zeroes, even if blocks that were
-/// cut off are still in its tree: a snapshot may have been taken before they were freed.
+/// The image that changes are since. Beyond its end it reads as zeroes, even if blocks of a shrunk
+/// LUN are still in its tree: a snapshot may have been taken before they were freed.
 #[derive(Clone, Copy)]
 struct Earlier {
     root: Root,
@@ -113,7 +113,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
         next = next.max(mapped);
     }
 
-    // Nothing stops any more, so what is noted is noted once.
+    // Nothing stops from here on, so an extent is noted only once.
     let Survey { extents, stripes } = &mut client.survey;
     let mut at = range.start;
     let mut is_full = false;

@@ -1,7 +1,8 @@
 //! Flush: everything acknowledged so far, on any session, becomes durable.
 //!
-//! By a group of the journal if the aggregate has one (docs/design/design.md §5), else by the
-//! consistency point that has all of it. A commit that comes first is as good.
+//! A flush waits for a group of the journal if the aggregate has a journal
+//! (docs/design/design.md §5), otherwise for the consistency point that contains all of it. A
+//! commit that comes first ends the wait, too.
 
 use everglade_format::planted::{self, Bug};
 use everglade_target::Reply;
@@ -14,7 +15,8 @@ pub(crate) fn run(lun: &Lun) -> Outcome {
     if lun.snapshot.is_some() {
         return Outcome::Done(Reply::Done);
     }
-    // What was acknowledged has its sequence number, and what it joined is covered.
+    // Every acknowledged operation has its sequence number, and the consistency point that it
+    // joined is covered.
     let durability = Durability {
         cp: aggregate.covering(),
         sequence: aggregate.log.as_ref().map_or(u64::MAX, |log| log.last()),

@@ -1,8 +1,8 @@
 //! Client operations: one file each. All run inside the stripe affinities they touch.
 //!
 //! Each has a load phase that may stop and a modify phase that cannot. None of them loads the path
-//! to the blocks it changes: a write leaves its pages in the overlay and the consistency point does
-//! the rest, so a write is as fast as memory.
+//! to the blocks it changes: a write leaves its pages in the overlay and the consistency point
+//! changes the tree, so a write is as fast as memory.
 
 pub(crate) mod discard;
 pub(crate) mod extents;

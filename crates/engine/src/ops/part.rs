@@ -1,9 +1,9 @@
-//! Parts of blocks: what is written over a block whose other bytes may not be in memory
+//! Parts of blocks: a write of some bytes of a block whose other bytes may not be in memory
 //! (docs/design/design.md §5).
 //!
-//! Load phase: the present content, if it takes no reading ([`Base`]). Modify phase: bytes and
-//! content are merged, or the bytes stay as a fragment. A new fragment is merged in the background
-//! ([`merge`]), so that the consistency point seldom finds one.
+//! Load phase: the present content of the block, if it is in memory ([`Base`]). Modify phase: bytes
+//! and content are merged, or the bytes stay as a fragment. A new fragment is merged in the
+//! background ([`merge`]), so that the consistency point seldom finds one.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::pool::overlay::{Change, Found};
 use crate::pool::volume::{Lun, STRIPE_BLOCKS};
 use crate::read::load::Stop;
 
-/// What is known of a block that is written in part.
+/// The known content of a block that is written in part.
 pub(crate) enum Base {
     /// Its content; nothing for a hole.
     Known(Option<PageRef>),
@@ -79,7 +79,7 @@ pub(crate) fn write(
     (page, is_new)
 }
 
-/// Puts a fragment in the active overlay over what is below it. Inside the block's stripe.
+/// Puts a fragment in the active overlay over the content below it. Inside the block's stripe.
 pub(crate) fn merge(cx: &mut OpCx<'_, '_>, lun: &Lun, leaf: u64) -> Result<(), Stop> {
     // In a frozen overlay it is the cleaner's.
     if let Found::Fragment(_) = find_in_active(cx, lun, leaf) {

@@ -1,10 +1,10 @@
 //! Read: overlays, then the committed tree.
 //!
-//! A read that misses nothing but data has found out, inside its stripes, where each of its blocks
-//! is, and does not look again when they are here ([`Rest`]): what it returns is what was there at
-//! that moment, which lies between its submission and its completion (contracts 1 and 2 of
-//! `everglade_target`). Only if a consistency point was committed meanwhile, or something did not
-//! come, it runs again from the top.
+//! A read that misses only data has found the place of each block, inside its stripes. When the
+//! data has arrived, it does not look up the places again ([`Rest`]). It returns the contents of
+//! the moment of the look-up, which lies between its submission and its completion (contracts 1 and
+//! 2 of `everglade_target`). The read runs again from the top only if a consistency point was
+//! committed meanwhile, or if a block did not arrive.
 
 use std::ops::Range;
 
@@ -20,13 +20,13 @@ use crate::pool::overlay::Found;
 use crate::pool::volume::Lun;
 use crate::read::load::{Gather, Pinned, Stop};
 
-/// What is known of a region while its leaves are read.
+/// Facts about a region while its leaves are read.
 struct Below {
     region: u64,
     /// By an overlay.
     is_mentioned: bool,
-    /// Once it was looked for: its level-1 block, unless that is yet to be loaded; nothing in it
-    /// for a hole.
+    /// After the first look-up: its level-1 block, unless the block must be loaded; the innermost
+    /// `None` is a hole.
     level1: Option<Option<Option<PageRef>>>,
 }
 
@@ -42,11 +42,11 @@ impl Below {
 
 /// A read of which only data is yet to come.
 pub(crate) struct Rest {
-    /// What had been committed when it looked.
+    /// The last committed consistency point at the look-up.
     committed: CpNumber,
-    /// What it returns; nothing for what is awaited.
+    /// The pages to return; `None` for those that are being loaded.
     pages: Vec<Option<PageRef>>,
-    /// What is awaited, in order.
+    /// The pages that are being loaded, in order.
     awaited: Vec<Pointer>,
 }
 
@@ -65,7 +65,7 @@ impl Rest {
     }
 }
 
-/// Returns what it finds; if only data is missing, leaves the rest in `rest`.
+/// Returns the data; if only data is missing, leaves the rest of the work in `rest`.
 pub(crate) fn run(
     cx: &mut OpCx<'_, '_>,
     lun: &Lun,
@@ -97,7 +97,7 @@ fn committed_block(
     rest: &mut Option<Box<Rest>>,
 ) -> Result<PageRef, Stop> {
     // The committed root is looked up after the overlays: a consistency point publishes roots
-    // before it drops overlays, both while nobody is in a stripe.
+    // before it drops overlays, both while no operation is in a stripe.
     let pointer = committed_pointer(cx, lun, leaf)?;
     if pointer.is_hole() {
         return Ok(PageRef::zero());
@@ -177,7 +177,7 @@ fn blocks(
         let mut place = places.into_iter();
         pointers.retain(|_| place.next().is_some_and(|place| pages[place].is_none()));
         let absent = pages.iter().filter(|page| page.is_none()).count();
-        // Neither nodes nor blocks that have moved.
+        // The missing pages are neither nodes nor moved blocks.
         if matches!(stop, Stop::Load) && absent == pointers.len() && *cx.load.wants == pointers {
             *rest = Some(Box::new(Rest {
                 committed,

@@ -1,4 +1,5 @@
-//! Write: whole blocks go into the overlay as they are, edges over what is there ([`part`]).
+//! Write: whole blocks go into the overlay as they are; parts of blocks at the edges are merged
+//! ([`part`]).
 
 use std::ops::Range;
 use std::slice;
@@ -26,7 +27,8 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     let first = data.offset / BLOCK;
     let count = data.pages.len();
 
-    // Load: what is in memory of the blocks that are written in part.
+    // Load phase: the contents, as far as they are in memory, of the blocks that are written in
+    // part.
     let edges = load_edges(cx, &lun, client.origin, data)?;
     throttle(&lun, count)?;
     let leaves = first..first + count as u64;
@@ -67,7 +69,7 @@ pub(crate) fn run(cx: &mut OpCx<'_, '_>, client: &mut Client) -> Result<Outcome,
     Ok(client.changed(durable))
 }
 
-/// For each block of the span that is written in part, what is known of it.
+/// For each block of the span that is written in part, its known content.
 fn load_edges(
     cx: &mut OpCx<'_, '_>,
     lun: &Lun,
@@ -87,8 +89,8 @@ fn load_edges(
 }
 
 /// Admits blocks by class, all or none (docs/design/design.md §8); none of them is in two of the
-/// ranges. Returns the consistency point they join. Must be the last thing that may stop: what is
-/// charged and then not changed would be waited for in vain.
+/// ranges. Returns the consistency point they join. This must be the last step that may stop:
+/// otherwise operations could wait for a charge without a change.
 pub(crate) fn admit(
     cx: &mut OpCx<'_, '_>,
     lun: &Lun,
@@ -117,7 +119,8 @@ pub(crate) fn admit(
             Found::Data(_) | Found::Fragment(_) => Some(true),
             Found::Hole => Some(false),
             Found::Older => match committed_pointer(cx, lun, leaf) {
-                // A damaged block above: nobody knows, so it counts as growth, which may wait.
+                // A block above is damaged, so the class is unknown; the write counts as growth,
+                // which may wait.
                 Err(Stop::Damaged(_) | Stop::Failed(_)) => Some(false),
                 pointer => gather.add(pointer).map(|pointer| !pointer.is_hole()),
             },

@@ -1,5 +1,5 @@
-//! Write zeroes: to the byte. Whole blocks become holes, or blocks of zeroes if space is to stay
-//! allocated.
+//! Write zeroes, exact to the byte. Whole blocks become holes, or blocks of zeroes if space is to
+//! stay allocated.
 
 use std::ops::Range;
 use std::slice;

@@ -1,4 +1,4 @@
-//! Aggregates: what all reactors share about one pool (B-01).
+//! Aggregates: the state of a pool that all reactors share (B-01).
 //!
 //! The consistency point's own state ([`crate::home::aggregate::Home`]) is not here: it belongs to
 //! the home reactor.

@@ -1,4 +1,4 @@
-//! Bases: the snapshots that clones began as, for people.
+//! Bases: the snapshots that clones began as. This is what administrators see of them.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ pub(crate) fn mark(snapshots: &mut [SnapshotInfo], volume: &Volume) {
         snapshot.clones = of.map(|(_, name)| name.clone()).collect();
         if volume.base().is_some() && snapshot.id == BASE.0 {
             snapshot.is_base = true;
-            // What the active image freed of it stays where it is, in the parent's container.
+            // Blocks of the base that the active image freed stay in the parent's container.
             snapshot.exclusive_bytes = 0;
         }
     }
 }
 
-/// What a volume is a clone of, for people: `parent@snapshot`.
+/// The base of a clone, for people: `parent@snapshot`.
 pub(crate) fn base_name(
     volumes: &[Arc<Volume>],
     (parent, snapshot): (FileId, SnapshotId),

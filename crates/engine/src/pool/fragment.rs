@@ -1,12 +1,13 @@
-//! Fragments: bytes of a block whose other bytes nobody has looked at yet
+//! Fragments: written bytes of a block whose other bytes were not read yet
 //! (docs/design/design.md §5).
 //!
-//! A write of part of a block never waits for the block. If its present content is in memory the
-//! two are merged at once; otherwise the bytes stay in the overlay as a fragment, and a merge
-//! begins in the background. Whoever needs the whole block first (a reader, the merge, the cleaner)
-//! puts the fragment over what is below it.
+//! A write of part of a block never waits for the block. If the block's content is in memory, bytes
+//! and content are merged at once. Otherwise the bytes stay in the overlay as a fragment, and a
+//! merge begins in the background. The first user of the whole block (a reader, the merge, the
+//! cleaner) lays the fragment over the content below it.
 //!
-//! 1. Ranges are sorted, apart, and not empty; they never cover the whole block (that is data).
+//! 1. Ranges are sorted, do not touch, and are not empty. They never cover the whole block: a whole
+//!    block is data, not a fragment.
 //! 2. A fragment's page never changes, like all pages of an overlay.
 
 use std::ops::Range;
@@ -20,7 +21,7 @@ pub(crate) struct Fragment {
     ranges: Vec<Range<u16>>,
 }
 
-/// What a fragment became.
+/// The result of a merge.
 #[derive(Clone, Debug)]
 pub(crate) enum Grown {
     Fragment(Fragment),
@@ -49,7 +50,7 @@ impl Fragment {
         }
     }
 
-    /// The block, if this is what it had below the fragment.
+    /// The whole block, with `base` as the content below the fragment.
     pub(crate) fn over(&self, base: &PageRef) -> PageRef {
         let mut merged = Page::copy_of(base);
         for range in &self.ranges {

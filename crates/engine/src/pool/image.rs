@@ -100,7 +100,7 @@ impl Image {
         }
     }
 
-    /// The same under another name. Nobody may have it open.
+    /// The same under another name. No client may have it open.
     pub(crate) fn renamed(self, snapshot: &str) -> Image {
         let again = |lun: Arc<Lun>| {
             let volume = lun.volume.clone();
@@ -119,7 +119,7 @@ impl Image {
         }
     }
 
-    /// True if somebody has one of its LUNs open.
+    /// True if a client has one of its LUNs open.
     pub(crate) fn is_open(&self) -> bool {
         self.luns.values().any(|lun| Arc::strong_count(lun) > 1)
     }

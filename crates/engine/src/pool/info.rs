@@ -1,4 +1,4 @@
-//! Snapshots, for people.
+//! Snapshots, as administrators see them.
 
 use everglade_format::{BLOCK_SIZE, SnapshotRecord};
 

@@ -7,10 +7,11 @@
 //! ```
 //!
 //! 1. An operation takes its sequence number inside its stripes, so operations that touch the same
-//!    block are queued in the order in which they were done; between freezes, so its generation is
-//!    that of the consistency point it joins.
-//! 2. One group is under way at a time, led by the reactor that began it. What is queued meanwhile
-//!    goes with the next, so a group grows with the load and a lone flush costs one device write.
+//!    block are queued in the order in which they were done. It takes the number between two
+//!    freezes, so its generation is that of the consistency point that it joins.
+//! 2. One group is under way at a time, led by the reactor that began it. Operations that are
+//!    queued meanwhile go with the next group. So a group grows with the load, and a lone flush
+//!    costs one device write.
 //! 3. `durable` is raised after all writes of a group, or a commit, are on stable media; never
 //!    before.
 //! 4. The mutex is held for a few dozen instructions: queueing an operation, or taking a group.

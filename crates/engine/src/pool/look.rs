@@ -1,4 +1,4 @@
-//! What people are told of a volume's snapshots, as they are now.
+//! The present state of a volume's snapshots, as administrators see it.
 
 use crate::pool::bases;
 use crate::pool::info::SnapshotInfo;
@@ -31,7 +31,7 @@ fn with_parent(info: &SnapshotInfo, all: &[SnapshotInfo]) -> SnapshotInfo {
     }
 }
 
-/// Fills in what is not as of the last consistency point, but as it is now.
+/// Fills in the fields that show the present, not the last consistency point.
 fn look(snapshots: &mut [SnapshotInfo], volume: &Volume) {
     bases::mark(snapshots, volume);
     for snapshot in snapshots {

@@ -1,9 +1,9 @@
-//! What could not be read (docs/design/design.md §5): counted, and listed for people.
+//! Blocks that could not be read (docs/design/design.md §5), counted and listed for administrators.
 //!
-//! A block that cannot be read is an error for whoever asks for it, and for nobody else. Damaged
-//! data stays where it is until it is overwritten. A damaged block that a consistency point needs
-//! in order to go on (the pointers above a change, the rest of a block that was written in part)
-//! becomes *lost*: its place in the tree says so, and the consistency point goes on.
+//! A block that cannot be read is an error for the operations that need it, and for no others.
+//! Damaged data stays where it is until it is overwritten. A damaged block that a consistency point
+//! needs (pointers above a change, or the rest of a block that was written in part) becomes *lost*:
+//! its place in the tree says so, and the consistency point continues.
 
 use everglade_env::lock::Mutex;
 use std::collections::BTreeSet;

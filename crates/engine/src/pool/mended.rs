@@ -1,4 +1,4 @@
-//! What was mended since the aggregate was opened: counted, and listed for people.
+//! Blocks that were mended since the aggregate was opened, counted and listed for administrators.
 
 use std::collections::BTreeMap;
 

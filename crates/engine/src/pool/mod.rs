@@ -1,8 +1,8 @@
-//! The pool: what all reactors share about aggregates, volumes, LUNs and snapshots.
+//! The pool: the state of aggregates, volumes, LUNs and snapshots that all reactors share.
 //!
 //! [`aggregate`] and [`volume`] are the objects that clients' operations find; [`overlay`] and
-//! [`fragment`] hold what was written since the last consistency point. The consistency point's own
-//! state is not here: it belongs to the aggregate's home reactor ([`crate::home`]).
+//! [`fragment`] hold the writes since the last consistency point. The consistency point's own state
+//! is not here: it belongs to the aggregate's home reactor ([`crate::home`]).
 
 pub(crate) mod aggregate;
 pub(crate) mod bases;

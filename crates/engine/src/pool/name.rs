@@ -1,8 +1,8 @@
 //! A name that people may change: of an aggregate, a volume or a LUN.
 //!
-//! Whoever holds the object goes on under whatever it is called; only who looks for it needs its
-//! present name. So a name is nowhere a key but in the maps that look-ups go through, and those
-//! change together with it, in the freeze or when a consistency point is published.
+//! A client that has an object open does not need its name; only a look-up does. So a name is a key
+//! only in the maps that look-ups use. These maps change together with the name, in the freeze or
+//! when a consistency point is published.
 
 use everglade_env::lock::Mutex;
 use std::fmt;

@@ -1,8 +1,9 @@
-//! Overlays: what client operations left for the cleaner, by leaf (docs/design/design.md §6).
+//! Overlays: the changes that client operations leave for the cleaner, by leaf
+//! (docs/design/design.md §6).
 //!
 //! An overlay belongs to one stripe affinity and one consistency point. It maps a *region* (the 255
-//! leaves of one level-1 block) to entries. A region may also be punched as a whole: then what the
-//! tree has there is hidden, and only the entries count.
+//! leaves of one level-1 block) to entries. A region may also be punched as a whole: then the
+//! overlay hides the blocks of the tree there, and only its entries count.
 //!
 //! 1. A page in an overlay never changes; overwriting replaces the entry. So a page under I/O is
 //!    safe.

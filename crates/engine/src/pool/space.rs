@@ -10,23 +10,23 @@
 //!
 //! A charge is one block for each block of data. Metadata that a consistency point writes for it
 //! (at most METADATA_FACTOR blocks for a page of data: level-1 block, container level-1 block, map
-//! blocks) comes out of the reserve: a consistency point cannot run out of space. So without more
-//! the dirty limit is that part of the reserve at most. Where `beyond` blocks are free and backed
-//! beside the reserve, they may stand in for it:
+//! blocks) comes out of the reserve, so a consistency point cannot run out of space. Therefore the
+//! dirty limit is at most the reserve divided by METADATA_FACTOR. If `beyond` blocks are free and
+//! backed outside of the reserve, they raise the limit:
 //!
 //! ```text
 //! limit = max(reserve ÷ METADATA_FACTOR, beyond ÷ (METADATA_FACTOR + 2))
 //!         and at most what memory allows
 //! ```
 //!
-//! A page that is dirty has taken one block of `beyond` as its charge; those of the running
-//! consistency point and of the one being joined are at most `limit` together, and the metadata of
-//! each page fits what is left (decision 0019). What is not urgent leaves that much alone too. A
-//! larger limit lets more changes share the level-1 blocks of large LUNs.
+//! A dirty page has taken one block of `beyond` as its charge. The dirty pages of the running
+//! consistency point and of the next one are at most `limit` together, and the metadata of each
+//! page fits in the rest (decision 0019). Background work that is not urgent does not use these
+//! blocks either. A larger limit lets more changes share the level-1 blocks of large LUNs.
 //!
 //! Charges of a consistency point end when it commits and its real use is known.
 //!
-//! Charging is loose by design, but not by the tokens of A-12: reactors add to shared counters. Two
+//! Charging is loose by design. Reactors add to shared counters, without the tokens of A-12. Two
 //! operations that race may overdraw by one operation each, which the reserve covers.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};

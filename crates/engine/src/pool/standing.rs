@@ -1,4 +1,5 @@
-//! How an aggregate is doing, and what that allows.
+//! The standing of an aggregate: whether it serves, is read-only or has failed, and what this
+//! allows.
 //!
 //! ```text
 //! Mounting ──▶ Online ──▶ Stopping ──▶ Stopped
@@ -9,15 +10,15 @@
 //!  └ fail ─────────────────────────▶ Failed
 //! ```
 //!
-//! [`Standing::halt`] is called when a consistency point or a group of the journal cannot go on;
-//! [`Standing::fail`] when there is nothing to read. Reasons, and what was rejected:
-//! `docs/decisions/0033-read-only.md`.
+//! [`Standing::halt`] is called when a consistency point or a group of the journal fails;
+//! [`Standing::fail`] when there is nothing to read. `docs/decisions/0033-read-only.md` has the
+//! reasons and the rejected alternatives.
 //!
 //! 1. A halted aggregate never begins or continues a consistency point and begins no group of the
-//!    journal. So its devices are not written any more, and the last committed image on them stays
+//!    journal. So nothing is written to its devices, and the last committed image on them stays
 //!    whole.
-//! 2. A read-only aggregate is readable: overlays, active and frozen, over the committed trees, as
-//!    at the moment when it halted. Everything acknowledged is there, so a reader sees no older
+//! 2. A read-only aggregate can be read as at the moment when it halted: active and frozen overlays
+//!    over the committed trees. Everything acknowledged is there, so a reader sees no older
 //!    contents than before.
 //! 3. A flush of a read-only aggregate succeeds only if all that was acknowledged is durable
 //!    already.

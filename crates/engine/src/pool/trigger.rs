@@ -1,5 +1,5 @@
-//! Why consistency points begin (docs/design/design.md §6), counted, and how long their phases
-//! take.
+//! Triggers: why consistency points begin (docs/design/design.md §6), with counts, and with the
+//! durations of their phases.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Volumes and LUNs as clients see them: committed roots, and overlays of what came since (B-02).
+//! Volumes and LUNs as clients see them: committed roots, and overlays of later changes (B-02).
 //!
 //! A client operation runs inside the stripe affinities of the file stripes it touches. It finds a
 //! block's newest content in this order: the active overlay (consistency point n + 1), the frozen

@@ -1,16 +1,16 @@
 //! Reading ahead of clients that read in order (T-20).
 //!
-//! Each open LUN remembers where its last read ended. When what began there adds up to
-//! [`STREAM_BYTES`], the blocks after it are loaded into the page cache, so far ahead that the
-//! client finds them: the level-1 blocks first, then what they point at, in runs of a device read.
-//! Nobody waits for them, and nobody is told if they cannot be read: whoever wants such a block
-//! reads it again and hears why.
+//! Each open LUN remembers where its last read ended. When consecutive reads add up to
+//! [`STREAM_BYTES`], the blocks after them are loaded into the page cache, far enough ahead that
+//! the client finds them there: first the level-1 blocks, then their leaves, in runs of a device
+//! read. No operation waits for these loads, and an unreadable block is not reported: an operation
+//! that needs the block reads it again and gets the error.
 //!
-//! 1. What is under way for nobody is bounded by a share of the memory for requests, per reactor.
-//! 2. Only committed trees are looked at, and no affinity is entered: a page in the cache is found
-//!    by place and content, so one that is loaded needlessly is wasted and never wrong.
-//! 3. Blocks that are in the cache already push the horizon on; a stream through them asks once a
-//!    window.
+//! 1. The memory of these loads is bounded by a share of the reactor's memory for requests.
+//! 2. Reading ahead uses committed trees only, and enters no affinity. A page in the cache is found
+//!    by place and tag, so a page that is loaded needlessly is wasted, but never wrong.
+//! 3. Blocks that are in the cache already also move the horizon, so a stream through cached blocks
+//!    looks ahead only once in a window.
 
 use std::sync::Arc;
 
@@ -24,24 +24,24 @@ use crate::read::load::{Gather, LoadCx, Stop};
 const BLOCK: u64 = BLOCK_SIZE as u64;
 /// Bytes in order that make a stream.
 const STREAM_BYTES: u64 = 256 << 10;
-/// How far ahead of a stream is loaded, and never further than it is long. A device (a virtual one
-/// above all) completes what it was given together, and while that is verified and sent it should
-/// have the next to do: so several times what a client has in flight that reads 128 KiB at a depth
-/// of 8.
+/// How far ahead of a stream is loaded, and never further than it is long. A device, above all a
+/// virtual one, completes operations that it was given together at the same time, and it should
+/// have further work while their pages are verified and sent. So this is several times the data in
+/// flight of a client that reads 128 KiB at a depth of 8.
 const AHEAD_BYTES: u64 = 8 << 20;
 /// Blocks loaded by one operation.
 const UNIT_BLOCKS: u64 = 64;
-/// The part of the memory that may be under way for nobody.
+/// The part of the memory that reading ahead may have under way: one of so many.
 const MEMORY_SHARE: u64 = 32;
 
 /// Reads of one open LUN.
 #[derive(Default)]
 pub(super) struct Stream {
-    /// Where the last read ended.
+    /// The end of the last read.
     next: u64,
     /// Bytes that were read in order up to there.
     run: u64,
-    /// Up to where blocks were asked for.
+    /// The end of the blocks that were requested.
     ahead: u64,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Ahead {
 }
 
 impl Stream {
-    /// Takes note of a read. True if it goes on where many in order ended.
+    /// Takes note of a read. True if it continues a stream of reads in order.
     pub(super) fn note(&mut self, offset: u64, length: u32) -> bool {
         let end = offset.saturating_add(u64::from(length));
         if offset != self.next {
@@ -98,7 +98,7 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// Finds out what is to be loaded, waiting for level-1 blocks, and starts that.
+    /// Finds the blocks to load, which may wait for level-1 blocks, and starts loading them.
     pub(super) fn run_ahead(&mut self, id: usize) {
         let Work::Ahead(ahead) = &self.operations[id].work else {
             unreachable!("checked by the caller")

@@ -1,4 +1,4 @@
-//! The home reactor asks the host for space ahead of need, and gives it back
+//! The home reactor asks the host for space before it is needed, and returns it
 //! (docs/design/design.md §7, decisions 0005 and 0020).
 
 use everglade_env::{BLOCK_SIZE, DeviceId, DiskError, Nanos, Op, Outside};
@@ -16,12 +16,12 @@ use crate::reactor::loading::Inflight;
 const REFUSAL: Nanos = 1_000_000_000;
 /// Areas kept ready beyond the reserve, and in each extent where a new one is taken next.
 const READY_AHEAD: u64 = 2;
-/// Ready areas beyond which space goes back to a host that has plenty: what is soon rewritten is
-/// not worth punching.
+/// The number of ready areas that a pool keeps while its host has plenty of space: punching an area
+/// that is rewritten soon is wasted work.
 const READY_MOST: u64 = 8;
 
 impl Home {
-    /// True if what the host has given is enough for all that may be asked for soon.
+    /// True if the space from the host is enough for the near future.
     fn has_enough(&self) -> bool {
         self.has_enough_without(0)
     }
@@ -88,8 +88,8 @@ impl<O: Outside> Core<O> {
         );
     }
 
-    /// The consistency point waits for an area. One that is being asked for already comes without
-    /// asking again.
+    /// The consistency point waits for an area. If the area is requested already, it is not
+    /// requested again.
     pub(super) fn want(&mut self, aggregate: u32, extent: usize, area: u64) {
         let home = self.homes.get_mut(&aggregate).expect("at home");
         if home.preparing != Some((extent, area)) {
@@ -145,12 +145,12 @@ impl<O: Outside> Core<O> {
             return;
         }
         let is_enough = home.has_enough();
-        // The host said no a moment ago: what it gave before is all there is.
+        // The host refused a moment ago, so there is no space beyond what it gave before.
         let is_refusing = now < home.prepare_after;
         let space = &home.aggregate.space;
         // The reserve may have all the host has; the margin is for what goes beyond it.
         let is_reserve = space.free_backed() < i64::try_from(space.reserve()).expect("40 bits");
-        // There may be enough, but not what is taken next.
+        // There may be enough space, but not for the area that is taken next.
         let nearly_free = nearly_free(home.fs.area_blocks);
         let is_new_next = |areas: &Areas| {
             let has_next = areas.ready_count() >= READY_AHEAD || areas.has_partial(nearly_free);
@@ -174,7 +174,7 @@ impl<O: Outside> Core<O> {
             }
             let is_known = home.fs.areas.iter().all(Areas::is_complete);
             if is_known || is_refusing && home.host.searched {
-                // Nobody is to wait for it.
+                // No operation shall wait for this area.
                 return self.note_refusal(aggregate);
             }
             // Areas that were not seen since start may be empty: the next consistency point looks.
@@ -203,8 +203,8 @@ impl<O: Outside> Core<O> {
         self.ask_host(aggregate, extent, area, Inflight::Prepare { aggregate });
     }
 
-    /// The host has nothing to give. Whoever waits for it should know, once; nobody does if there
-    /// is enough.
+    /// The host has no space to give. Operations that wait for it are told once; if there is enough
+    /// space, none waits.
     fn note_refusal(&mut self, aggregate: u32) {
         let home = &self.homes[&aggregate];
         if !home.has_enough() && home.aggregate.space.set_host_full(true) {
@@ -278,9 +278,9 @@ impl<O: Outside> Core<O> {
         );
     }
 
-    /// Gives hosts that have not plenty what the aggregates at home here do not need soon.
-    /// Consistency points do so too; this is for a host that others fill while nothing is written
-    /// here.
+    /// Returns space that the aggregates of this home reactor do not need soon, to hosts that are
+    /// short of space. Consistency points do so, too; this is for a host that other programs fill
+    /// while nothing is written here.
     pub fn give_back(&mut self) {
         let idle = |home: &&Home| home.run.is_none() && home.aggregate.is_online();
         let idle = self.homes.values().filter(idle);

@@ -1,7 +1,8 @@
-//! Aggregates that were deleted: their homes go when nothing of them is under way here any more.
+//! Deleted aggregates: a reactor drops an aggregate's home when none of its operations is under way
+//! any more.
 //!
-//! An aggregate that has stopped or failed begins nothing new, so it is enough to look when
-//! something ended: a device operation in flight finds its home, and so does whoever wakes the
+//! An aggregate that has stopped or failed begins nothing new, so the reactor checks this only when
+//! something ends. Device operations in flight still find the home, and so do wake-ups of the
 //! driver.
 
 use everglade_env::Outside;

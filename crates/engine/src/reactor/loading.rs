@@ -1,9 +1,9 @@
-//! Loads: pages that operations wait for, read once however many wait, in long runs where they
-//! touch.
+//! Loads: pages that operations wait for, each read once for all operations that wait for it, and
+//! in long runs where pages are neighbours.
 //!
-//! A page is verified against the tag it was asked for before anyone sees it (O-09). One that does
-//! not match, or cannot be read, is an error for those who asked with that pointer, and for nobody
-//! else.
+//! A page is compared with the tag in the pointer before any operation sees it (O-09). A page that
+//! does not match, or cannot be read, is an error for the operations that use this pointer, and for
+//! no others.
 
 use std::collections::hash_map::Entry;
 
@@ -54,7 +54,7 @@ impl Waiters {
 pub(crate) enum Reader {
     /// A client waits for it.
     Client,
-    /// Nobody does: it is read ahead.
+    /// No operation waits: the page is read ahead.
     Nobody,
     /// A consistency point, a mount and such.
     Ourselves,
@@ -76,15 +76,15 @@ pub(crate) enum Inflight {
         pointer: Pointer,
         reason: String,
     },
-    /// Of the running consistency point: blocks it counts for.
+    /// A write of the running consistency point, of so many blocks.
     Write { aggregate: u32, blocks: usize },
-    /// Of the group of the journal that this reactor leads.
+    /// A write of the journal's group that this reactor leads.
     Log { aggregate: u32 },
-    /// Of the journal, to be replayed by this operation.
+    /// A read of the journal, for the operation that replays it.
     Replay { operation: usize },
     /// Space for an area that the consistency point waits for.
     Wanted { aggregate: u32 },
-    /// Space for an area, ahead of need.
+    /// A request for an area's space, before the space is needed.
     Prepare { aggregate: u32 },
     /// An area goes back to the host.
     Punch { aggregate: u32 },
@@ -121,8 +121,8 @@ impl<O: Outside> Core<O> {
         self.read(aggregate, wants, reader);
     }
 
-    /// Starts reading pages that somebody may want soon, in ascending order of their places where
-    /// they touch. Returns how many were not under way already.
+    /// Starts reading pages that may be needed soon, in runs of neighbours in ascending order.
+    /// Returns how many were not under way already.
     pub(super) fn load_for_nobody(&mut self, aggregate: u32, mut pointers: Vec<Pointer>) -> u64 {
         self.claim(aggregate, &mut pointers, None);
         let started = pointers.len() as u64;
@@ -130,8 +130,8 @@ impl<O: Outside> Core<O> {
         started
     }
 
-    /// Leaves of `pointers` those that nobody reads yet, in ascending order of their places, and
-    /// lets `waiter` wait for all of them. Returns how many different ones there were.
+    /// Keeps in `pointers` those that are not being read yet, in ascending order of their places,
+    /// and lets `waiter` wait for all of them. Returns how many different ones there were.
     fn claim(
         &mut self,
         aggregate: u32,
@@ -386,7 +386,7 @@ impl<O: Outside> Core<O> {
                 );
             }
         }
-        // Whoever waited runs after this.
+        // The operations that waited run after this.
         self.shared.cache.insert_all(verified);
     }
 }

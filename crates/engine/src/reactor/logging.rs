@@ -6,12 +6,12 @@
 //!                               └─────────────────────┘
 //! ```
 //!
-//! 1. Who waits has asked (`Log::want`) before it looks whether a group can begin; the leader looks
-//!    whether somebody asked after it ended a group. Both look under the queue's mutex, so nobody
-//!    waits in vain.
-//! 2. A group that cannot be written halts the aggregate: what was acknowledged and not flushed
-//!    would be missing from the journal for good, and everything after it (docs/design/design.md
-//!    §5). A halted aggregate begins no group.
+//! 1. An operation asks for a group (`Log::want`) before it checks whether a group can begin. The
+//!    leader checks for such requests after it has ended a group. Both checks are made under the
+//!    queue's mutex, so no request is missed.
+//! 2. A group that cannot be written halts the aggregate: otherwise its operations, and all later
+//!    ones, would be missing from the journal (docs/design/design.md §5). A halted aggregate begins
+//!    no group.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl<O: Outside> Core<O> {
             .insert((sequence, id));
         self.begin_group(aggregate);
         if log.durable() >= sequence {
-            // It was made durable before anybody knew that this one waits.
+            // The operation became durable before it was known to wait.
             self.wake_logged(aggregate.id);
         }
     }
@@ -55,7 +55,7 @@ impl<O: Outside> Core<O> {
         self.wait_for_log(id, aggregate, log.durable() + 1);
     }
 
-    /// Begins a group if there is reason to and none is under way.
+    /// Begins a group if a group is wanted and none is under way.
     pub(super) fn begin_group(&mut self, aggregate: &Arc<Aggregate>) {
         let log = aggregate.log.as_ref().expect("called where there is one");
         if aggregate.is_halted() {

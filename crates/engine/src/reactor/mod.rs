@@ -1,5 +1,5 @@
 //! One reactor's part of the engine: operations under way, their loads, and the consistency points
-//! of the aggregates that are at home here (docs/design/design.md §3).
+//! of the aggregates whose home is this reactor (docs/design/design.md §3).
 //!
 //! ```text
 //! submitted ─▶ ready ─▶ inside its affinity ─▶ done
@@ -10,14 +10,14 @@
 //!                └──────────┴─────────────────────────────────┘
 //! ```
 //!
-//! A read is tried when it is submitted, and becomes an operation if it is not answered then
-//! (`read.rs`).
+//! A read is tried when it is submitted, and becomes an operation only if this attempt does not
+//! answer it (`read.rs`).
 //!
 //! 1. An operation is in exactly one of these places. It holds a permit only while it runs.
-//! 2. One turn does a bounded amount of work ([`TURN_OPERATIONS`]); what is left waits for the
-//!    next.
-//! 3. Memory handed to a device comes back with a completion; nothing here forgets an operation in
-//!    flight.
+//! 2. One turn does a bounded amount of work ([`TURN_OPERATIONS`]); the rest waits for the next
+//!    turn.
+//! 3. A completion returns the memory that was handed to a device; no operation in flight is
+//!    dropped.
 
 mod ahead;
 mod home;

@@ -1,4 +1,5 @@
-//! Running an operation: enter its affinity, run its handler, put it where it belongs next.
+//! Running an operation: enter its affinity, run its handler, and move it to the place where it
+//! waits next.
 
 use std::sync::atomic::Ordering;
 
@@ -18,8 +19,8 @@ const ATTEMPTS_MAX: u32 = 8;
 /// How often an operation waits for space in a pool that nothing will make roomier.
 const SPACE_WAITS_MAX: u32 = 8;
 
-/// Why an operation is refused, if it is. A flush changes nothing, and says itself whether all is
-/// durable. Replay goes on until the aggregate fails.
+/// The reason why an operation is refused, if it is refused. A flush changes nothing, and reports
+/// itself whether everything is durable. Replay continues until the aggregate fails.
 fn refusal(client: &Client) -> Option<Error> {
     let standing = &client.lun.volume.aggregate.standing;
     match client.origin {
@@ -35,8 +36,8 @@ fn refusal(client: &Client) -> Option<Error> {
 impl<O: Outside> Core<O> {
     /// Runs operation `id`, inside `permit` if it was granted one.
     pub(super) fn run(&mut self, id: usize, permit: Option<Permit>) {
-        // A driver that is granted its affinity may have been woken before, and keeps the place in
-        // line that it has.
+        // A driver that is granted its affinity may have been woken before, and keeps its place in
+        // the queue.
         if permit.is_none() {
             self.operations[id].queued = false;
         }
@@ -276,8 +277,8 @@ impl<O: Outside> Core<O> {
             Err(Stop::Failed(Error::Io(_)))
                 if client.seen < aggregate.committed() && client.attempts < ATTEMPTS_MAX =>
             {
-                // The tree it read from is history; what it pointed at may have been reused (B-10,
-                // K-05).
+                // The tree that it read from is outdated, and blocks of that tree may have been
+                // reused (B-10, K-05).
                 client.seen = aggregate.committed();
                 client.attempts += 1;
                 self.operations[id].pinned.clear();
@@ -288,7 +289,7 @@ impl<O: Outside> Core<O> {
                     aggregate.lost.unreadable(&client.lun.full_name(), reason);
                 }
                 if error == Error::NoSpace {
-                    // The home reactor asks the host again when somebody is refused.
+                    // The home reactor asks the host again when an operation is refused.
                     self.outside.wake(aggregate.home);
                 }
                 self.finish_client(id, Err(error));
@@ -338,7 +339,8 @@ impl<O: Outside> Core<O> {
         }
         let is_logged = |log: &Log| log.durable() >= durability.sequence;
         match &aggregate.log {
-            // The journal has it; what it is on has yet to be committed.
+            // The journal has the operation, but the changes that it depends on are not committed
+            // yet.
             Some(log) if is_logged(log) => {
                 aggregate.want_cp(durability.topology);
             }

@@ -1,16 +1,16 @@
-//! Getting memory under way for reads that come together.
+//! Prefetching memory for reads that arrive together.
 //!
-//! A read of a cached block follows four addresses, each found behind the one before: the pointer
-//! in its level-1 block, the cell of the page cache, the card of the page, its contents. Nearly all
-//! of them are cold, and a client with many requests under way sends them in batches. So for all
-//! reads of a batch the first lines are asked for, then all the second ones, and what one read
-//! would wait for alone is waited for once.
+//! A read of a cached block follows four addresses, each stored at the one before: the pointer in
+//! its level-1 block, the cell of the page cache, the card of the page, its contents. Nearly all of
+//! them are cold, and a client with many requests under way sends them in batches. So the reactor
+//! prefetches the first lines of all reads of a batch, then all second lines, and so on. The whole
+//! batch waits for memory about as long as one read alone.
 //!
-//! 1. Only the processor's caches are changed. Nothing is kept for longer or counted, and the read
-//!    itself looks everything up again. So committed roots may be used here without a permit, and
-//!    overlays need not be looked into.
-//! 2. Reads of several blocks are left out: their neighbours are looked up together, and the
-//!    processor sees their order.
+//! 1. Prefetching changes only the processor's caches. Nothing is kept for longer or counted, and
+//!    the read itself looks everything up again. So committed roots may be used here without a
+//!    permit, and overlays need not be looked into.
+//! 2. Reads of several blocks are not prefetched: their blocks are looked up together, and the
+//!    processor recognises the order.
 
 use everglade_env::{BLOCK_SIZE, Outside, prefetch};
 use everglade_format::{Indirect, Layer, SPAN};

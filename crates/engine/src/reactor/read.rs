@@ -1,17 +1,17 @@
 //! Reads of open LUNs: tried at once, before there is an operation (T-01, T-06, T-07).
 //!
-//! Nearly every read of a warm cache finds all it needs. An operation is what waits and runs again:
-//! a place among others, with room for everything that any of them may have to remember. So a read
-//! looks first, inside its stripe as an operation would, and most are answered by then. One that
-//! stops becomes an operation where it stopped (T-09): what it misses is on its way, and what runs
-//! again is what would have run again anyway.
+//! Nearly every read of a warm cache finds all it needs. An operation costs more: it has a place in
+//! a table and room for everything that an operation may have to remember, because it can wait and
+//! run again. So a read first looks inside its stripe, as an operation would, and this answers most
+//! reads. A read that must stop becomes an operation at that point (T-09): its missing pages are
+//! being loaded already, and it runs again as any operation would.
 //!
-//! 1. What is answered here is what an operation that ran at this moment would have answered: the
-//!    same checks inside the same affinity, the same look-up ([`read::run`]).
-//! 2. Nothing waits here. A read of two stripes, or of one that somebody is in or waits for, is an
-//!    operation from the beginning and takes its place in line; so is the first one after coarse
-//!    work left its mark on the stripe, which entering as an operation takes away, and one that is
-//!    refused, which says why.
+//! 1. A read that is answered here has the same answer as an operation at this moment: the same
+//!    checks inside the same affinity, the same look-up ([`read::run`]).
+//! 2. Nothing waits here. Some reads are operations from the beginning: a read of two stripes; a
+//!    read of a stripe that is occupied or waited for, which queues; the first read after coarse
+//!    work closed the stripe, because entering as an operation opens it again; and a read that is
+//!    refused, because the operation finds the reason.
 
 use std::sync::Arc;
 

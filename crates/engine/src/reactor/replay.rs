@@ -4,17 +4,18 @@
 //! mounted ─▶ read ─▶ scan ─▶ repeat, one by one ─▶ read … ─▶ end of the prefix ─▶ commit ─▶ online
 //! ```
 //!
-//! 1. Operations are done again in the order of their sequence numbers, each after the one before
-//!    it.
-//! 2. Blocks get contents, not changes, so doing all of them again on top of some of them gives the
-//!    same. Therefore consistency points may run meanwhile, when memory is short, and a crash in
-//!    between is harmless: their superblocks go on saying where the replay began.
-//! 3. Clients are let in after everything found is committed, under a generation no record has yet.
-//!    If the aggregate halts meanwhile, because a consistency point cannot go on, the replay goes
-//!    on to its end in memory and clients are let in to read. Then the pages of at most the whole
-//!    journal are dirty, whatever the limit says.
-//! 4. Operations on a LUN that is not there are skipped: it came, or grew, with a consistency point
-//!    that was not committed, and nobody was told that they are durable.
+//! 1. Operations are repeated in the order of their sequence numbers, one after the other.
+//! 2. An operation sets contents; it does not modify them. So repeating all operations when some of
+//!    them are already done gives the same result. Therefore consistency points may run during the
+//!    replay, when memory is short, and a crash in between is harmless: their superblocks still
+//!    name the position where the replay began.
+//! 3. Clients are admitted after all replayed operations are committed, and with a generation that
+//!    no record has. If the aggregate halts meanwhile, the replay continues to its end in memory,
+//!    and clients are admitted to read. Then the dirty pages may exceed their limit, up to the size
+//!    of the whole journal.
+//! 4. Operations on a LUN, or on a part of it, that does not exist are skipped: the LUN was created
+//!    or enlarged in a consistency point that was not committed, so these operations were never
+//!    reported durable.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use crate::pool::volume::Lun;
 use crate::reactor::loading::Inflight;
 use crate::reactor::{Core, Work};
 
-/// Operations done again in one slice.
+/// Operations that are repeated in one slice.
 const SLICE_OPERATIONS: usize = 64;
 /// How often a part of the journal is read before it counts as unreadable.
 const ATTEMPTS_MAX: u32 = 3;
@@ -42,7 +43,7 @@ const ATTEMPTS_MAX: u32 = 3;
 /// A replay under way.
 pub(super) struct Replay {
     aggregate: Arc<Aggregate>,
-    /// Where the superblock says it begins.
+    /// The position in the superblock where the replay begins.
     from: Position,
     scan: Scan,
     luns: HashMap<(FileId, FileId), Arc<Lun>>,
@@ -54,7 +55,7 @@ pub(super) struct Replay {
     /// How often the present run of blocks was read.
     attempts: u32,
     failure: Option<String>,
-    /// Everything was done again; the consistency point that has it all.
+    /// After all operations are repeated: the consistency point that has all of them.
     last: Option<CpNumber>,
     begun: Nanos,
     info: RecoveryInfo,
@@ -207,7 +208,7 @@ impl<O: Outside> Core<O> {
         self.begin_client(Client::new(lun, op, Origin::Replay(id)));
     }
 
-    /// An operation was done again.
+    /// Called when an operation was repeated.
     pub(super) fn replayed(&mut self, id: usize, result: Result<Reply, Error>) {
         let replay = self.replay(id);
         replay.is_waiting = false;
@@ -219,7 +220,7 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// All of it was done again, or nothing was found. True unless the replay is over.
+    /// Called when all operations were repeated, or none was found. True unless the replay is over.
     fn end_replay(&mut self, id: usize) -> bool {
         let replay = self.replay(id);
         let (aggregate, from) = (replay.aggregate.clone(), replay.from);
@@ -269,8 +270,9 @@ impl<O: Outside> Core<O> {
         self.let_in(id)
     }
 
-    /// Ends a replay that cannot be done to the end: what was done again is shown, for reading. The
-    /// last `undone` of the operations that were found are not among it, and nothing after them.
+    /// Ends a replay that cannot be completed: clients may read the effects of the repeated
+    /// operations. The last `undone` of the operations that were found are not among these, nor any
+    /// later ones.
     fn end_early(&mut self, id: usize, undone: u64, reason: String) -> bool {
         let replay = self.replay(id);
         let outcome = replay.scan.outcome();

@@ -7,14 +7,14 @@
 //!              └──────────────────────────────────────▶ refused
 //! ```
 //!
-//! Every change that was accepted is answered once, also if its aggregate stops or fails. If it
-//! fails during a consistency point, the phase says what became of the changes in it ([`Fate`]):
-//! before the superblock is sent nothing is on media; while it is written nobody knows; once all
-//! members have it, the change is made. The journal has no changes, so the next start does not make
-//! them again.
+//! Every accepted change is answered once, also if its aggregate stops or fails. If the aggregate
+//! fails during a consistency point, the phase decides what became of the changes in it ([`Fate`]).
+//! Before the superblock is submitted, they are not made. While it is written, the outcome is
+//! unknown. Once all members have it, they are made. The journal does not contain such changes, so
+//! the next start does not repeat them.
 //!
-//! What grows is admitted like a client's growth (docs/design/design.md §8), or else many small
-//! requests could use up the reserve. Deletions always are.
+//! A change that needs space is admitted like a client's growth (docs/design/design.md §8);
+//! otherwise many small requests could use up the reserve. Deletions are always admitted.
 
 use everglade_env::{Nanos, Outside};
 
@@ -34,7 +34,7 @@ fn may_wait(space: &Space, change: &Change) -> bool {
     }
 }
 
-/// Why an aggregate that is not online takes no change.
+/// The reason why an aggregate that is not online accepts no change.
 fn refused(aggregate: &Aggregate) -> Error {
     let name = &aggregate.name;
     match aggregate.state() {
@@ -51,7 +51,7 @@ fn refused(aggregate: &Aggregate) -> Error {
     }
 }
 
-/// What became of the changes of a consistency point that does not end.
+/// The outcome of the changes in a consistency point that cannot be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// No superblock has them.
@@ -111,7 +111,8 @@ impl<O: Outside> Core<O> {
                 continue;
             }
             let growth = request.change.growth();
-            // Freezes happen on this reactor, so what is joined stays the same meanwhile.
+            // Freezes happen on this reactor, so the consistency point that a change joins cannot
+            // change meanwhile.
             if growth == 0 || shared.space.charge(Class::Grow, growth, shared.joining()) {
                 home.requests.push_back(request);
                 is_admitted = true;
@@ -122,7 +123,7 @@ impl<O: Outside> Core<O> {
             }
         }
         if !home.arrived.is_empty() && shared.has_changes() {
-            // What was charged for them may turn out to cost less.
+            // Their charges may be larger than their real cost.
             shared.want_cp(shared.joining());
         }
         if is_admitted {
@@ -144,8 +145,8 @@ impl<O: Outside> Core<O> {
         }
     }
 
-    /// The aggregate is at its end: refuses what is not on media, and answers the rest as far as is
-    /// known.
+    /// The aggregate has stopped or failed: refuses the changes that are not on media, and answers
+    /// the others with the known outcome.
     pub(super) fn refuse_requests(&mut self, aggregate: u32) {
         let home = self.homes.get_mut(&aggregate).expect("at home");
         let shared = home.aggregate.clone();
@@ -172,7 +173,7 @@ impl<O: Outside> Core<O> {
 
     pub(super) fn answer(&mut self, request: &Request, result: Result<Nanos, Error>) {
         match request.reactor {
-            // Nobody waits for what the engine asked of itself.
+            // No caller waits for a request of the engine itself.
             usize::MAX => {}
             here if here == self.index => self.end_change(request.token, result),
             asker => self.post(asker, Message::Changed(request.token, result)),

@@ -53,8 +53,9 @@ impl<O: Outside> Target for Core<O> {
         exports
     }
 
-    /// In each snapshot of its volume, the LUN that is the same file or, if there is none, has the
-    /// same name: a LUN may have been renamed since, or be a copy of what it was then.
+    /// For each snapshot of the volume, the LUN that is the same file or, if there is none, has the
+    /// same name. A LUN may have been renamed since the snapshot, or it may be a copy of the old
+    /// LUN.
     fn images(&self, name: &str) -> Vec<Image> {
         let Ok(lun) = self.find_lun(name) else {
             return Vec::new();
@@ -99,8 +100,8 @@ impl<O: Outside> Target for Core<O> {
             lun, is_read_only, ..
         } = self.luns.get(&lun.0)?;
         // An aggregate that cannot be changed any more closes the sessions that could change it, so
-        // that no client takes what was not durable for stored (docs/design/design.md §5). Those
-        // that were told that they only read go on.
+        // that no client believes that unflushed data is stored (docs/design/design.md §5).
+        // Sessions with a read-only export stay open.
         let standing = &lun.volume.aggregate.standing;
         let is_serving = match is_read_only {
             true => standing.is_readable(),

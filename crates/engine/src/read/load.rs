@@ -1,13 +1,13 @@
 //! The load phase of a handler: pages it needs, and how it stops when one is missing.
 //!
 //! A handler asks [`LoadCx::page`] for each page; if one is not in memory the request is noted and
-//! the handler returns [`Stop`]. It lets go of everything and runs again from the top when all
+//! the handler returns [`Stop`]. It releases everything, and runs again from the top when all
 //! requested pages are there. The pages it waited for stay pinned until it is done, so that it
 //! makes progress however small the cache is.
 //!
-//! What a pointer of a volume names may have moved since it was written
-//! ([`crate::read::redirects`]). Then it is found here by way of the containers, and no handler
-//! knows.
+//! The block that a pointer of a volume names may have moved since the pointer was written
+//! ([`crate::read::redirects`]). Then the block is found here through the containers, and handlers
+//! do not notice.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -20,7 +20,7 @@ use everglade_target::Error;
 
 use crate::read::redirects::{Followed, Redirects};
 
-/// Why a handler cannot go on now.
+/// The reasons why a handler cannot continue now.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// Pages were requested; run again when they are here.
@@ -33,17 +33,17 @@ pub(crate) enum Stop {
     Space,
     /// Run again when device operations of the consistency point have completed.
     Io,
-    /// It needs a block that is damaged for good. Whoever can do without it goes on; what can be
-    /// derived from other blocks is derived ([`crate::mend`]).
+    /// It needs a block that is damaged for good. A handler that can do without the block
+    /// continues. If the block can be derived from other blocks, it is derived ([`crate::mend`]).
     Damaged(Box<Damaged>),
-    /// It will never go on.
+    /// It will never continue.
     Failed(Error),
 }
 
 /// A block that cannot be read, or says what cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged {
-    /// Which block it is, where whoever followed the pointer knows.
+    /// The block, if the code that followed the pointer knows it.
     pub(crate) place: Option<Place>,
     /// The pointer to it; a hole where something else than the block contradicts it.
     pub(crate) pointer: Pointer,
@@ -81,7 +81,8 @@ impl Stop {
         }))
     }
 
-    /// Says which block is damaged, unless somebody who followed a pointer below said so already.
+    /// Adds the name of the damaged block, unless code that followed a pointer below has added it
+    /// already.
     #[must_use]
     pub(crate) fn at(mut self, place: Place, pointer: Pointer) -> Stop {
         if let Stop::Damaged(damaged) = &mut self
@@ -95,7 +96,7 @@ impl Stop {
         self
     }
 
-    /// For those who do not care which block it was: damage is an error like others.
+    /// For callers that do not need the block's name: damage becomes an ordinary error.
     #[must_use]
     pub(crate) fn settled(self) -> Stop {
         match self {
@@ -105,7 +106,8 @@ impl Stop {
     }
 }
 
-/// What `pointer` names is damaged; whoever followed it knows which block that is.
+/// The block that `pointer` names is damaged; the code that followed the pointer knows which block
+/// it is.
 fn damaged(pointer: Pointer, reason: String) -> Stop {
     Stop::Damaged(Box::new(Damaged {
         place: None,
@@ -120,14 +122,14 @@ impl From<Damage> for Stop {
     }
 }
 
-/// Why a page did not come.
+/// The reasons why a page was not loaded.
 #[derive(Clone, Debug)]
 pub(crate) enum Missing {
-    /// The device answers, but this block is not what was written there, or cannot be read.
+    /// The device answers, but the block has other contents than were written, or cannot be read.
     Damaged {
         /// For people.
         reason: String,
-        /// What is there instead, if it can be read.
+        /// The contents that were found, if they can be read.
         content: Option<PageRef>,
     },
     /// The device does not answer now; it may again.
@@ -143,7 +145,7 @@ impl From<Missing> for Stop {
     }
 }
 
-/// What was read, if nothing of it is damaged.
+/// Returns the value that was read, if no block is damaged.
 pub(crate) fn unless_damaged<T>(read: T, lost: Vec<Damaged>) -> Result<T, Stop> {
     match lost.into_iter().next() {
         None => Ok(read),
@@ -151,11 +153,11 @@ pub(crate) fn unless_damaged<T>(read: T, lost: Vec<Damaged>) -> Result<T, Stop> 
     }
 }
 
-/// What became of a page that was waited for.
+/// The outcome for a page that a handler waited for.
 pub(crate) type Arrival = Result<PageRef, Missing>;
 
-/// Hashes places and contents of blocks. The contents' tags are keyed codes, so nobody can choose
-/// them to collide, and a multiplication spreads what they leave.
+/// Hashes places and contents of blocks. Tags are keyed codes, so a client cannot choose contents
+/// that collide, and a multiplication spreads the other bits.
 #[derive(Default)]
 pub(crate) struct Spread(u64);
 
@@ -191,7 +193,7 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// What is looked through faster than hashed.
+    /// Up to so many entries, a search is faster than a hash table.
     const FEW: usize = 4;
 
     pub(crate) fn insert(&mut self, pointer: Pointer, arrival: Arrival) {
@@ -233,11 +235,11 @@ impl Pinned {
 /// How a page is looked up in the cache.
 type Get = fn(&PageCache, &Key) -> Option<PageRef>;
 
-/// What a handler may do in its load phase.
+/// The interface of a handler in its load phase.
 pub(crate) struct LoadCx<'a> {
     /// The aggregate, by its number in this process.
     pub(crate) aggregate: u32,
-    /// Where its blocks are that moved.
+    /// The places of moved blocks.
     pub(crate) redirects: &'a Redirects,
     /// The volume whose pointers are followed, if it is always the same.
     pub(crate) volume: Option<Followed<'a>>,
@@ -260,7 +262,7 @@ impl LoadCx<'_> {
     }
 
     /// The data that many pointers name; `found` gets it by their places in `pointers`. Neighbours
-    /// are looked up together. All that is missing is asked for before this stops.
+    /// are looked up together. All missing pages are requested before this stops.
     pub(crate) fn data_all(
         &mut self,
         pointers: &[Pointer],
@@ -301,21 +303,21 @@ impl LoadCx<'_> {
         gather.finish()
     }
 
-    /// The node a pointer names, or how it is damaged for good.
+    /// The node that a pointer names, or its damage, if the node is lost.
     pub(crate) fn page_or_damage(
         &mut self,
         pointer: Pointer,
     ) -> Result<Result<PageRef, String>, Stop> {
         let found = self.find(pointer, PageCache::get_node)?;
         if found.is_ok() && self.pinned.get(pointer).is_some() {
-            // It came from the device, where nobody knew what it is.
+            // The page came from the device without its kind.
             self.cache.hold_node(&self.key(pointer));
         }
         Ok(found)
     }
 
-    /// What a pointer names as the device has it, although it may be in memory, or how it is
-    /// damaged for good.
+    /// The block that a pointer names as it is on the device, even if it is in memory; or its
+    /// damage, if the block is lost.
     pub(crate) fn on_device(&mut self, pointer: Pointer) -> Result<Result<PageRef, String>, Stop> {
         match self.pinned.get(pointer) {
             Some(_) => self.find(pointer, PageCache::get_node),
@@ -326,12 +328,12 @@ impl LoadCx<'_> {
         }
     }
 
-    /// What a pointer names, if it is in memory.
+    /// The page that a pointer names, if it is in memory.
     pub(crate) fn in_memory(&self, pointer: Pointer) -> Option<PageRef> {
         self.cache.get_node(&self.key(pointer))
     }
 
-    /// The data a pointer names, or how it is damaged for good.
+    /// The data that a pointer names, or its damage, if the data is lost.
     pub(crate) fn data_or_damage(
         &mut self,
         pointer: Pointer,
@@ -367,7 +369,7 @@ impl LoadCx<'_> {
         }
     }
 
-    /// What is known of a page: it is here, or it did not come.
+    /// The state of a page: in memory, or not loaded because of an error.
     fn look(&self, pointer: Pointer, get: Get) -> Option<Arrival> {
         let known = self.pinned.get(pointer).cloned();
         known.or_else(|| get(self.cache, &self.key(pointer)).map(Ok))
@@ -379,9 +381,10 @@ impl LoadCx<'_> {
         self.volume.is_some_and(Followed::is_moved)
     }
 
-    /// Looks for what a pointer of a volume names where containers have it. Nothing if they do not,
-    /// or if what they have is damaged. With `believes`, only containers of volumes that were split
-    /// are asked, and nothing is found if one of them says that the pointer is right.
+    /// Looks for the block that a volume's pointer names at the places in containers. `None` if
+    /// they do not have it, or if it is damaged there. With `believes`, only containers of volumes
+    /// that were split are asked, and nothing is found if one of them says that the pointer is
+    /// right.
     fn elsewhere(
         &mut self,
         pointer: Pointer,
@@ -396,13 +399,13 @@ impl LoadCx<'_> {
         let known = redirects.containers();
         let others = if believes { &[] } else { &known.others[..] };
         for (id, root) in known.split.iter().chain(others) {
-            // Those made later cannot be parents.
+            // Later volumes cannot be parents.
             if self.volume.is_some_and(|volume| *id > volume.id) {
                 continue;
             }
             let slot = match root.pointer(self, Layer::Aggregate, 0, pointer.vvbn.0) {
                 Ok(slot) => slot,
-                // Whoever needs the container itself will be told.
+                // An operation that needs the container itself gets the error.
                 Err(Stop::Damaged(_) | Stop::Failed(_)) => continue,
                 Err(stop) => return Err(stop),
             };
@@ -434,7 +437,8 @@ impl LoadCx<'_> {
         Ok(None)
     }
 
-    /// Those whose pages are not in memory, as they are to be read. Nothing is noted of them.
+    /// The pointers whose pages are not in memory, in the form to read them. They are not noted as
+    /// wanted.
     pub(crate) fn missing(&mut self, pointers: &[Pointer]) -> Result<Vec<Pointer>, Stop> {
         let keys: Vec<Key> = pointers.iter().map(|pointer| self.key(*pointer)).collect();
         let missing = self.cache.missing(&keys).into_iter();
@@ -447,7 +451,7 @@ impl LoadCx<'_> {
                 }
             }
             let wanted = std::mem::take(self.wants);
-            // Where a block is has to be known before it is read for nobody.
+            // The place of a block must be known before it is read ahead.
             let (nodes, blocks) = wanted.into_iter().partition(|it| it.vvbn.0 == 0);
             *self.wants = nodes;
             missing = blocks;
@@ -458,8 +462,8 @@ impl LoadCx<'_> {
         }
     }
 
-    /// What a block of the aggregate holds, whatever that is; nothing if it cannot be read. For
-    /// those who find out by its content which block it is.
+    /// The content of a block of the aggregate, whatever its kind; `None` if it cannot be read. For
+    /// code that recognises a block by its content.
     pub(crate) fn content(&mut self, pvbn: Pvbn) -> Result<Option<PageRef>, Stop> {
         // Hardly any block has this tag, so it is found to be another one.
         let pointer = Pointer {
@@ -482,8 +486,8 @@ impl LoadCx<'_> {
         self.cache.insert_node(self.key(pointer), page);
     }
 
-    /// A node has another place from the next image on. Whoever reads this one meanwhile still
-    /// finds it.
+    /// A node has another place from the next image on. Operations that read the old node meanwhile
+    /// still find it.
     pub(crate) fn replaced(&self, old: Pointer) {
         if old.has_block() {
             self.cache.release_node(&self.key(old));
@@ -502,7 +506,7 @@ impl LoadCx<'_> {
     }
 }
 
-/// What the block that a pointer names is found by in the cache.
+/// The key of a pointer's block in the cache.
 pub(crate) fn key(aggregate: u32, pointer: Pointer) -> Key {
     Key {
         aggregate,

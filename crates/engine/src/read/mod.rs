@@ -1,9 +1,9 @@
 //! Reading: from a pointer to the page it names.
 //!
 //! [`load`] is the load phase of every handler, [`walk`] follows pointers from a committed root,
-//! [`shortcuts`] remembers where a walk led, and [`redirects`] finds a block that moved since its
-//! pointer was written. Nothing here knows aggregates or volumes: a [`load::LoadCx`] says where its
-//! pointers lead.
+//! [`shortcuts`] remembers the level-1 blocks that walks found, and [`redirects`] finds a block
+//! that moved since its pointer was written. Nothing here knows aggregates or volumes: a
+//! [`load::LoadCx`] resolves its pointers.
 
 #[cfg(test)]
 pub(crate) mod fixture;

@@ -1,10 +1,10 @@
-//! Redirects: where the blocks of volumes are whose pointers may be out of date (B-10).
+//! Redirects: finding blocks of volumes whose pointers may be out of date (B-10).
 //!
-//! A pointer in a volume's tree names a block twice: its vvbn, which is the truth by way of the
-//! container, and its pvbn, which saves asking the container. When a clone is split every block
-//! that it shared gets a new pvbn, and nothing in its trees changes. The old pvbns go on naming the
-//! parent's blocks, which may be freed and used for something else. So the pvbn in a pointer is a
-//! hint, and whoever finds something else there asks the containers:
+//! A pointer in a volume's tree names a block twice: by its vvbn, which the container resolves and
+//! which is always right, and by its pvbn, which saves a look into the container. When a clone is
+//! split every block that it shared gets a new pvbn, and nothing in its trees changes. The old
+//! pvbns still name the parent's blocks, which may be freed and reused. So the pvbn in a pointer is
+//! a hint, and a reader that finds other content there asks the containers:
 //!
 //! ```text
 //! page in memory ──no──▶ the volume was split: ask its container ──▶ read there
@@ -12,16 +12,16 @@
 //!                          └──other content──▶ ask the containers ──▶ read there
 //! ```
 //!
-//! 1. A page found by way of any container has the tag of the pointer, so it has the right content
-//!    whoever's slot it was found by. Which containers are asked, and in which order, is a matter
-//!    of speed only.
-//! 2. Only committed containers are asked. A block that moves in a consistency point is still where
-//!    it was until that is committed and the next one began, so nobody needs the slots that it has
-//!    not committed yet.
-//! 3. Volumes that were never split, and are no clones of such, pay nothing until a block is not
-//!    where a pointer says. Nothing but a split makes that so today. But the container is the truth
-//!    in any volume (B-10), so whatever moves blocks in times to come is understood by a build that
-//!    only knows splits: then all containers are asked.
+//! 1. A page that is found through any container has the tag of the pointer, so it has the right
+//!    content, whichever container it was. The choice and the order of the containers only matter
+//!    for speed.
+//! 2. Only committed containers are asked. A block that moves in a consistency point stays readable
+//!    in its old place until that consistency point is committed and the next one begins. So no
+//!    reader needs uncommitted slots.
+//! 3. For volumes that were never split, and are no clones of split volumes, redirects cost nothing
+//!    until a pointer is stale. Today only a split makes pointers stale. But the container is right
+//!    in any volume (B-10), so this build also handles blocks that later builds move for other
+//!    reasons: then it asks all containers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

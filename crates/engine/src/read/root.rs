@@ -1,4 +1,4 @@
-//! Where a committed tree begins. Following its pointers is in [`crate::read::walk`].
+//! The root of a committed tree. Following its pointers is in [`crate::read::walk`].
 
 use everglade_format::Pointer;
 

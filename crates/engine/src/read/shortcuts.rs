@@ -1,15 +1,16 @@
 //! Shortcuts: level-1 blocks, remembered by the root that they were reached from.
 //!
 //! A read walks from its LUN's root to a level-1 block, one look-up of the page cache for each
-//! level, and finds nearly always the block that the read before last found. A root's tag is a code
-//! of everything below it, so (root, index) names one content for ever: what is remembered under it
-//! never becomes wrong, and nothing has to be told when a consistency point publishes another root.
-//! Then it is only not found any more.
+//! level, and nearly always finds a block that a recent read found. A root's tag is a code of
+//! everything below it, so (root, index) names one content for ever: a shortcut never becomes
+//! wrong, and need not be invalidated when a consistency point publishes another root. Then the
+//! shortcut is merely not found any more.
 //!
-//! 1. One reactor's, so that it needs no lock. Direct-mapped: a new one takes the place of an old
-//!    one.
-//! 2. It holds pages that the page cache may have let go: at most [`PLACES`] of them, which is
-//!    little beside the share of a reactor, and none where memory is too small for that.
+//! 1. Each reactor has its own table, which needs no lock. The table is direct-mapped: a new
+//!    shortcut replaces an old one.
+//! 2. The table holds pages that the page cache may have evicted. These are at most [`PLACES`]
+//!    pages, which is little beside the share of a reactor, and none if memory is too small for
+//!    that.
 
 use everglade_env::{BLOCK_SIZE, PageRef};
 use everglade_format::Pointer;

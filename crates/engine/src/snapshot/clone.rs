@@ -2,11 +2,10 @@
 //! (docs/design/design.md §8).
 //!
 //! A clone shares the vvbn space that its base had: its active image is the base's tree, its first
-//! snapshot is the base itself, and its container is empty. What the base holds is in the parent's
-//! container; whatever the clone writes goes to vvbns that its own maps call free, hence to slots
-//! of its own container. The base, being a snapshot of the clone that cannot be deleted, keeps the
-//! clone from freeing or reusing what is not its own; the parent keeps the base because a clone
-//! needs it.
+//! snapshot is the base itself, and its container is empty. The blocks of the base are in the
+//! parent's container. The clone writes to vvbns that are free in its own maps, so to slots of its
+//! own container. The base is a snapshot of the clone that cannot be deleted, so the clone never
+//! frees or reuses the base's blocks. The parent keeps the base while a clone needs it.
 //!
 //! ```text
 //! parent   … ← S ← active      container: what the parent and its snapshots hold, S included
@@ -14,15 +13,16 @@
 //! clone        S ← active      container: what the clone wrote
 //! ```
 //!
-//! So a clone costs one consistency point and some blocks of metadata, whatever its size, and a
-//! clone of a clone is nothing special.
+//! So making a clone costs one consistency point and some blocks of metadata, whatever its size. A
+//! clone of a clone works in the same way.
 //!
-//! A clone may get blocks of its own ([`crate::background::split`]), and is none any more then.
+//! A split gives a clone blocks of its own ([`crate::background::split`]); afterwards the volume is
+//! no clone.
 //!
-//! 1. The container of a clone has no slot for a vvbn of the base, but for the superblock's and
-//!    those that a split has copied.
-//! 2. The base cannot be deleted, neither in the parent nor in the clone, nor the parent, while the
-//!    clone is one.
+//! 1. The container of a clone has no slot for a vvbn of the base, except for the superblock's and
+//!    for those that a split has copied.
+//! 2. While the volume is a clone, neither its parent nor the base can be deleted, in the parent
+//!    and in the clone.
 
 use everglade_format::snapshot::State;
 use everglade_format::volume::VOLUME_AREA_BLOCKS;

@@ -1,5 +1,5 @@
-//! Restore of one LUN: it becomes what it was in a snapshot, and the rest of the volume stays
-//! (F-15).
+//! Restore of one LUN: the LUN gets the contents that it had in a snapshot, and the rest of the
+//! volume stays (F-15).
 //!
 //! In the freeze the active image is taken as a *safety snapshot*, and operations on the volume
 //! begin to wait. The consistency point writes the volume's image, and then a second one, in which
@@ -9,24 +9,25 @@
 //! seal ─▶ walk ─▶ (safety snapshot complete) ─▶ swap ─▶ place, maps, seal again ─▶ superblock
 //! ```
 //!
-//! *Walk* compares the two trees from their roots, without following what they share, and collects
-//! vvbns that the LUN gains and loses. It changes nothing, so a snapshot that cannot be read ends
-//! the restore and nothing has happened. *Swap* sets and clears bits of the active map; the safety
-//! snapshot holds what is lost, so nothing is punched. No block of data is copied.
+//! *Walk* compares the two trees from their roots, without following shared subtrees, and collects
+//! the vvbns that the LUN gains and loses. The walk changes nothing, so if the snapshot cannot be
+//! read, the restore ends without any effect. *Swap* sets and clears bits of the active map; the
+//! safety snapshot holds the lost blocks, so nothing is punched. No block of data is copied.
 //!
-//! What is gained comes back to the active image though its parent does not have it. So the image
-//! descends from the snapshot too from then on: the history gets one more edge
+//! Gained blocks return to the active image although its parent does not have them. So from then on
+//! the active image also descends from the snapshot: the history gets one more edge
 //! ([`crate::holders::history`]), and holders stay connected.
 //!
 //! 1. Clients see all of the LUN before, or all of it after, with its size; a power cut leaves one
 //!    of the two.
-//! 2. A gained block is held by the snapshot, so nobody else can have taken its vvbn.
-//! 3. What it gains may be shared already, with a clone of it ([`crate::background::lun_clone`]),
-//!    and so may what it loses: then it is a matter of counts ([`crate::alloc::references`]).
-//! 4. The work is bounded by the consistency point's share of changed metadata; what would need
-//!    more is refused. Counts are part of it: also where none was above zero before, what comes
-//!    back may be another LUN's by now, so the blocks of the refcount file are numbered before
-//!    anything is changed.
+//! 2. A gained block is held by the snapshot, so its vvbn cannot have been reused.
+//! 3. Gained and lost blocks may be shared with a clone of the LUN
+//!    ([`crate::background::lun_clone`]). Then the restore changes their counts
+//!    ([`crate::alloc::references`]) instead of their bits.
+//! 4. The work is bounded by the consistency point's share of changed metadata; a restore that
+//!    needs more is refused. Blocks of the refcount file are part of this share. They are counted
+//!    before anything is changed, also where all counts are zero, because another LUN may refer to
+//!    a gained block by now.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

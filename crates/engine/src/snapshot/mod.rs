@@ -17,8 +17,8 @@
 //! of F-09), and restoring a snapshot does not take them back in time.
 //!
 //! 1. *Coverage* (Theorems 1 and 2): a block of a snapshot is in the active map or in the summary
-//!    map, or the snapshot is marked unfolded and the block is in its snapmap. Whoever changes a
-//!    block of the active map makes this true first ([`crate::holders::fold`]).
+//!    map, or the snapshot is marked unfolded and the block is in its snapmap. Any code that
+//!    changes a block of the active map makes this true first ([`crate::holders::fold`]).
 //! 2. *Connected holders* (generalises Lemma 3): the holders of a block, snapshots and the active
 //!    image, are connected in the history tree ([`crate::holders::history`]).
 //! 3. A vvbn is free exactly if neither map has it; then its slot of the container is a hole.

@@ -2,22 +2,22 @@
 //! docs/design/design.md §8).
 //!
 //! In the freeze the active image is taken as a *safety snapshot*, and operations on the volume
-//! begin to wait. The consistency point writes what was frozen, which is the safety snapshot's
+//! begin to wait. The consistency point writes the frozen state, which is the safety snapshot's
 //! image, reads the inodes of the target, and puts the target's root into the volume's superblock.
-//! Publishing shows clients the target, whole, and lets them go on. That is all: no block is
+//! When the consistency point is published, clients see all of the target and continue. No block is
 //! copied, and the cost does not depend on the volume's size. Later the fold scan puts the safety
-//! snapshot's blocks into the summary map; until then whoever changes the active map asks its
-//! snapmap too ([`crate::holders::fold`]).
+//! snapshot's blocks into the summary map; until then every change of the active map looks into its
+//! snapmap, too ([`crate::holders::fold`]).
 //!
 //! 1. Clients see all of the image before, or all of the one after; a power cut leaves one of the
 //!    two.
-//! 2. If the target cannot be read, nothing happens: no safety snapshot, no change.
-//! 3. A restore that discards what is newer takes its safety snapshot without a name, as one that
-//!    is being deleted from the beginning, and the newer ones become that in the same consistency
-//!    point. Clients lose their images when it is asked for, and get them back if the target cannot
-//!    be read.
-//! 4. File ids and the frontier of the vvbn space are the volume's, not the image's: they never go
-//!    back.
+//! 2. If the target cannot be read, the restore has no effect: no safety snapshot, no change.
+//! 3. A restore that discards newer snapshots takes a safety snapshot without a name, which counts
+//!    as deleted from the beginning. The newer snapshots are deleted in the same consistency point.
+//!    Clients lose the images of these snapshots when the restore is requested, and get them back
+//!    if the target cannot be read.
+//! 4. File ids and the frontier of the vvbn space belong to the volume, not to the image: a restore
+//!    does not revert them.
 
 use std::sync::atomic::Ordering;
 

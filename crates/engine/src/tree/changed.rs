@@ -1,10 +1,10 @@
-//! Changed blocks of a file by position: in order, and quickly found again.
+//! Changed blocks of a file by position: sorted, with a fast look-up.
 //!
 //! A consistency point touches the same block many times in a row: 255 pointers go into one level-1
-//! block, 32,000 bits into one map block. The places of the last few are remembered, so that most
-//! look-ups are one comparison instead of a walk through a tree of thousands.
+//! block, 32,000 bits into one map block. The last few blocks are remembered, so most look-ups need
+//! one comparison instead of a search among thousands of blocks.
 //!
-//! 1. `recent` names only blocks that are there: removal takes them out of it.
+//! 1. `recent` names only blocks that exist: removing a block also removes it from `recent`.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ impl<T> Blocks<T> {
         Some(self.blocks.remove(place))
     }
 
-    /// Those from a position on, in order.
+    /// The blocks from a position on, in order.
     pub(super) fn iter_from(&self, first: Position) -> impl Iterator<Item = (Position, &T)> {
         let order = self.order.range(first..);
         order.map(|(position, place)| (*position, &self.blocks[*place]))

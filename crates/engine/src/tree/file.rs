@@ -6,13 +6,13 @@
 //! ```
 //!
 //! 1. If a block is changed, so are all its ancestors; so sealing in ascending (level, index) order
-//!    meets children before parents and needs nothing from media.
+//!    seals children before parents, and reads nothing from media.
 //! 2. A block is placed at most once per consistency point, and not changed afterwards except by
 //!    sealing its children (invariant: vvbns and pvbns are write-once).
-//! 3. `inode.blocks` counts the blocks of the tree as it will be once sealed.
+//! 3. `inode.blocks` counts the blocks that the tree will have when it is sealed.
 //!
-//! Every function that may stop changes nothing that a second run would not find done already, so
-//! the handlers of a consistency point can be run again from the top.
+//! A function that may stop can run again from its beginning: the second run finds the changes of
+//! the first run done. So the handlers of a consistency point can be run again from the top.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Names: a directory held in memory, its changes written by the consistency point (B-16, E-11).
 //!
 //! Every entry keeps its slot while it lives. The directory of deleted files works the same way;
-//! its entries are found by file id, since two deleted files may have had one name.
+//! its entries are found by file id, because two deleted files may have had the same name.
 
 use std::collections::{BTreeMap, BTreeSet};
 

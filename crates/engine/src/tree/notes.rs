@@ -1,21 +1,21 @@
-//! Notes: what administrators' programs keep in the aggregate, such as the snapshot policies of its
-//! volumes (B-16). For the engine it is a text, replaced as a whole.
+//! Notes: a text that administrators' programs keep in the aggregate, such as the snapshot policies
+//! of its volumes (B-16). The engine does not interpret it, and replaces it as a whole.
 //!
 //! ```text
 //! set() in a freeze ─▶ write() while the aggregate is finished ─▶ committed by that superblock
 //! ```
 //!
-//! 1. The text becomes another one together with every other change of the same freeze, or not at
-//!    all. People see it from the freeze on, as they do names.
-//! 2. It has at most [`everglade_format::notes::NOTES_BYTES_MAX`] bytes and is admitted like other
-//!    growth, but refused where that would have to wait for deletions or for other writers: what
-//!    keeps schedules does so under a lock. Blocks that a shorter text leaves behind stay, empty.
-//! 3. One that cannot be read costs nobody any data: the aggregate serves without it, and a new
-//!    text replaces one that is damaged. Only where nobody can say which blocks it has, because the
-//!    indirect block is lost or it or the inode says what cannot be, it cannot be replaced either,
-//!    which is said. Nor can one that is there but was not read, because a device did not answer: a
-//!    later start reads it, and until then a change would lose it.
-//! 4. An aggregate that never had any has no file for it.
+//! 1. A new text is committed together with all other changes of the same freeze. Administrators
+//!    see it from the freeze on, as they see new names.
+//! 2. The text has at most [`everglade_format::notes::NOTES_BYTES_MAX`] bytes. A change is admitted
+//!    like other growth, but it is refused if it would have to wait for deletions or for other
+//!    writers, because the schedule waits for it under a lock. A shorter text leaves empty blocks
+//!    behind.
+//! 3. If the text cannot be read, the aggregate serves without it, and a new text replaces a
+//!    damaged one. Replacing it is refused if its blocks are unknown, because its indirect block or
+//!    its inode is damaged. Replacing it is also refused if it was not read because a device did
+//!    not answer: a later start can read it, and a change would lose it.
+//! 4. An aggregate that never had notes has no file for them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use everglade_format::{Damage, Header, Indirect, Layer, Pointer, Pvbn, SPAN};
 use crate::read::load::{LoadCx, Stop};
 use crate::tree::{Content, File};
 
-/// Why the text is not there.
+/// The reasons why the text is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// It is damaged for good, so another text may take its place.
@@ -50,7 +50,7 @@ pub(crate) struct Notes {
     /// Blocks from the first on that may hold some of it.
     pub(crate) blocks: u64,
     pub(crate) is_changed: bool,
-    /// Why it cannot be replaced.
+    /// The reason why it cannot be replaced.
     pub(crate) stuck: Option<Unreadable>,
 }
 
@@ -128,7 +128,8 @@ pub(crate) fn blocks(bytes: usize) -> u64 {
     bytes.div_ceil(NOTES_PER_BLOCK).max(1) as u64
 }
 
-/// Whether the blocks can be found, and given back when others take their places; or why not.
+/// Checks whether the blocks can be found, and freed when they are replaced; returns the reason if
+/// not.
 fn check_tree(
     file: &File,
     cx: &mut LoadCx<'_>,
@@ -183,7 +184,7 @@ impl From<Damage> for Unreadable {
     }
 }
 
-/// What is in a block, or why it cannot be read.
+/// The text of a block, or the reason why it cannot be read.
 fn part(file: &File, cx: &mut LoadCx<'_>, block: u64) -> Result<Result<Vec<u8>, Unreadable>, Stop> {
     let pointer = file.pointer(cx, 0, block)?;
     if pointer.is_hole() {

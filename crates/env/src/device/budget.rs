@@ -1,8 +1,8 @@
 //! The descriptors of all devices of the process (decision 0029).
 //!
-//! A device keeps some descriptors as long as it is open: the *pinned* ones. What is left of the
-//! budget is for segment files of directory devices, which are opened when they are needed and
-//! closed when others are needed more. At least one segment file can always be open.
+//! A device keeps some descriptors as long as it is open: the *pinned* ones. The rest of the budget
+//! is for segment files of directory devices, which are opened when they are needed and closed when
+//! others are needed more. At least one segment file can always be open.
 //!
 //! ```text
 //! listed --make_room(), idle--> closed
@@ -13,17 +13,19 @@
 //!    I/O in flight are closed. An opening that finds the budget used up closes the idle file that
 //!    was not used for longest. If all files are busy, the oldest one *leaves*: new operations no
 //!    longer find it, and its descriptor is free when its last operation is done. The opening waits
-//!    for that.
-//! 2. The host may refuse a descriptor although the budget has room: others use up the limit of the
-//!    process, or of the host. Then an idle file is closed too, and the opening waits until the
-//!    host gives a descriptor. It is not an error: nothing is wrong with the device.
-//! 3. Only workers and blocking callers wait, and none of them holds an open file meanwhile. So
-//!    those who hold files finish. Workers wait for ever: a pool must not fail for a shortage that
-//!    passes. Blocking callers get an error after [`PATIENCE`], because a person waits for them.
+//!    for this descriptor.
+//! 2. The host may refuse a descriptor although the budget has room: other users may have taken all
+//!    descriptors of the process, or of the host. Then an idle file is closed, too, and the opening
+//!    waits until the host gives a descriptor. This is not an error, because nothing is wrong with
+//!    the device.
+//! 3. Only workers and blocking callers wait, and none of them holds an open file meanwhile. So the
+//!    operations that hold files finish. Workers wait without a limit: a pool must not fail because
+//!    of a shortage that passes. Blocking callers get an error after [`PATIENCE`], because a person
+//!    waits for them.
 //!
-//! Recency is measured in *rounds*: a round ends with each opening. A use notes the current round
-//! and is otherwise free, so that hot segments cost the reactors nothing; between two openings all
-//! uses count alike, which is as exact as a choice made once per opening needs.
+//! Recency is measured in *rounds*: a round ends with each opening. A use of a segment only notes
+//! the current round, so that busy segments cost the reactors nothing. Uses between two openings
+//! are not ordered, because a file is chosen only at an opening.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -200,15 +202,15 @@ impl Files {
         self.listed.len() + self.leaving.len()
     }
 
-    /// Drops what is closed by now: files whose last operation is done, and those of closed
-    /// devices.
+    /// Drops entries that are closed by now: files whose last operation is done, and files of
+    /// closed devices.
     fn forget_closed(&mut self) {
         self.leaving.retain(|file| Arc::strong_count(file) > 1);
         let is_open = |device: &Weak<Device>| device.upgrade().is_some_and(|it| !it.is_closed());
         self.listed.retain(|(device, _)| is_open(device));
     }
 
-    /// Indices of what is listed, the one that was not used for longest first.
+    /// Indices of the listed files, the least recently used one first.
     fn by_age(&self) -> Vec<usize> {
         let last_used = |index: &usize| {
             let (device, segment) = &self.listed[*index];
@@ -224,7 +226,7 @@ impl Files {
     fn close_idle(&mut self) -> bool {
         let closed = self.by_age().into_iter().find(|index| {
             let (device, segment) = &self.listed[*index];
-            // One that is only being opened has nothing to close and counts as busy.
+            // A file that is just being opened cannot be closed, so it counts as busy.
             let device = device.upgrade();
             device.is_none_or(|device| device.segment(*segment).close_if_idle())
         });

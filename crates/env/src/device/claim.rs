@@ -1,4 +1,5 @@
-//! Opening files so that no second server can, and finding out whether the host allows O_DIRECT.
+//! Opening files so that no second server can open them, and finding out whether the host allows
+//! O_DIRECT.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,9 +1,9 @@
-//! A directory of segment files: no file-size limit of the host matters, growth is cheap, and space
-//! goes back by punching.
+//! A directory of segment files: no file-size limit of the host matters, growth is cheap, and
+//! punching returns space to the host.
 //!
-//! `DEVICE` says what the directory is: its size and that of its segments, which could not be found
-//! out otherwise while segments are absent. It is also the file whose lock keeps others out. It is
-//! written whole under another name and renamed, so after a crash it is there or not.
+//! The file `DEVICE` has the size of the directory and the size of its segments, which nothing else
+//! tells while segments are absent. Its lock keeps other servers out. It is written whole under
+//! another name and then renamed, so after a crash it is either complete or absent.
 
 use std::fs::{DirBuilder, File};
 use std::io::{Read, Write};
@@ -32,7 +32,7 @@ const CARD_BYTES_MAX: u64 = 4096;
 /// Size of a directory device and of its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Logical size of the device; the host gives space only for what is written.
+    /// Logical size of the device; the host allocates space only for written blocks.
     pub size_bytes: u64,
     /// Length of a segment file.
     pub segment_bytes: u64,
@@ -187,8 +187,9 @@ pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
 
 impl Directory {
     /// Opens the file of a segment that exists. It is given its length if the crash of a
-    /// predecessor left it empty. One that was cut short since stays as it is: what is missing
-    /// reads as an error rather than as zeroes, and a start that is refused has changed nothing.
+    /// predecessor left it empty. A segment that became shorter since then is not repaired: reads
+    /// of its missing part fail instead of returning zeroes, and a refused start has changed
+    /// nothing.
     pub(super) fn open_segment(&self, index: usize, length: u64) -> Result<File, Fault> {
         self.open_at(index, length, OFlags::empty())
     }

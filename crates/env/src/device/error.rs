@@ -1,4 +1,4 @@
-//! Why a device could not be opened, by what the operator can do about it.
+//! The reasons why a device could not be opened, one for each remedy of the operator.
 
 use std::path::{Path, PathBuf};
 
@@ -25,12 +25,12 @@ pub enum OpenError {
         /// What is there.
         found: String,
     },
-    /// It is there, but is not what was expected.
+    /// It exists, but has another kind than expected.
     #[error("{path}: expected {expected}, found {found}")]
     Unexpected {
         /// Which device or file.
         path: PathBuf,
-        /// What it should be.
+        /// The expected kind.
         expected: String,
         /// What it is.
         found: String,
@@ -38,11 +38,11 @@ pub enum OpenError {
     /// The host reports an error.
     #[error("cannot {verb} {path}: {source}")]
     Host {
-        /// What was being done.
+        /// The operation that failed.
         verb: &'static str,
         /// To which file.
         path: PathBuf,
-        /// What the host said.
+        /// The error of the host.
         source: std::io::Error,
     },
 }

@@ -10,7 +10,7 @@ use crate::BLOCK_SIZE;
 
 /// Opens and locks it.
 pub(crate) fn open(path: &Path) -> Result<Device, OpenError> {
-    // Not blocking, because the path might be a pipe that nobody writes to.
+    // Opened without blocking, because the path might be a pipe without a writer.
     let (file, direct) = claim::open_direct(path, OFlags::NONBLOCK)?;
     let metadata = file
         .metadata()

@@ -1,34 +1,37 @@
-//! Devices: what an aggregate stores its blocks on. A directory of segment files, an existing
-//! regular file, or a block device (docs/reference/conventions.md#devices,
+//! Devices, on which an aggregate stores its blocks. A device is a directory of segment files, an
+//! existing regular file, or a block device (docs/reference/conventions.md#devices,
 //! docs/design/design.md §7).
 //!
-//! All three are a row of *segments*, each one open file: a directory has as many as its size
-//! needs, the others exactly one. So splitting, opening, flushing and counting are written once.
+//! All three are a row of *segments*; a segment is one file. A directory has as many segments as
+//! its size needs, the other kinds have one. So splitting, opening, flushing and counting are
+//! written once.
 //!
 //! absent --`open_segment(create)`: file, its size, fsync of both file and directory--> open
 //! open --budget needs a descriptor--> closed --`open_segment`--> open
 //!
 //! 1. A segment file is made on a worker and survives a power cut before the first write into it is
 //!    started. It gets its full length at once, so no later write changes the size of a file.
-//! 2. Absent segments read as zeroes without touching the host. What is absent is known from one
-//!    listing at the opening, and stays known because the device is ours alone (`claim`).
+//! 2. Absent segments read as zeroes without a call to the host. The list of absent segments is
+//!    read once, when the device is opened, and stays right because no other server uses the device
+//!    (`claim`).
 //! 3. A segment is *soiled* when `written > synced`. `written` grows when a write that was not
 //!    durable by itself completes, before its completion is reported; `synced` grows to the value
 //!    `written` had when a successful fdatasync was submitted. A flush syncs all soiled segments,
-//!    also those another reactor is syncing, so it never reports what is only under way.
-//! 4. What was there at the opening counts as soiled: a predecessor that was killed may have
-//!    written it without a flush, and we are about to build on it.
-//! 5. After a failed flush every later flush fails: the kernel forgets what it could not write, so
-//!    a second attempt would succeed and lie.
+//!    also those another reactor is syncing, so it never reports success before all of them are
+//!    durable.
+//! 4. Segments that exist when the device is opened count as soiled: a server that was killed may
+//!    have written them without a flush.
+//! 5. After a failed flush every later flush fails: the kernel drops pages that it could not write,
+//!    so a second flush would report success wrongly.
 //!
-//! 6. A durable write is one call with RWF_DSYNC where that is known to work and to pay; elsewhere
-//!    a write and then an fdatasync. FUSE (virtiofs too) forgets the flag when the write is
-//!    asynchronous and direct, as those of io_uring are, and reports success, so the file system
-//!    must be one that is known to keep it. And a disk that must be flushed because it has no
-//!    forced writes (FUA) makes the kernel do that on a worker thread of its own, which on a busy
-//!    machine takes five times as long as asking for it.
+//! 6. A durable write is one call with RWF_DSYNC where this call is known to work and to be fast;
+//!    elsewhere it is a write and then an fdatasync. FUSE (also virtiofs) ignores the flag for
+//!    asynchronous direct writes, such as those of io_uring, and reports success. So the flag is
+//!    used only on file systems that are known to honour it. If a disk has no forced writes (FUA),
+//!    the kernel flushes it from a worker thread, which on a busy machine takes five times as long
+//!    as an fdatasync.
 //!
-//! Elsewhere on purpose: which reactor waits for what (`reactor`), blocking access (`storage`).
+//! Elsewhere on purpose: operations of reactors (`reactor`), and blocking access (`storage`).
 
 mod block;
 mod budget;
@@ -93,7 +96,7 @@ const KEEPS_DSYNC: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x
 /// In place of a number of free bytes.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What a device is made of.
+/// The parts of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A directory of segment files.
@@ -104,7 +107,7 @@ pub enum DeviceKind {
     Block,
 }
 
-/// What an operator may want to know about an opened device.
+/// Facts about an opened device, for operators.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
     /// What it is.
@@ -218,7 +221,8 @@ impl Device {
         device
     }
 
-    /// Lets go of the device. What is in flight ends as usual; the claim ends with the last of it.
+    /// Lets go of the device. Operations in flight end as usual; the claim ends with the last of
+    /// them.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for segment in &self.segments {
@@ -457,9 +461,9 @@ impl Device {
         }
     }
 
-    /// Reserves host space for a range, whole or not at all: if the host becomes full halfway, it
-    /// gets back what it gave, because a part is of no use. Waits for the host, which may take
-    /// long.
+    /// Reserves host space for a range, whole or not at all: if the host becomes full halfway, the
+    /// part that it gave is freed again, because a part is of no use. Waits for the host, which may
+    /// take long.
     pub(crate) fn allocate(
         self: &Arc<Self>,
         offset: u64,
@@ -537,14 +541,14 @@ impl Device {
     }
 }
 
-/// A file system that does not say what it is is not known to keep it.
+/// A file system without a known type is not trusted to honour the flag.
 fn keeps_dsync(path: &Path) -> bool {
     let magic = rustix::fs::statfs(path).map(|stat| stat.f_type);
     magic.is_ok_and(|magic| u64::try_from(magic).is_ok_and(|magic| KEEPS_DSYNC.contains(&magic)))
 }
 
 /// True if the disk below needs no flush to make a write durable: it has forced writes, or no
-/// volatile cache. One that the host does not describe needs one.
+/// volatile cache. A disk that the host does not describe is flushed.
 fn forces(path: &Path) -> bool {
     let Ok(metadata) = std::fs::metadata(path) else {
         return false;

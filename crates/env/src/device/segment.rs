@@ -1,4 +1,5 @@
-//! One segment: whether it exists, its open file if there is one, and what a flush owes it.
+//! One segment: whether it exists, its open file if there is one, and which of its writes are not
+//! durable yet.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::Budget;
 use crate::lock::{Mutex, MutexGuard};
 
-/// An open segment. Whoever has I/O in flight holds one, so the descriptor outlives the I/O even if
+/// An open segment. Each operation in flight holds one, so the descriptor outlives the I/O even if
 /// the budget closes the segment meanwhile.
 pub(crate) type Handle = Arc<File>;
 
@@ -103,7 +104,7 @@ impl Segment {
         self.written.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// What `written` says, if a flush has to sync this segment.
+    /// The value of `written`, if a flush has to sync this segment.
     pub(super) fn soiled(&self) -> Option<u64> {
         let written = self.written.load(Ordering::Acquire);
         (written > self.synced.load(Ordering::Acquire)).then_some(written)

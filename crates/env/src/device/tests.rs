@@ -1,4 +1,4 @@
-//! Tests of the module above.
+//! Tests of devices.
 
 use super::*;
 

@@ -1,8 +1,8 @@
 //! Listening on a TCP address or at a path.
 //!
-//! A Unix socket is its owner's alone (mode 0600) from the moment it appears, because the mode is
-//! set before the name is given. A name left behind by a server that was killed is removed first;
-//! whether that server is really gone is for the caller to know (it holds the lock of the data
+//! Only its owner can use a Unix socket (mode 0600), from the moment when it appears, because the
+//! mode is set before the socket gets its name. A socket that a killed server left is removed
+//! first; the caller makes sure that this server has ended (it holds the lock of the data
 //! directory).
 
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const UNIX_PATH_MAX: usize = 107;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// Why a server cannot listen.
+/// The reasons why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The path does not fit into an address.
@@ -52,7 +52,7 @@ pub enum ListenError {
     Host {
         /// Where.
         address: String,
-        /// What the host said.
+        /// The error of the host.
         source: std::io::Error,
     },
 }
@@ -62,7 +62,7 @@ pub enum ListenError {
 pub struct Listener {
     socket: OwnedFd,
     tcp: bool,
-    /// The name to remove when nobody listens any more.
+    /// The name to remove when the listener is closed.
     path: Option<PathBuf>,
 }
 
@@ -122,7 +122,7 @@ impl Listener {
         })
     }
 
-    /// Where it listens, if on TCP.
+    /// Its address, if it listens on TCP.
     #[must_use]
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         net::getsockname(&self.socket)
@@ -190,7 +190,7 @@ fn refused(address: String, errno: Errno) -> ListenError {
     }
 }
 
-/// Removes what a killed server left, and nothing else.
+/// Removes the socket that a killed server left, and no other file.
 fn remove_stale(path: &Path) -> Result<(), ListenError> {
     let host = |source| ListenError::Host {
         address: path.display().to_string(),

@@ -1,8 +1,8 @@
 //! Sockets: listening, accepting, and non-blocking transfers of several pieces at once.
 //!
-//! Sockets are plain: whoever owns one registers it with its reactor (`Real::register`), and when
-//! told that it is ready reads all there is and answers with one gathered send. Nothing here waits,
-//! and nothing raises SIGPIPE.
+//! The owner of a socket registers it with its reactor (`Real::register`). When the socket is
+//! ready, the owner reads everything that has arrived, and answers with one gathered send. Nothing
+//! here waits, and nothing raises SIGPIPE.
 
 mod listener;
 mod stream;
@@ -10,7 +10,7 @@ mod stream;
 pub use listener::{ListenError, Listener};
 pub use stream::{Peer, Stream};
 
-/// What a non-blocking call did.
+/// The result of a non-blocking call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// So many bytes, at least one.

@@ -9,7 +9,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
 
 use super::Moved;
 
-/// Who is at the other end.
+/// The other end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// Somebody with this address.
@@ -60,7 +60,7 @@ impl Stream {
         }
     }
 
-    /// Sends as much of the pieces as fits, in order. Only the first 1,024 are looked at, and one
+    /// Sends as much of the pieces as fits, in order. Only the first 1,024 pieces are used, and one
     /// of them must not be empty.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Stream {
         }
     }
 
-    /// Says that nothing more will be sent; what was sent still arrives.
+    /// Ends sending; bytes that were sent before still arrive.
     pub fn finish_sending(&self) {
         // A connection that is broken already needs no goodbye.
         let _ = rustix::net::shutdown(&self.0, Shutdown::Write);

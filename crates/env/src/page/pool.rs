@@ -1,9 +1,9 @@
-//! The memory of all pages of the process, and who holds which.
+//! The memory of all pages of the process, and the counts of their holders.
 //!
 //! Memory comes in chunks of 2 MiB, aligned to 2 MiB. The first 8 KiB of a chunk are its header, a
-//! card for each page with the count of its holders; the other 510 blocks are pages. The header of
-//! a page is therefore found by masking its address, and neither a page nor its count is ever
-//! allocated one by one.
+//! card for each page with the count of its holders; the other 510 blocks are pages. So the card of
+//! a page is found by masking the page's address, and neither pages nor counts are allocated one by
+//! one.
 //!
 //! free: depot (all threads) --64 at a time--> shelf (this thread) --take()--> held, count 1 depot
 //! (all threads) --a run of neighbours--> held, count 1 held --share()--> count + 1 --drop()-->
@@ -12,19 +12,20 @@
 //! 1. A page on a shelf or in the depot has no holder and is named exactly once there.
 //! 2. Only a holder that found itself alone (count 1) writes.
 //! 3. A note is about the present contents: it is wiped when the page is lent, and when its sole
-//!    holder may write again. It is made once; whoever comes second finds it, or finds it being
-//!    made and goes without.
+//!    holder may write again. A note is made once; a second user finds it, or finds it unfinished
+//!    and continues without it.
 //! 4. Chunks are never unmapped, so the header of any page that is held stays valid. The address
-//!    space is as large as the largest number of pages ever in use at once; the memory behind pages
-//!    that nobody uses goes back to the kernel after some seconds ([`give_back_spare`]). The memory
-//!    cap is kept by those who take pages.
+//!    space is as large as the largest number of pages ever in use at once; the memory behind
+//!    unused pages is returned to the kernel after some seconds ([`give_back_spare`]). The users of
+//!    pages keep the memory cap, not this module.
 //!
-//! Memory is always initialised: by the kernel with zeroes, later by the last holder.
+//! Memory is always initialised: first by the kernel, with zeroes, later by its last holder.
 //!
 //! The kernel is asked to back each chunk with one of its large pages. A gigabyte of cached pages
-//! is then 512 entries of the processor's tables instead of 262,144 (every look into the cache
-//! would miss there, twice as dearly in a guest), the memory of a transfer is pinned by one look,
-//! and it is zeroed once for 512 pages. A host that has none to give backs it as usual.
+//! is then 512 entries of the processor's tables instead of 262,144 (otherwise every look into the
+//! cache would miss there, at twice the cost in a guest), the kernel pins the memory of a transfer
+//! with one look-up, and it zeroes 512 pages at once. A host without free large pages uses small
+//! ones.
 #![expect(
     unsafe_code,
     reason = "the pool hands out raw memory under counted handles"
@@ -57,7 +58,7 @@ const TALLIES: usize = 16;
 
 /// Blocks of a chunk that its header takes.
 const HEADER_BLOCKS: usize = 2;
-/// Nobody has left a note.
+/// The page has no note.
 const NO_NOTE: u32 = 0;
 /// Somebody is about to.
 const WRITING: u32 = 1;
@@ -69,11 +70,11 @@ struct Header {
     cards: [Card; CHUNK_BLOCKS],
 }
 
-/// What is known of a page.
+/// The card of a page.
 #[repr(C)]
 struct Card {
     holders: AtomicU32,
-    /// Who left the note, or `NO_NOTE`, or `WRITING`.
+    /// The author of the note, or `NO_NOTE`, or `WRITING`.
     author: AtomicU32,
     note: AtomicU64,
 }
@@ -134,7 +135,7 @@ impl Memory {
         self.0.as_ptr().cast()
     }
 
-    /// True if this is the only handle; what other holders did before they let go is visible then.
+    /// True if this is the only handle; then the writes of former holders are visible.
     pub(super) fn is_unique(&self) -> bool {
         self.holders().load(Ordering::Acquire) == 1
     }
@@ -159,7 +160,7 @@ impl Memory {
         is_there.then(|| card.note.load(Ordering::Relaxed))
     }
 
-    /// Leaves a note, if nobody has.
+    /// Leaves a note, if there is none yet.
     pub(super) fn leave_note(&self, author: u32, note: u64) {
         assert!(author > WRITING, "the first numbers are ours");
         let card = self.card();
@@ -208,7 +209,7 @@ impl Drop for Memory {
         if self.holders().fetch_sub(1, Ordering::Release) != 1 {
             return;
         }
-        // What all earlier holders did happens before the page is lent again.
+        // All accesses of earlier holders happen before the page is lent again.
         fence(Ordering::Acquire);
         let free = Free(self.0);
         if let Err(free) = put_on_shelf(free) {
@@ -218,10 +219,10 @@ impl Drop for Memory {
     }
 }
 
-/// A page nobody holds.
+/// A free page.
 struct Free(NonNull<[u8; BLOCK_SIZE]>);
 
-// SAFETY: a free page belongs to whoever has the value, on any thread.
+// SAFETY: a free page belongs to the owner of this value, on any thread.
 unsafe impl Send for Free {}
 
 impl Free {
@@ -316,7 +317,7 @@ pub(super) fn pages_in_use() -> usize {
     usize::try_from(sum).unwrap_or(0)
 }
 
-/// What the caller of `give_back_spare` remembers from one call to the next.
+/// The state that the caller of `give_back_spare` keeps from one call to the next.
 #[derive(Default)]
 pub(crate) struct Watch {
     moves: u64,

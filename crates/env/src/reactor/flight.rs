@@ -1,11 +1,10 @@
-//! What is in flight: *jobs* (operations as submitted) and their *parts* (what one segment has to
-//! do for them).
+//! Operations in flight: *jobs* (operations as submitted) and their *parts* (one for each segment).
 //!
 //! part: waiting for a worker to open its segment --> queued --> in the lane --> done
 //!                                                      ^--rest of a short transfer--|
 //!
-//! A job completes when its last part is done. Its pages stay in the job until then, and the array
-//! naming them stays in the part, so what the kernel was given does not move: see `ring`.
+//! A job completes when its last part is done. Until then its pages stay in the job, and the array
+//! that names them stays in the part, so memory that the kernel uses does not move (see `ring`).
 
 use std::sync::Arc;
 
@@ -17,9 +16,9 @@ use crate::{DiskError, Page, PageRef};
 pub(super) struct Job {
     pub(super) token: u64,
     pub(super) device: Arc<Device>,
-    /// What a read fills; goes back with the completion.
+    /// The pages that a read fills; the completion returns them.
     pub(super) pages: Vec<Page>,
-    /// What a write writes; held until it is done.
+    /// The pages that a write writes; held until it is done.
     pub(super) frozen: Vec<PageRef>,
     pub(super) parts_left: usize,
     /// The first error of any part.
@@ -30,11 +29,11 @@ pub(super) struct Part {
     /// Key of the job.
     pub(super) job: u64,
     pub(super) action: Action,
-    /// What is left to do.
+    /// The remaining work.
     pub(super) piece: Piece,
     /// Index in the job of the first page, for a read.
     pub(super) page: usize,
-    /// Where the pages are; empty for a sync.
+    /// The addresses of the pages; empty for a sync.
     pub(super) gather: Gather,
     /// The open segment; the descriptor stays open while this is here.
     pub(super) handle: Option<Handle>,
@@ -66,7 +65,7 @@ impl Part {
     }
 }
 
-/// What a worker has to say about a part.
+/// The report of a worker about a part.
 pub(super) enum Report {
     /// The segment is open, or absent, or cannot be opened.
     Opened(u64, Result<Option<Handle>, DiskError>),

@@ -1,4 +1,4 @@
-//! Going on with parts until they are done: into the lane, out of it, again if they were cut short.
+//! Moving parts until they are done: into the lane, out of it, and again if a transfer was short.
 #![expect(
     unsafe_code,
     reason = "hands memory to the lane; kept in place by `flight`"
@@ -144,7 +144,7 @@ impl Real {
         while self.in_lane > 0 {
             if !self.lane.wait(&mut outcomes) {
                 // Dropped on a thread that is not the ring's: it cannot collect completions. The
-                // kernel goes on writing into this memory, so nobody may ever have it again.
+                // kernel may still write into this memory, so it is never used again.
                 std::mem::forget(std::mem::replace(&mut self.jobs, Slots::new()));
                 std::mem::forget(std::mem::replace(&mut self.parts, Slots::new()));
                 return;

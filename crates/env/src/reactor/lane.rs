@@ -1,4 +1,4 @@
-//! The two ways of doing transfers behind one face.
+//! One interface for both ways of doing transfers.
 #![expect(unsafe_code, reason = "passes on the contract of `push`")]
 
 use super::Poller;
@@ -44,7 +44,7 @@ impl Lane {
         }
     }
 
-    /// Makes sure that what was pushed is on its way. False if some of it is not yet.
+    /// Submits everything that was pushed. False if some of it is not yet.
     pub(super) fn submit(&mut self) -> bool {
         match self {
             Lane::Ring(ring) => {

@@ -37,7 +37,7 @@ impl Real {
             Op::Flush { .. } => self.start_flush(job, &device),
             Op::Allocate { offset, length, .. } => {
                 device.assert_range(offset, length);
-                // One worker for all of it: what the host refuses in part is given back whole.
+                // One worker does all of it: if the host refuses a part, the whole is freed again.
                 let first = device.pieces(offset, length).next();
                 let first = first.expect("a range has at least one piece");
                 self.start_on_worker(job, &device, first, move |device, _, budget| {
@@ -189,7 +189,7 @@ impl Real {
         let sender = self.report_sender.clone();
         let waker = Arc::clone(&self.waker);
         self.shared.workers().run(move || {
-            // Nobody listens any more if the reactor has ended; then nobody waits either.
+            // If the reactor has ended, no receiver is left, and no operation waits either.
             let _ = sender.send(task());
             waker.wake();
         });

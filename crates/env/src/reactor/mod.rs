@@ -3,17 +3,18 @@
 //! The life of a write: `submit` (`launch`) cuts it at segment boundaries into parts and queues
 //! those whose segment is open; for the others a worker opens (or makes) the segment and reports.
 //! `poll` or `wait` pushes queued parts into the lane, which is io_uring or threads, and enters the
-//! kernel once. A later `poll` (`landing`) takes the outcomes, sends what was short on its way
-//! again, and when all parts are done gives the completion to the caller.
+//! kernel once. A later `poll` (`landing`) takes the outcomes, submits the rest of short transfers
+//! again, and returns the completion when all parts are done.
 //!
-//! Nothing here blocks except `wait`. What could block goes to the workers, who put a report into
-//! the reactor's channel and ring its bell.
+//! Nothing here blocks except `wait`. Calls that could block go to the workers, which put a report
+//! into the reactor's channel and ring its bell.
 //!
-//! At most `IN_LANE_MAX` transfers are in the lane, the others wait in `queued`: the kernel's queue
-//! of completions never overflows, whatever the caller submits.
+//! At most `IN_LANE_MAX` transfers are in the lane, the others wait in `queued`: so the kernel's
+//! queue of completions never overflows.
 //!
-//! A `Real` may be made on one thread and used on another; the first `poll` or `wait` settles it.
-//! Its drop waits for everything in the lane, because the kernel owns that memory until then.
+//! A `Real` may be made on one thread and used on another; the first `poll` or `wait` fixes the
+//! thread. Its drop waits for everything in the lane, because the kernel owns that memory until
+//! then.
 
 mod flight;
 mod landing;
@@ -114,7 +115,7 @@ impl Real {
         self.poller.register(socket, interest, key)
     }
 
-    /// Changes what is reported of a watched socket.
+    /// Changes the events that are reported for a watched socket.
     ///
     /// # Errors
     /// The host's; the socket is not watched, for example.
@@ -130,9 +131,9 @@ impl Real {
         self.poller.deregister(socket)
     }
 
-    /// Starts what was submitted, then sleeps until a socket is ready, a completion can be polled,
-    /// somebody wakes this reactor, or `timeout` is over (`None`: for ever; zero: just look).
-    /// Appends the sockets that are ready. May return early for no reason.
+    /// Starts submitted operations, then sleeps until a socket is ready, a completion can be
+    /// polled, another thread wakes this reactor, or `timeout` is over (`None`: no limit; zero: no
+    /// sleep). Appends the sockets that are ready. May return early for no reason.
     pub fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) {
         self.settle();
         self.push_queued();
@@ -146,7 +147,8 @@ impl Real {
         let started = Instant::now();
         let before = ready.len();
         let mut left = longest;
-        // A signal of the ring may be for what was polled already; then sleep on.
+        // A signal of the ring may be for completions that were polled already; then the sleep
+        // continues.
         while self.poller.wait(left, ready) == Woken::ByLane
             && ready.len() == before
             && !self.has_something_to_poll()

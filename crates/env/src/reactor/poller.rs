@@ -1,8 +1,8 @@
 //! The one place where a reactor waits: sockets, disk completions, wake-ups and timers.
 //!
-//! epoll is the wait point. In it are the reactor's sockets and its bell, level-triggered (what was
-//! not dealt with is reported again), and the eventfd of its ring. Sockets are read and written by
-//! their owner with plain non-blocking calls.
+//! A reactor waits in epoll, for its sockets and its bell, level-triggered (an event that was not
+//! handled is reported again), and for the eventfd of its ring. The owner of a socket reads and
+//! writes it with plain non-blocking calls.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +20,7 @@ const KEY_LANE: u64 = u64::MAX - 1;
 /// Events taken per wait; the others come with the next one.
 const EVENTS: usize = 256;
 
-/// What to report of a socket.
+/// The events to report for a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
     /// Report when there is something to read, or the peer has finished sending.
@@ -72,15 +72,15 @@ pub struct Ready {
     pub readable: bool,
     /// A write would not block.
     pub writable: bool,
-    /// The peer has finished sending, or the connection is broken. What it sent before can still be
-    /// read: read until nothing comes.
+    /// The peer has finished sending, or the connection is broken. Bytes that it sent before can
+    /// still be read: read until there are none left.
     pub hangup: bool,
 }
 
-/// What ended a sleep.
+/// The events that ended a sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
-    /// The ring and nothing else.
+    /// Only the ring.
     ByLane,
     /// A socket, a bell, a signal or the end of the time.
     Otherwise,

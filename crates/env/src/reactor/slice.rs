@@ -1,16 +1,18 @@
-//! How long the kernel lets a reactor's thread run before it looks at others that are ready.
+//! The time that the kernel lets a reactor's thread run before it considers other threads that are
+//! ready.
 //!
 //! Linux' fair scheduler gives every thread turns of some milliseconds: about three on two
-//! processors. Where a client, the reactor of its session, and the one that runs a consistency
-//! point share two processors, somebody waits for such a turn now and then, and so does a request:
-//! the tail of latencies was made of it. A thread that asks for shorter turns gets as much time in
-//! all, but sooner (`sched_setattr(2)`; since Linux 6.12, before that it is accepted and ignored).
+//! processors. If a client, the reactor of its session and the reactor that runs a consistency
+//! point share two processors, one of the three sometimes waits for such a turn, and a request
+//! waits with it. These waits were most of the latency tail. A thread that asks for shorter turns
+//! gets the same time in total, but sooner (`sched_setattr(2)`; since Linux 6.12, before that it is
+//! accepted and ignored).
 
-/// What is asked for. The kernel takes a tenth of a millisecond at least.
+/// The requested length. The kernel takes a tenth of a millisecond at least.
 const SLICE_NANOS: u64 = 500_000;
 
-/// Asks for short turns for the calling thread. What the kernel does not grant is done without: it
-/// is a matter of latency only.
+/// Asks for short turns for the calling thread. If the kernel refuses, the reactor continues
+/// without it: only latency is affected.
 #[expect(unsafe_code, reason = "rustix does not wrap sched_setattr")]
 pub(super) fn ask_for_short_turns() {
     let Ok(nice) = rustix::process::getpriority_process(None) else {

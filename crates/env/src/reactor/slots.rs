@@ -1,4 +1,4 @@
-//! A slab whose keys are never mistaken for those of earlier occupants: index in the low half,
+//! A slab whose keys are never valid for a later occupant of the same slot: index in the low half,
 //! generation in the high half.
 
 /// Values by key.
@@ -38,7 +38,7 @@ impl<T> Slots<T> {
         u64::from(slot.generation) << 32 | u64::from(index)
     }
 
-    /// Stops the process if the key names nothing: a completion for what is not in flight.
+    /// Stops the process if the key names nothing: a completion without an operation in flight.
     pub(super) fn get(&mut self, key: u64) -> &mut T {
         self.slot(key)
             .value

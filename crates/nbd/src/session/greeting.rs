@@ -11,7 +11,7 @@ pub(super) fn greet(outgoing: &mut Outgoing) {
     outgoing.push_bytes(greeting.encode().to_vec());
 }
 
-/// Clients that do not claim to speak fixed newstyle are served as well: those who send nothing but
+/// Clients that do not claim to speak fixed newstyle are served as well: clients that only send
 /// `EXPORT_NAME` notice no difference (proto "Client flags": "Servers MAY choose to honour").
 pub(super) fn read_client_flags(cx: &mut Cx<'_>) -> Step {
     let Some(bytes) = cx.staging.bytes().first_chunk() else {

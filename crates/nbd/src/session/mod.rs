@@ -8,28 +8,32 @@
 //!                                                         nothing left to send ----> closed
 //! ```
 //!
-//! The owner moves bytes: it fills what [`Session::receive_buffers`] names and says how much with
-//! [`Session::received`]; it sends what [`Session::transmit_buffers`] names and says how much with
-//! [`Session::transmitted`]; it passes on completions with [`Session::completed`]. Each of these
-//! calls does everything that has become possible, so between calls a session waits for exactly the
-//! things it says: [`Session::wants_read`], [`Session::wants_write`], [`Session::wants_tls`],
+//! The owner moves bytes: it fills the memory of [`Session::receive_buffers`] and reports the
+//! number of bytes with [`Session::received`]; it sends the bytes of [`Session::transmit_buffers`]
+//! and reports their number with [`Session::transmitted`]; it passes on completions with
+//! [`Session::completed`]. Each of these calls does everything that has become possible. So between
+//! calls a session waits for nothing but the events that these functions name:
+//! [`Session::wants_read`], [`Session::wants_write`], [`Session::wants_tls`],
 //! [`Session::wants_place`], operations in flight.
 //!
 //! Invariants:
 //!
 //! 1. Bytes are interpreted in the order received; a payload byte is copied at most once, and not
-//!    at all when its slice was already under way when it was received.
+//!    at all if it arrives after its slice has begun.
 //! 2. Memory is bounded by [`Settings`] and by what sessions of a table have together
-//!    (`everglade_target::sessions::memory`): staging, payload in flight, requests in flight (a request counts until the
-//!    last byte of its reply was sent). At a bound the session stops reading (*stalls*) and goes on
-//!    when something was completed or sent, or when it is its turn (`Session::resume`).
-//! 3. While options are haggled, the next option is not looked at before all replies were sent.
+//!    (`everglade_target::sessions::memory`): staging, payload in flight, requests in flight (a
+//!    request counts until the last byte of its reply was sent). At a bound the session stops
+//!    reading (*stalls*) and continues when something was completed or sent, or at its turn for
+//!    memory (`Session::resume`).
+//! 3. During the handshake, the next option is not processed before all replies were sent.
 //! 4. A simple reply carries its error in front of its data, so the reply of a read is queued when
 //!    all its slices are known to be good; chunks are queued as slices finish. Replies end in the
-//!    order in which requests finish. A reply that has begun and cannot be ended ends the session.
-//! 5. A session that asks for its place has opened nothing, and has nothing in flight or to send.
-//! 6. The LUN, and images it is compared with, are closed after the last operation in flight
-//!    completed, whatever ended the session.
+//!    order in which requests finish. If a reply that has begun cannot be completed, the session
+//!    ends.
+//! 5. A session that asks on which reactor it should run has opened no export, and has nothing in
+//!    flight or to send.
+//! 6. The LUN, and the images that it is compared with, are closed after the last operation in
+//!    flight has completed, however the session ends.
 
 mod greeting;
 mod open_export;
@@ -61,7 +65,8 @@ use staging::Staging;
 use terms::Terms;
 use transmission::{Ended, Transmission};
 
-/// What is left of a payload that is not worth copying twice: a call to receive costs less.
+/// The least rest of a payload that is received with a call of its own: below it, copying twice
+/// costs less than a call.
 const LONG_PAYLOAD_BYTES: usize = 16 << 10;
 
 /// A connection.
@@ -72,9 +77,9 @@ pub struct Session {
     ledger: Ledger,
     phase: Phase,
     state: State,
-    /// A bound was met; what is staged waits.
+    /// A bound was met; staged bytes wait.
     stalled: bool,
-    /// What a reply owes is not read before the peer takes something.
+    /// The owed data of a reply is not read before the client takes something.
     waits_for_peer: bool,
     bytes_sent: u64,
     /// Added to the tokens of this session's operations.
@@ -83,7 +88,7 @@ pub struct Session {
     caller: Caller,
     /// Whatever comes next is encrypted, and the owner was not told yet or has not done its part.
     awaits_tls: bool,
-    /// Where the export is to be opened.
+    /// The reactor where the export is to be opened.
     place: Place,
 }
 
@@ -103,7 +108,7 @@ enum State {
     Closed,
 }
 
-/// What one step of a phase came to. Small, because every request is a step.
+/// The result of one step of a phase. Small, because every request is a step.
 enum Step {
     /// Something was done; there may be more in the staging buffer.
     Again,
@@ -123,7 +128,7 @@ enum Step {
     End,
 }
 
-/// What the steps of all phases work with.
+/// The state that the steps of all phases use.
 struct Cx<'a> {
     settings: &'a Settings,
     staging: &'a mut Staging,
@@ -138,7 +143,8 @@ struct Cx<'a> {
 }
 
 impl Session {
-    /// A new connection, with the greeting ready to be sent, that shares its memory with nobody.
+    /// A new connection, with the greeting ready to be sent, that shares its memory with no other
+    /// session.
     ///
     /// # Panics
     /// If the low 32 bits of `token_base` are not zero.
@@ -187,7 +193,7 @@ impl Session {
         }
     }
 
-    /// The same for somebody in particular.
+    /// The same for a known client.
     #[must_use]
     pub fn with_caller(mut self, caller: Caller) -> Self {
         self.caller = caller;
@@ -201,7 +207,7 @@ impl Session {
         self.awaits_tls && self.state == State::Open && self.outgoing.is_empty()
     }
 
-    /// What is received and sent from now on goes through TLS.
+    /// From now on, received and sent bytes go through TLS.
     ///
     /// # Panics
     /// If the session did not ask for that.
@@ -276,7 +282,7 @@ impl Session {
                 buffers[count] = IoSliceMut::new(piece);
                 count += 1;
             }
-            // What follows belongs into pages that do not exist yet.
+            // The next bytes belong into pages that do not exist yet.
             if more_slices {
                 return count;
             }
@@ -315,7 +321,7 @@ impl Session {
         self.advance(target);
     }
 
-    /// The peer will send nothing more. What it asked for is still answered.
+    /// The peer will send nothing more. Its requests are still answered.
     pub fn received_end(&mut self, target: &mut dyn Target) {
         self.drain();
         self.settle(target);
@@ -380,9 +386,9 @@ impl Session {
         let Phase::Transmission(transmission) = &mut self.phase else {
             panic!("an operation completed before transmission began");
         };
-        // The LUN was deleted, or its aggregate failed: what was acknowledged and not flushed may
-        // be lost, and nobody may find that under a connection that goes on (docs/design/design.md
-        // §5).
+        // The LUN was deleted, or its aggregate failed: acknowledged and unflushed data may be
+        // lost, and a client must not notice this on a connection that stays open
+        // (docs/design/design.md §5).
         let gone = result.is_err() && target.size_bytes(transmission.lun()).is_none();
         let gone = gone || matches!(result, Err(Error::Gone));
         let outgoing = if self.state == State::Abandoned {
@@ -461,12 +467,12 @@ impl Session {
         self.ledger.held()
     }
 
-    /// Interprets what is staged until bytes are missing, a bound is met or the session ends.
+    /// Interprets staged bytes until some are missing, a bound is met or the session ends.
     fn advance(&mut self, target: &mut dyn Target) {
         self.stalled = false;
         self.ledger.begin();
         while self.state == State::Open {
-            // Whoever chooses an export sees those it may have; afterwards it has one.
+            // Before it chooses an export, a client sees the exports that it may use.
             let mut allowed;
             let target: &mut dyn Target = if self.is_in_handshake() {
                 allowed = Allowed {

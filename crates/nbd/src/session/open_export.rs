@@ -1,4 +1,5 @@
-//! From the name a client sends to an open LUN, or to a text that says why not.
+//! From the name that a client sends to an open LUN, or to a text that gives the reason for a
+//! refusal.
 
 use everglade_target::{Error, Export, LunHandle, Target};
 
@@ -18,7 +19,7 @@ pub(super) struct OpenExport {
     pub(super) export: Export,
 }
 
-/// Why an export cannot be had.
+/// The reasons why an export cannot be opened.
 pub(super) struct Refusal {
     /// [`replies`].
     pub(super) kind: u32,
@@ -48,7 +49,7 @@ impl OpenExport {
         }
     }
 
-    /// What the client is told.
+    /// The text for the client.
     pub(super) fn parameters(&self, style: Style) -> ExportParameters {
         // A flush covers all sessions (contract 3 of `everglade_target`), so several connections
         // may share the work.

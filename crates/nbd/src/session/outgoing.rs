@@ -1,16 +1,16 @@
 //! The queue of messages to send, and how they are gathered into one send.
 //!
 //! The data of reads stays in the pages the target returned; a message only refers to them and
-//! drops them when they were sent. Data of a long request may be *owed*: it is not in memory, and
-//! is read when its turn comes ([`Outgoing::owed`], [`Outgoing::pay`]). What is owed from the
-//! beginning did not fit; what the peer does not take becomes owed when others wait for memory
-//! ([`Outgoing::yield_memory`]), also in the middle of a message. The bytes of a request of one
-//! operation are never owed: read again, they would be of another moment.
+//! drops them when they are sent. Data of a long request may be *owed*: it is not in memory, and is
+//! read when it is to be sent ([`Outgoing::owed`], [`Outgoing::pay`]). Data is owed from the
+//! beginning if it did not fit in memory. Data becomes owed, also in the middle of a message, if
+//! the client does not take it while other sessions wait for memory ([`Outgoing::yield_memory`]).
+//! The data of a request of one operation is never owed: a second read would show another moment.
 //!
-//! 1. Nothing behind the first byte that is owed is sent before it.
-//! 2. A message is charged the pages of a request of one operation, and the last of a reply its
-//!    request. Parts of the data of longer requests are charged by themselves, until they are sent
-//!    or owed.
+//! 1. Bytes behind the first owed byte are not sent before that byte.
+//! 2. A message holds the charge for the pages of a request of one operation, and the last message
+//!    of a reply holds the charge of the request. Parts of longer requests have charges of their
+//!    own, until they are sent or owed.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -38,7 +38,7 @@ struct Message {
     data: Data,
     /// Of head and data.
     length: u64,
-    /// What is charged until the message was sent.
+    /// The charge until the message is sent.
     held: Held,
     /// The last message of a reply.
     ends_reply: bool,
@@ -47,7 +47,7 @@ struct Message {
 /// Longest head without a vector: an extended chunk with the place and length of a hole.
 const SHORT_HEAD_BYTES: usize = Chunk::EXTENDED_BYTES + 12;
 
-/// What precedes the data.
+/// The bytes before the data.
 pub(super) enum Head {
     Short([u8; SHORT_HEAD_BYTES], usize),
     Long(Vec<u8>),
@@ -56,9 +56,9 @@ pub(super) enum Head {
 /// The data of a read.
 pub(super) enum Data {
     None,
-    /// Of a request of one operation.
+    /// The data of a request of one operation.
     One(ReadSpan),
-    /// Of a longer one.
+    /// The data of a longer request.
     Many(Parts),
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Parts {
 
 /// Data of one operation.
 pub(super) enum Part {
-    /// The class of its memory is told because it may have been owed once.
+    /// The class of its memory is kept, because the data may have been owed before.
     Here(ReadSpan, Class),
     Owed {
         offset: u64,
@@ -80,7 +80,7 @@ pub(super) enum Part {
     },
 }
 
-/// What is no longer held, by class.
+/// The released memory, by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Released([u64; CLASSES]);
 
@@ -89,7 +89,7 @@ impl Released {
         self.0[held.class as usize] += held.bytes;
     }
 
-    /// As amounts to be given back.
+    /// As amounts to release.
     pub(super) fn amounts(self) -> impl Iterator<Item = Held> {
         let classes = [Class::Small, Class::Large, Class::Again];
         let amounts = classes.map(|class| Held {
@@ -178,7 +178,7 @@ impl Parts {
         self.parts.iter()
     }
 
-    /// What is owed first, unless there is enough in front of it.
+    /// The first owed data, unless there is enough to send before it.
     fn owed(&self) -> Option<(u64, u32)> {
         let mut ahead = 0;
         for part in &self.parts {
@@ -200,7 +200,7 @@ impl Parts {
         held
     }
 
-    /// Drops what was sent of the first `sent` bytes of the data, and adds the memory of it to
+    /// Drops the sent part of the first `sent` bytes of the data, and adds the memory of it to
     /// `released`.
     fn forget(&mut self, sent: u64, released: &mut Released) {
         while let Some(first) = self.parts.front()
@@ -296,7 +296,7 @@ impl Outgoing {
         }
     }
 
-    /// Drops everything. Returns what is no longer held.
+    /// Drops everything. Returns the released memory.
     pub(super) fn clear(&mut self) -> Released {
         self.sent = 0;
         self.replies = 0;
@@ -357,7 +357,7 @@ impl Outgoing {
         buffers.count
     }
 
-    /// `bytes` more bytes were sent. Returns what is no longer held.
+    /// `bytes` more bytes were sent. Returns the released memory.
     pub(super) fn transmitted(&mut self, bytes: usize) -> Released {
         self.sent += bytes as u64;
         let mut released = Released::default();
@@ -402,7 +402,7 @@ impl Outgoing {
         self.owing -= usize::from(!first.data.is_owing());
     }
 
-    /// Owes all data of long requests that was not sent. Returns what is no longer held.
+    /// Owes all data of long requests that was not sent. Returns the released memory.
     pub(super) fn yield_memory(&mut self) -> Released {
         let mut released = Released::default();
         let mut sent = self.sent;
@@ -420,8 +420,8 @@ impl Outgoing {
 }
 
 impl Message {
-    /// Names the message's memory in order, without its first `skip` bytes, up to what it owes.
-    /// False if there is not a buffer for each piece.
+    /// Names the message's memory in order, without its first `skip` bytes, up to its first owed
+    /// byte. False if there is not a buffer for each piece.
     fn name<'a>(&'a self, skip: u64, buffers: &mut Buffers<'_, 'a>) -> bool {
         let head = self.head.bytes();
         let mut skip = skip;

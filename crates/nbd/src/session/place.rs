@@ -1,4 +1,5 @@
-//! Where a session's export is to be opened: a question to its owner, which clients do not notice.
+//! The reactor on which a session's export is to be opened: a question to the session's owner,
+//! which clients do not notice.
 
 /// What is known of that.
 #[derive(Clone, Debug, PartialEq, Eq)]

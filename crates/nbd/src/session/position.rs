@@ -1,4 +1,4 @@
-//! Where in a span's pages a byte lies.
+//! The position of a byte in the pages of a span.
 
 use everglade_env::BLOCK_SIZE;
 

@@ -20,7 +20,7 @@ pub struct Settings {
     /// Options a client may send before it must have chosen; a handshake needs about five.
     pub options_max: u32,
     /// A session from which nothing came for this long, and for which nothing is under way, is
-    /// ended. A disk may have nothing to do for days, so this is for those who know better.
+    /// ended. A disk may be idle for days, so this limit is off by default.
     pub idle_max: Option<Nanos>,
     /// Before an export is opened the owner is asked where
     /// ([`Session::wants_place`](crate::Session::wants_place)). For owners with several tables of
@@ -29,14 +29,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Longest data of one option that is looked at; the longest proper one has a name of 4,096
+    /// The longest data of one option that is read; the longest proper one has a name of 4,096
     /// bytes and some words of 2 bytes.
     pub(crate) const OPTION_BYTES_MAX: u32 = 8 << 10;
     /// Longest option data that is skipped, to answer with an error; beyond, the peer is not sane.
     pub(crate) const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
-    /// Longest request that is carried out, and longest payload of a refused write that is skipped:
-    /// so many times what a client is told. Requests are carried out in slices, so nothing speaks
-    /// against clients that ignore our limit a little (proto "Size constraints").
+    /// The longest request that is carried out, and the longest payload of a refused write that is
+    /// skipped, as a multiple of the advertised maximum. Requests are carried out in slices, so
+    /// nothing speaks against clients that ignore our limit a little (proto "Size constraints").
     const ACCEPTED_FACTOR: u32 = 2;
     /// The smallest staging that is useful in a handshake: one option with its header.
     const STAGING_BYTES_MIN: usize = 16 << 10;

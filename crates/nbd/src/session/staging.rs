@@ -1,12 +1,13 @@
-//! The buffer for received bytes that have no better place yet: messages of the handshake, request
-//! headers, and the payloads that arrive together with them.
+//! The buffer for received bytes that do not go to pages directly: messages of the handshake,
+//! request headers, and the payloads that arrive together with them.
 //!
 //! Between two receives it holds less than one message, unless the session is stalled (then nothing
-//! is received). So making room by moving the rest to the front moves little, and there is always
-//! room to receive into.
+//! is received). So moving the rest to the front is cheap, and there is always room for received
+//! bytes.
 //!
-//! Its memory is made when bytes are expected, as large as is allowed then: the more sessions there
-//! are, the less each may have ([`Staging::resize`]). It changes only while it is empty.
+//! The buffer is allocated when bytes are expected. Its size depends on the number of sessions: the
+//! more sessions there are, the smaller is the buffer of each ([`Staging::resize`]). The size
+//! changes only while the buffer is empty.
 
 use everglade_env::BLOCK_SIZE;
 
@@ -39,7 +40,7 @@ impl Staging {
         self.end = bytes.len();
     }
 
-    /// What has been received and not yet consumed.
+    /// The bytes that were received and not yet consumed.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }

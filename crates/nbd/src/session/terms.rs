@@ -1,4 +1,4 @@
-//! What client and server agreed on before transmission began.
+//! The agreements between client and server from before transmission began.
 
 use everglade_target::LunHandle;
 
@@ -30,7 +30,7 @@ pub(super) struct Context {
     pub(super) tells: Tells,
 }
 
-/// What a context tells of an extent.
+/// The kinds of facts about an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tells {
     /// Whether it takes space.

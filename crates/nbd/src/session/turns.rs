@@ -1,4 +1,5 @@
-//! How a session waits for memory, goes on when it is its turn, and gives up what others wait for.
+//! Turns: a session waits for memory, continues at its turn, and frees memory that other sessions
+//! wait for.
 
 use everglade_target::Target;
 use everglade_target::sessions::memory::Held;
@@ -26,7 +27,7 @@ impl Session {
         self.waits_for_peer && matches!(self.state, State::Open | State::Draining)
     }
 
-    /// What could not be done for lack of memory is tried again.
+    /// Steps that failed for lack of memory are tried again.
     pub(super) fn go_on(&mut self, target: &mut dyn Target) {
         if self.stalled {
             return self.advance(target);
@@ -53,8 +54,8 @@ impl Session {
         }
     }
 
-    /// Others wait for memory: gives up what can be had again. `takes_nothing` says that the peer
-    /// does not take what is sent, `sends_nothing` that nothing comes from it.
+    /// Others wait for memory: gives up what can be had again. `takes_nothing` means that the
+    /// client does not receive, `sends_nothing` that it does not send.
     pub(crate) fn yield_memory(
         &mut self,
         takes_nothing: bool,
@@ -80,7 +81,7 @@ impl Session {
         self.staging.resize(0);
     }
 
-    /// What the session waits for, if that is memory.
+    /// The memory that the session waits for, if it waits for memory.
     pub(crate) fn wants_memory(&self) -> Option<Held> {
         let is_alive = matches!(self.state, State::Open | State::Draining);
         self.ledger.wants().filter(|_| is_alive)

@@ -1,5 +1,5 @@
 //! Reply chunks: structured (proto "Structured reply chunk message") and extended (proto, extension
-//! `EXTENDED_HEADERS`, "Extended reply chunk message"), and what they carry.
+//! `EXTENDED_HEADERS`, "Extended reply chunk message"), and their payloads.
 
 use super::fields::{take_u16, take_u32, take_u64};
 
@@ -11,7 +11,7 @@ pub const EXTENDED_REPLY_MAGIC: u32 = 0x6e8a_278c;
 /// Set in the last chunk of a reply.
 const FLAG_DONE: u16 = 1 << 0;
 
-/// What a chunk carries.
+/// The payload of a chunk.
 pub mod kinds {
     /// Nothing; ends a reply.
     pub const NONE: u16 = 0;
@@ -74,7 +74,7 @@ impl Chunk {
         if self.done { FLAG_DONE } else { 0 }
     }
 
-    /// What both headers begin with.
+    /// The common beginning of both headers.
     fn encode_start(&self, magic: u32, bytes: &mut [u8]) {
         bytes[..4].copy_from_slice(&magic.to_be_bytes());
         bytes[4..6].copy_from_slice(&self.flags().to_be_bytes());
@@ -132,7 +132,7 @@ impl Chunk {
     }
 }
 
-/// What follows the header of an `OFFSET_HOLE`.
+/// The payload of an `OFFSET_HOLE`.
 #[must_use]
 pub fn hole_data(offset: u64, length: u32) -> [u8; 12] {
     let mut bytes = [0; 12];
@@ -141,7 +141,7 @@ pub fn hole_data(offset: u64, length: u32) -> [u8; 12] {
     bytes
 }
 
-/// What follows the header of an `ERROR`, or of an `ERROR_OFFSET` if there is an offset.
+/// The payload of an `ERROR`, or of an `ERROR_OFFSET` if there is an offset.
 #[must_use]
 pub fn error_data(code: u32, text: &str, offset: Option<u64>) -> Vec<u8> {
     let length = u16::try_from(text.len()).expect("texts are short");

@@ -7,12 +7,13 @@ use super::fields::{string, take_bytes, take_u32};
 pub const ALLOCATION: &str = "base:allocation";
 /// Matches all of its namespace in a list.
 pub const BASE: &str = "base:";
-/// With the label of an image behind it: what was changed since. In a list, all of these.
+/// With the label of an image behind it, the name of the context for changes since this image. In a
+/// list, all of these.
 pub const CHANGED: &str = "everglade:changed:";
 /// Matches all of its namespace in a list.
 pub const EVERGLADE: &str = "everglade:";
 
-/// What a client asks with either option.
+/// The data of a client's option, for both options.
 ///
 /// | bytes | field |
 /// | --- | --- |
@@ -47,7 +48,7 @@ impl ContextRequest {
     }
 
     /// `None` unless `data` is exactly one request with proper strings. Their number is bounded by
-    /// the length of the data, not by what it claims.
+    /// the length of the data, not by the number that the data claims.
     #[must_use]
     pub fn parse(data: &[u8]) -> Option<Self> {
         let mut rest = data;

@@ -1,4 +1,4 @@
-//! Error values (proto "Error values"), and what each operating error of the target becomes.
+//! Error values (proto "Error values"), and the error value for each operating error of the target.
 
 use everglade_target::Error;
 
@@ -13,7 +13,7 @@ pub enum Errno {
     Invalid,
     /// The pool is full, or a write ends beyond the export.
     NoSpace,
-    /// It could be done, but not as fast as was asked for.
+    /// The request is possible, but not as fast as the client demands.
     NotSupported,
     /// The export or the server is going away; the client must disconnect.
     Shutdown,

@@ -18,7 +18,7 @@ pub const FLAG_C_FIXED_NEWSTYLE: u32 = 1 << 0;
 /// The client does not want the 124 zeroes.
 pub const FLAG_C_NO_ZEROES: u32 = 1 << 1;
 
-/// What an export can do (proto "Transmission flags").
+/// The features of an export (proto "Transmission flags").
 pub mod transmission_flags {
     /// Always set.
     pub const HAS_FLAGS: u16 = 1 << 0;
@@ -101,8 +101,8 @@ impl ClientFlags {
         (fixed | no_zeroes).to_be_bytes()
     }
 
-    /// `None` if a flag is set that nobody advertised; the connection must then be dropped
-    /// (proto "Client flags").
+    /// `None` if a flag is set that the server has not advertised; the connection must then be
+    /// dropped (proto "Client flags").
     #[must_use]
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let flags = u32::from_be_bytes(*bytes);

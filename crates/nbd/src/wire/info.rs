@@ -18,7 +18,7 @@ pub mod facts {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// What a client asks with `INFO` or `GO`.
+/// The data of a client's `INFO` or `GO`.
 ///
 /// | bytes | field |
 /// | --- | --- |
@@ -28,7 +28,7 @@ pub mod facts {
 /// | 2 each | facts |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InfoRequest {
-    /// Export asked for; empty means the default export.
+    /// The requested export; empty means the default export.
     pub name: String,
     /// [`facts`] wanted, known to us or not.
     pub wanted: Vec<u16>,

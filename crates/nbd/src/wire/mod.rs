@@ -1,9 +1,9 @@
 //! Messages of the protocol as values: parse and encode, for both ends.
 //!
 //! All numbers are big-endian (proto "Conventions"). Parsers take exactly the bytes of one message,
-//! never panic and never allocate more than the bytes they were given; what they return is well
-//! formed, not yet permitted. The server needs one direction of each codec, scripted peers the
-//! other.
+//! never panic and never allocate more than the bytes they were given; the values that they return
+//! are well formed, but need not be permitted. The server uses one direction of each codec,
+//! scripted peers use the other.
 //!
 //! ```text
 //! server                                   client

@@ -61,7 +61,7 @@ pub mod replies {
     pub const ERR_EXT_HEADER_REQD: u32 = ERROR + 10;
 }
 
-/// What precedes an option's data.
+/// The header of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionHeader {
     /// [`options`], or anything else.
@@ -97,7 +97,7 @@ impl OptionHeader {
     }
 }
 
-/// What precedes the data of an option reply.
+/// The header of an option reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionReply {
     /// The option answered, as the client sent it.

@@ -17,7 +17,7 @@ pub mod command_flags {
     pub const DF: u16 = 1 << 2;
     /// Tell of one extent only (`BLOCK_STATUS`).
     pub const REQ_ONE: u16 = 1 << 3;
-    /// Refuse what is not faster than a write (`WRITE_ZEROES`).
+    /// Refuse the request if it is not faster than a write (`WRITE_ZEROES`).
     pub const FAST_ZERO: u16 = 1 << 4;
     /// With extended headers: the length is that of a payload, which follows.
     pub const PAYLOAD_LEN: u16 = 1 << 5;

@@ -1,20 +1,20 @@
-//! The administrator: what the REST interface asks for, done by messages to the data plane.
+//! The administrator: carries out the requests of the REST interface, by messages to the data
+//! plane.
 //!
 //! Callers are ordinary threads and may wait; reactors never do. A change is answered when it is
 //! durable.
 //!
-//! 1. Aggregates are created one at a time, under the lock of the data directory, which is the
-//!    order `state.toml` is written in.
-//! 2. Volumes come only into aggregates that are recorded as ready: what is not yet would be taken
-//!    back by the next start, and with it what was acknowledged.
-//! 3. An aggregate is deleted while no volume is on its way into it: volumes are made with
-//!    `populating` held for reading, and whether there are any is looked at with it held for
-//!    writing.
-//! 4. Whoever asks after the reactors ended is told so, and nobody waits for ever. Nothing was
-//!    changed then: a change that a reactor took is answered by it, with what became of it, also
-//!    during the stop (decision 0030).
-//! 5. A problem that comes after the change was made says so ([`Problem::after_change`]): somebody
-//!    may delete an object before it is shown to the one who made it.
+//! 1. Aggregates are created one at a time, under the lock of the data directory, so `state.toml`
+//!    is written in the same order.
+//! 2. Volumes are created only in aggregates that are recorded as ready: the next start would undo
+//!    the creation of any other aggregate, with its acknowledged volumes.
+//! 3. An aggregate is deleted only while no volume is being created in it: `populating` is held for
+//!    reading while a volume is created, and held for writing while a deletion checks for volumes.
+//! 4. A request that arrives after the reactors have ended is refused, so no caller waits for ever.
+//!    Such a request has changed nothing: a reactor answers every change that it has taken, with
+//!    its outcome, also during the stop (decision 0030).
+//! 5. A problem that occurs after the change was made says so ([`Problem::after_change`]): another
+//!    caller may delete an object before the answer shows it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Which devices a request for an aggregate means, checked as far as that is possible without
-//! opening them.
+//! The devices that a request for an aggregate names, checked as far as possible without opening
+//! them.
 //!
-//! A path is kept as it was given, because names such as `/dev/disk/by-id/…` are chosen to stay; it
-//! is compared by what it leads to, because one device has many names.
+//! A path is stored as it was given, because names such as `/dev/disk/by-id/…` are permanent. Two
+//! paths are compared by the devices that they lead to, because one device has many names.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

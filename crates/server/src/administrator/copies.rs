@@ -1,8 +1,7 @@
-//! Copies of labels that were lost: written anew at the start, and told of.
+//! Lost copies of labels: written anew at the start, and reported.
 //!
 //! The engine finds and writes them ([`everglade_engine::Engine::mend_labels`]), once each
-//! aggregate is online. A copy that cannot be written stays lost, which `status` says until the
-//! daemon ends.
+//! aggregate is online. If a copy cannot be written, `status` reports it until the daemon ends.
 
 use everglade_api::{Code, Condition, Health};
 use everglade_engine::{Engine, LostCopy as Lost};

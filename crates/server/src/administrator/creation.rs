@@ -1,4 +1,5 @@
-//! Making an aggregate, and taking back one that was never finished or is deleted (`deletion`).
+//! Creating an aggregate, and clearing one whose creation was not finished or that is deleted
+//! (`deletion`).
 //!
 //! ```text
 //! devices checked ─▶ recorded as creating ─▶ labels written ─▶ open ─▶ finish(): recorded as ready
@@ -7,11 +8,10 @@
 //!   nothing changed
 //! ```
 //!
-//! 1. A device is looked at before anything is recorded: one that carries a label is refused, one
-//!    that holds anything else only overwritten if the caller says so.
-//! 2. The UUID is recorded with the phase *creating*. What is taken back must carry it, or it is
-//!    not ours to clear: between a crash and the next start the device may have become somebody
-//!    else's.
+//! 1. A device is checked before anything is recorded. A device with a label is refused. A device
+//!    with other contents is overwritten only if the caller allows it.
+//! 2. The UUID is recorded with the phase *creating*. A device is cleared only if it carries this
+//!    UUID: between a crash and the next start the device may have got another use.
 //! 3. A power cut anywhere leaves either no record, or one that the next start undoes.
 
 use std::fs;

@@ -8,11 +8,12 @@
 //! nothing changed
 //! ```
 //!
-//! 1. Nothing on a device is touched before the record says *deleting*; from then on it is never
-//!    opened again, so that half of it is never mounted.
-//! 2. Only devices that carry its UUID are cleared: one that has become somebody else's keeps what
-//!    it has, and so do the other aggregates.
-//! 3. The last aggregate stays, because without any the next start would make the default one.
+//! 1. Nothing on a device is touched before the record says *deleting*; from then on the aggregate
+//!    is never opened again, so that a half-cleared aggregate is never mounted.
+//! 2. Only devices that carry the aggregate's UUID are cleared. A device that has got another use
+//!    keeps its contents, and so do other aggregates.
+//! 3. The last aggregate cannot be deleted, because without aggregates the next start would create
+//!    the default one.
 
 use everglade_api::{Code, Problem};
 use everglade_engine::State;

@@ -1,9 +1,9 @@
 //! First start: the default aggregate, volume and LUN (docs/reference/conventions.md#first-start).
 //!
 //! The aggregate is recorded as *creating* before anything is written, and as *ready* only when its
-//! volume, its LUN and what the schedule knows of them are durable. So a start that was cut short
-//! is made again from nothing, and nobody ever finds a pool without its LUN, or its volume without
-//! the usual snapshots.
+//! volume, its LUN and the volume's entry in the snapshot schedule are durable. So an interrupted
+//! first start is repeated from nothing, and no later start finds a pool without its LUN, or its
+//! volume without a schedule.
 
 use everglade_api::{Moment, Problem};
 use everglade_engine::{Engine, admin};

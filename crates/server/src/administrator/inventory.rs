@@ -1,7 +1,8 @@
-//! What there is, for administrators: read-only, without a message to the data plane.
+//! The inventory of all objects, for administrators. It is read-only, and needs no message to the
+//! data plane.
 //!
-//! The numbers of an aggregate are those of its last consistency point, and of one look at counters
-//! that others change meanwhile: near the truth, and cheap enough to be asked for every second.
+//! The numbers of an aggregate are those of its last consistency point, and of counters that change
+//! while they are read. They are nearly exact, and cheap enough to be read every second.
 
 use std::collections::BTreeMap;
 

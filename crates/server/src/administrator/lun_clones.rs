@@ -1,7 +1,7 @@
 //! Cloning LUNs inside their volumes, as administrators see and ask for it (B-15).
 //!
-//! A request is answered when the clone has begun, durably: from then on the engine goes on with
-//! it, also after a restart, and clients see the LUN when it is complete.
+//! A request is answered when the beginning of the clone is durable. From then on the engine
+//! continues the clone, also after a restart, and clients see the LUN when it is complete.
 //!
 //! Nobody gets access by it: what an allow-list restricts is not cloned to a name that is for others,
 //! as it is not renamed to one ([`super::renaming`]).
@@ -76,7 +76,7 @@ impl Administrator {
         Ok(())
     }
 
-    /// What can be seen of all clones.
+    /// The state of all clones.
     #[must_use]
     pub fn lun_clones(&self) -> Sights {
         // In this order: a clone that is not being made any more is among the LUNs.

@@ -1,9 +1,9 @@
 //! Opening the recorded aggregates at the start.
 //!
-//! Those that cannot be opened are shown with the reason, and the others serve; if none can, the
-//! start is refused. Nothing is written here. An aggregate whose devices are all older than what
-//! the data directory has seen is one of those (decision 0031), unless the start was told to accept
-//! just that state.
+//! An aggregate that cannot be opened is shown with the reason, and the others serve. If no
+//! aggregate can be opened, the start is refused. Nothing is written here. An aggregate is also not
+//! opened if all its devices are older than the data directory has seen (decision 0031), unless an
+//! option accepts exactly this state.
 
 use everglade_api::Code;
 use everglade_engine::{Engine, Expected, Refusal};

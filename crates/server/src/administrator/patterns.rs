@@ -1,9 +1,8 @@
 //! Patterns of allow-lists (`nbd.allow`) that are about nothing that exists: a mistyped name leaves the LUN open
 //! that it was to close, so the start and `status` say so.
 //!
-//! Snapshots count as well: a LUN that was renamed or deleted is still exported under its old name
-//! as what it was in them. LUNs of an aggregate that cannot be opened are not known; the warning
-//! says that.
+//! Snapshots count as well: a snapshot still exports a renamed or deleted LUN under its old name.
+//! The LUNs of an aggregate that cannot be opened are not known, and the warning says so.
 
 use everglade_api::{Code, Condition, Health};
 

@@ -1,9 +1,10 @@
-//! What the data directory has seen: consistency points of the aggregates, written down at each
-//! mount, hourly and at the stop (decision 0031).
+//! The newest consistency points of the aggregates, recorded in the data directory at each mount,
+//! hourly and at the stop (decision 0031).
 //!
 //! A consistency point counts as seen once it is published, which is after its superblock is on
-//! stable media of all members; that of the mount was flushed when it was opened. So a number is
-//! never written before the devices have it for good.
+//! stable media of all members; the consistency point of the mount was flushed when the aggregate
+//! was opened. So a number is never recorded before the consistency point is durable on the
+//! devices.
 
 use everglade_engine::{AggregateInfo, Engine, State};
 

@@ -1,4 +1,5 @@
-//! The aggregates as the schedule's book is kept in them: each has its part as notes.
+//! The aggregates as the store of the schedule's book: each keeps its part of the book in its
+//! notes.
 
 use std::sync::Arc;
 

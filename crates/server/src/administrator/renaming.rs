@@ -1,15 +1,16 @@
-//! Other names for aggregates, volumes and LUNs.
+//! Renaming aggregates, volumes and LUNs.
 //!
 //! The pool has the names; `state.toml` and the book of policies follow it.
 //!
-//! 1. An aggregate: `state.toml` first, then the pool. If the daemon ends between, the next start
-//!    finds that the two differ, and takes the name of the pool ([`follow`]).
-//! 2. A volume: the book says what is to be, then the pool, then the book ([`Schedule::rename`]).
+//! 1. An aggregate: `state.toml` first, then the pool. If the daemon ends between the two, the next
+//!    start finds that the names differ, and takes the name in the pool ([`follow`]).
+//! 2. A volume: the book records the intention, then the pool changes the name, then the book
+//!    ([`Schedule::rename`]).
 //! 3. Nobody gets access by it: an export that an allow-list restricts is not renamed to one that is
 //!    for others, nor cloned. That holds for snapshots too, whose new names make others of the
 //!    exports of their LUNs.
-//! 4. The folder of an aggregate in the data directory keeps the name it was made with: its files
-//!    are open.
+//! 4. The folder of an aggregate in the data directory keeps its first name, because its files are
+//!    open.
 //!
 //! [`Schedule::rename`]: crate::schedule::Schedule::rename
 

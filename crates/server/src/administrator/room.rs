@@ -1,10 +1,10 @@
-//! Whether the hosts below a new aggregate have room for it, found out before anything is written.
+//! Checks whether the host has space for a new aggregate, before anything is written.
 //!
-//! Creating asks the host for labels, journal and reserve at once, and an aggregate that cannot
-//! take one area more refuses its first write. To find that out half-way leaves things to clear, on
-//! a host that is full by then; so the sizes are compared first, and the refusal says how much is
-//! needed. Between this look and the creation somebody else may take the space: then creating fails
-//! and is undone, as it would be without this look.
+//! Creating an aggregate takes space for labels, journal and reserve at once, and without one more
+//! area the aggregate refuses its first write. If the creation failed half-way, it would have to be
+//! cleared on a full host. So the sizes are compared first, and the refusal says how much space is
+//! needed. If another program takes the space between this check and the creation, the creation
+//! fails and is undone, as it would be without the check.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Scans of a volume's snapshots, as administrators see and hold them back (F-10 … F-14).
+//! Scans of a volume's snapshots, as administrators see and slow them (F-10 … F-14).
 
 use everglade_api::{Problem, Scan, SetScan};
 use everglade_engine::admin;

@@ -1,9 +1,9 @@
 //! Snapshots, as administrators see and change them (F-01, F-05, F-10, F-16).
 //!
-//! The engine tells a snapshot's numbers as of the last consistency point. Every change is one of
-//! the engine's, so it happened or it did not. A restore that discards what is newer names what it
-//! may discard: if somebody takes a snapshot meanwhile, or holds or opens one, nothing happens at
-//! all.
+//! The engine reports a snapshot's numbers as of the last consistency point. The engine makes every
+//! change, so a change happens as a whole or not at all. A restore that discards newer snapshots
+//! names the snapshots that it may discard. If another snapshot is taken meanwhile, or one of them
+//! is held or opened, the restore is refused and changes nothing.
 
 use everglade_api::{
     Code, CreateSnapshot, HoldSnapshot, Moment, Problem, RenameSnapshot, RestoreSnapshot, Restored,

@@ -1,8 +1,8 @@
-//! Aggregates that are recorded and could not be opened: shown with the reason, and touched by
-//! nobody.
+//! Recorded aggregates that could not be opened. They are shown with the reason, and nothing is
+//! written to them.
 //!
-//! Which volumes they have is not known, because that is in the pool. Whoever attaches the right
-//! devices starts the daemon again.
+//! Their volumes are not known, because the pool has the list. After attaching the right devices,
+//! an operator must start the daemon again.
 
 use everglade_api::{
     Aggregate, AggregateState as Shown, Code, Damage, Device, DeviceKind as ShownKind,

@@ -1,14 +1,14 @@
 //! Where to listen: `127.0.0.1:10809`, `[::1]:10809`, `:0` on the loopback, or `off`.
 //!
-//! Host names are not resolved: what a name means may change between two starts, and with it who
-//! can reach unencrypted block storage.
+//! Host names are not resolved: the address of a name may change between two starts, and then other
+//! machines could reach unencrypted block storage.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where to listen for TCP.
+/// The address to listen on for TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpListen {
     /// Not at all.
@@ -29,7 +29,7 @@ impl TcpListen {
     }
 }
 
-/// Why a text is not a place to listen at.
+/// The reasons why a text is not an address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not an address; expected IP:PORT such as 127.0.0.1:10809, :PORT, or off")]
 pub struct NotAnAddress(String);
@@ -63,7 +63,7 @@ impl fmt::Display for TcpListen {
     }
 }
 
-/// Where to listen for local clients.
+/// The socket to listen on for local clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnixListen {
     /// Not at all.

@@ -25,18 +25,19 @@ use super::ConfigError;
 use super::pattern::{NotAPattern, Pattern};
 use crate::Interval;
 
-/// What the file says about callers; `None` and nothing where it says nothing.
+/// The settings of the file about callers; `None` and empty lists for settings that the file does
+/// not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Callers {
     /// Whether there is TLS.
     pub tls: Option<Tls>,
     /// Folder of certificates.
     pub tls_certificates: Option<PathBuf>,
-    /// Who may use TLS.
+    /// The clients that may use TLS.
     pub tls_clients: Option<TlsClients>,
     /// After which a connection with nothing to do is closed.
     pub idle_timeout: Option<Interval>,
-    /// Who may use what.
+    /// The exports that each client may use.
     pub allow: Rules,
 }
 
@@ -51,7 +52,7 @@ pub enum Tls {
     Required,
 }
 
-/// Who may connect with TLS.
+/// The clients that may connect with TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsClients {
     /// With or without a certificate.
@@ -70,7 +71,7 @@ struct Rule {
     origins: Vec<Origin>,
 }
 
-/// Where callers come from.
+/// The origin of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The Unix socket.
@@ -99,8 +100,7 @@ impl Callers {
         }
     }
 
-    /// What only makes sense together is there together. `table`: that of the protocol in the
-    /// file.
+    /// Checks settings that only make sense together. `table`: that of the protocol in the file.
     pub(super) fn check(&self, table: &str) -> Result<(), ConfigError> {
         let is_on = !matches!(self.tls, None | Some(Tls::Off));
         let contradiction = |key: &str, found: &str, expected: &str| {
@@ -135,7 +135,7 @@ impl Callers {
 }
 
 impl Rules {
-    /// No rules: everything is for everybody.
+    /// No rules: every client may use every export.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -144,7 +144,7 @@ impl Rules {
     /// Adds a line.
     ///
     /// # Errors
-    /// Why `pattern` is none.
+    /// The reason why `pattern` is no pattern.
     pub fn add(&mut self, pattern: &str, origins: Vec<Origin>) -> Result<(), String> {
         let pattern: Pattern = pattern
             .parse()
@@ -156,7 +156,7 @@ impl Rules {
         Ok(())
     }
 
-    /// What its lines are about.
+    /// The patterns of its lines.
     pub fn patterns(&self) -> impl Iterator<Item = &Pattern> {
         self.0.iter().map(|rule| &rule.pattern)
     }
@@ -169,7 +169,7 @@ impl Rules {
         fitting.max_by_key(|rule| rule.pattern.rank())
     }
 
-    /// Whether an export that somebody restricted would be for others under another name.
+    /// Whether other clients could use a restricted export under another name.
     #[must_use]
     pub fn opens(&self, export: &str, other: &str) -> bool {
         self.rule_for(export).is_some_and(|rule| {
@@ -219,7 +219,7 @@ fn same_bits(a: u128, b: u128, width: u8, bits: u8) -> bool {
     a.checked_shr(shift).unwrap_or(0) == b.checked_shr(shift).unwrap_or(0)
 }
 
-/// Why a text is not where callers come from.
+/// The reasons why a text is no origin of callers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not where callers come from; expected an address, a network such as 10.1.0.0/16, \

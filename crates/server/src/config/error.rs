@@ -1,4 +1,5 @@
-//! Why a configuration cannot be used. Each message is one line: found, expected, what to do.
+//! The reasons why a configuration cannot be used. Each message is one line: what was found, what
+//! was expected, what to do.
 
 use std::borrow::Cow;
 use std::io;
@@ -6,7 +7,8 @@ use std::path::PathBuf;
 
 use super::SOCKET_PATH_BYTES_MAX;
 
-/// Why a configuration cannot be used. The caller's answer is the same for all: print and end.
+/// The reasons why a configuration cannot be used. The caller's answer is the same for all: print
+/// and end.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -14,7 +16,7 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file is not TOML.
@@ -24,7 +26,7 @@ pub enum ConfigError {
         path: PathBuf,
         /// 1-based.
         line: usize,
-        /// What the parser said.
+        /// The error of the parser.
         message: String,
     },
     /// A key that does not exist.
@@ -78,7 +80,7 @@ pub enum ConfigError {
          {SOCKET_PATH_BYTES_MAX}; choose a shorter {flag} or --data-dir, or {flag} off"
     )]
     SocketPathTooLong {
-        /// What could have said otherwise.
+        /// The setting that could change it.
         flag: &'static str,
         /// The path.
         path: PathBuf,
@@ -95,7 +97,7 @@ pub enum ConfigError {
     NoCurrentDir {
         /// The relative path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }

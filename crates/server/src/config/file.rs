@@ -1,8 +1,8 @@
 //! The TOML file: the keys of docs/operating/configuration.md. An unknown key is refused.
 //!
 //! A key that does not exist is an error with a suggestion, because a mistyped `memory` that is
-//! silently dropped shows only under load. A key of the contract that this version cannot honour is
-//! an error too. Errors carry the line.
+//! silently ignored would be noticed only under load. A documented key that this version does not
+//! implement is an error, too. Errors name the line.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +16,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::callers::{Callers, Rules};
 use super::{ConfigError, Settings, suggest};
 
-/// Nobody's configuration is longer; a path given by mistake (a disk image) is not read whole.
+/// No configuration is longer; a path that is given by mistake (a disk image) is not read whole.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Keys this version honours.
@@ -233,7 +233,7 @@ impl Source<'_> {
     }
 }
 
-/// What a person calls a value of this kind.
+/// The name of this kind of value for people.
 fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",

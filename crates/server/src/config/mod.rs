@@ -1,8 +1,8 @@
 //! Configuration: flag > environment > file > default (docs/reference/conventions.md#running).
 //!
-//! Each source is one [`Settings`], a record of what it says and nothing else; [`Config::resolve`]
-//! lays them over each other, fills in defaults and checks every value and every relation between
-//! values. A [`Config`] is therefore always one that can be served. Nothing here touches the data
+//! Each source becomes one [`Settings`], which has only the values that the source sets.
+//! [`Config::resolve`] combines the sources, fills in defaults, and checks every value and every
+//! relation between values. So every [`Config`] can be served. Nothing here touches the data
 //! directory.
 
 pub mod address;
@@ -107,16 +107,16 @@ impl fmt::Display for IoMode {
     }
 }
 
-/// What one source says. `None` means that it says nothing.
+/// The settings of one source. `None` means that it says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Where the daemon keeps its files.
+    /// The data directory.
     pub data_dir: Option<PathBuf>,
     /// Cap for everything the process allocates.
     pub memory: Option<Size>,
     /// Data plane threads.
     pub reactors: Option<usize>,
-    /// Where the system may run reactors.
+    /// Whether each reactor has a processor of its own.
     pub pin: Option<Pinning>,
     /// How devices are driven.
     pub io: Option<IoMode>,
@@ -175,7 +175,7 @@ impl Settings {
     }
 }
 
-/// What will be served, complete and checked.
+/// The complete and checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Absolute.
@@ -184,16 +184,16 @@ pub struct Config {
     pub memory: Size,
     /// Data plane threads, at least one.
     pub reactors: usize,
-    /// Where the system may run them.
+    /// Whether each of them has a processor of its own.
     pub pin: Pinning,
     /// How devices are driven.
     pub io: IoMode,
     /// The NBD server.
     pub nbd: Nbd,
-    /// Socket of the REST interface: absolute, short enough for the kernel. None: nobody can
-    /// administer.
+    /// Socket of the REST interface: absolute, short enough for the kernel. `None`: administration
+    /// is off.
     pub api_unix: Option<PathBuf>,
-    /// REST over TCP. None: nobody can administer from elsewhere.
+    /// REST over TCP. `None`: administration from other machines is off.
     pub api_tcp: Option<ApiTcp>,
     /// Metrics and health.
     pub metrics: Metrics,
@@ -201,7 +201,7 @@ pub struct Config {
     pub cp_interval: Interval,
     /// Snapshot policy of new volumes, that of the first start among them; or `none`.
     pub snapshot_policy: String,
-    /// What an empty data directory is filled with.
+    /// The objects that a first start creates.
     pub first_start: FirstStart,
     /// Older copies of devices that the administrator accepts.
     pub accept_rollback: Vec<AcceptRollback>,
@@ -240,7 +240,7 @@ pub struct ApiTcp {
 pub struct Metrics {
     /// Port 0 means that the kernel picks one. None: off.
     pub tcp: Option<SocketAddr>,
-    /// Nobody asked for this address, so a start does without if it is taken.
+    /// The address is a default, so a start continues without it if it is taken.
     pub is_default: bool,
 }
 
@@ -253,7 +253,7 @@ pub struct Journal {
     pub half_size: Option<Size>,
 }
 
-/// What an empty data directory is filled with (docs/reference/conventions.md#first-start).
+/// The objects that a first start creates (docs/reference/conventions.md#first-start).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstStart {
     /// Name of the aggregate, on one directory device.
@@ -387,7 +387,7 @@ fn journal(device: Option<PathBuf>, half_size: Option<Size>) -> Result<Journal, 
     Ok(Journal { device, half_size })
 }
 
-/// Where a Unix socket is to be, which `flag` could have said.
+/// The path of a Unix socket; `flag` is the flag that sets it.
 fn unix_socket(
     flag: &'static str,
     said: Option<UnixListen>,

@@ -1,4 +1,4 @@
-//! Patterns: which exports a line of `[nbd.allow]` is about.
+//! Patterns: the exports that a line of `[nbd.allow]` matches.
 //!
 //! ```text
 //! VOLUME/LUN            a LUN, and its snapshots unless another line names them
@@ -27,8 +27,8 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Whether it is about this export. Who may not read a LUN may not read what it was either,
-    /// unless a longer pattern says so.
+    /// Whether it is about this export. A client that may not read a LUN may not read its snapshots
+    /// either, unless a longer pattern allows it.
     #[must_use]
     pub fn fits(&self, export: &str) -> bool {
         if self.is_prefix {
@@ -38,8 +38,8 @@ impl Pattern {
         self.stem == export || Some(self.stem.as_str()) == lun
     }
 
-    /// Of the patterns that fit, the one of the highest rank decides: the longest, and a name
-    /// before a beginning.
+    /// Of the patterns that match, the one with the highest rank decides: the longest one, and a
+    /// whole name before a beginning of the same length.
     #[must_use]
     pub fn rank(&self) -> (usize, bool) {
         (self.stem.len(), !self.is_prefix)
@@ -69,7 +69,7 @@ impl Pattern {
     }
 }
 
-/// Why a text is no pattern.
+/// The reasons why a text is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{text}' names no exports: {problem}; expected VOLUME/LUN, VOLUME/LUN@SNAPSHOT, or how such \
@@ -112,7 +112,7 @@ impl FromStr for Pattern {
         }
         let last = parts.len() - 1;
         for (index, (what, part)) in parts.into_iter().enumerate() {
-            // What begins a name is a name, or nothing.
+            // The beginning of a name must be a name itself, or empty.
             let may_be_empty = is_prefix && index == last;
             if !(name_is_valid(part) || part.is_empty() && may_be_empty) {
                 return Err(refuse(format!("'{part}' is not the name of a {what}")));

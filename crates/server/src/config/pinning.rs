@@ -1,15 +1,15 @@
-//! Whether reactors keep to processors of their own.
+//! Pinning: whether each reactor stays on a processor of its own.
 
 use std::str::FromStr;
 
-/// Where the system may run reactors (decision 0025).
+/// Whether each reactor has a processor of its own (decision 0025).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pinning {
     /// Each on a processor of its own if there is exactly one for each, else where the system
     /// likes.
     #[default]
     Auto,
-    /// Where the system likes.
+    /// The system chooses the processors.
     Off,
 }
 

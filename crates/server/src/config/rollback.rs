@@ -1,9 +1,9 @@
-//! `--accept-rollback AGGREGATE@CP`: serve an aggregate whose devices are older than what was seen
-//! (decision 0031).
+//! `--accept-rollback AGGREGATE@CP`: serve an aggregate whose devices are older than the newest
+//! consistency point that was seen (decision 0031).
 //!
-//! It names the consistency point that the devices have, so that it accepts one state and no other:
-//! left in a unit file it does not accept the next older copy. It is a flag only, because it is
-//! meant for one start.
+//! The flag names the consistency point of the devices, so it accepts one state and no other: if it
+//! stays in a unit file, it does not accept another old copy. There is no key in the file for it,
+//! because it is meant for one start.
 
 use std::fmt;
 use std::str::FromStr;

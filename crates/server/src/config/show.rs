@@ -1,4 +1,4 @@
-//! The whole configuration as a file would say it.
+//! The whole configuration in the form of a configuration file.
 
 use std::fmt::Write as _;
 use std::path::Path;

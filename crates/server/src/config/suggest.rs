@@ -1,4 +1,4 @@
-//! "Did you mean": the known word nearest to a mistyped one.
+//! "Did you mean": the known word that is most like a mistyped word.
 
 /// The nearest of `known`, if it is near enough to be meant: a third of the letters may differ.
 #[must_use]

@@ -1,4 +1,4 @@
-//! Layers, defaults, bounds, and the file's errors.
+//! Tests of the configuration: sources, defaults, bounds, and errors of the file.
 
 use std::path::{Path, PathBuf};
 

@@ -3,11 +3,11 @@
 //! write `NAME.new` with the mode of the file → fsync it → rename over `NAME` → fsync the
 //! directory.
 //!
-//! If power fails before the rename is durable, the old file stands and `NAME.new` is a leftover
-//! that the next start removes; nobody ever reads it. The fsync before the rename is what keeps a
-//! file system from making the name durable before the contents.
+//! If power fails before the rename is durable, the old file stays, and the next start removes
+//! `NAME.new` without reading it. The fsync before the rename is needed because a file system could
+//! otherwise make the name durable before the contents.
 //!
-//! This needs space on the host. What must be written on a full host is a
+//! This needs space on the host. A file that must be written on a full host is a
 //! [`SmallFile`](super::SmallFile).
 
 use std::fs::{self, File, Permissions};
@@ -32,7 +32,7 @@ pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), DataDirErr
             fs::rename(&new, path).map_err(|error| DataDirError::io("replace", path, error))
         });
     if written.is_err() {
-        // What a full host has taken of it is needed elsewhere. The first error is the one to tell.
+        // On a full host its space is needed elsewhere. The first error is the one to tell.
         let _ = remove_if_present(&new);
     }
     written?;
@@ -49,7 +49,7 @@ fn write_synced(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
         .truncate(true)
         .mode(mode)
         .open(path)?;
-    // Whatever the umask is, and whoever left a file of this name.
+    // The mode is set whatever the umask is, also if a file of this name existed.
     file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(contents)?;
     file.sync_all()

@@ -1,8 +1,8 @@
-//! `run/endpoints.json`: where the running daemon listens, for scripts and for our own client.
+//! `run/endpoints.json`: the addresses of the running daemon, for scripts and for our own client.
 //!
-//! Present only while a daemon is ready: written after the sockets are open, removed at an orderly
-//! stop and at every start. A reader still has to expect that the daemon was killed. Its space is
-//! kept while it is absent ([`SmallFile`]), so that a start on a full host can write it.
+//! The file is written after the sockets are open, and removed at a clean stop and at every start.
+//! So it exists only while a daemon is ready, or after a daemon was killed. Its space is kept while
+//! it is absent ([`SmallFile`]), so that a start on a full host can write it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ pub struct Endpoint {
     pub is_tls_required: bool,
 }
 
-/// Where the running daemon listens. `None` where that door is shut.
+/// The addresses of the running daemon. `None` where that door is shut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
     /// Doors of protocols, those that are shut among them.

@@ -1,9 +1,10 @@
-//! Why a data directory cannot be used. Each message is one line: found, expected, what to do.
+//! The reasons why a data directory cannot be used. Each message is one line: what was found, what
+//! was expected, what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a data directory cannot be used, by what the operator can do about it.
+/// The reasons why a data directory cannot be used, one for each remedy of the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// A file or device where a directory is needed.
@@ -36,14 +37,14 @@ pub enum DataDirError {
         /// The newest this program knows.
         supported: u64,
     },
-    /// One of our files is not as we leave them.
+    /// One of our files has unexpected contents.
     #[error("{path} is damaged: found {found}; expected {expected}; {advice}")]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         found: String,
-        /// What would be right.
+        /// The expected contents.
         expected: &'static str,
         /// What to do.
         advice: &'static str,
@@ -69,7 +70,7 @@ pub enum DataDirError {
     InUse {
         /// What was given.
         path: PathBuf,
-        /// `process N (name)`, or that nobody knows.
+        /// `process N (name)`, or that it is unknown.
         holder: String,
     },
     /// Nothing has been created here, and the caller will not create it.
@@ -86,15 +87,15 @@ pub enum DataDirError {
     Io {
         /// A verb phrase.
         action: &'static str,
-        /// What it was done to.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl DataDirError {
-    /// Adds what was being done to a refusal of the system.
+    /// Adds the attempted operation to an error of the system.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> DataDirError {
         DataDirError::Io {
             action,

@@ -1,12 +1,12 @@
-//! `FORMAT`: two lines that say whose directory this is and which version made it.
+//! `FORMAT`: two lines that name the program of this directory and its version.
 //!
 //! ```text
 //! everglade data directory
 //! version 0
 //! ```
 //!
-//! The version covers the layout of this directory, not the bytes in the pool, which have their own
-//! in the labels. It is 0 while the layout is not frozen.
+//! The version covers the layout of this directory, not the bytes in the pool; labels have the
+//! version of these. The version is 0 while the layout is not frozen.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -25,10 +25,10 @@ const BYTES_MAX: u64 = 256;
 /// Names shown when a directory is not ours.
 const NAMES_SHOWN: usize = 3;
 
-/// What a directory is.
+/// The kind of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recognised {
-    /// Empty, but for what a file system or an interrupted first start leaves.
+    /// Empty, except for files of a new file system or of an interrupted first start.
     Blank,
     /// Ours, of a version we understand.
     Ours,

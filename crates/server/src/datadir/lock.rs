@@ -1,10 +1,9 @@
-//! `LOCK`: one daemon, or any number of offline readers, at a time.
+//! `LOCK`: one daemon at a time, or any number of offline readers.
 //!
-//! The lock is a flock on the open file: the kernel drops it with the process, so a crash never
-//! leaves one behind and a pid in the file proves nothing. The pid is there only so that a refusal
-//! can name the holder, and is checked against what the kernel lists in `/proc/locks` first. It is
-//! written over the last one in place, which needs no space; the daemon starts even if it cannot
-//! write it.
+//! The lock is a flock on the open file: the kernel releases it when the process ends, so a crash
+//! never leaves a lock, and the pid in the file proves nothing. The pid is there only so that a
+//! refusal can name the holder, after a comparison with `/proc/locks`. It overwrites the old pid in
+//! place, which needs no space; the daemon starts even if it cannot write it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek};
@@ -84,7 +83,7 @@ fn write_pid(file: &File) -> io::Result<()> {
     file.write_all_at(pid.as_bytes(), 0)
 }
 
-/// Who holds the lock, as well as this machine can say.
+/// The holder of the lock, as far as this machine can tell.
 fn holder(file: &File) -> String {
     let Some(pid) = listed_holder(file).or_else(|| written_holder(file)) else {
         return "another process".to_owned();
@@ -110,7 +109,7 @@ fn listed_holder(file: &File) -> Option<u32> {
     locks.lines().find_map(pid)
 }
 
-/// What the last daemon wrote, if that process exists.
+/// The pid that the last daemon wrote, if that process exists.
 fn written_holder(file: &File) -> Option<u32> {
     let mut text = String::new();
     let mut file = file;

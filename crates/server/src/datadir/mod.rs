@@ -16,17 +16,17 @@
 //!
 //! unknown --recognise()--> blank or ours --lock--> ours alone --prepare()--> open
 //!
-//! 1. What is not ours is never written to: [`recognise`](format_file::recognise) only reads, and
-//!    everything before the lock does nothing else, except to create a directory that was missing.
-//! 2. What was recognised before the lock is recognised again under it: two first starts may race.
-//! 3. `FORMAT` is the first file made and the lock is the only one that may precede it, so a crash
-//!    in a first start leaves either a blank directory or one of ours.
-//! 4. Files are replaced whole: power loss leaves the old or the new one. What a start, a stop or a
-//!    deletion writes is a [`SmallFile`], whose space was set aside before; so none of these fails
-//!    because the host is full. What only a first start writes ([`atomic`]) needs space.
-//! 5. Nobody but the owner of the directory can write to it or its files ([`modes`]).
-//! 6. The lock is the kernel's: it ends with the process, however that ends. The pid in the file is
-//!    never trusted for exclusion.
+//! 1. A directory that is not ours is never written to: [`recognise`](format_file::recognise) only
+//!    reads. Everything before the lock only reads, except that a missing directory is created.
+//! 2. The directory is recognised again under the lock, because two first starts may race.
+//! 3. `FORMAT` is the first file made and only the lock may precede it, so a crash in a first start
+//!    leaves either a blank directory or one of ours.
+//! 4. Files are replaced whole: power loss leaves the old or the new one. The files that a start, a
+//!    stop or a deletion writes are [`SmallFile`]s, whose space is set aside; so none of these
+//!    fails because the host is full. Files that only a first start writes ([`atomic`]) need space.
+//! 5. Only the owner of the directory can write to it and to its files ([`modes`]).
+//! 6. The kernel holds the lock, so it ends with the process, however the process ends. The pid in
+//!    the file is never trusted for exclusion.
 
 pub mod atomic;
 pub mod endpoints;
@@ -60,7 +60,7 @@ use lock::Lock;
 const MODE_OPEN: u32 = 0o755;
 const MODE_PRIVATE: u32 = 0o700;
 
-/// What others may do at most with what is in the data directory.
+/// The widest modes of the entries in the data directory.
 const MODES: [(&str, u32); 8] = [
     ("aggregates", MODE_PRIVATE),
     ("log", MODE_PRIVATE),
@@ -82,10 +82,10 @@ pub struct DataDir {
     _lock: Lock,
 }
 
-/// What a full host did not let us write. None of it is needed to serve.
+/// The files that could not be written on a full host. None of them is needed to serve.
 #[derive(Debug, Default)]
 struct Owed {
-    /// Where the daemon listens.
+    /// The addresses of the daemon.
     endpoints: Option<Endpoints>,
     /// Space for the next contents of small files.
     spares: bool,
@@ -189,13 +189,13 @@ impl DataDir {
         &self.path
     }
 
-    /// Where sockets and `endpoints.json` are.
+    /// The folder of the sockets and of `endpoints.json`.
     #[must_use]
     pub fn run_dir(&self) -> PathBuf {
         self.path.join("run")
     }
 
-    /// What is known of aggregates. Empty at first start.
+    /// The record of the aggregates. Empty at first start.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
@@ -211,7 +211,7 @@ impl DataDir {
     /// written if nothing has changed.
     ///
     /// # Errors
-    /// The system refused; what was seen before stands.
+    /// The system refused; the former record stays.
     pub fn see(&mut self, points: Vec<Point>) -> Result<(), DataDirError> {
         let seen = self.seen.with(points, &self.state);
         if seen != self.seen {
@@ -223,7 +223,7 @@ impl DataDir {
         Ok(())
     }
 
-    /// Replaces what is known of aggregates. Durable when it returns.
+    /// Replaces the record of the aggregates. Durable when it returns.
     ///
     /// # Errors
     /// The system refused; the old state stands, in memory as on disk.
@@ -254,14 +254,14 @@ impl DataDir {
     }
 
     /// Makes the folder of a recorded device, empty, and returns where it is. An aggregate that is
-    /// still being created holds nothing anybody needs, so leftovers of an earlier attempt go.
+    /// still being created has no data, so leftovers of an earlier attempt are removed.
     ///
     /// # Errors
     /// The system refused.
     ///
     /// # Panics
-    /// If the device is not of an aggregate that is recorded as being created: what is not could be
-    /// somebody's data.
+    /// If the device does not belong to an aggregate that is recorded as being created: any other
+    /// device could have data.
     pub fn make_directory(&self, device: &Device) -> Result<PathBuf, DataDirError> {
         let creating = |known: &&AggregateState| known.phase == Phase::Creating;
         let mut unfinished = self.state.aggregates.iter().filter(creating);
@@ -283,14 +283,14 @@ impl DataDir {
         Ok(path)
     }
 
-    /// Where a recorded device is.
+    /// The path of a recorded device.
     #[must_use]
     pub fn device_path(&self, device: &Device) -> PathBuf {
         self.path.join(&device.path)
     }
 
-    /// Tells scripts where the daemon listens. One that cannot say so serves all the same, and
-    /// [`DataDir::settle`] tries again.
+    /// Tells scripts where the daemon listens. If the file cannot be written, the daemon serves
+    /// anyway, and [`DataDir::settle`] tries again.
     pub fn announce(&mut self, endpoints: &Endpoints) {
         if let Err(error) = endpoints.write(&self.run_dir()) {
             tracing::error!(
@@ -300,12 +300,12 @@ impl DataDir {
         }
     }
 
-    /// Orderly end: nobody listens any more, and the lock goes.
+    /// A clean end: all sockets are closed, and the lock is released.
     pub fn close(mut self) {
         self.withdraw();
     }
 
-    /// Nobody listens any more. Failing to say so is not worth failing the stop.
+    /// Tells scripts that all sockets are closed. A failure to do so does not fail the stop.
     pub fn withdraw(&mut self) {
         self.owed.endpoints = None;
         if let Err(error) = endpoints::file(&self.run_dir()).remove() {

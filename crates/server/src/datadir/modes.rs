@@ -1,8 +1,9 @@
-//! Who may write to the data directory, and who may read which of its files.
+//! The modes of the data directory and of its files.
 //!
-//! Whoever can write to the directory can replace `state.toml` and `FORMAT`, and so decide what the
-//! daemon opens. So nobody but its owner may: a directory that its group or everybody can write to
-//! refuses the start. The group counts, too, because nothing says who is in it.
+//! A user who can write to the directory can replace `state.toml` and `FORMAT`, and so decide what
+//! the daemon opens. Therefore only the owner may write: if the group or everybody can write to the
+//! directory, the daemon refuses to start. The group counts, too, because the daemon does not know
+//! its members.
 //!
 //! | what | mode | because |
 //! | --- | --- | --- |
@@ -12,8 +13,8 @@
 //! | `LOCK` | 0600 | who can open it can hold it, and keep the daemon from starting |
 //! | `FORMAT`, `run/endpoints.json` | 0644 | no secrets |
 //!
-//! Files get these modes whatever the umask is. Those of earlier versions that allow more are
-//! corrected at the start, and the log says so.
+//! Files get these modes whatever the umask is. If a file of an earlier version has a wider mode,
+//! the start corrects it, and the log says so.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -53,7 +54,7 @@ pub fn check(directory: &Path) -> Result<(), DataDirError> {
 }
 
 /// Removes permissions that files of earlier versions give to others. `expected` has names below
-/// the directory, and what they may allow.
+/// the directory, and their widest modes.
 pub fn correct(directory: &Path, expected: &[(&str, u32)]) {
     for &(name, allowed) in expected {
         let path = directory.join(name);
@@ -80,7 +81,7 @@ fn correct_one(path: &Path, allowed: u32) -> io::Result<Option<u32>> {
         other => other?,
     };
     let found = metadata.permissions().mode() & 0o777;
-    // What a link leads to is not ours to change.
+    // The target of a link is not changed.
     if metadata.is_symlink() || found & !allowed == 0 {
         return Ok(None);
     }

@@ -11,17 +11,17 @@
 //! # end of what was seen
 //! ```
 //!
-//! Devices that were replaced, all of them, by an older copy look like the truth. What the
-//! directory has seen tells them apart, so it is written at each mount, hourly, and at the stop,
-//! and never before the consistency point it names is on stable media of all members: a start after
-//! any crash finds the devices at that one or a newer one.
+//! If all devices of an aggregate are replaced by an older copy, nothing on them shows it. This
+//! file shows it. It is written at each mount, hourly and at the stop, and never before the
+//! consistency point that it names is on stable media of all members. So a start after any crash
+//! finds the devices at this consistency point or a newer one.
 //!
-//! 1. The file only protects. Without it, or if it is damaged, every aggregate is served, and the
-//!    next mount writes it anew.
-//! 2. It is a file of its own because an older daemon does not know it: `state.toml` with a field
-//!    more would be refused by it.
-//! 3. An aggregate that is recorded and not open keeps its line; one that is not recorded any more
-//!    loses it.
+//! 1. The file is only a protection. If it is absent or damaged, every aggregate is served, and the
+//!    next mount writes the file anew.
+//! 2. It is a file of its own because an older daemon would refuse a `state.toml` with one more
+//!    field.
+//! 3. A recorded aggregate that is not open keeps its line; an aggregate that is no longer recorded
+//!    loses its line.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -51,7 +51,7 @@ pub struct Seen {
 pub struct Point {
     /// Which aggregate.
     pub uuid: Uuid,
-    /// What it was called.
+    /// Its name at that time.
     pub name: String,
     /// The consistency point.
     pub cp: u64,
@@ -72,7 +72,7 @@ impl Seen {
         self.points.get(&uuid).map(|point| point.cp)
     }
 
-    /// Reads the file. What cannot be read protects nothing, and the log says so.
+    /// Reads the file. If the file cannot be read, it protects nothing, and the log says so.
     pub(crate) fn read(directory: &Path) -> Seen {
         match read(directory) {
             Ok(seen) => seen,
@@ -86,8 +86,8 @@ impl Seen {
         }
     }
 
-    /// The same with what was seen now of aggregates that are open. Of others only those are kept
-    /// that are recorded.
+    /// The same file, with the present consistency points of the open aggregates. Of others only
+    /// those are kept that are recorded.
     #[must_use]
     pub(super) fn with(&self, points: Vec<Point>, state: &State) -> Seen {
         let mut all = self.points.clone();

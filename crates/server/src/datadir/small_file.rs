@@ -7,8 +7,8 @@
 //!
 //! The next contents are written over the spare in place and synced; then the two files exchange
 //! their names in one step (`RENAME_EXCHANGE`), and the folder is synced. Nothing is allocated: the
-//! spare has its blocks and both names have their places in the folder. So a host without a free
-//! byte replaces the file as any other does.
+//! spare has its blocks, and both names are in the folder already. So a host without a free byte
+//! replaces the file as any other does.
 //!
 //! ```text
 //! absent --prepare()--> only the spare --replace()--> only the file --prepare()--> both
@@ -17,21 +17,21 @@
 //!
 //! 1. Power loss leaves the old contents or the new ones, whole. Before the exchange is durable the
 //!    spare may hold anything; after it, the spare holds what was replaced.
-//! 2. Contents are text that may end with spaces and a line end (TOML, JSON). The file is filled up
-//!    with these to whole blocks, so that its length and its blocks never change: cutting a file
-//!    would give blocks back that the next replacement needs. [`SmallFile::read`] takes them off.
-//! 3. Blocks are *written* when the spare is made, not only reserved: to write into a reservation
-//!    may need a block for the host's own books.
+//! 2. Contents are text that may end with spaces and a line end (TOML, JSON). The file is padded
+//!    with these to whole blocks, so that its length and its blocks never change: a shorter file
+//!    would free blocks that the next replacement needs. [`SmallFile::read`] removes the padding.
+//! 3. Blocks are *written* when the spare is made, not only reserved: writing into a reservation
+//!    may need a block for the host's own metadata.
 //! 4. A file leaves at least `ROOM` bytes for contents that become longer on a full host. Beyond
 //!    that it grows in steps of whole blocks, which needs space.
 //! 5. A missing spare is not an error: a directory of an earlier version has none, and the host may
-//!    be full. Then a replacement makes one first, and fails if it cannot, with the old file
-//!    untouched.
+//!    be full. Then a replacement makes the spare first. If that fails, the replacement fails and
+//!    the old file stays.
 //!
 //! Where the host cannot exchange names (some network file systems), the spare replaces the file by
 //! `rename`, which needs no space either, and a new spare is made afterwards. A host that never
-//! overwrites in place (Btrfs, ZFS) needs space for every change; there the file is only as good as
-//! the space that the host keeps back for itself.
+//! overwrites in place (Btrfs, ZFS) needs space for every change; there a replacement succeeds only
+//! while the host has a reserve of its own.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
@@ -47,7 +47,7 @@ use super::{DataDirError, atomic};
 pub const SPARE: &str = ".spare";
 /// Lengths are multiples of this: the block of most hosts.
 const STEP: usize = 4096;
-/// What contents may grow by before the file needs another block.
+/// The bytes by which contents may grow before the file needs another block.
 const ROOM: usize = 512;
 
 /// A small durable file. It is named by its path; nothing is kept open.
@@ -71,8 +71,8 @@ impl SmallFile {
     }
 
     /// The contents without what fills the file up, but with a last line end; `None` if there is no
-    /// file. Of a file that is longer than `bytes_max`, only so much that the caller sees it is too
-    /// long.
+    /// file. A file that is longer than `bytes_max` is read only so far that the caller sees that
+    /// it is too long.
     ///
     /// # Errors
     /// The system refused.

@@ -1,8 +1,8 @@
 //! Socket files that a killed daemon left behind.
 //!
-//! Under the lock nobody of ours listens on a socket of this data directory. A path given by hand
-//! may belong to somebody else, so a socket is removed only if nobody answers on it, and a file
-//! that is not a socket never is.
+//! Under the lock no other daemon listens on a socket of this data directory. But a configured path
+//! may belong to another program. So a socket is removed only if no program answers on it, and a
+//! file that is not a socket is never removed.
 
 use std::fs;
 use std::io;
@@ -12,10 +12,10 @@ use std::path::Path;
 
 use super::DataDirError;
 
-/// Removes the socket at `path` if nobody listens on it. Nothing at `path` is fine.
+/// Removes the socket at `path` if no program listens on it. Nothing at `path` is fine.
 ///
 /// # Errors
-/// Something else is there, somebody listens, or the system refused.
+/// The path is not a socket, a program listens on it, or the system refused.
 pub fn unlink_stale(path: &Path) -> Result<(), DataDirError> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,

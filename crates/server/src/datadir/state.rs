@@ -20,19 +20,18 @@
 //! ready --record(deleting)--> deleting --devices cleared, record--> absent
 //!
 //! 1. An aggregate is recorded as *creating* before its devices are made. If power fails before it
-//!    is recorded as *ready*, no client has seen it and the next start takes it back, clearing
-//!    devices that carry its UUID. What is *ready* is never formatted. What is recorded as
-//!    *deleting* holds nothing anybody wants: it is never opened, and the next start goes on
-//!    clearing it.
-//! 2. The text ends with a mark, because a torn TOML file is often a shorter valid one, and a state
-//!    with fewer devices than the truth is the one error that could cost data. It is replaced whole
-//!    ([`SmallFile`]), so only a damaged host file system tears it. Spaces follow the mark, so that
-//!    the file keeps its length.
-//! 3. Without the file, directories below `aggregates/` mean that it was lost: refused, since a
-//!    first start would lay a new pool over the old one.
+//!    is recorded as *ready*, no client has seen it, and the next start undoes the creation: it
+//!    clears the devices that carry the UUID. A *ready* aggregate is never formatted. An aggregate
+//!    that is *deleting* is never opened, and the next start continues to clear it.
+//! 2. The text ends with a mark, because a torn TOML file is often a shorter valid file, and a
+//!    state that lacks devices could cost data. The file is replaced whole ([`SmallFile`]), so only
+//!    a damaged host file system can tear it. Spaces follow the mark, so that the file keeps its
+//!    length.
+//! 3. If the file is absent and directories exist below `aggregates/`, the file was lost. Then the
+//!    start is refused, because a first start would create a new pool over the old one.
 //!
-//! The labels on the devices are the truth about identity; this file says where to look and, by its
-//! epoch, whether what is found there is the newest (docs/design/design.md §4, mount).
+//! The labels on the devices are the truth about identity; this file has the paths, and the epoch
+//! that shows whether the labels there are the newest (docs/design/design.md §4, mount).
 
 use std::fmt::Write as _;
 use std::fs;
@@ -47,7 +46,7 @@ use super::{DataDirError, SmallFile, Uuid, modes};
 
 /// Name of the file.
 pub const NAME: &str = "state.toml";
-/// What was replaced, or will be written next.
+/// The former record, or the one that will be written next.
 pub const SPARE: &str = "state.toml.spare";
 const VERSION: u64 = 0;
 const END: &str = "# end of state";
@@ -74,7 +73,7 @@ pub struct AggregateState {
     pub phase: Phase,
     /// Newest membership epoch this daemon has seen in its labels; 0 while creating.
     pub epoch: u64,
-    /// Identity in its labels; while creating, what it is going to be.
+    /// The UUID in its labels; while it is being created, the future UUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
     /// Its devices, in the order of the label's table.
@@ -86,7 +85,7 @@ pub struct AggregateState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// Its devices may hold anything, and nothing anybody needs.
+    /// Its devices may have any contents; no client has data on them.
     Creating,
     /// Its labels and first superblock are durable.
     Ready,
@@ -100,13 +99,13 @@ pub enum Phase {
 pub struct Device {
     /// Absolute, or relative to the data directory.
     pub path: PathBuf,
-    /// What is at that path.
+    /// The kind of device at that path.
     pub kind: DeviceKind,
     /// The size it was given, in bytes.
     pub size_bytes: u64,
 }
 
-/// What a device is (docs/reference/conventions.md#devices).
+/// The kinds of devices (docs/reference/conventions.md#devices).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
@@ -198,7 +197,7 @@ fn has_pool(directory: &Path) -> bool {
     fs::read_dir(directory.join("aggregates")).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Understands the file, or says what was found instead.
+/// Parses the file, or reports what was found instead.
 fn parse(bytes: &[u8]) -> Result<State, String> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(format!("more than {BYTES_MAX} bytes"));

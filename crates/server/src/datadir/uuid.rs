@@ -1,4 +1,4 @@
-//! Identity of an aggregate as this directory's files show it: 32 hexadecimal digits.
+//! The UUID of an aggregate in this directory's files: 32 hexadecimal digits.
 
 use std::fmt;
 use std::str::FromStr;

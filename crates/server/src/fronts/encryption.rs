@@ -1,12 +1,13 @@
-//! TLS between a socket and a session: what is read is decrypted, what is written is encrypted.
+//! TLS between a socket and a session: received bytes are decrypted, sent bytes are encrypted.
 //!
-//! rustls does no I/O. Here its buffers are moved: ciphertext in when plaintext is wanted,
-//! ciphertext out whenever there is some. Two things differ from a bare socket, and whoever waits
-//! for the socket must know them:
+//! rustls does no I/O. This module moves its buffers: it reads ciphertext when plaintext is wanted,
+//! and sends ciphertext whenever there is some. Two things differ from a bare socket, and the code
+//! that waits for the socket must know them:
 //!
-//! 1. Decrypted bytes may be waiting here while the socket has none, if the last read was given all
-//!    it had room for: [`Encryption::may_hold_more`].
-//! 2. Bytes that were written may be waiting here for the socket: [`Encryption::wants_write`].
+//! 1. Decrypted bytes may be waiting here while the socket has none, if the last read filled its
+//!    memory: [`Encryption::may_hold_more`].
+//! 2. Encrypted bytes may be waiting here until the socket can take them:
+//!    [`Encryption::wants_write`].
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! Fills a page: asks the administrator what there is, and the data plane what it counted.
+//! Fills a page: asks the administrator for the objects, and the data plane for its counters.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::administrator::{Administrator, PHASE_BOUNDS};
 use crate::records::Records;
 use crate::rest::attempts::{Attempts, Reason};
 
-/// What the data plane and the process tell.
+/// All metrics of the data plane and of the process.
 pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     let mut page = Page::default();
     let aggregates = administrator.aggregates().aggregates;
@@ -27,7 +27,7 @@ pub(super) fn all(administrator: &Administrator, records: &Records) -> Page {
     page
 }
 
-/// Who has which descriptors, and who was refused at the door.
+/// The use of descriptors, and the refused callers.
 pub(super) fn doors(
     page: &mut Page,
     administrator: &Administrator,
@@ -129,7 +129,7 @@ fn space(page: &mut Page, aggregates: &[Aggregate]) {
     }
 }
 
-/// Those whose numbers are known.
+/// The aggregates whose numbers are known.
 fn known(aggregates: &[Aggregate]) -> impl Iterator<Item = &Aggregate> {
     let is_known = |aggregate: &&Aggregate| aggregate.state != AggregateState::Unavailable;
     aggregates.iter().filter(is_known)
@@ -312,7 +312,7 @@ fn memory(page: &mut Page, administrator: &Administrator) {
         .value(&[], statistics.memory_bytes);
 }
 
-/// What the kernel knows of the process; left out where it does not say.
+/// The kernel's numbers about the process; numbers that it does not have are left out.
 fn process(page: &mut Page) {
     let read = |name: &str| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
     let pages: Option<u64> = read("statm")

@@ -1,5 +1,5 @@
-//! Metrics and health, on a listener of their own: read-only, so it may be open where the
-//! administration is not.
+//! Metrics and health, on a listener of their own. The listener is read-only, so it may be open on
+//! networks where the administration is not.
 //!
 //! | path | answers |
 //! | --- | --- |
@@ -8,7 +8,7 @@
 //! | `/readyz` | 200 while at least one aggregate serves and nobody has asked for a stop, else 503 |
 //!
 //! A thread of its own answers, so that neither a stuck administrator nor a change under way keeps
-//! a monitor waiting. Counters are read where they are counted; nothing is kept twice.
+//! a monitor waiting. Counters are read from the places that count; there are no copies.
 
 mod collect;
 mod page;
@@ -46,7 +46,7 @@ pub struct Server {
     thread: JoinHandle<()>,
 }
 
-/// What the handlers have.
+/// The state of the handlers.
 struct Gauges {
     administrator: Arc<Administrator>,
     records: Arc<Records>,
@@ -95,7 +95,7 @@ pub fn start(
             if let Err(error) = connections.accept(Door::Open(socket)).await {
                 tracing::error!("metrics and health ended early: {error}");
             }
-            // Whoever is silent is not waited for.
+            // Silent connections are not waited for.
             let _ = timeout(MOMENT, connections.ended()).await;
         });
         runtime.shutdown_background();

@@ -1,10 +1,9 @@
-//! Every metric there is: its name, kind, labels and meaning. What is not here is not shown, and
-//! the dashboard and the alert rules of `dist/` may name nothing else; tests hold all three
-//! together.
+//! The table of all metrics: name, kind, labels and meaning. The daemon shows no other metrics, and
+//! the dashboard and the alert rules of `dist/` may name no others; tests compare all three.
 
 use std::fmt::Write as _;
 
-/// What kind of number it is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows while the daemon runs.

@@ -5,12 +5,12 @@
 //! paused --a connection ended, or the pause is over--> open
 //! ```
 //!
-//! 1. A paused gate does not look at its sockets. Clients wait in the kernel's queue, which costs
-//!    no time of the processor, and come in when the gate opens again.
-//! 2. Where the limit of open files leaves fewer connections than are configured, one more *waits*:
-//!    it may have its turn soon. One more than are configured is *closed* at once, as the reference
-//!    says: nobody promised more.
-//! 3. What a client can cause as often as it likes is logged at most once a minute.
+//! 1. A paused gate does not accept from its sockets. Clients wait in the kernel's queue, which
+//!    costs no CPU time, and are accepted when the gate opens again.
+//! 2. If the limit of open files allows fewer connections than are configured, a further connection
+//!    *waits*, because there may be room soon. A connection beyond the configured number is
+//!    *closed* at once, as the reference says.
+//! 3. Messages that a client can cause at will are logged at most once a minute.
 
 use std::io;
 use std::time::Duration;

@@ -1,12 +1,12 @@
-//! Processors that reactors keep to (decision 0025).
+//! Pinning reactors to processors (decision 0025).
 //!
-//! With a reactor for each processor that this process may use, a reactor that is moved lands where
-//! another one is. The system does that: it wakes a thread beside the one that wakes it, and where
-//! processors are busy for more than a half of the time it no longer looks for one that is idle.
-//! Two reactors, or a reactor and its client, then take turns on one processor while the next one
-//! waits for work. So each keeps to its own. With fewer reactors than processors there is room to
-//! move to, and with more, or with a limit on time instead of processors, nobody has one of its
-//! own: there the system chooses.
+//! If there is a reactor for each processor of this process, a reactor that the kernel moves shares
+//! a processor with another one. The kernel does this: it runs a woken thread near the thread that
+//! woke it, and does not search for an idle processor when processors are busy for more than half
+//! of the time. Then two reactors, or a reactor and its client, take turns on one processor while
+//! another processor is idle. So each reactor is pinned to its own processor. With fewer reactors
+//! than processors, reactors are not pinned, because there is room to move. They are not pinned
+//! either if there are more reactors than processors, or if the process has a limit of CPU time.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 

@@ -1,8 +1,8 @@
-//! One reactor's loop: the engine, the sessions, and one place to wait for both.
+//! One reactor's loop: it runs the engine and the sessions, and waits for both in one place.
 //!
 //! A turn: the engine works, finished operations go to their sessions, ready replies go out in one
-//! gathered send per session; then what outsiders ask; then the reactor waits for sockets, devices,
-//! timers and wake-ups together. Nothing here blocks except that wait.
+//! gathered send per session; then the reactor handles messages of other threads, and waits for
+//! sockets, devices, timers and wake-ups together. Nothing here blocks except that wait.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Jobs that clone LUNs inside their volumes.
 //!
-//! The engine makes the clone, also over a restart; it knows how far it is, and why it ended
-//! without one. The job follows: it is done when the LUN is there, and failed when the engine says
-//! so or knows nothing of it any more. One that the daemon finds under way when it starts gets a
-//! job too.
+//! The engine makes the clone, also across a restart. It knows the progress, and the reason if
+//! cloning has failed. The job follows the engine: it is done when the LUN exists, and has failed
+//! when the engine says so or does not know the clone any more. A clone that is under way when the
+//! daemon starts gets a job, too.
 
 use everglade_api::{Job, Moment};
 use everglade_engine::VolumeId;
@@ -15,12 +15,12 @@ use super::follow::Follow;
 /// on the way from being made to being there.
 const UNSEEN_MAX: u32 = 3;
 
-/// What the engine says of a volume's clone.
+/// The engine's state of the clone of a LUN in a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// The volume.
     pub id: VolumeId,
-    /// What that is called now.
+    /// Its present name.
     pub volume: String,
     /// The LUN that is being made, or was.
     pub name: String,
@@ -30,14 +30,14 @@ pub struct Sight {
     pub total: u64,
     /// Seconds until it is there.
     pub eta_seconds: Option<u64>,
-    /// Why it ended without a clone.
+    /// The reason why cloning failed.
     pub failed: Option<String>,
 }
 
-/// What can be seen of all clones.
+/// The state of all clones.
 #[derive(Clone, Debug, Default)]
 pub struct Sights {
-    /// Those that are being made, or failed last.
+    /// The clones that are being made, or that failed last.
     pub clones: Vec<Sight>,
     /// All LUNs: their volumes and names.
     pub luns: Vec<(VolumeId, String)>,
@@ -49,7 +49,7 @@ pub(super) struct LunClone {
     volume: String,
     name: String,
     done: u64,
-    /// What had been done when it began.
+    /// The amount that had been done when the job began.
     from: u64,
     total: u64,
     eta_seconds: Option<u64>,

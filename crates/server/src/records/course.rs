@@ -1,5 +1,5 @@
-//! The course of a job: when it began, how far it is, how it ended. What all kinds of jobs have,
-//! and tell alike.
+//! The course of a job: when it began, its progress, how it ended. All kinds of jobs use it and
+//! report it in the same way.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(super) struct Work {
     pub(super) from: u64,
     /// Seconds until it ends, while it is under way.
     pub(super) eta_seconds: Option<u64>,
-    /// What it waits for, while it is under way.
+    /// The reason why it waits, while it is under way.
     pub(super) note: Option<String>,
     /// True if it can be stopped while it is under way.
     pub(super) is_cancellable: bool,

@@ -1,6 +1,7 @@
-//! Events: the newest in a ring, and everybody who listens.
+//! Events: a ring of the newest events, and the listeners.
 //!
-//! A listener that does not keep up loses the oldest and is told how many; it holds up nobody.
+//! A listener that does not keep up loses the oldest events and is told how many it lost; it delays
+//! no other listener.
 
 use std::collections::VecDeque;
 
@@ -18,7 +19,7 @@ const BEHIND_MAX: usize = 256;
 pub struct Told {
     /// How much it matters.
     pub severity: Severity,
-    /// What kind of thing.
+    /// The kind of event.
     pub kind: EventKind,
     /// To what.
     pub object: String,
@@ -62,13 +63,13 @@ impl Events {
         let _ = self.listeners.send(event);
     }
 
-    /// Those that are kept, oldest first.
+    /// The kept events, oldest first.
     #[must_use]
     pub fn recent(&self) -> Vec<Event> {
         self.lock().iter().cloned().collect()
     }
 
-    /// Those from now on.
+    /// The events from now on.
     #[must_use]
     pub fn listen(&self) -> broadcast::Receiver<Event> {
         self.listeners.subscribe()

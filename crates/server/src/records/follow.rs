@@ -1,8 +1,8 @@
-//! Jobs that follow what the engine does by itself: it knows how far that is, and goes on with it
-//! also when nobody asks.
+//! Jobs that follow background work of the engine. The engine knows the progress, and continues the
+//! work without a job, too.
 //!
-//! A job begins when somebody asked for the work, or when a look finds work that no job follows,
-//! because an earlier daemon began it. It ends when a look says so.
+//! A job begins when an administrator requests the work, or when a regular check finds work that no
+//! job follows, because an earlier daemon began it. The job ends when a check finds the work ended.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::course::{Course, forget_ended};
 
 /// A job of one kind of work.
 pub(super) trait Follow: Sized {
-    /// What the engine says of one piece of such work.
+    /// The engine's state of one piece of work.
     type Sight: 'static;
     /// All that a look sees.
     type Seen: ?Sized;
@@ -26,7 +26,7 @@ pub(super) trait Follow: Sized {
     /// Takes note of how far it is, or how it ended.
     fn look(&mut self, now: Moment, seen: &Self::Seen);
 
-    /// Work that goes on by itself.
+    /// The work that is under way.
     fn going_on(seen: &Self::Seen) -> impl Iterator<Item = &Self::Sight>;
 
     fn course(&self) -> &Course;
@@ -39,7 +39,7 @@ pub(super) trait Follow: Sized {
     }
 }
 
-/// Those of one kind, by their numbers.
+/// The jobs of one kind, by their numbers.
 pub(super) struct Followed<F>(BTreeMap<u64, F>);
 
 impl<F> Default for Followed<F> {
@@ -64,8 +64,8 @@ impl<F: Follow> Followed<F> {
         view
     }
 
-    /// Looks how far all are, and begins to follow what nobody follows. Returns those that ended
-    /// just now.
+    /// Updates the progress of all jobs, and begins jobs for work that no job follows. Returns
+    /// those that ended just now.
     pub(super) fn advance(&mut self, next: &mut u64, now: Moment, seen: &F::Seen) -> Vec<Job> {
         let mut ended = Vec::new();
         for (id, job) in self.0.iter_mut().filter(|(_, job)| job.is_running()) {

@@ -1,19 +1,19 @@
 //! The history of administrative changes: `log/history.jsonl` in the data directory, one JSON
 //! object a line.
 //!
-//! A line is appended and synced when its change is durable, so the history may lack the last
-//! change after a power cut, and never has one that was not made. A line also has the idempotency
-//! key of its request, if that had one, so that a repetition after a restart is recognised. When
-//! the file has twice as many lines as are kept, it is replaced whole by the newest half; on a full
-//! host that waits, and lines are appended still.
+//! A line is appended and synced when its change is durable, so after a power cut the history may
+//! lack the last change, but it never has a change that was not made. A line also has the
+//! idempotency key of its request, if there was one, so that a repetition after a restart is
+//! recognised. When the file has twice as many lines as are kept, it is replaced as a whole by the
+//! newest half. On a full host the replacement waits, and lines are still appended.
 //!
-//! Behind the last line, space of the host is set aside (`AHEAD`), so that changes on a full host
-//! are written too. When that is used up, they are kept in memory and written with the next change,
-//! or once a second (`History::settle`). A change whose line cannot be written is made all the
-//! same.
+//! Behind the last line, space of the host is set aside (`AHEAD`), so that lines can be written on
+//! a full host, too. When this space is used up, lines are kept in memory and written with the next
+//! change, or once a second (`History::settle`). A change is made even if its line cannot be
+//! written.
 //!
-//! A line that cannot be read (torn by a power cut, or edited) is left out, and the next append
-//! replaces the file, as soon as the host has space for another.
+//! A line that cannot be read (torn by a power cut, or edited) is skipped. The next append then
+//! replaces the file, as soon as the host has space for a second copy.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -33,7 +33,7 @@ use crate::datadir::{DataDirError, atomic, modes};
 const KEPT: usize = 4096;
 /// Longest detail: a request's devices may have long paths.
 const DETAIL_CHARS_MAX: usize = 400;
-/// Twice what is kept, in the longest lines there are.
+/// Twice the kept number of lines, if all have the maximum length.
 const BYTES_MAX: u64 = 16 << 20;
 /// Space that is set aside behind the last line: hundreds of changes.
 const AHEAD: u64 = 128 << 10;
@@ -60,7 +60,7 @@ pub struct Kept {
 pub struct Keyed {
     /// As the client sent it.
     pub key: String,
-    /// What it stands for: a hash of the request.
+    /// A hash of the request that the key stands for.
     pub request: String,
 }
 
@@ -206,7 +206,7 @@ impl History {
     }
 }
 
-/// Why lines were not appended.
+/// The reason why lines were not appended.
 struct Unwritten {
     /// Half of them are there.
     is_torn: bool,
@@ -383,7 +383,7 @@ mod tests {
         let path = place.path().join("log/history.jsonl");
         let aside = place.path().join("aside");
         fs::rename(&path, &aside).expect("moved");
-        // Nobody can write lines into a folder.
+        // Lines cannot be written into a folder.
         fs::create_dir(&path).expect("made");
         for number in 1..4 {
             let (_, refused) = history.append(Moment(1), "who", &deed(number), None);

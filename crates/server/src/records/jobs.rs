@@ -1,13 +1,13 @@
-//! Jobs: work that goes on after its request was answered, a part in each consistency point: giving
-//! back the space of what was deleted, splitting clones ([`super::splits`]), cloning LUNs
-//! ([`super::clones`]) and repairing aggregates ([`super::repairs`]). After a restart the engine
-//! goes on with all of it except repairs; the first look finds it.
+//! Jobs: work that continues after its request was answered, a part in each consistency point. Jobs
+//! free the space of deleted objects, split clones ([`super::splits`]), clone LUNs
+//! ([`super::clones`]) and repair aggregates ([`super::repairs`]). After a restart the engine
+//! continues all of them except repairs, and the first check finds them.
 //!
-//! The engine knows how much an aggregate has yet to give back, for all deletions together. They
-//! are served in the order they came, more or less, so a deletion is done when as much was given
-//! back since as there was to give back when it was made; and certainly when there is nothing more.
+//! The engine knows how much space an aggregate has yet to free, for all deletions together. It
+//! serves deletions roughly in their order. So a deletion is done when the aggregate has freed as
+//! much as it had to free at the time of the deletion, and certainly when nothing is left to free.
 //!
-//! Volumes are followed by their numbers, which stay when they get other names.
+//! Jobs know volumes by their numbers, which a rename does not change.
 //!
 //! running ──given back, or all copied──▶ done ├──split stopped, or its volume went──▶ failed; what
 //! was copied stays, and a start goes on with it └──the aggregate failed──▶ failed; the next start
@@ -25,14 +25,14 @@ use super::follow::Followed;
 use super::repairs::{Repairing, Sight as Repair};
 use super::splits::{Split, Splitting};
 
-/// What an aggregate has yet to give back.
+/// The space that an aggregate has yet to free.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     /// Its name.
     pub aggregate: String,
     /// Bytes.
     pub bytes: u64,
-    /// Why it gives back nothing any more.
+    /// The reason why it frees nothing any more.
     pub failure: Option<String>,
 }
 
@@ -55,7 +55,7 @@ struct Inner {
 
 #[derive(Clone, Copy, Default)]
 struct Progress {
-    /// Pending when it was looked at last.
+    /// The pending space at the last check.
     pending: u64,
     /// Given back since the daemon began.
     given_back: u64,
@@ -66,7 +66,7 @@ struct Reclaim {
     object: String,
     aggregate: String,
     total: u64,
-    /// What had been given back when it began.
+    /// The space that had been freed when the job began.
     from: u64,
     course: Course,
 }
@@ -186,8 +186,7 @@ impl Jobs {
         self.lock().splits.under_way(id).map(Split::volume)
     }
 
-    /// The aggregate was deleted, and so has given back everything; returns the jobs that ended by
-    /// that.
+    /// The aggregate was deleted, and so has freed everything; returns the jobs that ended with it.
     pub fn end_of(&self, now: Moment, aggregate: &str) -> Vec<Job> {
         let mut inner = self.lock();
         inner.progress.remove(aggregate);

@@ -1,4 +1,4 @@
-//! What was done and what happens, for people who look later: the history of changes, events, jobs.
+//! Records for people who look later: the history of changes, events, jobs.
 //!
 //! | | kept | lost when |
 //! | --- | --- | --- |
@@ -6,9 +6,9 @@
 //! | [`events`] | in memory, the newest thousand | the daemon ends |
 //! | [`jobs`] | in memory, those under way and the newest that ended | the daemon ends; the work itself goes on at the next start |
 //!
-//! There are jobs that clone LUNs ([`clones`]), repair aggregates ([`repairs`]) and split clones
-//! ([`splits`]); they have `follow` and `course` in common. All records are bounded, and none is on
-//! the way of a client's data.
+//! Jobs that clone LUNs ([`clones`]), repair aggregates ([`repairs`]) and split clones ([`splits`])
+//! share `follow` and `course`. All records are bounded, and no client operation waits for a
+//! record.
 
 pub mod clones;
 pub(crate) mod course;
@@ -49,7 +49,7 @@ pub struct Deed {
 }
 
 impl Records {
-    /// Those of a data directory. An unreadable history is begun anew, and the log says so.
+    /// The records of a data directory. An unreadable history is begun anew, and the log says so.
     #[must_use]
     pub fn open(data_dir: &Path) -> Records {
         Records {
@@ -64,7 +64,7 @@ impl Records {
         self.history.settle();
     }
 
-    /// Writes down a change. That it could not be written does not undo it.
+    /// Writes down a change. A failed write of the line does not undo the change.
     pub fn remember(&self, now: Moment, who: &str, deed: &Deed) {
         self.remember_keyed(now, who, deed, None);
     }

@@ -1,5 +1,5 @@
-//! Jobs that repair aggregates. The engine knows how far each is; a job is what somebody remembers
-//! of it.
+//! Jobs that repair aggregates. The engine knows the progress of each repair; the job shows it to
+//! administrators.
 //!
 //! running ──all was read, and nothing is left damaged──▶ done
 //!    ├──all was read, and something cannot be derived──▶ failed
@@ -14,21 +14,21 @@ use super::follow::Follow;
 
 const BLOCK: u64 = BLOCK_SIZE as u64;
 
-/// What the engine says of the last repair of an aggregate.
+/// The engine's state of the last repair of an aggregate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// The aggregate's number, whatever it is called.
     pub id: u32,
     /// How it is doing.
     pub repair: Repair,
-    /// Why the aggregate cannot be changed any more.
+    /// The reason why the aggregate cannot be changed any more.
     pub failure: Option<String>,
 }
 
 /// A repair that is followed.
 pub(super) struct Repairing {
     aggregate: u32,
-    /// As it was looked at last.
+    /// The state at the last check.
     repair: Repair,
     course: Course,
 }

@@ -13,16 +13,16 @@ pub struct Splitting {
     pub id: VolumeId,
     /// How it is doing.
     pub split: Seen,
-    /// Why its aggregate does nothing any more.
+    /// The reason why its aggregate does nothing any more.
     pub failure: Option<String>,
 }
 
 /// A split that is followed.
 pub(super) struct Split {
     volume: VolumeId,
-    /// As it was looked at last.
+    /// The state at the last check.
     split: Seen,
-    /// What had been copied when it began.
+    /// The amount that had been copied when the job began.
     from: u64,
     course: Course,
 }
@@ -43,7 +43,7 @@ impl Split {
             ))),
             (None, SplitState::Copying | SplitState::Waiting) => None,
         };
-        // Of one that is done nobody knows how much there was.
+        // The total of a finished job is unknown.
         match outcome {
             Some(Ok(())) => self.split.volume.clone_from(volume),
             _ => self.split = found.split.clone(),

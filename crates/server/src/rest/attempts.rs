@@ -1,12 +1,12 @@
 //! Requests that were refused because of their token: counted, logged, and slowed down by address.
 //!
-//! An address may be wrong `FREE` times. From then on each of its requests that carries a token
-//! waits before the token is looked at, longer after each failure, up to `DELAY_MAX`. Right
-//! tokens wait like wrong ones: otherwise a quick answer, or none, would say which it was. An
-//! address that fails no more for `FORGOTTEN_AFTER` is forgotten.
+//! An address may send `FREE` unknown tokens. From then on each of its requests with a token waits
+//! before the token is checked, longer after each failure, up to `DELAY_MAX`. Right tokens wait
+//! like wrong ones; otherwise the time of the answer would show whether a token is right. An
+//! address without a failure for `FORGOTTEN_AFTER` is forgotten.
 //!
-//! The table is bounded: when it is full, the address that failed longest ago makes room. Hosts
-//! have a whole network of IPv6 addresses, so such a network counts as one.
+//! The table is bounded: when it is full, the address whose last failure is oldest is dropped.
+//! Hosts have a whole network of IPv6 addresses, so such a network counts as one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

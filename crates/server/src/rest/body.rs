@@ -1,4 +1,4 @@
-//! The body of a request, whole and in time.
+//! Reads the body of a request, with limits for its size and its time.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Who asks. On the Unix socket the kernel says so, and whoever can open it may do everything; over
-//! TCP a token says so, and which role it has.
+//! The caller of a request. On the Unix socket the kernel names the user, and every user who can
+//! open the socket may do everything. Over TCP a token names the caller and the caller's role.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,8 +1,8 @@
-//! Accepting, and one task for each connection, which carries one request.
+//! Accepts connections, and runs one task for each; a connection carries one request.
 //!
-//! Each door has places of its own. When all are taken, a caller gets the place of a connection
-//! that has said nothing yet ([`super::silent`]); where all have spoken, it waits for one that
-//! ends.
+//! Each listening socket has its own limit of connections. When the limit is reached, a new caller
+//! takes the place of a silent connection ([`super::silent`]). If no connection is silent, the
+//! caller waits until one ends.
 
 use std::io;
 use std::net::{IpAddr, TcpListener as StdTcpListener};

@@ -1,12 +1,12 @@
-//! The desk between the one thread that must not block and changes that do.
+//! The desk: runs changes, which block, for the one thread that must not block.
 //!
-//! A change keeps its place at the desk until it has really ended, also when its client was told
-//! that it takes too long: what is under way stays bounded. Nothing is given up half-way. A change
-//! that was made is written down with who asked for it, by the thread that made it, so that also
-//! those are that nobody waited for.
+//! A change keeps its place at the desk until it has ended, also after its client was told that it
+//! takes too long, so the number of changes under way is bounded. No change is given up half-way.
+//! The thread that made a change records it in the history with its caller, so changes are recorded
+//! even if no client waits any more.
 //!
-//! Changes of one object go one at a time, so that what `If-Match` was compared with is what is
-//! changed.
+//! Changes of one object run one at a time, so an object cannot change between the comparison with
+//! `If-Match` and the change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Tags of entities: which version of an object's settings somebody has seen (RFC 9110, `ETag` and
+//! Tags of entities: which version of an object's settings a caller has seen (RFC 9110, `ETag` and
 //! `If-Match`).
 //!
-//! A tag stands for what administrators set, not for what changes by itself, such as the space in
-//! use: whoever decided on the settings decided well even if a client has written meanwhile.
+//! A tag covers the settings that administrators make, not values that change by themselves, such
+//! as the space in use. So a write of a client does not make a caller's view of the settings
+//! outdated.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use everglade_api::{Aggregate, Code, Lun, Policy, Problem, Snapshot, Volume};

@@ -1,6 +1,6 @@
-//! What is refused before any handler sees it: paths that cannot mean anything, parameters that
-//! would be ignored, and callers that may not. And the last word of every refused change: what
-//! became of it (decision 0030).
+//! The guard refuses requests before a handler sees them: invalid paths, parameters that would be
+//! ignored, and callers without permission. It also adds the outcome to the answer of every refused
+//! change (decision 0030).
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! `/v1/history` and `/v1/events`: what was changed and what happened; events also as a stream of
-//! server-sent events, for as long as the listener keeps up.
+//! `/v1/history` and `/v1/events`: changes and events. Events are also available as a stream of
+//! server-sent events, while the listener keeps up.
 //!
-//! A stream ends when the daemon stops, when the listener goes, and when it has read nothing for a
-//! while: then its connection is cut, because nothing else would free what waits to be sent.
+//! A stream ends when the daemon stops, when the listener disconnects, and when the listener has
+//! read nothing for a while. In the last case the connection is closed, because the data that waits
+//! to be sent would never be freed.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -9,14 +9,15 @@
 //!
 //! 1. A key belongs to one caller and one request: method, path, query and body. Another request
 //!    with it is refused.
-//! 2. The thread that makes a change settles its key, because the client may have gone or been told
-//!    to ask again. It has the key as a [`Ticket`]. When the last ticket of a key is dropped and
-//!    nothing was made, the key is forgotten.
-//! 3. The history has the keys of the changes it keeps, so they are known after a restart. The
-//!    change is durable before its line is: after a crash between the two, a repetition finds the
-//!    state that the first attempt left.
-//! 4. At most [`KEYS_MAX`] keys are known; the oldest that are settled go first. Those under way
-//!    are at most as many as the desk has places and the doors have connections.
+//! 2. The thread that makes a change settles its key, because the client may have disconnected or
+//!    been told to ask again. The thread has the key as a [`Ticket`]. When the last ticket of a key
+//!    is dropped and nothing was made, the key is forgotten.
+//! 3. The history has the keys of the changes that it keeps, so these keys are known after a
+//!    restart. A change is durable before its line in the history is. After a crash between the
+//!    two, a repetition finds the state that the first attempt left.
+//! 4. At most [`KEYS_MAX`] keys are known; the oldest settled keys are dropped first. The number of
+//!    keys under way is bounded by the places of the desk and the connections of the listening
+//!    sockets.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

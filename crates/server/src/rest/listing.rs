@@ -1,8 +1,8 @@
-//! What collections can be asked for: `?fields= &order_by= &max_records= &cursor=`, and filters by
+//! Query parameters of collections: `?fields= &order_by= &max_records= &cursor=`, and filters by
 //! field.
 //!
-//! Items are sorted and filtered as the JSON they become, so a new field of a type needs nothing
-//! here. The names that are known come from the description of the interface.
+//! Items are sorted and filtered in their JSON form, so a new field of a type needs no change here.
+//! The OpenAPI description has the names of the fields.
 
 use std::cmp::Ordering;
 

@@ -3,8 +3,8 @@
 //! `docs/reference/paths.md`).
 //!
 //! One thread of its own drives all connections; the data plane is reached through the
-//! [`Administrator`] alone. What changes something may wait for a consistency
-//! point, so it runs on a thread that may block, and never on this one.
+//! [`Administrator`] alone. A change may wait for a consistency point, so it runs on a thread that
+//! may block, and never on this thread.
 //!
 //! accepted → request read → who asks → done before? (`once`) → routed → looked up here, or done at
 //! a `desk` → answered → closed
@@ -13,11 +13,11 @@
 //! a request, time to send it, changes at a time, time to wait for a change, time a connection may
 //! live. A connection carries one request.
 //!
-//! The doors do not compete: each has places of its own (`connections`), and a caller who says
-//! nothing loses his to one who does (`silent`). Unknown tokens are counted, logged and slowed down
-//! (`attempts`).
+//! The listening sockets do not compete: each has its own limit of connections (`connections`), and
+//! a silent connection loses its place to a new caller (`silent`). Unknown tokens are counted,
+//! logged and slowed down (`attempts`).
 //!
-//! Who may connect to the socket is said by its mode, 0600; over TCP a token says who asks
+//! The mode of the Unix socket, 0600, limits who may connect; over TCP a token names the caller
 //! (`guard`, `tokens`).
 
 mod aggregates;

@@ -1,7 +1,7 @@
-//! A change that is repeated with the same `Idempotency-Key` is done once, whatever it changes.
+//! A change that is repeated with the same `Idempotency-Key` is made once.
 //!
-//! Requests that only look pass untouched. A change without a key is handled as it arrives. One
-//! with a key is read whole first, because its body is part of what the key stands for.
+//! Requests that only read pass through. A change without a key is handled as it arrives. A change
+//! with a key is read whole first, because the key stands for the request with its body.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `/v1/policies`, and which of them a volume has.
+//! `/v1/policies`, and the policy of a volume.
 
 use std::sync::Arc;
 

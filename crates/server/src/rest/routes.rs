@@ -1,5 +1,5 @@
-//! Every path, and who handles it. What can be asked for is also the table of
-//! [`everglade_api::openapi::ROUTES`], and a test holds the two together.
+//! Every path and its handler. The table [`everglade_api::openapi::ROUTES`] lists the same paths,
+//! and a test compares the two.
 
 use std::sync::Arc;
 

@@ -1,14 +1,15 @@
-//! Connections that have not yet said, or not yet proved, what they want. When a door has no place
-//! left, one of them loses its place to the next caller, so that those who say nothing keep nobody
-//! out.
+//! Silent connections: those that have not sent their request, or whose token was not accepted.
+//! When a listening socket has no connection left, a silent connection loses its place to the next
+//! caller, so that silent connections keep no caller out.
 //!
 //! ```text
 //! entered --spoke()--> keeps its place to its end
 //! entered --cut_one()--> cut: the connection is closed
 //! ```
 //!
-//! Who loses is the one that is silent longest, of the address with the most silent connections: a
-//! caller elsewhere keeps its place beside somebody who opens hundreds.
+//! The connection that has been silent for longest, of the address with the most silent
+//! connections, loses its place. So callers at other addresses keep their places beside an address
+//! that opens hundreds.
 
 use everglade_env::lock::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};

@@ -1,4 +1,4 @@
-//! Tokens: who may ask over TCP, and for what.
+//! Tokens: the callers that are allowed over TCP, and their roles.
 //!
 //! ```text
 //! # NAME      ROLE        TOKEN
@@ -6,9 +6,9 @@
 //! backup      operator    9fQ…
 //! ```
 //!
-//! The file is its owner's alone, or the start is refused. In memory there are only hashes,
-//! compared in constant time, so neither a core dump nor the time of an answer gives a token away.
-//! The file is read at the start.
+//! Only the owner may read the file; otherwise the daemon refuses to start. The memory has only
+//! hashes of tokens, and they are compared in constant time, so neither a core dump nor the time of
+//! an answer reveals a token. The file is read at the start.
 
 use std::fs::{self, File};
 use std::io::Read;

@@ -16,7 +16,7 @@ const END: &str = "# end of policies";
 #[serde(deny_unknown_fields)]
 pub(super) struct Book {
     version: u64,
-    /// Those that somebody made; `default` is not among them.
+    /// The policies that administrators created; `default` is not among them.
     #[serde(default, rename = "policy", skip_serializing_if = "Vec::is_empty")]
     made: Vec<Policy>,
     /// By name.
@@ -30,14 +30,14 @@ pub(super) struct Book {
 pub(super) struct Entry {
     /// Its policy.
     pub(super) policy: String,
-    /// What the volume is just being renamed to: if the daemon ends before that is written down,
-    /// the next one looks which of the names there is.
+    /// The new name while the volume is being renamed. If the daemon ends before the rename is
+    /// recorded, the next start checks which of the two names exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) becomes: Option<String>,
     /// The number of the aggregate that has the volume, once that is known.
     #[serde(skip)]
     pub(super) home: Option<u32>,
-    /// What was done for it.
+    /// The work that was done for it.
     #[serde(default, rename = "run", skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) runs: BTreeMap<Every, Run>,
 }
@@ -52,7 +52,8 @@ pub(super) struct Run {
     /// `taken`, the next one knows whose it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) taking: Option<Taking>,
-    /// What was taken, oldest first. Only a snapshot of this number *and* name is ever deleted.
+    /// The snapshots that were taken, oldest first. Only a snapshot of this number *and* name is
+    /// ever deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) taken: Vec<Known>,
 }
@@ -63,9 +64,10 @@ pub(super) struct Run {
 pub(super) struct Taking {
     /// Its name.
     pub(super) name: String,
-    /// Its number will be larger: what is older and has the name is somebody else's.
+    /// Its number will be larger than this one: an older snapshot with the same name is not the
+    /// policy's.
     pub(super) after: u64,
-    /// What it is taken for.
+    /// The schedule that it is taken for.
     pub(super) due: i64,
 }
 
@@ -76,7 +78,7 @@ pub(super) struct Taking {
 pub(super) struct Known {
     /// Its number in the volume.
     pub(super) id: u64,
-    /// The name it was given. Who renames it takes it out of the policy's hands.
+    /// The name it was given. A renamed snapshot does not belong to the policy any more.
     pub(super) name: String,
 }
 
@@ -145,7 +147,7 @@ impl Book {
         policies
     }
 
-    /// A volume has another name now. Nothing of what is known of that name is true any more.
+    /// A volume has another name now. All records of the new name are outdated.
     pub(super) fn rename(&mut self, volume: &str, to: &str) {
         self.volumes.remove(to);
         if let Some(entry) = self.volumes.remove(volume) {
@@ -202,8 +204,8 @@ impl Book {
         }
     }
 
-    /// Adds the part of an aggregate. What is known of its volumes already gives way. A policy of a
-    /// name that means something else here gets another one; what it is called now.
+    /// Adds the part of an aggregate. It replaces earlier records of its volumes. A policy gets
+    /// another name if a different policy has its name here; the new names are returned.
     pub(super) fn merge(&mut self, home: u32, aggregate: &str, part: Book) -> Vec<String> {
         let mut renamed = BTreeMap::new();
         for policy in part.made {
@@ -264,7 +266,7 @@ impl Book {
     /// Reads a text.
     ///
     /// # Errors
-    /// One line: what is wrong with it.
+    /// The mistake in it, in one line.
     pub(super) fn decode(text: &str) -> Result<Book, String> {
         if text.is_empty() {
             return Ok(Book::default());

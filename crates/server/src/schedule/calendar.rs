@@ -1,7 +1,8 @@
-//! When the snapshots of a policy are due, by the clocks of its time zone.
+//! The times when the snapshots of a policy are due, by the clock of its time zone.
 //!
-//! Hourly ones come every sixty minutes, whatever a clock does twice a year. A daily time that a
-//! clock skips is due when it would have been; one that comes twice is due the first time.
+//! Hourly snapshots are due every sixty minutes, also when daylight saving begins or ends. A daily
+//! time that the clock skips is due when it would have been; a daily time that the clock repeats is
+//! due the first time.
 
 use everglade_api::{Policy, TimeOfDay, Weekday};
 use jiff::civil::Date;
@@ -14,7 +15,7 @@ const DAY: i64 = 24 * HOUR;
 /// Days that are looked through: more than a week, because a zone may once have left out a day.
 const DAYS_MAX: usize = 9;
 
-/// What a run of a schedule is for.
+/// The period of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Every {
@@ -30,7 +31,7 @@ impl Every {
     /// All of them.
     pub(super) const ALL: [Every; 3] = [Every::Hourly, Every::Daily, Every::Weekly];
 
-    /// What names of snapshots begin with.
+    /// The beginning of its snapshots' names.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Every::Hourly => "hourly",
@@ -84,7 +85,7 @@ pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
 }
 
 impl Calendar {
-    /// That of a policy. A zone that this host does not know any more is taken for UTC.
+    /// The calendar of a policy. A zone that this host does not know any more is taken for UTC.
     pub(super) fn of(policy: &Policy) -> Calendar {
         Calendar {
             zone: zone(&policy.time_zone).unwrap_or(TimeZone::UTC),
@@ -287,7 +288,7 @@ mod tests {
                 "2026-10-26T01:30:00Z",
             ]
         );
-        // Hours go on as if nothing had happened.
+        // Hourly runs do not change.
         let mut now = second("2026-10-24T23:30:00Z");
         for _ in 0..5 {
             let next = berlin.next(Every::Hourly, now);

@@ -1,27 +1,27 @@
-//! The library: the book is one, its parts are in the aggregates, each with what its own volumes
-//! need (decision 0017). An aggregate that moves to another daemon takes its part along; one that
-//! comes adds its part to the book.
+//! The library: keeps the book of the schedule in parts, one in each aggregate, with the entries
+//! that the aggregate's volumes need (decision 0017). An aggregate that moves to another daemon
+//! takes its part along, and adds it to the book there.
 //!
 //! ```text
 //! aggregate online ─▶ its part read ─▶ merged into the book
 //! changes of the book ─▶ parts that differ written
 //! ```
 //!
-//! 1. A part is written when it differs from what is there, and only where what is there was read
+//! 1. A part is written when it differs from the stored part, and only if the stored part was read
 //!    before.
 //! 2. A policy that no volume has is in the part of the first aggregate whose part is understood.
-//! 3. An aggregate that is not online keeps the part that it has. What would have been written is
-//!    written once it is online again in this daemon; after a restart it is found out again, as
-//!    after any crash.
-//! 4. The file of the data directory that once was the book is read at the start and put aside once
-//!    everything in it is in a part. Until then it has what is in no part yet, and no more: what
-//!    was in one and was removed there must not come back from it. What a part says of a volume
-//!    wins over it.
-//! 5. A part that is not understood, of a newer daemon perhaps, stays until somebody asks for a
-//!    change of what would be in it, and then the data directory keeps its text. What the daemon
-//!    does by itself replaces nothing.
-//! 6. A part that is there but could not be read, because a device did not answer, is replaced by
-//!    nobody: what would be in it is refused until a restart has read it.
+//! 3. An aggregate that is not online keeps the part that it has. Changes of its part are written
+//!    when the aggregate is online again in this daemon. After a restart the daemon finds such
+//!    differences again, as after any crash.
+//! 4. An old file in the data directory that has the book is read at the start, and renamed when
+//!    all of its entries are in parts. Until then it has only the entries that are in no part: an
+//!    entry that was removed from a part must not return from the file. If a part and the file
+//!    disagree about a volume, the part counts.
+//! 5. A part that is not understood, perhaps of a newer daemon, stays until an administrator
+//!    requests a change of it. Then its text is kept in the data directory. The daemon itself never
+//!    replaces such a part.
+//! 6. A part that could not be read because a device did not answer is never replaced: changes of
+//!    it are refused until a restart has read it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,31 +39,31 @@ pub const NAME: &str = "policies.toml";
 /// It had room for hundreds of volumes with a thousand snapshots each.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Where parts are kept.
+/// The store of the parts.
 pub(crate) trait Shelf: Send {
     /// Numbers of the aggregates that can be asked now, the oldest first.
     fn online(&self) -> Vec<u32>;
 
-    /// What an aggregate is called.
+    /// The name of an aggregate.
     fn name(&self, aggregate: u32) -> String;
 
     /// The part of one of them; empty if there is none.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// The reason why it cannot be read.
     fn read(&self, aggregate: u32) -> Result<String, Unreadable>;
 
     /// Replaces it, durably.
     ///
     /// # Errors
-    /// The old one stands, except where it says that nobody knows.
+    /// The old part stays, unless the error says that the outcome is unknown.
     fn write(&self, aggregate: u32, text: &str) -> Result<(), Unwritten>;
 
     /// The aggregate that has a volume.
     fn home(&self, volume: &str) -> Option<u32>;
 }
 
-/// Why the book was not written.
+/// The reasons why the book was not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unwritten {
     /// One line.
@@ -91,22 +91,22 @@ impl fmt::Display for Unwritten {
 pub(super) struct Library {
     shelf: Box<dyn Shelf>,
     data_dir: PathBuf,
-    /// What is there, of those that were read.
+    /// The stored texts of the parts that were read.
     written: BTreeMap<u32, String>,
-    /// Those of them that were not understood.
+    /// The parts among them that were not understood.
     foreign: BTreeSet<u32>,
-    /// Those of these that were not read, because a device did not answer.
+    /// The parts that were not read, because a device did not answer.
     unanswered: BTreeSet<u32>,
-    /// Those that have their part of the book by now.
+    /// The aggregates that have their part of the book.
     settled: BTreeSet<u32>,
     /// The file that once was the book, while it is needed.
     former: Option<Former>,
 }
 
-/// Who wants a change written.
+/// The origin of a change that is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// Somebody asked for it.
+    /// An administrator requested it.
     ByPeople,
     /// The daemon found something out.
     ByNobody,
@@ -144,14 +144,14 @@ impl Library {
         (library, book, lost)
     }
 
-    /// True if nothing can have come since it was looked at last.
+    /// True if no aggregate can have come online since the last check.
     pub(super) fn is_up_to_date(&self) -> bool {
         let online = self.shelf.online();
         self.former.is_none() && online.iter().all(|it| self.written.contains_key(it))
     }
 
-    /// Adds the parts of aggregates that came online. What people should know of each: its name,
-    /// and one line.
+    /// Adds the parts of aggregates that came online. Returns a notice for people about each: its
+    /// name, and one line.
     pub(super) fn look(&mut self, book: &mut Book) -> Vec<(String, String)> {
         let mut told = Vec::new();
         for aggregate in self.shelf.online() {
@@ -203,7 +203,8 @@ impl Library {
         }
         for (volume, entry) in &mut book.volumes {
             let home = entry.home.or_else(|| self.shelf.home(volume));
-            // What the former book says of a volume stays there while the part is not understood.
+            // The entries of a volume in the former book stay there while the part is not
+            // understood.
             entry.home = home.filter(|home| !self.foreign.contains(home));
         }
         told
@@ -224,7 +225,7 @@ impl Library {
         self.shelf.online().contains(&aggregate)
     }
 
-    /// Why the policy of a volume cannot be changed until a restart, if it cannot.
+    /// The reason why the policy of a volume cannot be changed until a restart, if there is one.
     pub(super) fn refusal(&self, volume: &str) -> Option<String> {
         self.refusal_in(self.shelf.home(volume)?)
     }
@@ -260,7 +261,7 @@ impl Library {
         these.iter().any(|it| self.shelf.name(*it) == name)
     }
 
-    /// Where the text of a part is kept that was not understood and is replaced.
+    /// The file that keeps the text of a part that was not understood and is replaced.
     fn aside(&self, aggregate: u32) -> PathBuf {
         let name = self.shelf.name(aggregate);
         let path = |ending: String| self.data_dir.join(format!("policies-{name}{ending}"));
@@ -270,13 +271,13 @@ impl Library {
         free.expect("there are more numbers than files")
     }
 
-    /// True if what is known of a volume can be written now.
+    /// True if the entry of a volume can be written now.
     pub(super) fn can_write(&self, volume: &str) -> bool {
         let home = self.shelf.home(volume);
         home.is_some_and(|home| self.is_online(home))
     }
 
-    /// An aggregate is gone for good; the volumes that it had.
+    /// An aggregate was deleted, with these volumes.
     pub(super) fn leave(&mut self, aggregate: u32, book: &mut Book) -> Vec<String> {
         self.written.remove(&aggregate);
         self.settled.remove(&aggregate);
@@ -290,12 +291,12 @@ impl Library {
         gone
     }
 
-    /// Where a volume is.
+    /// The aggregate of a volume.
     pub(super) fn home(&self, volume: &str) -> Option<u32> {
         self.shelf.home(volume)
     }
 
-    /// Writes every part that differs from what is there.
+    /// Writes every part that differs from the stored one.
     ///
     /// # Errors
     /// Whether some parts may have been written is part of it.
@@ -366,8 +367,8 @@ impl Library {
         Ok(())
     }
 
-    /// The file of the data directory says only what is in no part yet, and goes when that is
-    /// nothing.
+    /// The file in the data directory keeps only entries that are in no part yet, and is renamed
+    /// when there are none.
     ///
     /// # Errors
     /// One line: it says more, still.

@@ -1,5 +1,4 @@
-//! The schedule: snapshots that volumes get by themselves, and the deletion of those that are old
-//! (issue 6, item 5).
+//! The schedule: takes snapshots of volumes automatically, and deletes old ones.
 //!
 //! ```text
 //! due ─▶ recorded ─▶ taken ─▶ recorded ─▶ too many? ─▶ the oldest deleted, unless held or in use
@@ -7,22 +6,23 @@
 //!  └─ refused ─▶ reported, tried again a minute later
 //! ```
 //!
-//! 1. A schedule of a volume (hourly, daily, weekly) remembers the last due time that it has seen
-//!    to. It is due when there is a later one, so that a daemon that was away takes one snapshot
-//!    and not one for each run it missed.
-//! 2. Snapshots are named by the clocks of the policy's zone, and by when they were really taken if
-//!    that was late: a name never says that an image is older than it is.
-//! 3. A clock that is put back by less than a period changes nothing: what was seen to is not done
-//!    again. If it is put back by more, the schedule goes on from where the clock is. One that is
-//!    put forward is the same as having been away.
-//! 4. Deleted is only what the book says this policy took, by number and name. Count matters, not
-//!    age, so no clock makes it delete more. The newest `keep` always stay; of the older ones those
-//!    that are held or open in a client stay too, which `status` and an event say, and go when they
-//!    are let go.
-//! 5. The book is written before a snapshot is taken and after. A crash between leaves a name in
-//!    it, and what has that name belongs to the policy.
-//! 6. What the book says of a volume is written before the volume is made, and removed after it was
-//!    deleted. A crash between leaves a volume in it that is not there; the next round drops it.
+//! 1. A schedule of a volume (hourly, daily, weekly) remembers the last due time that it has
+//!    handled. It is due when there is a later due time, so a daemon that was down takes one
+//!    snapshot, and not one for each missed time.
+//! 2. Snapshots are named by the clock of the policy's time zone. A snapshot that was taken late is
+//!    named by the time when it was taken, so a name never claims that an image is older than it
+//!    is.
+//! 3. If the clock is set back by less than a period, nothing changes: handled times are not
+//!    handled again. If it is set back further, the schedule continues from the new time. A clock
+//!    that is set forward has the effect of downtime.
+//! 4. A policy deletes only snapshots that the book lists as taken for it, by number and name. It
+//!    deletes by count, not by age, so a wrong clock never makes it delete more. The newest `keep`
+//!    snapshots always stay. Older snapshots that are held or open in a client stay, too; `status`
+//!    and an event report them, and they are deleted when they are released.
+//! 5. The book is written before a snapshot is taken and after. A crash between the two leaves a
+//!    name in the book, and the snapshot with this name belongs to the policy.
+//! 6. The entry of a volume is written before the volume is created, and removed after the volume
+//!    is deleted. A crash in between leaves an entry without a volume; the next round drops it.
 
 mod book;
 mod calendar;
@@ -46,13 +46,13 @@ use book::{Book, Entry, Run};
 use calendar::{Calendar, Every};
 use library::{Asked, Library};
 
-/// Policies that somebody may make.
+/// The largest number of policies that administrators may create.
 const POLICIES_MAX: usize = 256;
 
 /// See the module's documentation.
 pub struct Schedule {
     inner: Mutex<Inner>,
-    /// Rounds and those who rename volumes go one at a time.
+    /// Rounds and renames of volumes run one at a time.
     turn: Mutex<()>,
 }
 
@@ -61,13 +61,13 @@ struct Inner {
     library: Library,
     /// Volumes that are being made.
     making: BTreeSet<String>,
-    /// Why the last run of a schedule took nothing, and when to try again.
+    /// The reason why the last run of a schedule took nothing, and the time of the next attempt.
     failures: BTreeMap<(String, Every), Failure>,
     /// Snapshots that are beyond what their policy keeps, and why they stay.
     overdue: BTreeMap<String, BTreeSet<(String, String)>>,
-    /// What should be known of how parts of the book were read, by aggregate.
+    /// Notices about parts of the book that could not be read as usual, by aggregate.
     told: BTreeMap<String, String>,
-    /// Why the book could not be written last, so that it is said once.
+    /// The last reason why the book could not be written, so that it is logged once.
     refusal: Option<String>,
 }
 
@@ -77,8 +77,8 @@ struct Failure {
 }
 
 impl Schedule {
-    /// That of the aggregates, with what the data directory has from when it was there. What cannot
-    /// be read is done without: data is served.
+    /// The book of the aggregates, with the entries that an older data directory has. If something
+    /// cannot be read, the daemon serves without it.
     pub(crate) fn open(shelf: Box<dyn Shelf>, data_dir: &Path) -> Schedule {
         let (library, book, lost) = Library::open(shelf, data_dir);
         if let Some(text) = &lost {
@@ -225,8 +225,8 @@ impl Schedule {
         inner.begin(now, volume, policy, home)
     }
 
-    /// Makes a volume in an aggregate with `change`, with a policy, or `none`. That is written down
-    /// before, because a crash may come between the two: a volume is never there without its
+    /// Makes a volume in an aggregate with `change`, with a policy, or `none`. The policy is
+    /// recorded first, because a crash may come between the two: a volume never exists without its
     /// policy. Only where the book of a newer version would be replaced it comes after, so that a
     /// refusal replaces nothing.
     ///
@@ -296,7 +296,8 @@ impl Schedule {
         }
     }
 
-    /// An aggregate was deleted, with its volumes. Policies that nobody has go to the next one.
+    /// An aggregate was deleted, with its volumes. Policies without volumes move to the next
+    /// aggregate.
     pub fn leave(&self, aggregate: u32) {
         let mut inner = self.lock();
         let Inner { library, book, .. } = &mut *inner;
@@ -311,9 +312,9 @@ impl Schedule {
         }
     }
 
-    /// Renames a volume with `change`; its policy goes with it. What is to be is written down
-    /// before, because a crash may come between the change and what is written down after it. No
-    /// round sees one without the other.
+    /// Renames a volume with `change`; its policy goes with it. The intention is recorded first,
+    /// because a crash may come between the change and the record after it. No round sees one
+    /// without the other.
     ///
     /// # Errors
     /// Nothing was changed.
@@ -356,7 +357,7 @@ impl Schedule {
         self.lock().policy_of(volume).to_owned()
     }
 
-    /// What a volume's policy did and will do. `present` are the snapshots that are there.
+    /// The past and future work of a volume's policy. `present` are the snapshots that are there.
     #[must_use]
     pub(crate) fn view(&self, now: Moment, volume: &str, present: &[Seen]) -> VolumePolicy {
         let inner = self.lock();
@@ -384,7 +385,7 @@ impl Schedule {
         }
     }
 
-    /// What an operator should know.
+    /// Notices for operators.
     #[must_use]
     pub fn conditions(&self) -> Vec<Condition> {
         let inner = self.lock();
@@ -480,7 +481,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What is known of a name is about to be replaced or removed.
+    /// Called before the records of a name are replaced or removed.
     fn make_room(&mut self, volume: &str) -> Result<(), Problem> {
         // A volume of this name comes or goes, and the one that had it has got another since.
         let entry = self.book.volumes.get(volume);
@@ -492,7 +493,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What is known of a volume makes place for a policy, or `none`.
+    /// Replaces the records of a volume by a policy, or by `none`.
     fn begin(
         &mut self,
         now: Moment,
@@ -537,7 +538,7 @@ impl Inner {
     }
 }
 
-/// Why a volume cannot be made, and what would do without it.
+/// The reason why a volume cannot be made, and a remedy.
 fn without_policy(problem: Problem) -> Problem {
     let detail = format!(
         "{}; or make the volume with the policy {NO_POLICY}",
@@ -549,8 +550,8 @@ fn without_policy(problem: Problem) -> Problem {
     }
 }
 
-/// What was to be written down before a change was not, so that the change was not begun: that is
-/// known, whatever became of the book.
+/// The intention was not recorded, so the change was not begun. This outcome is known, even if the
+/// state of the book is not.
 fn not_begun(problem: Problem) -> Problem {
     let code = match problem.code {
         Code::OutcomeUnknown => Code::Unavailable,

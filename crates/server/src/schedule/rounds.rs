@@ -1,4 +1,5 @@
-//! One round of the schedule: what is due is taken, what is too much is deleted.
+//! One round of the schedule: it takes the snapshots that are due, and deletes those beyond the
+//! policy's number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +22,7 @@ pub(crate) struct Seen {
     pub(crate) id: u64,
     /// Its name.
     pub(crate) name: String,
-    /// Why it cannot be deleted now.
+    /// The reason why it cannot be deleted now.
     pub(crate) obstacle: Option<String>,
 }
 
@@ -31,8 +32,8 @@ impl Seen {
     }
 }
 
-/// What the schedule needs of the volumes. Pairs are of volume and snapshot; each succeeds or fails
-/// by itself.
+/// The volumes, as the schedule needs them. A pair is a volume and a snapshot; each pair succeeds
+/// or fails alone.
 pub(crate) trait Volumes {
     /// The snapshots of a volume, in order of creation; `None` if the volume cannot be asked now.
     fn snapshots(&self, volume: &str) -> Option<Vec<Seen>>;
@@ -44,7 +45,7 @@ pub(crate) trait Volumes {
     fn delete(&self, doomed: &[(String, String)]) -> Vec<Result<(), String>>;
 }
 
-/// What a round did.
+/// One result of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// A snapshot was taken.
@@ -71,7 +72,7 @@ pub(crate) enum Outcome {
     ClockBack {
         /// Of which volume.
         volume: String,
-        /// What the schedule takes.
+        /// The period of the schedule.
         every: Every,
     },
 }
@@ -86,7 +87,7 @@ struct Due {
 }
 
 impl Schedule {
-    /// Does what is to be done at this time of the host's clock.
+    /// Runs one round at this time of the host's clock.
     pub(crate) fn round(&self, now: Moment, volumes: &dyn Volumes) -> Vec<Outcome> {
         let _turn = self.turn.lock();
         let now = seconds(now);
@@ -171,7 +172,7 @@ impl Schedule {
         inner.settle(book);
     }
 
-    /// Finds what is due, and writes down the names before anything is taken.
+    /// Finds the snapshots that are due, and records their names before any is taken.
     fn write_down_due(
         &self,
         now: i64,
@@ -243,8 +244,8 @@ impl Schedule {
         let mut book = inner.book.clone();
         for (due, result) in taken {
             let key = (due.volume.clone(), due.every);
-            // Somebody may have given the volume another policy meanwhile; what was taken is
-            // nobody's then.
+            // The volume may have got another policy meanwhile; then the snapshot belongs to no
+            // policy.
             let run = find(&mut book, &due);
             match result {
                 Ok(id) => {
@@ -275,7 +276,7 @@ impl Schedule {
         inner.settle(book);
     }
 
-    /// Deletes what is beyond what policies keep, unless something is in the way.
+    /// Deletes the snapshots that policies do not keep, except those that are held or open.
     fn thin_out(&self, volumes: &dyn Volumes, outcomes: &mut Vec<Outcome>) {
         let mut overdue: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();
         let mut doomed = Vec::new();

@@ -1,5 +1,5 @@
-//! Who is at the other end of a session, and what that decides: whether the connection must be
-//! encrypted first, and which exports there are for it.
+//! The client of a session, and what depends on it: whether the connection must be encrypted first,
+//! and which exports the client may use.
 
 use core::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -20,19 +20,19 @@ pub enum TlsMode {
 
 /// Decides which exports a caller may see. Names of others do not exist for it.
 pub trait AllowList: Send + Sync {
-    /// Whether somebody at `address`, `None` is a local socket, whose certificate has these
-    /// `names`, may use `export`.
+    /// Whether a client may use `export`: its `address` (`None` for a local socket) and the `names`
+    /// in its certificate decide.
     fn allows(&self, export: &str, address: Option<IpAddr>, names: &[String]) -> bool;
 }
 
 /// The other end.
 #[derive(Clone, Default)]
 pub struct Caller {
-    /// Where it is; `None` for a local socket.
+    /// Its address; `None` for a local socket.
     pub address: Option<IpAddr>,
     /// Names in the certificate it showed; set before anything comes from it that was encrypted.
     pub names: Arc<OnceLock<Vec<String>>>,
-    /// What it may or must do about encryption.
+    /// Whether it may or must encrypt.
     pub tls: TlsMode,
     /// Nothing: it may see everything.
     pub allow_list: Option<Arc<dyn AllowList>>,

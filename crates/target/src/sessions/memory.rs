@@ -1,9 +1,9 @@
-//! Network memory: one budget for everything that the sessions of a table hold for their peers.
+//! Network memory: one budget for all memory that the sessions of a table hold for their clients.
 //!
-//! What is charged: the pages of payloads that arrive, of reads that are carried out and of replies
-//! that wait for their peer, and [`REQUEST_BYTES`] for each request until its reply was sent. What
-//! is not charged, but bounded by [`Memory::staging_bytes`]: the buffer of each session for bytes
-//! that have no better place yet. Both together stay below the budget of the table.
+//! Charged are the pages of payloads that arrive, of reads under way and of replies that the client
+//! has not taken yet, and [`REQUEST_BYTES`] for each request until its reply is sent. The staging
+//! buffers of the sessions are not charged, but bounded by [`Memory::staging_bytes`]. Both together
+//! stay below the budget of the table.
 //!
 //! ```text
 //! take(): it fits, nobody waits --------------------> charged --give()--> free
@@ -11,16 +11,17 @@
 //!         the session waits in its class's queue --turn--+   (`Sessions::serve_queues`)
 //! ```
 //!
-//! 1. Nobody overtakes: while a session waits, only the one whose turn it is takes memory of that
+//! 1. No session overtakes another: while sessions wait, only the first of them takes memory of its
 //!    class.
-//! 2. Each class has a part of the budget that the others leave to it: small requests (at most
-//!    [`SMALL_BYTES`]) may use the part of larger ones while none of those waits; data that is read
-//!    again for a reply that has begun has a part of its own, or replies behind it could hold what
-//!    it needs. So no class keeps another waiting.
-//! 3. A waiting session holds no memory that only its own progress would free, and what a blocked
-//!    peer holds of a long request is freed as soon as somebody waits (`Session::yield_memory`). A
-//!    request of one operation cannot be freed in part; its session is ended if its peer does not
-//!    move for ten seconds while somebody waits (`Sessions::sweep`). So every queue moves.
+//! 2. Each class has its own part of the budget. Small requests (at most [`SMALL_BYTES`]) may use
+//!    the part of larger ones while none of those waits. Data that is read again for a reply that
+//!    has begun has its own part, because replies behind it could hold the memory that it needs. So
+//!    no class keeps another waiting.
+//! 3. A waiting session holds no memory that only its own progress would free. The memory of a long
+//!    request whose client is blocked is freed as soon as a session waits
+//!    (`Session::yield_memory`). A request of one operation cannot be freed in part: its session is
+//!    ended if its client does not move for ten seconds while a session waits (`Sessions::sweep`).
+//!    So every queue moves.
 //!
 //! One table is served by one thread, which alone writes the counters; other threads read them for
 //! metrics. So they are moved by plain loads and stores, as in `super::metrics`.
@@ -38,9 +39,10 @@ const SMALL_BYTES: u64 = 64 << 10;
 /// The most that one request takes at once: the extents of a block status for 17 contexts. The
 /// pages of one operation are fewer.
 pub const LARGEST_BYTES: u64 = 3 << 19;
-/// The least budget of a table: what is for long requests suffices for one of them.
+/// The least budget of a table: the part for long requests suffices for one of them.
 const TOTAL_BYTES_MIN: u64 = 3 << 20;
-/// What is cut off a long request while others wait for memory, and what is read again at once.
+/// The length of the pieces of a long request while other sessions wait for memory, and of data
+/// that is read again at once.
 pub const SHORT_PIECE_BYTES: u32 = 256 << 10;
 /// The part of the budget that buffers of sessions may take: one of so many.
 const BUFFERS_PART: u64 = 8;
@@ -56,7 +58,7 @@ const _: () =
     assert!(SHORT_PIECE_BYTES as u64 + BLOCK_SIZE as u64 <= Parts::of(TOTAL_BYTES_MIN).again);
 const _: () = assert!(OP_BYTES_MAX as u64 + 2 * BLOCK_SIZE as u64 <= LARGEST_BYTES);
 
-/// Who shares with whom.
+/// The classes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Requests that move at most [`SMALL_BYTES`].
@@ -67,7 +69,7 @@ pub enum Class {
     Again,
 }
 
-/// What each class may use, see invariant 2.
+/// The memory that each class may use, see invariant 2.
 #[derive(Debug)]
 struct Parts {
     small: u64,
@@ -157,7 +159,7 @@ pub struct Memory {
 }
 
 impl Class {
-    /// Of a request that moves so many bytes.
+    /// The class of a request that moves so many bytes.
     #[must_use]
     pub fn of(bytes: u64) -> Class {
         if bytes <= SMALL_BYTES {
@@ -222,7 +224,7 @@ impl Memory {
         true
     }
 
-    /// Whether so much could be taken by the next whose turn it is.
+    /// Whether the next session in the queue could take so much.
     #[must_use]
     #[inline]
     pub fn fits(&self, bytes: u64, class: Class) -> bool {
@@ -240,7 +242,7 @@ impl Memory {
         }
     }
 
-    /// Gives back what was taken.
+    /// Releases memory that was taken.
     ///
     /// # Panics
     /// If that is more than was taken.
@@ -332,13 +334,13 @@ impl Memory {
         set(&self.stalled, get(&self.stalled) + 1);
     }
 
-    /// What may be used at most, payloads and buffers together.
+    /// The limit for payloads and buffers together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// What is taken now, without the buffers of sessions.
+    /// The memory in use, without the buffers of sessions.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used.iter().map(get).sum()

@@ -1,7 +1,7 @@
 //! Moves bytes between a session and a non-blocking stream.
 //!
-//! Everything readable is drained before anything is answered, and everything ready is sent with
-//! one gathered write: on loopback this is worth a factor of three to four (measured with 4 KiB).
+//! It reads everything that has arrived before it answers, and sends everything that is ready with
+//! one gathered write. On the loopback this makes requests of 4 KiB three to four times as fast.
 
 use std::array;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -15,14 +15,14 @@ const RECEIVE_PIECES: usize = 65;
 const TRANSMIT_PIECES: usize = 128;
 /// Bytes received from one session before the others get their turn: about 100 µs of copying.
 const RECEIVE_BYTES_MAX: usize = 256 << 10;
-/// Bytes sent to one session before the others get their turn. A client that asks for much and
-/// takes it as fast as it comes would otherwise be served without end: what is sent makes room for
-/// its next requests. Counted in bytes and not in requests, so that who asks for much at a time has
-/// no longer turns than who asks for little; a turn is about 100 µs of copying, against which the
-/// calls to begin the next are nothing.
+/// Bytes sent to one session before the others get their turn. Without this limit, a client that
+/// takes large replies as fast as they come would be served without end, because each sent reply
+/// makes room for its next requests. The limit counts bytes, not requests, so that clients with
+/// large requests have no longer turns than clients with small ones. A turn is about 100 µs of
+/// copying; the calls that begin the next turn are cheap beside it.
 const TRANSMIT_BYTES_MAX: usize = 128 << 10;
 
-/// Why receiving from a stream stopped.
+/// The reasons why receiving from a stream stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// The stream has no more bytes now.
@@ -33,7 +33,7 @@ pub enum Received {
     Stopped,
 }
 
-/// Why sending to a stream stopped.
+/// The reasons why sending to a stream stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// There is nothing more to send now.
@@ -85,7 +85,7 @@ pub fn receive<S: Session>(
     }
 }
 
-/// Sends what the session has, as far as `stream` takes it and it is its turn. A broken stream
+/// Sends the session's data, as far as `stream` takes it and the turn allows. A broken stream
 /// abandons the session.
 pub fn transmit<S: Session>(
     session: &mut S,

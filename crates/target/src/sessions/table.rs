@@ -9,12 +9,12 @@
 //! 3. [`Sessions::transmit`] for every id from [`Sessions::next_ready`] and every writable socket
 //!    (for which [`Sessions::writable`] comes first). Sending frees room, which may start more
 //!    operations, and a session that has more to send than its turn allows is ready again: back to
-//!    2 a few times, then look at the sockets before going on;
-//! 4. [`Sessions::interest`] of the sessions touched: what to wait for. A session that is closed is
-//!    to be [detached](Sessions::detach) and its socket dropped. One that asks on which reactor it
-//!    is to [be](Interest::place) waits for nothing else: it stays with [`Sessions::place_here`],
-//!    and has other interests then, or goes to another table: [`Sessions::release`] here,
-//!    [`Sessions::adopt`] there;
+//!    2 a few times, then look at the sockets before more is sent;
+//! 4. [`Sessions::interest`] of the sessions touched: what to wait for. A closed session must be
+//!    [detached](Sessions::detach), and its socket dropped. A session that asks [on which
+//!    reactor](Interest::place) it should run waits for nothing else. [`Sessions::place_here`]
+//!    keeps it here, and it has other interests then; [`Sessions::release`] here and
+//!    [`Sessions::adopt`] there move it to another table;
 //! 5. about once a second, [`Sessions::sweep`].
 
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ const PATIENCE: Nanos = 10_000_000_000;
 /// A session from which nothing came for so long needs no buffer.
 const QUIET: Nanos = 1_000_000_000;
 
-/// What the owner of a session's socket should wait for.
+/// The events that the owner of a session's socket should wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
     /// Readable: then [`Sessions::receive`].
@@ -64,7 +64,7 @@ pub struct Sessions<S: Session> {
     owner: Owner,
     common: Common<S>,
     seats: Seats<Seat<S>>,
-    /// Those that wait for memory, by class.
+    /// The sessions that wait for memory, by class.
     waiting: [VecDeque<SessionId>; CLASSES],
     /// Reused between polls.
     completions: Vec<Completion>,
@@ -78,7 +78,7 @@ struct Seat<S> {
     drains: bool,
     /// When something came from the peer last.
     heard: Nanos,
-    /// The peer has taken nothing since then, of what there is for it.
+    /// Since this time, data was ready and the client has taken none of it.
     blocked_since: Option<Nanos>,
     /// The last receive emptied the socket.
     is_drained: bool,
@@ -135,7 +135,7 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// What the sessions have done.
+    /// The counters of the sessions.
     #[must_use]
     pub fn metrics(&self) -> &Arc<S::Metrics> {
         &self.common.metrics
@@ -147,7 +147,7 @@ impl<S: Session> Sessions<S> {
         self.common.metrics.sessions().tick(now);
     }
 
-    /// What the sessions hold for their peers.
+    /// The memory that the sessions hold for their clients.
     #[must_use]
     pub fn memory(&self) -> &Arc<Memory> {
         &self.common.memory
@@ -165,7 +165,7 @@ impl<S: Session> Sessions<S> {
         self.len() == 0
     }
 
-    /// A new connection of nobody in particular; see [`Sessions::attach_caller`].
+    /// A new connection of an unknown client; see [`Sessions::attach_caller`].
     pub fn attach(&mut self, now: Nanos) -> Option<SessionId> {
         self.attach_caller(now, Caller::default())
     }
@@ -179,7 +179,7 @@ impl<S: Session> Sessions<S> {
         Some(id)
     }
 
-    /// A session that asked for its place stays here.
+    /// A session that asked on which reactor to run stays here.
     ///
     /// # Panics
     /// If it did not ask.
@@ -188,7 +188,7 @@ impl<S: Session> Sessions<S> {
         self.seats.mark_ready(id);
     }
 
-    /// A session that asked for its place goes elsewhere; its id is no longer used.
+    /// A session that asked on which reactor to run leaves this table; its id is no longer used.
     ///
     /// # Panics
     /// If it did not ask.
@@ -214,7 +214,7 @@ impl<S: Session> Sessions<S> {
         session.moved(id.token_base(self.owner), &self.common);
         self.common.metrics.sessions().came();
         self.seat_session(id, session, now);
-        // The handshake's time goes on.
+        // The time limit of the handshake is not restarted.
         self.seats.get_mut(id).since = since;
         self.place_here(id, target);
         Some(id)
@@ -268,7 +268,7 @@ impl<S: Session> Sessions<S> {
         &self.seats.get(id).session
     }
 
-    /// What to wait for.
+    /// The events to wait for.
     #[must_use]
     pub fn interest(&self, id: SessionId) -> Interest {
         let session = self.session(id);
@@ -281,7 +281,7 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// Receives what `stream` has, and starts the operations asked for.
+    /// Receives the bytes of `stream`, and starts the operations that they request.
     pub fn receive(
         &mut self,
         id: SessionId,
@@ -304,8 +304,8 @@ impl<S: Session> Sessions<S> {
         received
     }
 
-    /// Sends what is to be sent, as far as `stream` takes it and it is this session's turn. If
-    /// there is more, the session is ready again, behind the others.
+    /// Sends the session's data, as far as `stream` takes it and the turn allows. If there is more,
+    /// the session is ready again, behind the others.
     pub fn transmit(&mut self, id: SessionId, stream: &mut impl Write, target: &mut dyn Target) {
         let now = self.common.metrics.sessions().now();
         let seat = self.seats.get_mut(id);
@@ -354,7 +354,7 @@ impl<S: Session> Sessions<S> {
     }
 
     /// Takes all completions from `target` and returns how many there were. For a target that
-    /// serves nobody else; otherwise see [`Sessions::complete`].
+    /// serves only these sessions; otherwise see [`Sessions::complete`].
     pub fn poll(&mut self, target: &mut dyn Target) -> usize {
         let mut completions = std::mem::take(&mut self.completions);
         target.poll(&mut completions);
@@ -402,8 +402,8 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// A session waits for memory. The first that does makes the others give up what they need not
-    /// have.
+    /// A session waits for memory. The first session that waits makes the others release memory
+    /// that they can do without.
     fn enqueue(&mut self, id: SessionId, target: &mut dyn Target) {
         let is_first = !self.common.memory.is_pressed();
         let seat = self.seats.get_mut(id);
@@ -434,16 +434,16 @@ impl<S: Session> Sessions<S> {
     /// Gives sessions that wait their turn, first come, first served, while what the first wants is
     /// free.
     fn serve_queues(&mut self, target: &mut dyn Target) {
-        // Who is served may free something for another queue, or go to it.
+        // A session that is served may free memory for another queue, or join that queue.
         while self.serve_each_queue(target) {}
     }
 
-    /// Each session that waits has at most one turn. True if anybody took something or waits no
-    /// more.
+    /// Each session that waits has at most one turn. True if a session took memory or stopped
+    /// waiting.
     fn serve_each_queue(&mut self, target: &mut dyn Target) -> bool {
         let mut progress = false;
         for class in [Class::Again, Class::Small, Class::Large] {
-            // Who wants more afterwards is behind the others.
+            // A session that wants more afterwards is queued behind the others.
             for _ in 0..self.waiting[class as usize].len() {
                 let Some(id) = self.waiting[class as usize].front().copied() else {
                     break;

@@ -1,23 +1,22 @@
-//! The pages that nobody holds, of all threads, by the chunk they lie in.
+//! The free pages of all threads, by the chunk they lie in.
 //!
-//! Pages that are lent one after the other should be neighbours: a transfer of theirs is then one
-//! piece of memory to the kernel and to the device, which may take only a few hundred pieces at
-//! once. Pages come back in any order, so each chunk has a bitmap of what is free in it, and
-//! lending goes through one chunk, ascending, until it is empty, then on to one that has about the
-//! most. What was written or read together leaves the cache at about the same time: chunks become
-//! free as they were lent.
+//! Pages that are lent one after the other should be neighbours: a transfer of such pages is one
+//! piece of memory for the kernel and the device, and a device may take only a few hundred pieces
+//! at once. Pages are returned in any order, so each chunk has a bitmap of its free pages. The
+//! depot lends the pages of one chunk in ascending order until none is left, and then chooses a
+//! chunk with nearly the most free pages. Pages that were written or read together leave the cache
+//! at about the same time, so whole chunks become free.
 //!
-//! Memory that nobody has used for a while goes back to the kernel ([`Depot::spare`],
-//! [`Depot::give_back`]): pages that are free stay in the depot, but have nothing behind them until
-//! they are lent again. A chunk that is free as a whole goes back as a whole, with its header, so
-//! that the kernel may use a large page for it next time; of one that is free at least by half, the
-//! free pages do.
+//! Memory that was not used for a while is returned to the kernel ([`Depot::spare`],
+//! [`Depot::give_back`]): free pages stay in the depot, but have no memory until they are lent
+//! again. A chunk without used pages is returned as a whole, with its header, so that the kernel
+//! may use a large page for it next time. If at least half of a chunk is free, its free pages are
+//! returned.
 //!
 //! 1. A bit is set if and only if the page is in the depot.
-//! 2. A chunk is in the list of its rank, at its place.
-//! 3. A page without memory is in the depot. A header without memory is that of a chunk of which
-//!    all pages are in the depot, so nobody looks at it; it is written anew when one of them is
-//!    lent.
+//! 2. A chunk is in the list of its rank, at the index that it records.
+//! 3. A page without memory is in the depot. If a header has no memory, all pages of its chunk are
+//!    in the depot, so the header is not read; it is written anew when one of the pages is lent.
 
 use std::ptr::NonNull;
 
@@ -48,7 +47,7 @@ pub(super) struct Depot {
     /// The fewest there were since the last look, and between the looks before.
     fewest: usize,
     before: [usize; LOOKS],
-    /// The chunk that is looked at next by [`Depot::give_back`].
+    /// The chunk that [`Depot::give_back`] examines next.
     next: usize,
     /// How often pages were lent or came back.
     moves: u64,
@@ -57,7 +56,7 @@ pub(super) struct Depot {
 struct Chunk {
     start: NonNull<u8>,
     free: [u64; CHUNK_BLOCKS / WORD_BITS],
-    /// Those of `free` that have no memory.
+    /// The pages of `free` that have no memory.
     bare: [u64; CHUNK_BLOCKS / WORD_BITS],
     /// The header has none.
     is_bare: bool,
@@ -121,7 +120,7 @@ impl Depot {
         self.moves += 1;
     }
 
-    /// Pages that nobody has needed during the last looks. To be asked once a second.
+    /// Pages that were not needed since the last checks. To be asked once a second.
     pub(super) fn spare(&mut self) -> usize {
         self.before.rotate_right(1);
         self.before[0] = self.fewest;
@@ -228,7 +227,7 @@ impl Chunk {
         bare
     }
 
-    /// Gives what is free back to the kernel. Returns how many pages.
+    /// Returns free memory to the kernel. Returns how many pages.
     fn give_back(&mut self) -> usize {
         if self.count == CHUNK_BLOCKS - HEADER_BLOCKS {
             let bare: u32 = self.bare.iter().map(|word| word.count_ones()).sum();

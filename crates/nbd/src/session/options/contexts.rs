@@ -1,5 +1,5 @@
 //! `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT` (proto "Option types", "Metadata
-//! querying"): what else a client may ask about blocks.
+//! querying"): facts about blocks that a client may ask for.
 //!
 //! | context | what | bits |
 //! | --- | --- | --- |
@@ -7,7 +7,7 @@
 //! | `everglade:changed:IMAGE` | what may read differently than in that image of the LUN | 0: it may |
 //!
 //! A session may choose a few of the second kind. Their images are opened with the export, and stay
-//! open as long as it does, so that nobody deletes what a backup compares with.
+//! open as long as it does, so that an image that a backup compares with cannot be deleted.
 
 use everglade_target::{Image, Target};
 
@@ -24,7 +24,7 @@ const ALLOCATION_ID: u32 = 1;
 /// status request.
 const IMAGES_MAX: usize = 16;
 
-/// What a client chose.
+/// The contexts that a client chose.
 #[derive(Default)]
 pub(super) struct Chosen {
     /// The export it is for, by its full name.
@@ -34,7 +34,7 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// What holds for this export: contexts of another one do not count (proto "Metadata
+    /// The contexts of this export: contexts of another export do not count (proto "Metadata
     /// querying"). An image that was deleted meanwhile cannot be opened; requests say so.
     pub(super) fn open(&self, open: &OpenExport, target: &mut dyn Target) -> Vec<Context> {
         if self.export.as_ref() != Some(&open.export.name) {
@@ -55,7 +55,7 @@ impl Chosen {
     }
 }
 
-/// The name of the context that tells what was changed since an image.
+/// The name of the context for changes since an image.
 fn changed_since(image: &Image) -> String {
     format!("{CHANGED}{}", image.label)
 }
@@ -89,7 +89,7 @@ impl Haggling {
         bytes
     }
 
-    /// Replaces what was chosen before, even if it fails.
+    /// Replaces the earlier choice, even if it fails.
     pub(super) fn set_contexts(&mut self, data: &[u8], cx: &mut Cx<'_>) -> Vec<u8> {
         let option = options::SET_META_CONTEXT;
         self.chosen = Chosen::default();

@@ -1,5 +1,5 @@
-//! `NBD_OPT_EXPORT_NAME` (proto "Newstyle negotiation"): the old way in. Errors cannot be reported;
-//! the session ends.
+//! `NBD_OPT_EXPORT_NAME` (proto "Newstyle negotiation"): the old way to choose an export. It cannot
+//! report errors: the session ends instead.
 
 use everglade_target::Target;
 

@@ -1,4 +1,5 @@
-//! `NBD_OPT_INFO` and `NBD_OPT_GO` (proto "Option types"): the facts of an export, and the way in.
+//! `NBD_OPT_INFO` and `NBD_OPT_GO` (proto "Option types"): the facts of an export, and the usual
+//! way to choose it.
 
 use super::super::open_export::Refusal;
 use super::super::terms::Style;

@@ -1,8 +1,9 @@
 //! Option haggling (proto "Fixed newstyle negotiation"): one option, its replies, the next option.
 //!
 //! One file per option. A new option is a new file, its number in `wire::option` and a line in
-//! [`Haggling::answer`]; what it negotiates is kept in [`Haggling`] and handed to transmission with
-//! the export, as [`Terms`]. What we do not know is refused, which clients expect and handle.
+//! [`Haggling::answer`]; [`Haggling`] keeps the agreements, and hands them to the transmission
+//! phase with the export, as [`Terms`]. An unknown option is refused, which clients expect and
+//! handle.
 
 mod contexts;
 mod export_name;
@@ -38,7 +39,7 @@ struct Skip {
     rest: u32,
 }
 
-/// What answering an option came to.
+/// The result of answering an option.
 enum Outcome {
     Reply(Vec<u8>),
     /// The session ends after these bytes.

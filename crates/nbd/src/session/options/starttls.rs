@@ -1,8 +1,8 @@
 //! `NBD_OPT_STARTTLS` (proto "TLS support"): everything after its acknowledgement is encrypted.
 //!
-//! What was agreed on before is forgotten, because somebody on the way may have said it. For the
-//! same reason nothing may have been sent ahead behind this option: it would be taken for what came
-//! encrypted.
+//! Earlier agreements are dropped, because an attacker on the network may have made them. For the
+//! same reason the client must not send anything in clear behind this option: it would be taken for
+//! encrypted data.
 
 use everglade_target::sessions::TlsMode;
 

@@ -1,5 +1,5 @@
 //! `NBD_OPT_STRUCTURED_REPLY` and `NBD_OPT_EXTENDED_HEADERS` (proto "Option types", and its
-//! extension `EXTENDED_HEADERS`): how headers will look.
+//! extension `EXTENDED_HEADERS`): the style of headers and replies.
 
 use super::super::terms::Style;
 use super::{Haggling, acknowledge, refuse};

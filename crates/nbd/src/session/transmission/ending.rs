@@ -1,4 +1,4 @@
-//! The end of operations and of requests: what is said, and what memory is free then.
+//! The end of operations and of requests: the reply, and the memory that becomes free.
 
 use everglade_target::sessions::Ledger;
 use everglade_target::sessions::memory::{Class, Held, REQUEST_BYTES, page_bytes};
@@ -11,7 +11,7 @@ use super::verdict::Refusal;
 use super::{Transmission, count};
 use crate::SessionMetrics;
 
-/// What became of an operation that finished.
+/// The outcome of an operation that has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) enum Ended {
     Well,
@@ -102,8 +102,8 @@ impl Transmission {
         Ended::Well
     }
 
-    /// Queues the reply of a request that is answered as a whole. What it says stays charged until
-    /// it was sent.
+    /// Queues the reply of a request that is answered as a whole. Its message stays charged until
+    /// it is sent.
     fn finish(
         &mut self,
         request: &Admitted,

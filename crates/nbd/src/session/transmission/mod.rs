@@ -10,16 +10,16 @@
 //!                     others: one operation ----------+
 //! ```
 //!
-//! A request of at most 1 MiB is one operation, wherever it lies: it is atomic. Longer ones are cut
-//! into slices (`slices`), each of which takes its memory when it begins and frees it when it ends,
-//! so that a long request needs the memory of one slice at a time. A read whose next slice finds no
-//! memory waits in `reading`; nothing behind it is looked at meanwhile.
+//! A request of at most 1 MiB is one operation, whatever its offset: it is atomic. Longer ones are
+//! cut into slices (`slices`), each of which takes its memory when it begins and frees it when it
+//! ends, so that a long request needs the memory of one slice at a time. A read whose next slice
+//! finds no memory waits in `reading`; later requests of the session wait meanwhile.
 //!
-//! With chunks, a read is answered slice by slice, in the order in which they are there, unless the
-//! client wants one chunk. Otherwise its reply begins with its outcome, and so does not begin
-//! before all slices were read. What there was no memory to keep is read again when it is sent.
-//! Should that fail, which it did not the first time, the connection is ended: proto "Simple reply
-//! message" leaves nothing else.
+//! With chunks, a read is answered slice by slice, in the order in which slices arrive, unless the
+//! client wants one chunk. Otherwise the reply begins with the outcome, so it does not begin before
+//! all slices are read. Data that did not fit in memory is read a second time when it is sent. If
+//! the second read fails, the connection is ended: proto "Simple reply message" leaves no other
+//! choice.
 
 mod ending;
 mod payload;
@@ -49,7 +49,7 @@ use verdict::{Law, Refusal};
 
 /// Extents told in one reply. The protocol wants at most 2²⁰; a client asks again for the rest.
 const EXTENTS_MAX: u32 = 4096;
-/// Reads that a target is told of together, before the first of them is submitted.
+/// Reads that are announced to a target together, before the first of them is submitted.
 const FORESEEN_MAX: usize = 32;
 /// Memory charged for each context of a block status request: its extents, as they are sent at
 /// most.
@@ -66,7 +66,7 @@ pub(super) struct Transmission {
     reading: Option<Reading>,
     /// Data that a reply owes is being read.
     is_refilling: bool,
-    /// Requests at the front of the staging buffer that were looked at together.
+    /// Requests at the front of the staging buffer that were read together.
     foreseen: usize,
 }
 
@@ -76,7 +76,7 @@ struct Reading {
     rest: Slices,
 }
 
-/// What the next received byte belongs to.
+/// The part of the stream that the next received byte belongs to.
 enum Receiving {
     Header,
     /// The payload of a write being executed.
@@ -125,7 +125,7 @@ impl Transmission {
         }
     }
 
-    /// Drops what has been received of an unfinished message.
+    /// Drops the received bytes of an unfinished message.
     pub(super) fn forget_incoming(&mut self, ledger: &mut Ledger) {
         match std::mem::replace(&mut self.receiving, Receiving::Header) {
             Receiving::Header => {}
@@ -138,7 +138,7 @@ impl Transmission {
         self.foreseen = 0;
     }
 
-    /// Nobody is there to be answered.
+    /// No client is left to be answered.
     pub(super) fn forget_replies(&mut self) {
         self.reading = None;
     }
@@ -441,7 +441,7 @@ impl Transmission {
             let (offset, length) = rest.peek(unit).expect("a slice is left");
             let bytes = page_bytes(offset, length);
             if !cx.ledger.take(bytes, Class::Large) {
-                // What is kept for later must not keep the rest from being read.
+                // Data that is kept for later must not take the memory that reading the rest needs.
                 let freed = self.requests.yield_memory();
                 if freed == 0 {
                     return false;
@@ -533,8 +533,8 @@ impl Transmission {
         }
     }
 
-    /// Others wait for memory, and the peer sends nothing now: carries out what is whole of a long
-    /// write, and keeps the rest of a block where it takes no pages.
+    /// Called when other sessions wait for memory and the client sends nothing: writes the whole
+    /// blocks of a long write that have arrived, and keeps the rest of a block in the buffer.
     pub(super) fn yield_incoming(&mut self, cx: &mut Cx<'_>) {
         let Receiving::Payload(payload) = &mut self.receiving else {
             return;
@@ -554,7 +554,7 @@ impl Transmission {
         }
     }
 
-    /// Others wait for memory: drops what was read and need not be kept.
+    /// Called when other sessions wait for memory: drops data that was read and can be read again.
     pub(super) fn yield_kept(&mut self, ledger: &mut Ledger) {
         let freed = self.requests.yield_memory();
         give(ledger, freed);

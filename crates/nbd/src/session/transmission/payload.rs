@@ -6,9 +6,9 @@
 //!                    +------ yield_slice() ---+  submits whole blocks, and returns the rest
 //! ```
 //!
-//! Pages are made for one slice at a time: a header that promises 32 MiB costs no more than one
-//! slice until they arrive. While others wait for memory, pages are made only for bytes that have
-//! arrived, and a slice of a long request whose bytes do not go on arriving is cut short.
+//! Pages are allocated for one slice at a time, so a header that announces 32 MiB costs the memory
+//! of one slice. While other sessions wait for memory, pages are allocated only for bytes that have
+//! arrived, and a slice of a long request is cut short if no more bytes arrive.
 
 use everglade_env::{BLOCK_SIZE, Page};
 use everglade_target::sessions::memory::{Class, page_bytes};
@@ -28,11 +28,11 @@ pub(in crate::session) struct Payload {
     slice: Option<WriteSpan>,
     /// Bytes of it that are filled.
     filled: u32,
-    /// What comes after it.
+    /// The slices after it.
     rest: Slices,
 }
 
-/// What is done with a slice that gives up its memory.
+/// The parts of a slice that releases its memory.
 pub(in crate::session) struct Yielded {
     /// Whole blocks, to be submitted.
     pub(in crate::session) data: Option<WriteSpan>,
@@ -71,7 +71,7 @@ impl Payload {
         self.class
     }
 
-    /// It is one operation.
+    /// The request is one operation.
     pub(super) fn is_whole(&self) -> bool {
         self.rest.is_whole()
     }
@@ -154,8 +154,8 @@ impl Payload {
         self.slice.take()
     }
 
-    /// Gives up memory that waits for bytes. Nothing, if there is none, or if it has more than a
-    /// block of a request that is one operation.
+    /// Gives up memory that waits for bytes. `None` if there is no slice, or if the slice has more
+    /// than a block and belongs to a request that is one operation.
     pub(in crate::session) fn yield_slice(&mut self) -> Option<Yielded> {
         let whole_blocks_are_enough = !self.is_whole();
         let mut slice = self

@@ -1,5 +1,5 @@
-//! How the outcome of a request is said, in each of the three styles (proto "Simple reply message",
-//! "Structured reply types"; extension `EXTENDED_HEADERS`).
+//! The replies for the outcome of a request, in each of the three styles (proto "Simple reply
+//! message", "Structured reply types"; extension `EXTENDED_HEADERS`).
 //!
 //! | outcome | simple | chunks |
 //! | --- | --- | --- |
@@ -9,9 +9,9 @@
 //! | extents | – | `BLOCK_STATUS` or `BLOCK_STATUS_EXT` |
 //! | refusal | its number | `ERROR` with a text, `ERROR_OFFSET` for a slice |
 //!
-//! Blocks that are not stored come from the target as the shared page of zeroes, which is found by
-//! its address: nobody looks at the bytes. Short runs of them are sent as data, because a chunk
-//! costs the client more than a few blocks.
+//! Blocks that are not stored come from the target as the shared page of zeroes, which is
+//! recognised by its address, without a look at its bytes. Short runs of such blocks are sent as
+//! data, because a chunk costs the client more than a few blocks.
 
 use everglade_env::{BLOCK_SIZE, PageRef};
 use everglade_target::sessions::memory::{Class, Held, page_bytes};
@@ -46,8 +46,8 @@ impl Asker {
     }
 }
 
-/// Puts replies of one style into the queue. What is charged for a request is charged until the
-/// last message of its reply was sent.
+/// Puts replies of one style into the queue. A request is charged until the last message of its
+/// reply is sent.
 pub(super) struct Replies<'a> {
     pub(super) style: Style,
     pub(super) outgoing: &'a mut Outgoing,
@@ -90,9 +90,9 @@ impl Replies<'_> {
         self.chunk(asker, kinds::OFFSET_HOLE, &hole, Data::None, held, true);
     }
 
-    /// One slice of a read, whose pages are charged; returns what is not any more. `is_part` says
-    /// that it is not all of its request. The last slice ends the reply, and the request's own
-    /// charge with it.
+    /// One slice of a read, whose pages are charged; returns the memory that is not charged any
+    /// more. `is_part` says that it is not all of its request. The last slice ends the reply, and
+    /// the request's own charge with it.
     pub(super) fn slice(
         &mut self,
         asker: Asker,
@@ -251,7 +251,7 @@ fn is_zero(span: &ReadSpan) -> bool {
         .all(|page| PageRef::same_memory(page, &zero))
 }
 
-/// A part of a slice that is one chunk.
+/// A part of a slice that becomes one chunk.
 struct Run {
     is_hole: bool,
     span: ReadSpan,

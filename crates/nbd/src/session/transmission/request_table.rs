@@ -1,15 +1,16 @@
-//! Requests being carried out, and which completion belongs to which.
+//! Requests under way, and the request of each completion.
 //!
 //! The low half of a token is the request's row (16 bits) and the number of the slice, or of the
 //! context that a block status request asks about (16 bits). A row is reused only after all
-//! operations of its request completed, and the number of a slice after its operation did, so a
+//! operations of its request completed, and a slice number only after its operation completed, so a
 //! token in flight is unique.
 //!
-//! A request of one operation is charged as a whole until its reply was sent. A longer one is
-//! charged for each slice: a slice of a write until its operation is done, one of a read until it
-//! was sent, was dropped, or failed. A long read whose reply begins with its outcome (no chunks, or
-//! one) is read to its end before its reply begins. The data is kept meanwhile if there is memory
-//! for it; otherwise the reply owes it, and it is read once more when it is sent.
+//! A request of one operation is charged as a whole until its reply is sent. A longer request is
+//! charged for each slice: a slice of a write until its operation is done, a slice of a read until
+//! it is sent, is dropped, or has failed. A long read whose reply begins with its outcome (no
+//! chunks, or one) is read to its end before its reply begins. The data is kept meanwhile if there
+//! is memory for it; otherwise the reply owes the data, and the data is read a second time when it
+//! is sent.
 
 use everglade_env::Nanos;
 use everglade_target::sessions::memory::{Class, Held, page_bytes};
@@ -38,7 +39,7 @@ pub(super) struct Admitted {
     pub(super) offset: u64,
     /// Bytes of its range.
     pub(super) length: u64,
-    /// What is charged for it as a whole.
+    /// The charge for the whole request.
     pub(super) held: Held,
     /// When.
     pub(super) since: Nanos,
@@ -73,29 +74,29 @@ struct Row {
     more: Option<Box<More>>,
 }
 
-/// What becomes of a request that is not over with its first operation.
+/// The state of a request that does not end with its first operation.
 #[derive(Default)]
 struct More {
     /// The first error.
     error: Option<Refusal>,
-    /// What a read of one operation returned.
+    /// The result of a read of one operation.
     data: Option<ReadSpan>,
     /// Ranges of the slices in flight, of a request of several.
     slices: Slab<(u64, u32)>,
-    /// What slices of a read returned, as far as it is kept.
+    /// The kept results of the slices of a read.
     kept: Vec<ReadSpan>,
-    /// What a block status request returned, for each context that was chosen.
+    /// The result of a block status request, for each chosen context.
     extents: Vec<Vec<Extent>>,
 }
 
-/// What the completion of an operation means.
+/// The effect of an operation's completion.
 pub(super) struct Completed {
     /// Memory of its slice that is no longer held.
     pub(super) freed: u64,
     pub(super) progress: Progress,
 }
 
-/// What it means for its request.
+/// The effect on its request.
 pub(super) enum Progress {
     /// Nothing yet.
     Waits,
@@ -117,7 +118,7 @@ pub(super) enum Progress {
     Refilled(Option<ReadSpan>),
 }
 
-/// What a successful request returned.
+/// The result of a successful request.
 pub(super) enum Outcome {
     Nothing,
     Data(Data),
@@ -300,7 +301,7 @@ impl Row {
         self.more.as_ref().is_some_and(|more| more.error.is_some())
     }
 
-    /// True for a read that is one operation.
+    /// True if the read is one operation.
     fn is_one_read(&self) -> bool {
         self.admitted.course == Course::Whole
             && self.command() == Command::Read
@@ -415,7 +416,7 @@ impl Row {
     }
 }
 
-/// What a read returned. The bytes sent must be the bytes asked for, or the client loses track of
+/// The result of a read. The bytes sent must be the bytes asked for, or the client loses track of
 /// the stream.
 fn data_of(range: (u64, u32), result: Result<Reply, Error>) -> Result<ReadSpan, Error> {
     match result? {
@@ -428,7 +429,7 @@ fn data_of(range: (u64, u32), result: Result<Reply, Error>) -> Result<ReadSpan, 
     }
 }
 
-/// The data of a long read: what was kept of it, and the rest owed.
+/// The data of a long read: the kept part, and the owed rest.
 fn reply_parts(request: &Admitted, mut kept: Vec<ReadSpan>) -> Parts {
     kept.sort_unstable_by_key(|span| span.offset);
     let mut parts = Vec::with_capacity(2 * kept.len() + 1);

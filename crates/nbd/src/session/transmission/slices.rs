@@ -1,8 +1,9 @@
-//! How a request is cut into operations.
+//! Slices: cutting a request into operations.
 //!
 //! A request of at most 1 MiB is one operation. A longer one is cut at the LUN's multiples of 1 MiB
-//! while memory is plentiful, and at multiples of less while others wait for some. A write whose
-//! peer makes others wait may be cut at any block ([`Slices::put_back`]).
+//! while memory is plentiful, and at smaller multiples while other sessions wait for memory. If
+//! other sessions wait for a write whose client is slow, the write may be cut at any block
+//! ([`Slices::put_back`]).
 
 use everglade_target::OP_BYTES_MAX;
 
@@ -43,7 +44,7 @@ impl Slices {
         self.rest == 0
     }
 
-    /// What the next slice will be, if it ends at a multiple of `unit` at the latest.
+    /// The next slice, if it ends at a multiple of `unit` at the latest.
     pub(super) fn peek(&self, unit: u32) -> Option<(u64, u32)> {
         if self.rest == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Which requests are carried out, and with which error the others are answered.
+//! The check of a request: it is carried out, or answered with an error.
 
 use everglade_target::sessions::memory::{Class, page_bytes};
 use everglade_target::{Limits, OP_BYTES_MAX};
@@ -8,17 +8,17 @@ use super::Slices;
 use crate::wire::request::command_flags::{DF, FAST_ZERO, FUA, NO_HOLE, PAYLOAD_LEN, REQ_ONE};
 use crate::wire::{Command, Errno, Request};
 
-/// What a verdict depends on besides the request.
+/// The facts that a verdict depends on, besides the request.
 pub(super) struct Law<'a> {
     pub(super) size_bytes: u64,
     pub(super) read_only: bool,
     pub(super) limits: &'a Limits,
-    /// Twice what clients are told, for those who take no notice.
+    /// Twice the advertised maximum, for clients that ignore it.
     pub(super) accepted_bytes_max: u32,
     pub(super) terms: &'a Terms,
 }
 
-/// Why a request is not carried out.
+/// The reasons why a request is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) errno: Errno,
@@ -80,8 +80,8 @@ impl Law<'_> {
                 return Err(Refusal::invalid(text));
             }
         }
-        // Proto `NBD_CMD_WRITE_ZEROES`: refused unless it is faster than writing. What takes space
-        // is written like other data.
+        // Proto `NBD_CMD_WRITE_ZEROES`: refused unless it is faster than writing. Zeroes that take
+        // space are written like other data.
         let fast = FAST_ZERO | NO_HOLE;
         if command == Command::WriteZeroes && request.flags & fast == fast {
             let text = "zeroes that take space are not faster than a write";
@@ -114,8 +114,8 @@ impl Law<'_> {
         }
     }
 
-    /// Proto "Command flags": FUA must be accepted with every command, the others only where they
-    /// mean something and what they belong to was negotiated.
+    /// Proto "Command flags": FUA must be accepted with every command, the other flags only with
+    /// commands that use them, and only if their feature was negotiated.
     fn flags_allowed(&self, command: Command) -> u16 {
         let special = match command {
             Command::Read if self.terms.style.has_chunks() => DF,
@@ -128,16 +128,16 @@ impl Law<'_> {
     }
 }
 
-/// What a request takes of memory.
+/// The memory that a request takes.
 pub(super) struct Charge {
     /// At once, besides the request itself.
     pub(super) whole: u64,
-    /// Besides: what is taken slice by slice, if it is not one operation.
+    /// The memory that is taken slice by slice, if the request is not one operation.
     pub(super) slices: Option<Slices>,
     pub(super) class: Class,
 }
 
-/// What the request or its reply will take. `request` was judged to be in order.
+/// The memory that the request or its reply will take. `request` was judged to be in order.
 pub(super) fn charge(
     command: Command,
     request: &Request,
