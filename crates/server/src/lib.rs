@@ -20,9 +20,9 @@
 //! Offline tools share steps 1 and 2 and [`devices`], by [`offline`]; [`repair`] takes step 4 as
 //! well.
 //!
-//! This crate knows how to *reach* the engine and nothing of what it does: engine types enter in
-//! `plane`, [`administrator`] and [`start`] only. Types of a protocol enter in its file of
-//! [`fronts`] only. Errors of start-up are values and become one line: what happened, what was
+//! This crate passes requests to the engine and does none of its work: only `plane`,
+//! [`administrator`] and [`start`] use engine types. Only a protocol's file in [`fronts`] uses the
+//! protocol's types. Errors of start-up are values and become one line: what happened, what was
 //! expected, what to do.
 
 pub mod administrator;

@@ -254,8 +254,8 @@ impl<O: Outside> Core<O> {
         self.is_busy()
     }
 
-    /// True if [`Core::turn`] or [`Core::poll_admin`] has something to do now. Submitting and asking
-    /// may make it so.
+    /// True if [`Core::turn`] or [`Core::poll_admin`] has something to do now. Submitting and
+    /// asking may give it work.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.ready.is_empty()

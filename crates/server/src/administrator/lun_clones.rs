@@ -3,8 +3,8 @@
 //! A request is answered when the beginning of the clone is durable. From then on the engine
 //! continues the clone, also after a restart, and clients see the LUN when it is complete.
 //!
-//! Nobody gets access by it: what an allow-list restricts is not cloned to a name that is for others,
-//! as it is not renamed to one ([`super::renaming`]).
+//! A clone gives no client new access: a LUN that an allow-list restricts can be cloned only to a
+//! name that allows the same clients, as for a rename ([`super::renaming`]).
 
 use everglade_api::{CloneLun, Code, Problem};
 use everglade_engine::admin;

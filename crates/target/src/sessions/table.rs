@@ -1,5 +1,5 @@
-//! All sessions of one protocol on one reactor: moves their bytes, routes completions to them, shares
-//! memory among them, ends them in time.
+//! All sessions of one protocol on one reactor: moves their bytes, routes completions to them,
+//! shares memory among them, and ends them in time.
 //!
 //! A reactor's turn:
 //!
