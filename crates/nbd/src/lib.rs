@@ -6,9 +6,9 @@
 //!
 //! Two layers, the lower usable without the upper:
 //!
-//! * [`wire`] turns messages into values and back. It trusts nothing and keeps nothing.
-//! * [`session`] is one connection as a state machine: where the next bytes should be received,
-//!   which bytes should be sent, which operations the target should run.
+//! * [`wire`] turns messages into values and back. It checks everything, and keeps no state.
+//! * [`session`] is one connection as a state machine. It says where the next bytes should be
+//!   received, which bytes should be sent, and which operations the target should run.
 //!
 //! What is around the sessions of a reactor is the same for all protocols and is in
 //! [`everglade_target::sessions`]: their table, network memory, time limits, and moving bytes
@@ -16,12 +16,12 @@
 //! when.
 //!
 //! The life of one write: the reactor finds a socket readable and calls [`Sessions::receive`]; the
-//! header lands in the session's staging buffer, is judged (`session::transmission::verdict`) and
+//! header lands in the session's staging buffer, is checked (`session::transmission::verdict`) and
 //! admitted within the session's bounds and the table's memory; the payload lands in the pages of a
-//! `WriteSpan`, by copy if it came in the same read as its header, else received in place; a full
-//! slice is submitted to the target; the completion comes back through [`Sessions::complete`] by
-//! its token; the last one queues the reply; [`Sessions::transmit`] sends all queued replies with
-//! one gathered write.
+//! `WriteSpan`, copied if it came in the same read as its header, otherwise received in place; a
+//! full slice is submitted to the target; the completion comes back through [`Sessions::complete`]
+//! by its token; the last one queues the reply; [`Sessions::transmit`] sends all queued replies
+//! with one gathered write.
 
 pub mod metrics;
 pub mod session;

@@ -10,12 +10,14 @@
 //! | connections | what is left, at most `connections_max` of all protocols | they can wait |
 //!
 //! 1. Each owner keeps to its share by itself: `env` closes segment files, the doors of the
-//!    administration drop silent connections, the reactors stop accepting. So nobody meets EMFILE,
-//!    unless somebody lowers the limit of the running process, or the host has no descriptors.
-//! 2. Those two are survived, too: openings wait (`env::device::budget`) and accepting pauses
-//!    (`plane::gate`).
-//! 3. The soft limit is raised to the hard one first. We use no call that breaks above 1,024.
-//! 4. A limit that is too small for the least shares refuses the start and names the number needed.
+//!    administration drop silent connections, the reactors stop accepting. So EMFILE occurs only if
+//!    the limit of the running process is lowered, or if the host has no descriptors.
+//! 2. The daemon survives these two cases, too: openings wait (`env::device::budget`) and accepting
+//!    pauses (`plane::gate`).
+//! 3. First the soft limit is raised to the hard limit. This is safe because we use no call that
+//!    fails with descriptors above 1,024.
+//! 4. If the limit is too small for the smallest shares, the daemon refuses to start and names the
+//!    number that it needs.
 
 use std::fs;
 use std::sync::Arc;
@@ -100,7 +102,7 @@ pub struct Clients {
     pub connections_max: u32,
 }
 
-/// What a configuration needs, before anything is opened.
+/// The needs of a configuration, before anything is opened.
 #[derive(Clone, Copy, Debug)]
 struct Needs {
     process: usize,

@@ -2,10 +2,11 @@
 //!
 //! The life of one `everglade serve`:
 //!
-//! 1. [`config`]: flags, environment and file become one [`Config`], or a refusal. Nothing was
-//!    touched.
-//! 2. [`datadir`]: the directory is recognised and locked, or refused without writing a byte to it.
-//!    The limit of open files is shared out ([`descriptors`]), or is too small.
+//! 1. [`config`]: flags, environment and file become one [`Config`], or a refusal. Nothing is
+//!    changed yet.
+//! 2. [`datadir`]: the directory is recognised and locked, or refused without a write to it. The
+//!    limit of open files is divided ([`descriptors`]), or the start is refused because it is too
+//!    small.
 //! 3. [`fronts`]: the protocols of clients; their sockets are bound, so that a busy port is found
 //!    before the engine starts.
 //! 4. [`start`]: the engine opens its devices and the data plane (`plane`) runs, one thread per
@@ -19,9 +20,9 @@
 //! Offline tools share steps 1 and 2 and [`devices`], by [`offline`]; [`repair`] takes step 4 as
 //! well.
 //!
-//! This crate knows how to *reach* the engine and nothing of what it does: engine types enter in
-//! `plane`, [`administrator`] and [`start`] only. Types of a protocol enter in its file of
-//! [`fronts`] only. Errors of start-up are values and become one line: what happened, what was
+//! This crate passes requests to the engine and does none of its work: only `plane`,
+//! [`administrator`] and [`start`] use engine types. Only a protocol's file in [`fronts`] uses the
+//! protocol's types. Errors of start-up are values and become one line: what happened, what was
 //! expected, what to do.
 
 pub mod administrator;

@@ -19,13 +19,13 @@
 //! Invariants:
 //!
 //! 1. Bytes are interpreted in the order received; a payload byte is copied at most once, and not
-//!    at all when its slice was already under way when it was received.
+//!    at all if it arrives after its slice has begun.
 //! 2. Memory is bounded by [`Settings`] and by what sessions of a table have together
 //!    (`everglade_target::sessions::memory`): staging, payload in flight, requests in flight (a
 //!    request counts until the last byte of its reply was sent). At a bound the session stops
-//!    reading (*stalls*) and goes on when something was completed or sent, or when it is its turn
-//!    (`Session::resume`).
-//! 3. While options are haggled, the next option is not looked at before all replies were sent.
+//!    reading (*stalls*) and continues when something was completed or sent, or at its turn for
+//!    memory (`Session::resume`).
+//! 3. During the handshake, the next option is not processed before all replies were sent.
 //! 4. A simple reply carries its error in front of its data, so the reply of a read is queued when
 //!    all its slices are known to be good; chunks are queued as slices finish. Replies end in the
 //!    order in which requests finish. If a reply that has begun cannot be completed, the session
@@ -143,7 +143,8 @@ struct Cx<'a> {
 }
 
 impl Session {
-    /// A new connection, with the greeting ready to be sent, that shares its memory with nobody.
+    /// A new connection, with the greeting ready to be sent, that shares its memory with no other
+    /// session.
     ///
     /// # Panics
     /// If the low 32 bits of `token_base` are not zero.

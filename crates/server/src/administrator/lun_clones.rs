@@ -3,8 +3,8 @@
 //! A request is answered when the beginning of the clone is durable. From then on the engine
 //! continues the clone, also after a restart, and clients see the LUN when it is complete.
 //!
-//! Nobody gets access by it: what an allow-list restricts is not cloned to a name that is for
-//! others, as it is not renamed to one ([`super::renaming`]).
+//! A clone gives no client new access: a LUN that an allow-list restricts can be cloned only to a
+//! name that allows the same clients, as for a rename ([`super::renaming`]).
 
 use everglade_api::{CloneLun, Code, Problem};
 use everglade_engine::admin;
@@ -76,7 +76,7 @@ impl Administrator {
         Ok(())
     }
 
-    /// What can be seen of all clones.
+    /// The state of all clones.
     #[must_use]
     pub fn lun_clones(&self) -> Sights {
         // In this order: a clone that is not being made any more is among the LUNs.

@@ -1,5 +1,5 @@
-//! Patterns of allow-lists (`nbd.allow`) that are about nothing that exists: a mistyped name leaves
-//! the LUN open that it was to close, so the start and `status` say so.
+//! Patterns of allow-lists (`nbd.allow`) that match nothing. A mistyped name leaves a LUN open that
+//! the line was to close, so the start and `status` report such a pattern.
 //!
 //! Snapshots count as well: a snapshot still exports a renamed or deleted LUN under its old name.
 //! The LUNs of an aggregate that cannot be opened are not known, and the warning says so.

@@ -2,14 +2,15 @@
 //!
 //! The pool has the names; `state.toml` and the book of policies follow it.
 //!
-//! 1. An aggregate: `state.toml` first, then the pool. If the daemon ends between, the next start
-//!    finds that the two differ, and takes the name of the pool ([`follow`]).
-//! 2. A volume: the book says what is to be, then the pool, then the book ([`Schedule::rename`]).
-//! 3. Nobody gets access by it: an export that an allow-list restricts is not renamed to one that
-//!    is for others, nor cloned. That holds for snapshots too, whose new names make others of the
-//!    exports of their LUNs.
-//! 4. The folder of an aggregate in the data directory keeps the name it was made with: its files
-//!    are open.
+//! 1. An aggregate: `state.toml` first, then the pool. If the daemon ends between the two, the next
+//!    start finds that the names differ, and takes the name in the pool ([`follow`]).
+//! 2. A volume: the book records the intention, then the pool changes the name, then the book
+//!    ([`Schedule::rename`]).
+//! 3. A rename gives no client new access: an export that an allow-list restricts can be renamed
+//!    only to a name that allows the same clients. The same holds for clones, and for snapshots,
+//!    because a snapshot's name is part of the names of its exports.
+//! 4. The folder of an aggregate in the data directory keeps its first name, because its files are
+//!    open.
 //!
 //! [`Schedule::rename`]: crate::schedule::Schedule::rename
 

@@ -100,8 +100,7 @@ impl Callers {
         }
     }
 
-    /// What only makes sense together is there together. `table`: that of the protocol in the
-    /// file.
+    /// Checks settings that only make sense together. `table`: that of the protocol in the file.
     pub(super) fn check(&self, table: &str) -> Result<(), ConfigError> {
         let is_on = !matches!(self.tls, None | Some(Tls::Off));
         let contradiction = |key: &str, found: &str, expected: &str| {

@@ -17,11 +17,11 @@ pub struct NbdSettings {
     pub unix: Option<UnixListen>,
     /// NBD connections at a time.
     pub connections_max: Option<u32>,
-    /// What NBD callers must do and may use.
+    /// The rules for NBD clients: encryption and exports.
     pub callers: Callers,
 }
 
-/// The NBD server. At least one of its two doors is open while somebody is served.
+/// The NBD server. At least one of its two addresses is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nbd {
     /// Port 0 means that the kernel picks one.
@@ -30,7 +30,7 @@ pub struct Nbd {
     pub unix: Option<PathBuf>,
     /// At a time; one more is closed at once.
     pub connections_max: u32,
-    /// What they must do and may use.
+    /// The rules for them: encryption and exports.
     pub callers: Callers,
 }
 

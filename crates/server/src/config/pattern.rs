@@ -7,10 +7,10 @@
 //!                       *, VOLUME/*, VOLUME/db*, vm*, VOLUME/LUN@*
 //! ```
 //!
-//! An export that no line is about is for all, so a pattern that can never fit opens what it was to
-//! close. Every part of a pattern must therefore be what a name can be; anything else refuses the
-//! start. A pattern that could fit and fits nothing that exists is a warning
-//! (`administrator::patterns`), because the LUN may be made later.
+//! An export that no line matches is open to all clients, so a pattern that can never match leaves
+//! exports open that it was to close. Therefore every part of a pattern must be a possible name;
+//! otherwise the daemon refuses to start. A pattern that could match, but matches no existing
+//! export, is a warning (`administrator::patterns`), because the LUN may be created later.
 
 use std::fmt;
 use std::str::FromStr;

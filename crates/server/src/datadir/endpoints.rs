@@ -43,7 +43,7 @@ pub struct Endpoint {
     pub is_tls_required: bool,
 }
 
-/// Where the running daemon listens. `None` where that door is shut.
+/// The addresses of the running daemon. `None` where that door is shut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
     /// Doors of protocols, those that are shut among them.

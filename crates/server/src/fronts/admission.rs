@@ -1,4 +1,5 @@
-//! On which terms a caller is admitted: whether to encrypt, and which exports there are for it.
+//! The terms on which a client is admitted: whether the connection must be encrypted, and which
+//! exports the client may use.
 
 use std::net::IpAddr;
 use std::sync::Arc;

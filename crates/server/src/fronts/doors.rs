@@ -39,14 +39,14 @@ enum Listening {
     Tcp(TcpListener),
     Unix {
         socket: UnixListener,
-        /// Removes the socket's name when nobody listens any more, so that clients see "no such
+        /// Removes the socket's name when the listener is closed, so that clients see "no such
         /// file" at once.
         _name: Listener,
     },
 }
 
 impl Listeners {
-    /// Binds what is configured. Call under the lock of the data directory.
+    /// Binds the configured addresses. Call under the lock of the data directory.
     ///
     /// # Errors
     /// A place is taken or cannot be reached.
@@ -105,7 +105,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Where clients find them, with the ports that were picked.
+    /// Their addresses for clients, with the ports that were picked.
     #[must_use]
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints

@@ -1,4 +1,4 @@
-//! What the data plane asks of a protocol.
+//! The traits of a protocol that the data plane uses.
 //!
 //! | trait | there is one | asked |
 //! | --- | --- | --- |
@@ -6,8 +6,8 @@
 //! | [`Front`] | per protocol and reactor | in every turn: its sessions |
 //!
 //! The plane owns the sockets and the order of a turn; a front owns the sessions. Both know a
-//! session by its number. A turn of a connection is one call of a front: it moves bytes both ways
-//! between socket and session, and says what to wait for.
+//! session by its number. A turn of a connection is one call of a front, which moves bytes both
+//! ways between socket and session, and says what to wait for.
 //!
 //! [`Front`] is implemented once, for [`Sessions`] of any protocol. So a protocol that implements
 //! [`Session`] has its turns, its part of the network memory, its time limits, its moves between

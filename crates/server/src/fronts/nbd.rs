@@ -124,7 +124,7 @@ fn commands(endpoints: &Endpoints, exports: &[Export]) -> String {
     let Some(export) = exports.first() else {
         return text;
     };
-    // What needs certificates is not tried with a line that was copied.
+    // Commands that need certificates are not shown, because a copied line would fail.
     let tcp = endpoints.door(TCP).filter(|door| !door.is_tls_required);
     let unix = endpoints.door(UNIX);
     let Some(uri) = uri_at(tcp, unix, &export.name) else {

@@ -74,7 +74,7 @@ const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'stat
     }
 }
 
-/// What is counted of the clients of a protocol: its name in names of metrics, and in texts.
+/// Metrics of the clients of a protocol: its name in names of metrics, and in texts.
 macro_rules! of_clients {
     ($name:literal, $title:literal) => {
         &[

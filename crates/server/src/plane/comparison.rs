@@ -1,11 +1,11 @@
-//! What of a LUN differs from an image of it: administrators ask, the engine answers a part at a
-//! time.
+//! The ranges in which a LUN differs from an image of it, which the engine finds for
+//! administrators, one part after the other.
 //!
 //! An administrator's thread asks a reactor for one part after the other; each is one operation of
 //! the engine, which opens both images and closes them again. So nothing is held between parts, and
 //! memory is in proportion to the ranges in one answer, whatever the LUN's size. Two snapshots
-//! never change: parts of their comparison fit together exactly. The active image does change: each
-//! part is right at some moment.
+//! never change: so the parts of their comparison fit together exactly. The active image changes
+//! meanwhile, so each part of a comparison with it is right for a moment of its own.
 
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;

@@ -1,4 +1,4 @@
-//! Messages from other threads to reactors, and what reactors share about stopping.
+//! Messages from other threads to reactors, and the state of a stop that reactors share.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The gate: where clients of all protocols come in, and when nobody more does.
+//! The gate: accepts clients of all protocols, and pauses when there are too many.
 //!
 //! ```text
 //! open --too many connections, or no descriptor--> paused

@@ -269,7 +269,7 @@ fn only_what_the_policy_took_counts_and_goes() {
     let schedule = with(&paper, SUNDAY, "{\"name\": \"p\", \"hourly\": 1}");
     let round = |hour: u64| schedule.round(Moment(SUNDAY + hour * HOUR), &volumes);
     round(1);
-    // Who renames it takes it out of the policy's hands.
+    // A renamed snapshot does not belong to the policy any more.
     volumes.present.borrow_mut()[1].name = "precious".to_owned();
     (2..=4).for_each(|hour| _ = round(hour));
     let left = [

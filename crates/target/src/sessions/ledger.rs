@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::memory::{CLASSES, Class, Held, Memory};
 
-/// A session's account. Whatever is left in it is given back when it is dropped.
+/// A session's account. The memory that is left in it is released when it is dropped.
 pub struct Ledger {
     memory: Arc<Memory>,
     /// By class.
@@ -53,8 +53,8 @@ impl Ledger {
         self.held.iter().sum()
     }
 
-    /// Takes memory, within the session's share and the table's budget. Otherwise it is noted what
-    /// is wanted, unless it is the session itself that has to give something back first.
+    /// Takes memory, within the session's share and the table's budget. Otherwise the wanted memory
+    /// is noted, unless the session itself must release memory first.
     #[inline]
     pub fn take(&mut self, bytes: u64, class: Class) -> bool {
         // Data that a begun reply needs is exempt: requests behind it may have used the whole
@@ -80,7 +80,7 @@ impl Ledger {
         is_taken
     }
 
-    /// Gives back what was taken.
+    /// Releases memory that was taken.
     ///
     /// # Panics
     /// If that is more than was taken.
@@ -101,7 +101,7 @@ impl Ledger {
         self.wants = None;
     }
 
-    /// What the session waits for.
+    /// The memory that the session waits for.
     #[must_use]
     #[inline]
     pub fn wants(&self) -> Option<Held> {

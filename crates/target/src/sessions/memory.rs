@@ -39,9 +39,10 @@ const SMALL_BYTES: u64 = 64 << 10;
 /// The most that one request takes at once: the extents of a block status for 17 contexts. The
 /// pages of one operation are fewer.
 pub const LARGEST_BYTES: u64 = 3 << 19;
-/// The least budget of a table: what is for long requests suffices for one of them.
+/// The least budget of a table: the part for long requests suffices for one of them.
 const TOTAL_BYTES_MIN: u64 = 3 << 20;
-/// What is cut off a long request while others wait for memory, and what is read again at once.
+/// The length of the pieces of a long request while other sessions wait for memory, and of data
+/// that is read again at once.
 pub const SHORT_PIECE_BYTES: u32 = 256 << 10;
 /// The part of the budget that buffers of sessions may take: one of so many.
 const BUFFERS_PART: u64 = 8;
@@ -158,7 +159,7 @@ pub struct Memory {
 }
 
 impl Class {
-    /// Of a request that moves so many bytes.
+    /// The class of a request that moves so many bytes.
     #[must_use]
     pub fn of(bytes: u64) -> Class {
         if bytes <= SMALL_BYTES {
@@ -223,7 +224,7 @@ impl Memory {
         true
     }
 
-    /// Whether so much could be taken by the next whose turn it is.
+    /// Whether the next session in the queue could take so much.
     #[must_use]
     #[inline]
     pub fn fits(&self, bytes: u64, class: Class) -> bool {
@@ -241,7 +242,7 @@ impl Memory {
         }
     }
 
-    /// Gives back what was taken.
+    /// Releases memory that was taken.
     ///
     /// # Panics
     /// If that is more than was taken.

@@ -104,7 +104,7 @@ pub struct OperationSnapshot {
     pub name: &'static str,
     /// Requests replied to.
     pub requests: u64,
-    /// Those of them replied to with an error.
+    /// The requests among them that were answered with an error.
     pub errors: u64,
     /// Bytes of the ranges of those without an error.
     pub bytes: u64,
@@ -144,7 +144,7 @@ impl SessionCounters {
         add(&self.open, 1);
     }
 
-    /// A session goes on in another table.
+    /// A session moves to another table.
     pub(super) fn left(&self) {
         let open = get(&self.open);
         assert!(open > 0, "a session that is no more here was here");

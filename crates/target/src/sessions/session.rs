@@ -48,7 +48,7 @@ pub trait Session: Sized + Send + 'static {
     /// `bytes` bytes were received into the buffers named last.
     fn received(&mut self, bytes: usize, target: &mut dyn Target);
 
-    /// The peer will send nothing more. What it asked for is still answered.
+    /// The peer will send nothing more. Its requests are still answered.
     fn received_end(&mut self, target: &mut dyn Target);
 
     /// Names the bytes to send next, in order, and returns how many of `buffers` were set.
@@ -113,7 +113,7 @@ pub trait Session: Sized + Send + 'static {
         false
     }
 
-    /// What is received and sent from now on goes through TLS.
+    /// From now on, received and sent bytes go through TLS.
     fn tls_begun(&mut self) {
         panic!("a session that never wants TLS is told that it began");
     }
@@ -141,7 +141,7 @@ pub trait Session: Sized + Send + 'static {
 
     // ---- network memory (decision 0028) ----
 
-    /// What the session waits for, if that is memory.
+    /// The memory that the session waits for, if it waits for memory.
     fn wants_memory(&self) -> Option<Held> {
         None
     }
@@ -151,8 +151,8 @@ pub trait Session: Sized + Send + 'static {
         let _ = target;
     }
 
-    /// Others wait for memory: gives up what can be had again. `takes_nothing` says that the peer
-    /// does not take what is sent, `sends_nothing` that nothing comes from it.
+    /// Others wait for memory: gives up what can be had again. `takes_nothing` means that the
+    /// client does not receive, `sends_nothing` that it does not send.
     fn yield_memory(&mut self, takes_nothing: bool, sends_nothing: bool, target: &mut dyn Target) {
         let _ = (takes_nothing, sends_nothing, target);
     }

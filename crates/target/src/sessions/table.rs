@@ -1,5 +1,5 @@
 //! All sessions of one protocol on one reactor: moves their bytes, routes completions to them,
-//! shares memory among them, ends them in time.
+//! shares memory among them, and ends them in time.
 //!
 //! A reactor's turn:
 //!
@@ -38,7 +38,7 @@ const PATIENCE: Nanos = 10_000_000_000;
 /// A session from which nothing came for so long needs no buffer.
 const QUIET: Nanos = 1_000_000_000;
 
-/// What the owner of a session's socket should wait for.
+/// The events that the owner of a session's socket should wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
     /// Readable: then [`Sessions::receive`].
@@ -64,7 +64,7 @@ pub struct Sessions<S: Session> {
     owner: Owner,
     common: Common<S>,
     seats: Seats<Seat<S>>,
-    /// Those that wait for memory, by class.
+    /// The sessions that wait for memory, by class.
     waiting: [VecDeque<SessionId>; CLASSES],
     /// Reused between polls.
     completions: Vec<Completion>,
@@ -78,7 +78,7 @@ struct Seat<S> {
     drains: bool,
     /// When something came from the peer last.
     heard: Nanos,
-    /// The peer has taken nothing since then, of what there is for it.
+    /// Since this time, data was ready and the client has taken none of it.
     blocked_since: Option<Nanos>,
     /// The last receive emptied the socket.
     is_drained: bool,
@@ -135,7 +135,7 @@ impl<S: Session> Sessions<S> {
         }
     }
 
-    /// What the sessions have done.
+    /// The counters of the sessions.
     #[must_use]
     pub fn metrics(&self) -> &Arc<S::Metrics> {
         &self.common.metrics
@@ -214,7 +214,7 @@ impl<S: Session> Sessions<S> {
         session.moved(id.token_base(self.owner), &self.common);
         self.common.metrics.sessions().came();
         self.seat_session(id, session, now);
-        // The handshake's time goes on.
+        // The time limit of the handshake is not restarted.
         self.seats.get_mut(id).since = since;
         self.place_here(id, target);
         Some(id)
