@@ -13,7 +13,8 @@ use crate::step::{begin, cargo, end};
 use crate::tally::Tally;
 use crate::{Usage, place};
 
-/// A document: its file, the part of the reference in it, and what stands above.
+/// A generated document: its file, the part of the reference that it has, and the text above that
+/// part.
 struct Document {
     path: &'static str,
     part: &'static str,

@@ -39,11 +39,11 @@ pub struct Job {
     pub object: String,
     /// How it is doing.
     pub state: JobState,
-    /// Done of all, in whole percent rounded down.
+    /// The part of the work that is done, in whole percent, rounded down.
     pub percent: u64,
     /// How much there is to do; for deletions, space to give back.
     pub total_bytes: u64,
-    /// How much of it is done.
+    /// How many of `total_bytes` are done.
     pub done_bytes: u64,
     /// How fast it goes, on average since it began.
     pub rate_bytes_per_second: u64,

@@ -84,7 +84,7 @@ impl Session {
         self.changed(Method::PUT, path, None)
     }
 
-    /// Does something that has no body.
+    /// Sends a `POST` request without a body.
     pub(crate) fn act<T: DeserializeOwned>(&self, path: &str) -> Result<Told<T>, Failure> {
         self.changed(Method::POST, path, None)
     }

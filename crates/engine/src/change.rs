@@ -197,8 +197,8 @@ pub enum Change {
         /// Name of the snapshot that is taken of the present image.
         safety: String,
     },
-    /// Makes the image of a snapshot the active one, and deletes what is newer, with what was
-    /// active. All of it happens or none.
+    /// Makes the image of a snapshot the active image, and deletes all newer snapshots and the
+    /// former active image. The whole change happens, or nothing.
     RollBackVolume {
         /// Which volume.
         volume: String,

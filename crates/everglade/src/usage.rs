@@ -1,4 +1,4 @@
-//! Wrong usage, said as everything else that goes wrong: in one line that names the argument and
+//! Usage errors. Like all other errors they are printed in one line, which names the argument and
 //! the remedy.
 //!
 //! clap's own messages are a paragraph with tips, and the usage of the verb below it. Their parts

@@ -49,7 +49,7 @@ pub struct Member {
     pub uuid: Uuid,
     /// Its size when it joined.
     pub size_blocks: u64,
-    /// Where data begins on it.
+    /// The block of the member at which data begins.
     pub data_first: Dbn,
 }
 

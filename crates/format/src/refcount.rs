@@ -7,9 +7,9 @@
 //! count 0. A block that is absent (a hole, or beyond the end) is all zero; a block that becomes
 //! all zero is removed, and so is a file without blocks.
 //!
-//! Counts reach [`COUNT_MAX`]; [`RESERVED`] is never written. Two bytes, not one: with one byte a
-//! 256th reference would have to be a copy, and a golden image of which a thousand clones are made
-//! is what clones are for.
+//! Counts reach [`COUNT_MAX`]; [`RESERVED`] is never written. A count has two bytes. With
+//! one byte, the 256th reference to a block would have to be a copy of the block, but users make a
+//! thousand clones of one golden image.
 
 use crate::bytes::u16_at;
 use crate::{BLOCK_SIZE, Block, Vvbn};

@@ -92,8 +92,8 @@ pub struct SnapshotRecord {
     pub parent: Option<SnapshotId>,
     /// What it descends from besides: LUNs of these were restored. Ascending, none twice.
     pub also: Vec<SnapshotId>,
-    /// The summary map may lack blocks of it: it is a child of no ancestor of the active image, and
-    /// the fold scan has not been through.
+    /// The summary map may lack blocks of this snapshot: the snapshot is a child of no ancestor of
+    /// the active image, and the fold scan has not added all its blocks yet.
     pub is_unfolded: bool,
     /// The delete scan under way releases it.
     pub is_in_pass: bool,

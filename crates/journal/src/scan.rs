@@ -166,7 +166,7 @@ impl Scan {
         }
     }
 
-    /// What was found so far; final when [`Scan::wants`] nothing more.
+    /// The result so far. It is final when [`Scan::wants`] returns `None`.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.outcome

@@ -9,6 +9,7 @@
 //! * [`wire`] turns messages into values and back. It checks everything, and keeps no state.
 //! * [`session`] is one connection as a state machine. It says where the next bytes should be
 //!   received, which bytes should be sent, and which operations the target should run.
+//!   `session::options` answers options of the handshake, `session::transmission` requests.
 //!
 //! What is around the sessions of a reactor is the same for all protocols and is in
 //! [`everglade_target::sessions`]: their table, network memory, time limits, and moving bytes

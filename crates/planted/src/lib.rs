@@ -14,7 +14,8 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Names the bug to make in processes that do not call [`plant`].
+/// The environment variable that switches a planted bug on, by its name, in a process that does not
+/// call [`plant`].
 const VARIABLE: &str = "EVERGLADE_PLANTED";
 
 /// Nobody has chosen yet: the environment decides.

@@ -1,7 +1,7 @@
 //! Digests: one number for everything a run did, and fingerprints of contents.
 //!
 //! Two runs of a seed are the same run iff their digests are equal (issue 2 item 6). The function
-//! is ours and not cryptographic: the only opponent is chance.
+//! is our own and not cryptographic, because it only has to detect accidental differences.
 
 use std::fmt;
 

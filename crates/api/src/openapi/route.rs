@@ -253,7 +253,7 @@ const POLICY: &str = "/v1/policies/{policy}";
 const SNAPSHOTS: &str = "/v1/volumes/{volume}/snapshots";
 const SNAPSHOT: &str = "/v1/volumes/{volume}/snapshots/{snapshot}";
 
-/// All of them.
+/// All routes of the management interface.
 pub const ROUTES: &[Route] = &[
     Route::get(
         "/v1/version",

@@ -11,7 +11,7 @@ use everglade_format::{BITS_PER_BLOCK, BLOCK_SIZE, Block, bitmap};
 
 /// The blocks that the images at a station hold.
 pub(super) enum Hold {
-    /// Nothing: they only join their neighbours.
+    /// No block: the images at this station only join their neighbours.
     Nothing,
     /// The bits from this one on; below, nothing, as if they were gone.
     From(u64, Rc<Block>),

@@ -6,6 +6,12 @@
 //! freed (G-01). [`supply`] is what a cleaner has of the numbers in stock. [`references`] counts
 //! where leaves share blocks. [`crate::media::host`] says when a new area is better than the rest
 //! of an old one.
+//!
+//! | question | decided by |
+//! | --- | --- |
+//! | may a number be given out? | `blocks`: `FileSystem::first_free` |
+//! | does a block that the active image lets go become free? | [`blocks::free_virtual`] |
+//! | do blocks of a deleted snapshot become free? | [`crate::background::scan`], by [`crate::holders::count`] |
 
 pub(crate) mod active_map;
 pub(crate) mod blocks;

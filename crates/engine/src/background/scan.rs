@@ -311,7 +311,7 @@ fn delete(home: &mut Home, cx: &mut LoadCx<'_>, id: FileId, next: u64) -> Result
     Ok(1)
 }
 
-/// Nothing has to be done in the blocks of the maps before `block`.
+/// Moves the cursor of the delete pass to `block`: the map blocks before it need no work.
 fn pass(volume: &mut FileSystem, block: u64) {
     let from = volume.snapshots.done_below() / BITS_PER_BLOCK;
     let next = block * BITS_PER_BLOCK;

@@ -364,7 +364,8 @@ fn containers_above(home: &Home, id: FileId) -> Vec<FileId> {
     std::iter::successors(parent(&id), parent).collect()
 }
 
-/// It cannot go on: what is on media contradicts itself, or cannot be read.
+/// Stops a split that cannot continue, because its blocks on media contradict each other or cannot
+/// be read.
 fn give_up(home: &mut Home, id: FileId, reason: &str) {
     let volume = home.volumes.get_mut(&id).expect("found by its id");
     let text =
@@ -410,7 +411,7 @@ pub(crate) fn describe(home: &Home, id: FileId) -> SplitInfo {
     }
 }
 
-/// The same as of now: whether there is space may have changed since.
+/// The state of a split at this moment: since `info` was made, space may have become short.
 pub(crate) fn as_of_now(mut info: SplitInfo, aggregate: &Aggregate) -> SplitInfo {
     let area_blocks = aggregate.media.geometry.area_blocks();
     if info.state == SplitState::Copying && !may_copy(&aggregate.space, area_blocks) {

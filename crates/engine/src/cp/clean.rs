@@ -159,8 +159,8 @@ fn some_regions(job: &Job) -> Vec<(u64, &Region)> {
     regions
 }
 
-/// Loads the level-1 blocks. A region that only punches what is not there needs none, and is left
-/// out.
+/// Loads the level-1 blocks. A region is left out if all its changes are punches and it has no
+/// level-1 block: there is nothing to punch.
 fn load_blocks<'a>(
     site: &mut Site<'_>,
     cx: &mut LoadCx<'_>,

@@ -23,7 +23,8 @@ use crate::pool::aggregate::State;
 use crate::pool::overlay::Overlay;
 use crate::read::load::Stop;
 
-/// Level-1 blocks of deleted files freed in one consistency point: about a GiB of data.
+/// Regions (level-1 blocks) that background passes work through in one consistency point: about a
+/// GiB of data. [`crate::background::turns`] shares them.
 pub const RECLAIM_REGIONS: u64 = 1024;
 
 /// Begins a consistency point. Returns what the affinity tree's owner must take out of it.

@@ -286,7 +286,7 @@ fn is_mendable(place: Place) -> bool {
     }
 }
 
-/// How to go about it.
+/// Chooses how the damaged block at a place is derived: from which blocks, and by which work.
 fn plan(
     view: &View<'_>,
     cx: &mut LoadCx<'_>,

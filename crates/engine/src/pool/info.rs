@@ -110,7 +110,7 @@ pub struct SplitInfo {
     /// Blocks that the base holds: what a split takes from the pool. Of a volume that is no clone
     /// 0.
     pub total_blocks: u64,
-    /// Seconds until it ends, if it goes on as it did since it began or the volume was opened.
+    /// Seconds until the split ends, at its average speed since it began or the volume was opened.
     pub eta_seconds: Option<u64>,
 }
 

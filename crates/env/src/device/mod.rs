@@ -274,7 +274,8 @@ impl Device {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Stops the process if the range is not whole blocks of this device: the caller checked it.
+    /// Stops the process if the range is not whole blocks of this device. The caller must have
+    /// checked the range.
     pub(crate) fn assert_range(&self, offset: u64, length: u64) {
         assert!(
             offset.is_multiple_of(BLOCK_SIZE as u64),
@@ -320,7 +321,7 @@ impl Device {
         &self.segments[index]
     }
 
-    /// The segments a flush has to sync, with what `written` said.
+    /// The segments that a flush must sync, each with the value of its `written`.
     pub(crate) fn soiled(&self) -> Vec<(usize, u64)> {
         let soiled = |(index, segment): (usize, &Segment)| Some((index, segment.soiled()?));
         self.segments
@@ -452,7 +453,7 @@ impl Device {
         self.synced(index, written, transfer::sync(&handle))
     }
 
-    /// Refuses if an earlier flush failed (invariant 5).
+    /// Returns an error if an earlier flush of this device failed (invariant 5).
     pub(crate) fn flushable(&self) -> Result<(), DiskError> {
         match self.flush_failed.load(Ordering::Acquire) {
             0 => Ok(()),

@@ -37,7 +37,7 @@ pub(super) struct Part {
     pub(super) gather: Gather,
     /// The open segment; the descriptor stays open while this is here.
     pub(super) handle: Option<Handle>,
-    /// For a sync: what `written` said when the flush was submitted.
+    /// For a sync: the value of the segment's `written` when the flush was submitted.
     pub(super) written: u64,
 }
 

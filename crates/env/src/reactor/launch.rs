@@ -1,4 +1,5 @@
-//! Starting operations: cutting them into parts, and finding or opening the segments of these.
+//! Starting operations: an operation is cut into parts, and the segment of each part is found or
+//! opened.
 
 use std::sync::Arc;
 

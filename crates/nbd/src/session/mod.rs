@@ -210,7 +210,7 @@ impl Session {
     /// From now on, received and sent bytes go through TLS.
     ///
     /// # Panics
-    /// If the session did not ask for that.
+    /// If the session did not ask for TLS.
     pub fn tls_begun(&mut self) {
         assert!(self.wants_tls(), "TLS begins when the session asks for it");
         self.awaits_tls = false;

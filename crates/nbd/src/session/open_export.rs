@@ -49,7 +49,7 @@ impl OpenExport {
         }
     }
 
-    /// The text for the client.
+    /// The size and the flags of the export, as the client is told them.
     pub(super) fn parameters(&self, style: Style) -> ExportParameters {
         // A flush covers all sessions (contract 3 of `everglade_target`), so several connections
         // may share the work.

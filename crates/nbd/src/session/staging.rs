@@ -45,7 +45,7 @@ impl Staging {
         &self.memory[self.start..self.end]
     }
 
-    /// The first `count` bytes have been interpreted.
+    /// Removes the first `count` bytes, which have been interpreted.
     pub(super) fn consume(&mut self, count: usize) {
         assert!(
             count <= self.end - self.start,

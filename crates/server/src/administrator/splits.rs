@@ -52,10 +52,10 @@ impl Administrator {
             .ok_or_else(|| Problem::not_found("volume", volume))
     }
 
-    /// Begins a split, or goes on with one that was stopped.
+    /// Begins a split, or continues a split that was stopped.
     ///
     /// # Errors
-    /// Nothing was changed.
+    /// If the split could not begin. Then nothing was changed.
     pub fn start_split(&self, volume: &str) -> Result<Splitting, Problem> {
         let (aggregate, id) = (self.aggregate_of(volume)?, self.id_of(volume)?);
         // A small one is done when it is answered, and then nobody knows how much there was.

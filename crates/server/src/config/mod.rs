@@ -273,7 +273,7 @@ pub struct FirstStart {
 impl Config {
     /// Lays `settings` (flags over environment) over the file, fills in defaults, checks.
     ///
-    /// `file` is read if given; otherwise the default place is, and may be absent.
+    /// Reads `file` if it is given. Otherwise reads the file at the default place, if it exists.
     ///
     /// # Errors
     /// The first value that cannot be used, naming its key.

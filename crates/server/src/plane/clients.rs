@@ -44,9 +44,9 @@ struct Connection {
     /// Number of its protocol.
     front: usize,
     session: SessionId,
-    /// What the poller was told last.
+    /// The interest that the poller has for the socket.
     interest: Interest,
-    /// It has named its export.
+    /// The client has named its export.
     is_settled: bool,
 }
 

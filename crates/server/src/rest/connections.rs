@@ -100,8 +100,9 @@ struct Given {
 }
 
 impl Connections {
-    /// At most so many at a time. For one more, the one that is silent longest is closed; if none
-    /// is silent, more wait in the kernel's queue.
+    /// At most `connections_max` connections at a time. For a further client, the connection that
+    /// has been silent longest is closed. If no connection is silent, the client waits in the
+    /// kernel's queue.
     pub(crate) fn new(
         routes: Router,
         connections_max: usize,

@@ -92,7 +92,7 @@ impl Desk {
         self.stopping.clone()
     }
 
-    /// A place among those who listen.
+    /// Takes one of the places for clients that listen to events.
     pub(super) fn listener_place(&self) -> Result<OwnedSemaphorePermit, Problem> {
         Arc::clone(&self.listeners)
             .try_acquire_owned()

@@ -93,7 +93,7 @@ pub(super) struct Library {
     data_dir: PathBuf,
     /// The stored texts of the parts that were read.
     written: BTreeMap<u32, String>,
-    /// The parts among them that were not understood.
+    /// The parts that were read, but not understood.
     foreign: BTreeSet<u32>,
     /// The parts that were not read, because a device did not answer.
     unanswered: BTreeSet<u32>,

@@ -10,7 +10,8 @@ use super::calendar::{Calendar, Every};
 use super::library::Asked;
 use super::{Failure, Inner, Schedule, seconds};
 
-/// Younger runs are on time, and their snapshots are named by when they were due.
+/// Seconds. A run that starts less than this after its due time is on time, and its snapshot is
+/// named after the due time. The snapshot of a later run is named after the moment when it starts.
 const ON_TIME: i64 = 120;
 /// After a refusal.
 const AGAIN_AFTER: i64 = 60;

@@ -716,7 +716,7 @@ fn a_part_that_was_not_read_is_replaced_by_nobody() {
     }
     let renamed = schedule.rename("v1", "v7", || panic!("its policy would not follow"));
     assert_eq!(renamed.expect_err("not now").code, Code::Unavailable);
-    // What concerns others goes on.
+    // Changes to the policies of other aggregates still succeed.
     schedule.create(&policy(OFFICE)).expect("2 keeps it");
     let given = schedule.assign(Moment(SUNDAY), "v2", "office");
     given.expect("given");

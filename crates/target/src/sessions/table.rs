@@ -111,9 +111,9 @@ impl<S: Session> Seat<S> {
 }
 
 impl<S: Session> Sessions<S> {
-    /// No sessions yet. Together they hold at most `memory_bytes` for their peers, or the least
-    /// with which any request can be carried out; who finds none waits for its turn. The tokens of
-    /// their operations are those of the first owner.
+    /// An empty table. Its sessions together hold at most `memory_bytes` for their peers, or what
+    /// the largest request needs if that is more. A session that finds no memory waits for its
+    /// turn. The operations of the sessions have the tokens of the first owner.
     #[must_use]
     pub fn new(settings: S::Settings, memory_bytes: u64) -> Self {
         Self::of_owner(Owner::default(), settings, memory_bytes)

@@ -45,8 +45,8 @@ impl EngineSystem {
         let info = self.info();
         // With a journal the order of things goes on beyond the consistency point that was opened.
         self.recovered = match info.recovery {
-            // What is on a LUN that came or grew too late is not done again: nobody was promised
-            // it.
+            // Replay skipped operations on a LUN that was created or grown too late. No client was
+            // promised them.
             Some(recovery) if recovery.skipped > 0 => None,
             Some(recovery) => Some(recovery.next_sequence - 1),
             None => Some(info.opened_cp),

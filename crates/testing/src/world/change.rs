@@ -23,12 +23,12 @@ pub(super) enum Change {
     Allocate(Range<u64>),
 }
 
-/// How small the pieces are that a power cut tears writes into.
+/// The unit that a power cut leaves whole: a torn write keeps some units and loses others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grain {
-    /// Blocks of 4 KiB are written whole, several of them are not.
+    /// A block of 4 KiB. A write of several blocks may be torn between them.
     Block,
-    /// Only sectors of 512 bytes are written whole.
+    /// A sector of 512 bytes. A write of one block may be torn inside the block.
     Sector,
 }
 

@@ -294,7 +294,8 @@ impl SimWorld {
         self.state().reordered
     }
 
-    /// Writes submitted while one of their blocks was being written; their order is undefined.
+    /// The number of writes that were submitted while an earlier write to one of their blocks was
+    /// under way. The order of two such writes is undefined.
     #[must_use]
     pub fn overlapping_writes(&self) -> u64 {
         self.state().overlapping

@@ -10,7 +10,7 @@ use crate::stamp::SECTOR;
 use crate::verify::read_all;
 use crate::{Failure, Random};
 
-/// Violations that are printed; there may be thousands.
+/// The most violations that are printed, because there may be thousands.
 const SHOWN: usize = 12;
 
 pub(super) struct Lun {
@@ -19,7 +19,7 @@ pub(super) struct Lun {
 }
 
 impl Lun {
-    /// A new, empty one. `forced` if its volume acknowledges nothing that is not durable.
+    /// A new, empty LUN. `forced` is true if its volume acknowledges only durable changes.
     pub(super) fn new(export: &str, bytes: u64, forced: bool) -> Lun {
         let history = History::new(bytes / SECTOR as u64, forced);
         Lun {

@@ -14,7 +14,7 @@ const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
 const REQUEST_BYTES: usize = 28;
 const REPLY_BYTES: usize = 16;
-/// Received with one call at most: more than is in flight in any pattern.
+/// The most bytes that one call receives. No pattern has more in flight.
 const ROOM_BYTES: usize = 2 << 20;
 /// A server that is silent for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -9,8 +9,8 @@ use super::{Failure, LUNS, Life};
 use crate::system::System;
 
 impl Life<'_> {
-    /// Compares everything with what is known, and goes on from what is there. False when the power
-    /// failed.
+    /// Compares all volumes with the known states after a start, and takes the states that it finds
+    /// as known. Returns false if the power failed.
     pub(super) fn settle(&mut self) -> Result<bool, Failure> {
         self.actions = 0;
         // Nobody goes on with what was under way.

@@ -1,4 +1,5 @@
-//! Which images of a LUN there are to compare with, and whether what is said of two of them is so.
+//! Changes between images: whether the system names the right images of a LUN for a comparison, and
+//! whether the differences that it reports between two images are right.
 
 use super::{Image, Life, State};
 use crate::sim::Failure;
